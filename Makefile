@@ -1,0 +1,39 @@
+# Everything a person or a CI needs; `make` alone lists the targets.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint types rooms clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/.run: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@ $(VENV)/.run
+
+run: $(VENV)/.run ## Set up, load the examples into an empty database and serve on 127.0.0.1:8778
+	$(BIN)/placement serve --demo
+
+lint: $(VENV)/.test ## Style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test ## Static types, strict in the pure rooms
+	$(BIN)/mypy
+
+rooms: $(VENV)/.test ## Who may import whom
+	$(BIN)/lint-imports
+
+test: lint types rooms ## Everything that decides whether a change lands
+	$(BIN)/python -m pytest
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

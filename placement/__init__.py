@@ -1,0 +1,1 @@
+"""An allocation service that speaks the OpenStack Placement API and plans down to single cores."""

@@ -1,0 +1,87 @@
+"""Every error the service raises on purpose.
+
+PlacementError
+ +-- BadRequest            the request cannot be understood or names something that does not exist
+ |    +-- Violation        a body or query breaks its schema; carries the keyword and the path
+ +-- Forbidden             the caller may not do this
+ +-- NotFound              the thing named in the path does not exist
+ +-- Conflict              the request is fine but the present state refuses it
+ |    +-- ConcurrentUpdate     somebody else was faster; read again and retry
+ |    +-- InventoryInUse       an inventory with allocations would disappear
+ |    +-- CapacityExceeded     no room, or the amount breaks min_unit, max_unit or step_size
+ +-- Unavailable           the database cannot be reached or is overloaded; safe to retry
+
+`code` is the stable machine-readable code of the Placement API ("placement.undefined_code" by default).
+"""
+
+from __future__ import annotations
+
+UNDEFINED_CODE = "placement.undefined_code"
+
+
+class PlacementError(Exception):
+    """Base of the tree; `str(error)` is the message for the caller."""
+
+    code = UNDEFINED_CODE
+
+    def __init__(self, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+
+
+class BadRequest(PlacementError):
+    """The request cannot be understood."""
+
+
+class Violation(BadRequest):
+    """A value breaks its schema.
+
+    `reason` is the sentence for people, `keyword` the broken rule (minimum, pattern, required ...),
+    `schema_path` and `instance_path` lead to it.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        keyword: str,
+        schema_path: tuple[str | int, ...] = (),
+        instance_path: tuple[str | int, ...] = (),
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.keyword = keyword
+        self.schema_path = schema_path
+        self.instance_path = instance_path
+
+
+class Forbidden(PlacementError):
+    """The caller may not do this."""
+
+
+class NotFound(PlacementError):
+    """The thing named in the path does not exist."""
+
+
+class Conflict(PlacementError):
+    """The present state refuses the request."""
+
+
+class ConcurrentUpdate(Conflict):
+    """Somebody else changed the same thing first."""
+
+    code = "placement.concurrent_update"
+
+
+class InventoryInUse(Conflict):
+    """An inventory that has allocations would disappear."""
+
+    code = "placement.inventory.inuse"
+
+
+class CapacityExceeded(Conflict):
+    """The amounts do not fit the inventory."""
+
+
+class Unavailable(PlacementError):
+    """The database cannot be reached or is overloaded; nothing was changed unless the message says so."""

@@ -1,0 +1,25 @@
+"""Uuids as callers spell them and as we store them."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+_HEX = re.compile(r"[0-9a-fA-F]{32}")
+_DASHED = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+def normalize_uuid(text: str) -> str | None:
+    """The lower-case dashed form of anything that reduces to 32 hex digits, else None.
+
+    `urn:`, `uuid:`, braces and dashes are removed first (Placement API, identifiers).
+    """
+    digits = text.replace("urn:", "").replace("uuid:", "").strip("{}").replace("-", "")
+    if not _HEX.fullmatch(digits):
+        return None
+    return str(uuid.UUID(hex=digits))
+
+
+def is_dashed_uuid(text: str) -> bool:
+    """Whether the text is a uuid with its dashes in the canonical places, in any letter case."""
+    return _DASHED.fullmatch(text) is not None

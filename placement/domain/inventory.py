@@ -1,0 +1,32 @@
+"""Inventories and capacity arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_INT = 2147483647
+MAX_FLOAT = 3.40282e38
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What one provider offers of one resource class, in the units of that class.
+
+    Source of the rules: Placement API, inventories.
+    """
+
+    total: int
+    reserved: int = 0
+    min_unit: int = 1
+    max_unit: int = MAX_INT
+    step_size: int = 1
+    allocation_ratio: float = 1.0
+
+    @property
+    def capacity(self) -> int:
+        """What may be handed out at most: (total - reserved) * allocation_ratio cut toward zero."""
+        return int((self.total - self.reserved) * self.allocation_ratio)
+
+    def admits(self, amount: int) -> bool:
+        """Whether one allocation of `amount` respects min_unit, max_unit and step_size."""
+        return self.min_unit <= amount <= self.max_unit and amount % self.step_size == 0

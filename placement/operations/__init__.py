@@ -1,0 +1,1 @@
+"""Running it: settings, the command line, gunicorn, logging, the demonstration data."""
