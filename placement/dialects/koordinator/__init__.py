@@ -1,1 +1,4 @@
-"""Kubernetes nodes and pods as Koordinator annotates them. Promises tested in tests/unit/dialects/koordinator."""
+"""Kubernetes nodes and pods as Koordinator annotates them.
+
+Pure. Promises tested in tests/unit/dialects/koordinator.
+"""

@@ -1,0 +1,42 @@
+"""What consumers hold and how they ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+UNKNOWN_CONSUMER_TYPE = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class AnyGeneration:
+    """The caller does not guard the consumer by a generation (before microversion 1.28)."""
+
+
+ANY_GENERATION = AnyGeneration()
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerClaim:
+    """All that one consumer shall hold from now on; replaces whatever it held.
+
+    `resources` maps provider uuid -> resource class -> amount; empty means "release everything".
+    `generation`: the consumer's generation, None if it must not exist yet, or ANY_GENERATION.
+    `consumer_type` None leaves the type as it is.
+    """
+
+    consumer_uuid: str
+    resources: Mapping[str, Mapping[str, int]]
+    project_id: str
+    user_id: str
+    generation: int | AnyGeneration | None = ANY_GENERATION
+    consumer_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderAmount:
+    """An amount of one resource class on one provider, by their storage ids."""
+
+    provider_id: int
+    class_id: int
+    amount: int

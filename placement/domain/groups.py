@@ -1,0 +1,43 @@
+"""Request groups: what a caller of allocation candidates asks for, free of any spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+UNSUFFIXED = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestGroup:
+    """One group of a candidates query; the empty suffix is the unsuffixed group.
+
+    `required` is a conjunction of any-of sets of trait names, `member_of` a conjunction of any-of sets of
+    aggregate uuids. Source: Placement API, allocation candidates.
+    """
+
+    suffix: str = UNSUFFIXED
+    resources: Mapping[str, int] = field(default_factory=dict)
+    required: tuple[frozenset[str], ...] = ()
+    forbidden: frozenset[str] = frozenset()
+    member_of: tuple[frozenset[str], ...] = ()
+    forbidden_aggregates: frozenset[str] = frozenset()
+    in_tree: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateQuery:
+    """A whole candidates query.
+
+    `isolate`: providers of all suffixed groups differ pairwise. `same_subtree`: per constraint the suffixes
+    whose providers must share one of them as ancestor. `one_provider_per_tree`: candidates may not combine
+    providers of one tree (the rule before microversion 1.29). `limit` None means as many as configured.
+    """
+
+    groups: tuple[RequestGroup, ...]
+    isolate: bool = False
+    same_subtree: tuple[frozenset[str], ...] = ()
+    root_required: frozenset[str] = frozenset()
+    root_forbidden: frozenset[str] = frozenset()
+    limit: int | None = None
+    one_provider_per_tree: bool = False
