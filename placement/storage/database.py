@@ -1,0 +1,159 @@
+"""Engines, transactions and the stamp that every write leaves on the providers it touches."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cached_property
+from typing import Any
+
+import sqlalchemy as sa
+
+from placement.storage import tables
+from placement.storage.failures import OutcomeUnknown, classify
+
+# The row locks and conditional updates of a claim decide alone; a higher level would only add conflicts
+# that a client would see although there is room.
+ISOLATION = "READ COMMITTED"
+_SQLITE_BUSY_SECONDS = 15
+_POSTGRESQL_TIMEOUTS = "-c statement_timeout=30000 -c lock_timeout=10000 -c TimeZone=UTC"
+
+
+def utcnow() -> datetime.datetime:
+    """The present in UTC without a zone, as the tables keep it."""
+    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+
+
+class Transaction:
+    """One write transaction: executes statements and knows its stamp."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self.connection = connection
+        self.now = utcnow()
+
+    def execute(self, statement: sa.Executable, parameters: Any = None) -> sa.CursorResult[Any]:
+        """Run one statement."""
+        return self.connection.execute(statement, parameters)
+
+    @property
+    def is_postgresql(self) -> bool:
+        """Whether rows can and must be locked; on SQLite the whole transaction is alone."""
+        return self.connection.dialect.name == "postgresql"
+
+    @cached_property
+    def stamp(self) -> Any:
+        """The value for `revision` columns: see storage.types.Revision."""
+        if self.is_postgresql:
+            return sa.func.pg_current_xact_id(type_=tables.providers.c.revision.type)
+        counter = tables.change_counter
+        raised = sa.update(counter).values(value=counter.c.value + 1).returning(counter.c.value)
+        return sa.literal(self.execute(raised).scalar_one(), type_=tables.providers.c.revision.type)
+
+    def locked(self, statement: sa.Select[Any]) -> sa.Select[Any]:
+        """The same query, keeping its rows locked until the end where the database needs that."""
+        return statement.with_for_update() if self.is_postgresql else statement
+
+
+class Database:
+    """One database: short read connections and all-or-nothing write transactions."""
+
+    def __init__(
+        self, url: str, *, pool_size: int = 10, max_overflow: int = 10, pool_timeout: int = 10
+    ) -> None:
+        self.url = sa.engine.make_url(url)
+        if self.url.drivername in ("postgresql", "postgres"):
+            self.url = self.url.set(drivername="postgresql+psycopg2")
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        options: dict[str, Any] = {"pool_timeout": pool_timeout, "pool_size": pool_size}
+        options["max_overflow"] = max_overflow
+        if self.is_sqlite:
+            options["connect_args"] = {"timeout": _SQLITE_BUSY_SECONDS, "check_same_thread": False}
+            # SQLite has one writer: queueing the threads of this process here is fair and cheap, while
+            # its own busy handler polls.
+            self._turn: Any = threading.Lock()
+        else:
+            options["pool_pre_ping"] = True
+            options["isolation_level"] = ISOLATION
+            options["connect_args"] = {"connect_timeout": 5, "options": _POSTGRESQL_TIMEOUTS}
+            self._turn = nullcontext()
+        self.engine = sa.create_engine(self.url, **options)
+        self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        if self.is_sqlite:
+            sa.event.listen(self.engine, "connect", _prepare_sqlite)
+            sa.event.listen(self.engine, "begin", _begin_sqlite)
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """A connection for reading single statements, each on its own snapshot. Raises Unavailable."""
+        try:
+            with self._autocommit.connect() as connection:
+                yield connection
+        except sa.exc.SQLAlchemyError as error:
+            raise self._translate(error) from error
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sa.Connection]:
+        """A read-only transaction in which all statements see one state. Raises Unavailable."""
+        options = (
+            {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        )
+        try:
+            with self.engine.connect() as connection:
+                connection = connection.execution_options(**options)
+                with connection.begin():
+                    yield connection
+        except sa.exc.SQLAlchemyError as error:
+            raise self._translate(error) from error
+
+    @contextmanager
+    def write(self) -> Iterator[Transaction]:
+        """A transaction that commits unless the block raises.
+
+        Raises TryAgain, OutcomeUnknown, Unavailable.
+        """
+        try:
+            with self._turn, self.engine.connect() as plain:
+                connection = plain.execution_options(placement_writes=True)
+                with connection.begin() as transaction:
+                    yield Transaction(connection)
+                    self._commit(transaction)
+        except sa.exc.SQLAlchemyError as error:
+            raise self._translate(error) from error
+
+    def _commit(self, transaction: sa.RootTransaction) -> None:
+        try:
+            transaction.commit()
+        except sa.exc.DBAPIError as error:
+            if error.connection_invalidated:
+                raise OutcomeUnknown(
+                    "The database connection was lost while committing; the change may or may not be stored. "
+                    "Repeating the same request settles it."
+                ) from error
+            raise
+
+    @staticmethod
+    def _translate(error: sa.exc.SQLAlchemyError) -> Exception:
+        return classify(error) or error
+
+    def dispose(self) -> None:
+        """Close all pooled connections."""
+        self.engine.dispose()
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    # The driver must not open transactions on its own: `begin` below chooses their kind.
+    connection.isolation_level = None
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    options = connection.get_execution_options()
+    if options.get("isolation_level") == "AUTOCOMMIT":
+        return
+    # A reader that turns writer in mid-transaction fails at once with "locked"; taking the write lock
+    # first waits for its turn instead.
+    kind = "IMMEDIATE" if options.get("placement_writes") else "DEFERRED"
+    connection.exec_driver_sql(f"BEGIN {kind}")

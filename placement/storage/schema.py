@@ -1,0 +1,89 @@
+"""The schema's life: upgrade, version, and the standard names every database holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import alembic.command
+import alembic.config
+import alembic.migration
+import alembic.script
+import os_resource_classes
+import os_traits
+import sqlalchemy as sa
+
+from placement.storage import tables
+from placement.storage.database import Database, Transaction
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def _migrations() -> Path:
+    """The migrations beside the checkout, or inside an installed package."""
+    installed = _PACKAGE / "migrations"
+    return installed if installed.is_dir() else _PACKAGE.parent / "migrations"
+
+
+def configuration(database: Database) -> alembic.config.Config:
+    """Alembic's configuration for this database."""
+    config = alembic.config.Config()
+    config.set_main_option("script_location", str(_migrations()))
+    config.attributes["database"] = database
+    return config
+
+
+def upgrade(database: Database, revision: str = "head") -> None:
+    """Bring the schema to `revision` and insert missing standard names; repeating it changes nothing."""
+    alembic.command.upgrade(configuration(database), revision)
+    with database.write() as transaction:
+        _forget_foreign_stamps(transaction)
+    sync_standard_names(database)
+
+
+def downgrade(database: Database, revision: str) -> None:
+    """Take the schema back to `revision` ("base" removes everything)."""
+    alembic.command.downgrade(configuration(database), revision)
+
+
+def version(database: Database) -> str | None:
+    """The schema revision of the database, None if it is empty."""
+    with database.read() as connection:
+        return alembic.migration.MigrationContext.configure(connection).get_current_revision()
+
+
+def newest(database: Database) -> str | None:
+    """The newest schema revision this code knows."""
+    return alembic.script.ScriptDirectory.from_config(configuration(database)).get_current_head()
+
+
+def _forget_foreign_stamps(transaction: Transaction) -> None:
+    """Re-stamp rows that carry transaction ids of another server, as after restoring a dump."""
+    if not transaction.is_postgresql:
+        return
+    for table in (tables.providers, tables.changes):
+        column = table.c.revision
+        transaction.execute(
+            sa.update(table).where(column > transaction.stamp).values(revision=transaction.stamp)
+        )
+
+
+def sync_standard_names(database: Database) -> None:
+    """Insert the standard resource classes and traits that are missing; none is ever removed."""
+    with database.write() as transaction:
+        for table, names in (
+            (tables.resource_classes, os_resource_classes.STANDARDS),
+            (tables.traits, sorted(os_traits.get_traits())),
+        ):
+            present = set(transaction.execute(sa.select(table.c.name)).scalars())
+            missing = [name for name in names if name not in present]
+            if not missing:
+                continue
+            kind = "names"
+            transaction.execute(
+                sa.insert(table), [{"name": name, "created_at": transaction.now} for name in missing]
+            )
+            transaction.execute(
+                sa.insert(tables.changes).values(
+                    kind=kind, reference=0, revision=transaction.stamp, created_at=transaction.now
+                )
+            )

@@ -1,0 +1,235 @@
+"""All tables. Names stay close to those of OpenStack Placement, so that importing its database is a copy."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from placement.storage.types import Revision
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _times() -> tuple[sa.Column, sa.Column]:
+    """Creation and last change, UTC without a zone."""
+    return sa.Column("created_at", sa.DateTime), sa.Column("updated_at", sa.DateTime)
+
+
+def _reference(name: str, target: str, *, nullable: bool = False, index: bool = True) -> sa.Column:
+    return sa.Column(name, sa.Integer, sa.ForeignKey(target), nullable=nullable, index=index)
+
+
+clusters = sa.Table(
+    "clusters",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("name", sa.Unicode(253), nullable=False, unique=True),
+    sa.Column("uuid", sa.String(36), nullable=False, unique=True),
+    _reference("aggregate_id", "placement_aggregates.id", index=False),
+    sa.Column("settings", sa.JSON, nullable=False),
+    *_times(),
+)
+
+resource_classes = sa.Table(
+    "resource_classes",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("name", sa.String(255), nullable=False, unique=True),
+    *_times(),
+    sqlite_autoincrement=True,
+)
+
+traits = sa.Table(
+    "traits",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("name", sa.String(255), nullable=False, unique=True),
+    *_times(),
+    sqlite_autoincrement=True,
+)
+
+aggregates = sa.Table(
+    "placement_aggregates",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("uuid", sa.String(36), nullable=False, unique=True),
+    *_times(),
+)
+
+providers = sa.Table(
+    "resource_providers",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("uuid", sa.String(36), nullable=False, unique=True),
+    # The API allows 200 characters; names of imported cores carry cluster and node name in front.
+    sa.Column("name", sa.Unicode(600), nullable=False, unique=True),
+    sa.Column("generation", sa.Integer, nullable=False, server_default="0"),
+    _reference("root_provider_id", "resource_providers.id", nullable=True),
+    _reference("parent_provider_id", "resource_providers.id", nullable=True),
+    _reference("cluster_id", "clusters.id", nullable=True),
+    sa.Column("revision", Revision, nullable=False, index=True),
+    *_times(),
+    sqlite_autoincrement=True,
+)
+
+inventories = sa.Table(
+    "inventories",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    _reference("resource_provider_id", "resource_providers.id", index=False),
+    _reference("resource_class_id", "resource_classes.id"),
+    sa.Column("total", sa.Integer, nullable=False),
+    sa.Column("reserved", sa.Integer, nullable=False),
+    sa.Column("min_unit", sa.Integer, nullable=False),
+    sa.Column("max_unit", sa.Integer, nullable=False),
+    sa.Column("step_size", sa.Integer, nullable=False),
+    sa.Column("allocation_ratio", sa.Float, nullable=False),
+    # The sum of the allocations of this row, kept in the transaction that writes them.
+    sa.Column("used", sa.BigInteger, nullable=False, server_default="0"),
+    *_times(),
+    sa.UniqueConstraint("resource_provider_id", "resource_class_id"),
+)
+
+provider_traits = sa.Table(
+    "resource_provider_traits",
+    metadata,
+    sa.Column("trait_id", sa.Integer, sa.ForeignKey("traits.id"), primary_key=True),
+    sa.Column(
+        "resource_provider_id",
+        sa.Integer,
+        sa.ForeignKey("resource_providers.id"),
+        primary_key=True,
+        index=True,
+    ),
+    *_times(),
+)
+
+provider_aggregates = sa.Table(
+    "resource_provider_aggregates",
+    metadata,
+    sa.Column("resource_provider_id", sa.Integer, sa.ForeignKey("resource_providers.id"), primary_key=True),
+    sa.Column(
+        "aggregate_id", sa.Integer, sa.ForeignKey("placement_aggregates.id"), primary_key=True, index=True
+    ),
+    *_times(),
+)
+
+projects = sa.Table(
+    "projects",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("external_id", sa.Unicode(255), nullable=False, unique=True),
+    *_times(),
+)
+
+users = sa.Table(
+    "users",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("external_id", sa.Unicode(255), nullable=False, unique=True),
+    *_times(),
+)
+
+consumer_types = sa.Table(
+    "consumer_types",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("name", sa.String(255), nullable=False, unique=True),
+    *_times(),
+)
+
+consumers = sa.Table(
+    "consumers",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("uuid", sa.String(36), nullable=False, unique=True),
+    _reference("project_id", "projects.id"),
+    _reference("user_id", "users.id"),
+    sa.Column("generation", sa.Integer, nullable=False, server_default="0"),
+    _reference("consumer_type_id", "consumer_types.id", nullable=True),
+    _reference("cluster_id", "clusters.id", nullable=True),
+    *_times(),
+)
+
+allocations = sa.Table(
+    "allocations",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    _reference("resource_provider_id", "resource_providers.id", index=False),
+    sa.Column("consumer_id", sa.String(36), sa.ForeignKey("consumers.uuid"), nullable=False),
+    _reference("resource_class_id", "resource_classes.id", index=False),
+    sa.Column("used", sa.BigInteger, nullable=False),
+    *_times(),
+    sa.UniqueConstraint("consumer_id", "resource_provider_id", "resource_class_id"),
+    sa.Index(None, "resource_provider_id", "resource_class_id"),
+)
+
+nodes = sa.Table(
+    "nodes",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    _reference("cluster_id", "clusters.id", index=False),
+    sa.Column("name", sa.Unicode(253), nullable=False),
+    sa.Column(
+        "resource_provider_id",
+        sa.Integer,
+        sa.ForeignKey("resource_providers.id"),
+        nullable=False,
+        unique=True,
+    ),
+    sa.Column("manifest", sa.JSON, nullable=False),
+    sa.Column("topology_manifest", sa.JSON),
+    *_times(),
+    sa.UniqueConstraint("cluster_id", "name"),
+)
+
+pods = sa.Table(
+    "pods",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    _reference("cluster_id", "clusters.id", index=False),
+    _reference("node_id", "nodes.id", nullable=True),
+    sa.Column("namespace", sa.Unicode(253), nullable=False),
+    sa.Column("name", sa.Unicode(253), nullable=False),
+    sa.Column("uid", sa.String(36), nullable=False),
+    sa.Column("manifest", sa.JSON, nullable=False),
+    sa.Column("status", sa.JSON),
+    *_times(),
+    sa.UniqueConstraint("cluster_id", "namespace", "name"),
+    sa.UniqueConstraint("cluster_id", "uid"),
+)
+
+logical_cpus = sa.Table(
+    "logical_cpus",
+    metadata,
+    # The key itself refuses a second exclusive owner of a CPU.
+    sa.Column("node_id", sa.Integer, sa.ForeignKey("nodes.id"), primary_key=True),
+    sa.Column("cpu", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("consumer_id", sa.String(36), sa.ForeignKey("consumers.uuid"), nullable=False, index=True),
+    sa.Column("exclusive_level", sa.String(16)),
+)
+
+# What the what-changed feed tells beside stamped providers: deleted providers, and names that came or went.
+changes = sa.Table(
+    "changes",
+    metadata,
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("reference", sa.Integer, nullable=False),
+    sa.Column("revision", Revision, nullable=False, index=True),
+    sa.Column("created_at", sa.DateTime, nullable=False, index=True),
+)
+
+# One row, which SQLite writers increment to get their stamp; unused on PostgreSQL.
+change_counter = sa.Table(
+    "change_counter",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("value", sa.BigInteger, nullable=False),
+)
