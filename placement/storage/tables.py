@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
 from placement.storage.types import Revision
@@ -16,12 +18,12 @@ metadata = sa.MetaData(
 )
 
 
-def _times() -> tuple[sa.Column, sa.Column]:
+def _times() -> tuple[sa.Column[Any], sa.Column[Any]]:
     """Creation and last change, UTC without a zone."""
     return sa.Column("created_at", sa.DateTime), sa.Column("updated_at", sa.DateTime)
 
 
-def _reference(name: str, target: str, *, nullable: bool = False, index: bool = True) -> sa.Column:
+def _reference(name: str, target: str, *, nullable: bool = False, index: bool = True) -> sa.Column[Any]:
     return sa.Column(name, sa.Integer, sa.ForeignKey(target), nullable=nullable, index=index)
 
 

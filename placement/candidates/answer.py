@@ -1,0 +1,128 @@
+"""The answer of a search as plain Python values, ready to be written out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from placement.candidates.arrays import Indices
+from placement.candidates.forest import Forest
+from placement.candidates.query import Slot
+from placement.candidates.search import Candidates, Found
+from placement.candidates.uuids import to_text
+
+
+class ProviderSummary(NamedTuple):
+    """One provider as summaries show it; `resources` lists (class id, capacity, used)."""
+
+    uuid: str
+    parent_uuid: str | None
+    root_uuid: str
+    resources: list[tuple[int, int, int]]
+    trait_ids: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Candidates that place their slots alike: `provider_of[slot]` is the number of its distinct provider."""
+
+    provider_of: tuple[int, ...]
+    places: list[int]
+    _rows: Candidates
+    _forest: Forest
+
+    def uuids(self, providers: Sequence[int]) -> Iterator[tuple[bytes, ...]]:
+        """Per candidate the uuids of the given distinct providers, in the given order."""
+        first = [self.provider_of.index(number) for number in providers]
+        distinct = sorted(set(first))
+        texts = {slot: to_text(self._forest.providers.uuid[self._rows[:, slot]]) for slot in distinct}
+        return zip(*(texts[slot] for slot in first), strict=True)
+
+
+class Answer:
+    """Everything a rendering needs to know about found candidates."""
+
+    def __init__(self, forest: Forest, found: Found) -> None:
+        self._forest = forest
+        self._found = found
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """The slots of the query."""
+        return self._found.slots
+
+    def __len__(self) -> int:
+        return len(self._found.candidates)
+
+    def layouts(self) -> Iterator[Layout]:
+        """The candidates, grouped by how slots share providers; `places` are their places in the answer."""
+        rows = self._found.candidates
+        if not len(rows):
+            return
+        numbers = (rows[:, :, None] == rows[:, None, :]).argmax(axis=2)
+        patterns, inverse = np.unique(numbers, axis=0, return_inverse=True)
+        inverse = inverse.ravel()
+        for at, pattern in enumerate(patterns.tolist()):
+            chosen = np.flatnonzero(inverse == at)
+            order = {slot: number for number, slot in enumerate(dict.fromkeys(pattern))}
+            yield Layout(tuple(order[slot] for slot in pattern), chosen.tolist(), rows[chosen], self._forest)
+
+    def contributing(self) -> Indices:
+        """The providers that give resources to some candidate, ascending."""
+        giving = [number for number, slot in enumerate(self.slots) if slot.resources]
+        return np.unique(self._found.candidates[:, giving])
+
+    def trees(self) -> list[tuple[int, int]]:
+        """(root, stamp) of every tree that gives resources; the stamp changes with anything in the tree."""
+        providers = self._forest.providers
+        roots = np.unique(providers.root[self.contributing()])
+        return list(zip(roots.tolist(), providers.tree_stamp[roots].tolist(), strict=True))
+
+    def tree_summaries(self, roots: Sequence[int]) -> list[list[ProviderSummary]]:
+        """The summaries of all providers of each tree."""
+        members = self._forest.members(roots)
+        summaries = iter(summarise(self._forest, np.concatenate([*members, np.empty(0, np.int32)])))
+        return [[next(summaries) for _ in tree] for tree in members]
+
+    def contributor_summaries(self) -> list[ProviderSummary]:
+        """The summaries of the providers that give resources, without the rest of their trees."""
+        return summarise(self._forest, self.contributing())
+
+
+def summarise(forest: Forest, rows: Indices) -> list[ProviderSummary]:
+    """What the forest knows of some providers."""
+    rows = rows.astype(np.int32)
+    providers = forest.providers
+    resources: list[list[tuple[int, int, int]]] = [[] for _ in range(len(rows))]
+    for class_id in sorted(forest.inventories):
+        column = forest.inventories[class_id]
+        at = column.slots_of(rows)
+        having = np.flatnonzero(at >= 0)
+        slots = at[having]
+        capacities = column.slots.capacity_of[slots].tolist()
+        used = column.slots.used[slots].tolist()
+        for place, capacity, amount in zip(having.tolist(), capacities, used, strict=True):
+            resources[place].append((class_id, capacity, amount))
+    parents = providers.parent[rows]
+    sets = forest.traits.numbers(rows)
+    return [
+        ProviderSummary(
+            uuid.decode(),
+            parent.decode() if has_parent else None,
+            root.decode(),
+            offered,
+            forest.traits.members(number),
+        )
+        for uuid, parent, has_parent, root, offered, number in zip(
+            to_text(providers.uuid[rows]),
+            to_text(providers.uuid[parents]),
+            (parents >= 0).tolist(),
+            to_text(providers.uuid[providers.root[rows]]),
+            resources,
+            sets,
+            strict=True,
+        )
+    ]

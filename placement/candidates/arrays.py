@@ -1,0 +1,89 @@
+"""Growable numpy columns and an index from storage ids to rows, without a Python object per row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Indices = NDArray[np.int32]
+Amounts = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+# Amounts beyond this are as good as infinite; clipping keeps sums of a query inside 64 bits.
+HUGE = 2**60
+_FIRST_ROWS = 64
+_RECENT = 4096
+
+
+class Columns:
+    """Parallel arrays of one length that grow together, doubling.
+
+    `fields` maps a name to (dtype, value of unused rows); each becomes an attribute of full capacity.
+    """
+
+    def __init__(self, fields: dict[str, tuple[Any, Any]]) -> None:
+        self._fields = fields
+        self.capacity = 0
+        for name, (dtype, _) in fields.items():
+            setattr(self, name, np.empty(0, dtype))
+
+    def ensure(self, rows: int) -> None:
+        """Make room for at least `rows` rows."""
+        if rows <= self.capacity:
+            return
+        capacity = max(_FIRST_ROWS, rows + rows // 8 if rows > 2 * self.capacity else 2 * self.capacity)
+        for name, (dtype, empty) in self._fields.items():
+            grown = np.full(capacity, empty, dtype)
+            grown[: self.capacity] = getattr(self, name)
+            setattr(self, name, grown)
+        self.capacity = capacity
+
+
+class IdIndex:
+    """From storage id to row: a sorted array for the many, a small dict for recent additions."""
+
+    def __init__(self) -> None:
+        self._ids: Amounts = np.empty(0, np.int64)
+        self._rows: Indices = np.empty(0, np.int32)
+        self._recent: dict[int, int] = {}
+
+    def load(self, ids: Amounts) -> None:
+        """Start over: `ids[i]` is found in row i."""
+        order = np.argsort(ids, kind="stable")
+        self._ids = ids[order].astype(np.int64)
+        self._rows = order.astype(np.int32)
+        self._recent = {}
+
+    def get(self, key: int) -> int:
+        """The row of an id, -1 if there is none."""
+        row = self._recent.get(key)
+        if row is not None:
+            return row
+        at = int(np.searchsorted(self._ids, key))
+        if at < len(self._ids) and self._ids[at] == key:
+            return int(self._rows[at])
+        return -1
+
+    def rows_of(self, keys: Amounts) -> Indices:
+        """The rows of many ids, -1 where there is none. Only for ids given to `load`."""
+        if not len(self._ids):
+            return np.full(len(keys), -1, np.int32)
+        at = np.minimum(np.searchsorted(self._ids, keys), len(self._ids) - 1)
+        return np.where(self._ids[at] == keys, self._rows[at], np.int32(-1)).astype(np.int32)
+
+    def put(self, key: int, row: int) -> None:
+        """Remember a new id; -1 forgets it."""
+        self._recent[key] = row
+        if len(self._recent) > _RECENT:
+            self._merge()
+
+    def _merge(self) -> None:
+        recent = np.array(list(self._recent), np.int64)
+        ids = np.concatenate([self._ids[~np.isin(self._ids, recent)], recent])
+        kept = self._rows[~np.isin(self._ids, recent)]
+        rows = np.concatenate([kept, np.array(list(self._recent.values()), np.int32)])
+        order = np.argsort(ids, kind="stable")
+        order = order[rows[order] >= 0]
+        self._ids, self._rows, self._recent = ids[order], rows[order], {}

@@ -1,0 +1,277 @@
+"""The forest: every provider tree of the database as columns of this process.
+
+Fed with records, never with requests; whoever writes goes through the database, also this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from placement.candidates.arrays import HUGE, Amounts, Columns, IdIndex, Indices, Mask
+from placement.candidates.inventory_column import InventoryColumn
+from placement.candidates.memberships import Memberships
+from placement.candidates.records import ProviderRecord, Snapshot
+from placement.candidates.uuids import Uuids, from_text
+
+_NONE = -1
+
+
+class _Providers(Columns):
+    id: Amounts
+    uuid: Uuids
+    generation: Indices
+    revision: Amounts
+    parent: Indices
+    root: Indices
+    # The members of a tree are a doubly linked list that starts at its root.
+    next: Indices
+    previous: Indices
+    tree_size: Indices
+    # Raised at the root whenever anything in its tree changes; caches compare it.
+    tree_stamp: Amounts
+
+
+class Forest:
+    """All providers; rows are small integers that stay with a provider as long as it lives."""
+
+    def __init__(self) -> None:
+        self.providers = _Providers(
+            {
+                "id": (np.int64, _NONE),
+                "uuid": (np.dtype((np.uint8, 16)), 0),
+                "generation": (np.int32, 0),
+                "revision": (np.int64, 0),
+                "parent": (np.int32, _NONE),
+                "root": (np.int32, _NONE),
+                "next": (np.int32, _NONE),
+                "previous": (np.int32, _NONE),
+                "tree_size": (np.int32, 0),
+                "tree_stamp": (np.int64, 0),
+            }
+        )
+        self.count = 0
+        self.traits = Memberships()
+        self.aggregates = Memberships()
+        self.inventories: dict[int, InventoryColumn] = {}
+        # Raised when trees, aggregates or traits change, not by mere usage.
+        self.shape_version = 0
+        self._index = IdIndex()
+        self._vacant: list[int] = []
+        self._stamp = 0
+
+    def __len__(self) -> int:
+        return self.count - len(self._vacant)
+
+    # -- feeding ------------------------------------------------------------------------------------
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Forget everything and take over a whole snapshot."""
+        stamp = self._stamp + 1
+        self.__init__()  # type: ignore[misc]
+        self._stamp = stamp
+        self.shape_version = stamp
+        self._load_providers(snapshot)
+        self._load_inventories(snapshot)
+        for members, pairs in ((self.traits, snapshot.traits), (self.aggregates, snapshot.aggregates)):
+            table = np.array(list(pairs), np.int64).reshape(-1, 2)
+            rows = self._index.rows_of(table[:, 0])
+            known = rows >= 0
+            members.load(self.count, (rows[known], table[known, 1].astype(np.int32)))
+
+    def _load_providers(self, snapshot: Snapshot) -> None:
+        rows = sorted(snapshot.providers)
+        count = self.count = len(rows)
+        providers = self.providers
+        providers.ensure(count)
+        if not count:
+            return
+        ids, uuids, generations, parents, roots, revisions = zip(*rows, strict=True)
+        providers.id[:count] = ids
+        providers.uuid[:count] = from_text(uuids)
+        providers.generation[:count] = generations
+        providers.revision[:count] = revisions
+        self._index.load(providers.id[:count])
+        parent_ids = np.array([_NONE if parent is None else parent for parent in parents], np.int64)
+        providers.parent[:count] = self._index.rows_of(parent_ids)
+        providers.root[:count] = self._index.rows_of(np.array(roots, np.int64))
+        providers.tree_stamp[:count] = self._stamp
+        self._link_all()
+
+    def _link_all(self) -> None:
+        count, providers = self.count, self.providers
+        root = providers.root[:count]
+        mine = np.arange(count, dtype=np.int32)
+        order = np.lexsort((mine, mine != root, root)).astype(np.int32)
+        same = root[order][1:] == root[order][:-1]
+        providers.next[order[:-1][same]] = order[1:][same]
+        providers.previous[order[1:][same]] = order[:-1][same]
+        providers.tree_size[:count] = np.bincount(root, minlength=count)
+
+    def _load_inventories(self, snapshot: Snapshot) -> None:
+        flat = [(provider, *row) for provider, row in snapshot.inventories]
+        if not flat:
+            return
+        table = np.array([(*row[:2], max(-HUGE, min(row[2], HUGE)), *row[3:]) for row in flat], np.int64)
+        rows = self._index.rows_of(table[:, 0])
+        known = rows >= 0
+        table, rows = table[known], rows[known]
+        for class_id in np.unique(table[:, 1]).tolist():
+            chosen = table[:, 1] == class_id
+            self.column(class_id).load(rows[chosen], table[chosen, 2:])
+
+    def column(self, class_id: int) -> InventoryColumn:
+        """The inventories of one class; created empty when first asked for."""
+        column = self.inventories.get(class_id)
+        if column is None:
+            column = self.inventories[class_id] = InventoryColumn()
+        return column
+
+    def is_current(self, provider_id: int, revision: int) -> bool:
+        """Whether this very state of a provider has been applied already."""
+        row = self._index.get(provider_id)
+        return row >= 0 and int(self.providers.revision[row]) == revision
+
+    def knows(self, provider_id: int) -> bool:
+        """Whether the provider is in the forest."""
+        return self._index.get(provider_id) >= 0
+
+    def apply(self, records: Iterable[ProviderRecord]) -> None:
+        """Insert or replace providers; their parents and roots must be known or among them."""
+        batch = list(records)
+        for record in batch:
+            if self._index.get(record.row.id) < 0:
+                self._insert(record)
+        self._relink(batch)
+        for record in batch:
+            self._update(record)
+
+    def _relink(self, batch: list[ProviderRecord]) -> None:
+        """Move providers to their new trees: all out first, then roots before members."""
+        moved = []
+        for record in batch:
+            row, root = self._index.get(record.row.id), self._index.get(record.row.root_id)
+            parent = _NONE if record.row.parent_id is None else self._index.get(record.row.parent_id)
+            if self.providers.root[row] != root or self.providers.parent[row] != parent:
+                self._unlink(row)
+                self.providers.parent[row] = parent
+                moved.append((row != root, row, root))
+        for _, row, root in sorted(moved):
+            self._link(row, root)
+            self.shape_version += 1
+
+    def remove(self, provider_id: int) -> None:
+        """Forget a provider; unknown ids are fine."""
+        row = self._index.get(provider_id)
+        if row < 0:
+            return
+        self._unlink(row)
+        for column in self.inventories.values():
+            column.drop(row)
+        self.traits.assign(row, frozenset())
+        self.aggregates.assign(row, frozenset())
+        providers = self.providers
+        providers.id[row] = providers.root[row] = providers.parent[row] = _NONE
+        self._index.put(provider_id, _NONE)
+        self._vacant.append(row)
+        self.shape_version += 1
+
+    def _insert(self, record: ProviderRecord) -> None:
+        if self._vacant:
+            row = self._vacant.pop()
+        else:
+            row = self.count
+            self.count += 1
+            for columns in (self.providers, self.traits, self.aggregates):
+                columns.ensure(self.count)
+        providers = self.providers
+        providers.id[row] = record.row.id
+        providers.uuid[row] = from_text((record.row.uuid,))[0]
+        providers.root[row] = providers.parent[row] = _NONE
+        self._index.put(record.row.id, row)
+
+    def _update(self, record: ProviderRecord) -> None:
+        providers, given = self.providers, record.row
+        row = self._index.get(given.id)
+        providers.generation[row] = given.generation
+        providers.revision[row] = given.revision
+        self._update_inventories(row, record)
+        for members, ids in ((self.traits, record.trait_ids), (self.aggregates, record.aggregate_ids)):
+            if members.of(row) != ids:
+                members.assign(row, ids)
+                self.shape_version += 1
+        self._touch(int(providers.root[row]))
+
+    def _update_inventories(self, row: int, record: ProviderRecord) -> None:
+        offered = {inventory.class_id for inventory in record.inventories}
+        for class_id, column in self.inventories.items():
+            if class_id not in offered:
+                column.drop(row)
+        for inventory in record.inventories:
+            self.column(inventory.class_id).put(row, inventory)
+
+    def _touch(self, root: int) -> None:
+        self._stamp += 1
+        self.providers.tree_stamp[root] = self._stamp
+
+    def _link(self, row: int, root: int) -> None:
+        providers = self.providers
+        providers.root[row] = root
+        providers.tree_size[root] += 1
+        if row == root:
+            return
+        after = providers.next[root]
+        providers.next[root], providers.previous[row] = row, root
+        providers.next[row] = after
+        if after >= 0:
+            providers.previous[after] = row
+
+    def _unlink(self, row: int) -> None:
+        providers = self.providers
+        root = int(providers.root[row])
+        if root < 0:
+            return
+        before, after = providers.previous[row], providers.next[row]
+        if before >= 0:
+            providers.next[before] = after
+        if after >= 0:
+            providers.previous[after] = before
+        providers.previous[row] = providers.next[row] = _NONE
+        providers.tree_size[root] -= 1
+        self._touch(root)
+
+    # -- looking ------------------------------------------------------------------------------------
+
+    def row_of(self, provider_id: int) -> int:
+        """The row of a storage id, -1 if unknown."""
+        return self._index.get(provider_id)
+
+    def row_of_uuid(self, uuid: str) -> int:
+        """The row of a provider, -1 if unknown."""
+        wanted = from_text((uuid,)).view(np.uint64)[0]
+        halves = self.providers.uuid[: self.count].view(np.uint64)
+        found = np.flatnonzero((halves[:, 0] == wanted[0]) & (halves[:, 1] == wanted[1]))
+        for row in found.tolist():
+            if self.providers.id[row] >= 0:
+                return row
+        return _NONE
+
+    def alive(self) -> Mask:
+        """Which rows hold a provider."""
+        return self.providers.id[: self.count] >= 0
+
+    def members(self, roots: Sequence[int] | Indices) -> list[Indices]:
+        """All providers of each tree, in order of their ids."""
+        rows = np.asarray(roots, np.int32)
+        columns = [rows]
+        current = rows
+        steps = int(self.providers.tree_size[rows].max(initial=1)) - 1
+        for _ in range(steps):
+            current = np.where(current >= 0, self.providers.next[current], _NONE)
+            columns.append(current)
+        table = np.stack(columns, axis=1)
+        ids = np.where(table >= 0, self.providers.id[table], np.iinfo(np.int64).max)
+        table = np.take_along_axis(table, np.argsort(ids, axis=1, kind="stable"), axis=1)
+        sizes = self.providers.tree_size[rows].tolist()
+        return [members[:size] for members, size in zip(table, sizes, strict=True)]

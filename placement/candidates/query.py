@@ -1,0 +1,82 @@
+"""A candidates query in the forest's own terms: ids instead of names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Ids = frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupQuery:
+    """One request group by ids; amounts in units of the class. `in_tree` stays a provider uuid."""
+
+    suffix: str
+    resources: tuple[tuple[int, int], ...]
+    required: tuple[Ids, ...] = ()
+    forbidden: Ids = frozenset()
+    member_of: tuple[Ids, ...] = ()
+    forbidden_aggregates: Ids = frozenset()
+    in_tree: str | None = None
+
+    @property
+    def condition(self) -> tuple[object, ...]:
+        """All but the suffix: groups with equal conditions ask for the same thing."""
+        return (
+            self.resources,
+            self.required,
+            self.forbidden,
+            self.member_of,
+            self.forbidden_aggregates,
+            self.in_tree,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ForestQuery:
+    """A whole query by ids; the words are those of domain.groups.CandidateQuery.
+
+    `sharing_trait` is the id of MISC_SHARES_VIA_AGGREGATE. `maximum` bounds the candidates.
+    """
+
+    groups: tuple[GroupQuery, ...]
+    sharing_trait: int
+    maximum: int
+    isolate: bool = False
+    same_subtree: tuple[frozenset[str], ...] = ()
+    root_required: tuple[Ids, ...] = ()
+    root_forbidden: Ids = frozenset()
+    one_provider_per_tree: bool = False
+    depth_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One place of a candidate to fill with one provider.
+
+    A suffixed group is one slot with all its resources; the unsuffixed group is one slot per resource class.
+    """
+
+    group: GroupQuery
+    resources: tuple[tuple[int, int], ...]
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of the group, empty for the unsuffixed one."""
+        return self.group.suffix
+
+    @property
+    def suffixed(self) -> bool:
+        """Whether the slot belongs to a suffixed group."""
+        return self.group.suffix != ""
+
+
+def slots_of(query: ForestQuery) -> tuple[Slot, ...]:
+    """The slots of a query, in the order of its groups."""
+    slots: list[Slot] = []
+    for group in query.groups:
+        if group.suffix:
+            slots.append(Slot(group, group.resources))
+        else:
+            slots.extend(Slot(group, (resource,)) for resource in group.resources)
+    return tuple(slots)
