@@ -7,9 +7,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from placement.storage import tables
 from placement.storage.failures import OutcomeUnknown, classify
@@ -26,6 +27,13 @@ def utcnow() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
 
 
+class Executor(Protocol):
+    """Whatever runs statements: a read connection or a write transaction."""
+
+    def execute(self, statement: Any, parameters: Any = None, /) -> Any:
+        """Run one statement."""
+
+
 class Transaction:
     """One write transaction: executes statements and knows its stamp."""
 
@@ -33,7 +41,7 @@ class Transaction:
         self.connection = connection
         self.now = utcnow()
 
-    def execute(self, statement: sa.Executable, parameters: Any = None) -> sa.CursorResult[Any]:
+    def execute(self, statement: Any, parameters: Any = None, /) -> Any:
         """Run one statement."""
         return self.connection.execute(statement, parameters)
 
@@ -50,6 +58,11 @@ class Transaction:
         counter = tables.change_counter
         raised = sa.update(counter).values(value=counter.c.value + 1).returning(counter.c.value)
         return sa.literal(self.execute(raised).scalar_one(), type_=tables.providers.c.revision.type)
+
+    def insert_or_ignore(self, table: sa.Table) -> Any:
+        """An insert that skips rows whose unique key exists."""
+        dialect = postgresql if self.is_postgresql else sqlite
+        return dialect.insert(table).on_conflict_do_nothing()
 
     def locked(self, statement: sa.Select[Any]) -> sa.Select[Any]:
         """The same query, keeping its rows locked until the end where the database needs that."""

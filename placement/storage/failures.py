@@ -40,6 +40,9 @@ def classify(error: Exception) -> Unavailable | None:
         return TryAgain("The database could not finish the transaction because of concurrent ones.")
     if state in _BUSY_STATES:
         return Unavailable("The database is overloaded or shutting down; nothing was changed.")
+    if isinstance(error, sa.exc.IntegrityError):
+        # Two writers passed their checks side by side; run again, the slower one's check now sees the faster.
+        return TryAgain("The database refused the transaction because of a concurrent one.")
     if isinstance(original, sqlite3.OperationalError) and "locked" in str(original):
         return TryAgain("The database stayed locked by other writers.")
     if error.connection_invalidated or isinstance(error, (sa.exc.OperationalError, sa.exc.InterfaceError)):

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from placement.storage import tables
 from placement.storage.database import Database, Transaction
+from placement.storage.feed import NAMES_CHANGED, record_change
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -78,12 +79,7 @@ def sync_standard_names(database: Database) -> None:
             missing = [name for name in names if name not in present]
             if not missing:
                 continue
-            kind = "names"
             transaction.execute(
                 sa.insert(table), [{"name": name, "created_at": transaction.now} for name in missing]
             )
-            transaction.execute(
-                sa.insert(tables.changes).values(
-                    kind=kind, reference=0, revision=transaction.stamp, created_at=transaction.now
-                )
-            )
+            record_change(transaction, NAMES_CHANGED)

@@ -1,0 +1,262 @@
+"""The query string of allocation candidates as a CandidateQuery.
+
+Source of the grammar, the combinations that are refused and their messages: Placement API, allocation
+candidates, in the order of checks given there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from placement.api.microversions import Feature, Microversion
+from placement.api.queries import PREFIX, Parameters, every, refuse_unknown
+from placement.domain import grammar
+from placement.domain.errors import BadRequest
+from placement.domain.grammar import Grammar
+from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup
+
+_MISSING = "placement.query.missing_value"
+_BAD = "placement.query.bad_value"
+_NUMERIC_SUFFIX = "([1-9][0-9]*)"
+_STRING_SUFFIX = "([a-zA-Z0-9_-]{1,64})"
+_POLICIES = ("none", "isolate")
+
+
+def grammar_of(version: Microversion) -> Grammar:
+    """The forms of values that a version understands."""
+    return Grammar(
+        forbidden_traits=version.offers(Feature.FORBIDDEN_TRAITS),
+        any_of_traits=version.offers(Feature.ANY_OF_TRAITS),
+        repeated_required=version.offers(Feature.ANY_OF_TRAITS),
+        repeated_member_of=version.offers(Feature.REPEATED_MEMBER_OF),
+        forbidden_aggregates=version.offers(Feature.FORBIDDEN_AGGREGATES),
+    )
+
+
+def parse(parameters: Parameters, version: Microversion) -> CandidateQuery:
+    """The query. Raises BadRequest."""
+    keys = _Keys(version)
+    keys.check(parameters)
+    limit = _limit(every(parameters, "limit"))
+    policy = _policy(every(parameters, "group_policy"))
+    root_required, root_forbidden = _root_required(every(parameters, "root_required"))
+    subtrees = tuple(grammar.parse_same_subtree(value) for value in every(parameters, "same_subtree"))
+    drafts = keys.drafts(parameters)
+    groups = tuple(draft.group(version) for draft in drafts)
+    if version.offers(Feature.SAME_SUBTREE):
+        _check_resourceless(groups, subtrees)
+    elif version.offers(Feature.GRANULAR_GROUPS):
+        _check_orphans(drafts, groups)
+    if version.offers(Feature.FORBIDDEN_TRAITS):
+        _check_conflicts(groups)
+    if policy is None and sum(1 for group in groups if group.suffix != UNSUFFIXED) > 1:
+        raise BadRequest(
+            'The "group_policy" parameter is required when specifying more than one "resources{N}" parameter.'
+        )
+    return CandidateQuery(
+        groups=groups,
+        isolate=policy == "isolate",
+        same_subtree=subtrees,
+        root_required=root_required,
+        root_forbidden=root_forbidden,
+        limit=limit,
+        one_provider_per_tree=not version.offers(Feature.NESTED_CANDIDATES),
+    )
+
+
+class _Keys:
+    """Which parameters a version knows."""
+
+    def __init__(self, version: Microversion) -> None:
+        self._granular = version.offers(Feature.GRANULAR_GROUPS)
+        grouped = {
+            "resources": Feature.CANDIDATES,
+            "required": Feature.CANDIDATES_TRAITS,
+            "member_of": Feature.CANDIDATES_BY_AGGREGATE,
+            "in_tree": Feature.CANDIDATES_IN_TREE,
+        }
+        single = {
+            "limit": Feature.CANDIDATES_LIMIT,
+            "group_policy": Feature.GRANULAR_GROUPS,
+            "root_required": Feature.ROOT_REQUIRED,
+            "same_subtree": Feature.SAME_SUBTREE,
+        }
+        self._single = {key for key, since in single.items() if version.offers(since)}
+        names = sorted(key for key, since in grouped.items() if version.offers(since))
+        suffix = _STRING_SUFFIX if version.offers(Feature.STRING_SUFFIXES) else _NUMERIC_SUFFIX
+        self._patterns = [f"^{name}{suffix}?$" if self._granular else f"^{name}$" for name in names]
+        self._compiled = [(name, re.compile(f"{name}{suffix}?")) for name in names]
+        self._plain = set(names)
+
+    def check(self, parameters: Parameters) -> None:
+        """Raises BadRequest naming what is not known or, before granular groups, what is missing."""
+        if not self._granular:
+            refuse_unknown(parameters, self._single | self._plain)
+            if not every(parameters, "resources"):
+                raise BadRequest(
+                    f"{PREFIX}'resources' is a required property Failed validating 'required' in schema"
+                )
+            return
+        strange = [key for key, _ in parameters if key not in self._single and self._split(key) is None]
+        if strange:
+            listed = ", ".join(repr(key) for key in sorted(set(strange)))
+            verb = "does" if len(set(strange)) == 1 else "do"
+            patterns = ", ".join(repr(pattern) for pattern in self._patterns)
+            raise BadRequest(
+                f"{PREFIX}{listed} {verb} not match any of the regexes: {patterns} "
+                "Failed validating 'additionalProperties' in schema"
+            )
+
+    def _split(self, key: str) -> tuple[str, str] | None:
+        """The keyword and the suffix of a group's parameter."""
+        for name, pattern in self._compiled:
+            found = pattern.fullmatch(key)
+            if found:
+                return name, found.group(1) or UNSUFFIXED
+        return None
+
+    def drafts(self, parameters: Parameters) -> list[_Draft]:
+        """The parameters of each group, groups in order of first appearance."""
+        found: dict[str, _Draft] = {}
+        for key, value in parameters:
+            if key in self._single:
+                continue
+            split = self._split(key)
+            assert split is not None
+            name, suffix = split
+            found.setdefault(suffix, _Draft(suffix)).values.setdefault(name, []).append(value)
+        return list(found.values())
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The raw values of one group by keyword."""
+
+    suffix: str
+    values: dict[str, list[str]] = field(default_factory=dict)
+
+    def group(self, version: Microversion) -> RequestGroup:
+        """The group, its values parsed in the order they came."""
+        forms = grammar_of(version)
+        resources: dict[str, int] = {}
+        traits = grammar.TraitExpression()
+        aggregates = grammar.AggregateExpression()
+        in_tree = None
+        for name, values in self.values.items():
+            if name == "resources":
+                resources = grammar.parse_resources(values[-1])
+            elif name == "required":
+                traits = grammar.parse_required(values, forms)
+            elif name == "member_of":
+                aggregates = grammar.parse_member_of(values, forms, self.suffix)
+            else:
+                in_tree = grammar.parse_in_tree(values[-1])
+        return RequestGroup(
+            suffix=self.suffix,
+            resources=resources,
+            required=traits.required,
+            forbidden=traits.forbidden,
+            member_of=aggregates.required,
+            forbidden_aggregates=aggregates.forbidden,
+            in_tree=in_tree,
+        )
+
+
+def _limit(values: Sequence[str]) -> int | None:
+    numbers = []
+    for value in values:
+        number = grammar.parse_positive(value)
+        if number is None:
+            raise BadRequest(
+                f"{PREFIX}{value!r} does not match '^[1-9][0-9]*$' "
+                "Failed validating 'pattern' in schema['properties']['limit']"
+            )
+        numbers.append(number)
+    return numbers[0] if numbers else None
+
+
+def _policy(values: Sequence[str]) -> str | None:
+    for value in values:
+        if value not in _POLICIES:
+            raise BadRequest(
+                f"{PREFIX}{value!r} is not one of {list(_POLICIES)} "
+                "Failed validating 'enum' in schema['properties']['group_policy']"
+            )
+    return values[0] if values else None
+
+
+def _root_required(values: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
+    if len(values) > 1:
+        raise BadRequest(
+            "Query parameter 'root_required' may be specified only once.",
+            code="placement.query.duplicate_key",
+        )
+    if not values:
+        return frozenset(), frozenset()
+    if values[0].startswith("in:"):
+        raise BadRequest(
+            f"{PREFIX}The 'in:' form is not supported in root_required. Got: {values[0]}", code=_BAD
+        )
+    expression = grammar.parse_required([values[0]], Grammar(any_of_traits=False))
+    required = frozenset(trait for any_of in expression.required for trait in any_of)
+    both = sorted(required & expression.forbidden)
+    if both:
+        raise BadRequest(
+            f"Conflicting required and forbidden traits found in root_required: {', '.join(both)}", code=_BAD
+        )
+    return required, expression.forbidden
+
+
+def _check_resourceless(groups: Sequence[RequestGroup], subtrees: Iterable[frozenset[str]]) -> None:
+    if not any(group.resources for group in groups):
+        raise BadRequest("There must be at least one resources or resources[$S] parameter.", code=_MISSING)
+    named = frozenset(suffix for subtree in subtrees for suffix in subtree)
+    if any(not group.resources and group.suffix not in named for group in groups):
+        raise BadRequest(
+            "Resourceless suffixed group request should be specified in `same_subtree` query param", code=_BAD
+        )
+    unknown = sorted(named - {group.suffix for group in groups})
+    if unknown:
+        raise BadRequest(
+            f"Real suffixes should be specified in `same_subtree`: {', '.join(unknown)} not found.", code=_BAD
+        )
+
+
+def _check_orphans(drafts: Sequence[_Draft], groups: Sequence[RequestGroup]) -> None:
+    lacking = [draft for draft, group in zip(drafts, groups, strict=True) if not group.resources]
+    traits = [
+        f"required{draft.suffix}"
+        for draft, group in zip(drafts, groups, strict=True)
+        if not group.resources and group.required
+    ]
+    if traits:
+        raise BadRequest(
+            "All traits parameters must be associated with resources.  "
+            f"Found the following orphaned traits keys: {', '.join(traits)}"
+        )
+    members = [f"member_of{draft.suffix}" for draft in lacking if "member_of" in draft.values]
+    if members:
+        raise BadRequest(
+            "All member_of parameters must be associated with resources. "
+            f"Found the following orphaned member_of keys: {', '.join(members)}"
+        )
+    if lacking:
+        raise BadRequest("All request groups must specify resources.")
+    if not drafts:
+        raise BadRequest("At least one request group (`resources` or `resources{$S}`) is required.")
+
+
+def _check_conflicts(groups: Sequence[RequestGroup]) -> None:
+    conflicts = []
+    for group in groups:
+        impossible = [any_of for any_of in group.required if any_of <= group.forbidden]
+        if impossible:
+            traits = ", ".join(sorted(frozenset().union(*impossible)))
+            conflicts.append(f"required{group.suffix}: ({traits})")
+    if conflicts:
+        raise BadRequest(
+            "Conflicting required and forbidden traits found in the following traits keys: "
+            f"{', '.join(conflicts)}"
+        )

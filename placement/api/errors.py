@@ -1,0 +1,122 @@
+"""One shape for every error. Source: Placement API, error object."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from flask import Response, request
+from markupsafe import escape
+from werkzeug.datastructures import MIMEAccept
+
+from placement.api import context
+from placement.api.microversions import NEWEST, OLDEST, Feature
+from placement.domain import errors
+
+_STATUS = {
+    errors.BadRequest: 400,
+    errors.Forbidden: 403,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.Unavailable: 503,
+}
+_LEAD = {
+    400: "The server could not comply with the request since it is either malformed or otherwise incorrect.",
+    401: "This server could not verify that you are authorized to access the document you requested.",
+    403: "Access was denied to this resource.",
+    404: "The resource could not be found.",
+    406: "The resource could not be generated that was acceptable to your browser.",
+    409: "There was a conflict when trying to complete your request.",
+    413: "The request is larger than this service takes.",
+    415: "The request media type is not supported by this service.",
+    500: "The service met an error it did not expect.",
+    503: "The service cannot answer at the moment; try again later.",
+}
+_NEWLINES = re.compile(r"\s*[\r\n]+\s*")
+
+
+class HttpError(Exception):
+    """An error of HTTP itself: authentication, versions, media types, methods."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str = "",
+        *,
+        headers: dict[str, str] | None = None,
+        extra: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.headers = headers or {}
+        self.extra = extra or {}
+
+
+def status_of(error: errors.PlacementError) -> int:
+    """The HTTP status of an error of ours."""
+    return next(status for kind, status in _STATUS.items() if isinstance(error, kind))
+
+
+def unsupported_version(text: str) -> HttpError:
+    """The 406 that tells clients what they may ask for."""
+    return HttpError(
+        406,
+        f"Unacceptable version header: {text}",
+        extra={"max_version": str(NEWEST), "min_version": str(OLDEST)},
+    )
+
+
+def render(
+    status: int, message: str, *, code: str = errors.UNDEFINED_CODE, extra: dict[str, str] | None = None
+) -> Response:
+    """The error as a response, in the form the caller accepts: HTML, JSON or plain text."""
+    title = HTTPStatus(status).phrase
+    # Clients take the last line of the detail for the message, so it must not contain a line break.
+    message = _NEWLINES.sub(" ", message)
+    lead = _LEAD.get(status, "")
+    if status == 405:
+        lead = f"The method {request.method} is not allowed for this resource."
+    kind = _accepted_kind()
+    if kind == "text/html":
+        body = (
+            f"<html>\n <head>\n  <title>{status} {title}</title>\n </head>\n <body>\n"
+            f"  <h1>{status} {title}</h1>\n  {escape(lead)}<br /><br />\n{escape(message)}\n </body>\n</html>"
+        )
+        return Response(body, status, content_type="text/html; charset=UTF-8")
+    if kind == "text/plain":
+        body = f"{status} {title}\n\n{lead}\n\n{message}"
+        return Response(body, status, content_type="text/plain; charset=UTF-8")
+    error: dict[str, Any] = {
+        "status": status,
+        "title": title,
+        "detail": f"{lead}\n\n {message}  ",
+        "request_id": context.current().request_id,
+    }
+    version = context.current().version
+    if version is not None and version.offers(Feature.ERROR_CODES):
+        error["code"] = code
+    error.update(extra or {})
+    return Response(orjson.dumps({"errors": [error]}), status, content_type="application/json")
+
+
+def _accepted_kind() -> str:
+    header = request.headers.get("Accept", "").strip()
+    if header in ("", "*/*"):
+        return "application/json"
+    accept = request.accept_mimetypes
+    if _admits(accept, "text/html"):
+        return "text/html"
+    return "application/json" if _admits(accept, "application/json") else "text/plain"
+
+
+def _admits(accept: MIMEAccept, kind: str) -> bool:
+    return accept.quality(kind) > 0
+
+
+def admits_json() -> bool:
+    """Whether the caller takes JSON."""
+    header = request.headers.get("Accept", "").strip()
+    return header in ("", "*/*") or _admits(request.accept_mimetypes, "application/json")

@@ -1,0 +1,69 @@
+"""What a request must pass before its handler runs: version, media types, policy, in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from flask import Blueprint, current_app, request
+
+from placement.api import context
+from placement.api.errors import HttpError, admits_json
+from placement.api.microversions import Feature
+from placement.domain.errors import NotFound
+
+Handler = Callable[..., Any]
+
+
+def route(
+    blueprint: Blueprint,
+    path: str,
+    method: str,
+    policy: str,
+    *,
+    since: Feature | None = None,
+    takes_json: bool = False,
+    gives_json: bool = False,
+    media_types_first: bool = False,
+    missing_method_below: Feature | None = None,
+) -> Callable[[Handler], Handler]:
+    """Register a handler behind its gate.
+
+    `since`: 404 below that feature. `missing_method_below`: 405 below it.
+    `takes_json`: the body must be JSON. `gives_json`: the caller must accept JSON.
+    `media_types_first`: these are tested before the version.
+    """
+
+    def decorate(handler: Handler) -> Handler:
+        @wraps(handler)
+        def gated(**path_arguments: str) -> Any:
+            if media_types_first:
+                _check_media_types(takes_json, gives_json)
+            if since is not None and not context.offers(since):
+                raise NotFound("")
+            if missing_method_below is not None and not context.offers(missing_method_below):
+                raise HttpError(405, "The method specified is not allowed for this resource.")
+            if not media_types_first:
+                _check_media_types(takes_json, gives_json)
+            current_app.extensions["placement_policy"].authorize(policy)
+            return handler(**path_arguments)
+
+        blueprint.add_url_rule(path, endpoint=f"{method} {path}", view_func=gated, methods=[method])
+        return gated
+
+    return decorate
+
+
+def _check_media_types(takes_json: bool, gives_json: bool) -> None:
+    if takes_json:
+        require_json()
+    if gives_json and not admits_json():
+        raise HttpError(406, "Only application/json is provided")
+
+
+def require_json() -> None:
+    """Raises HttpError 415 unless the body is declared as JSON."""
+    if request.mimetype != "application/json":
+        sent = request.content_type or None
+        raise HttpError(415, f"The media type {sent} is not supported, use application/json")

@@ -1,0 +1,53 @@
+"""Reading query strings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from urllib.parse import unquote_to_bytes
+
+from flask import request
+
+from placement.domain.errors import BadRequest
+
+PREFIX = "Invalid query string parameters: "
+Parameters = list[tuple[str, str]]
+
+
+def parameters() -> Parameters:
+    """All parameters in their order. Raises BadRequest for bytes that are no UTF-8."""
+    found = []
+    for piece in request.query_string.decode("latin-1").split("&"):
+        if piece:
+            key, _, value = piece.partition("=")
+            found.append((_decode(key), _decode(value)))
+    return found
+
+
+def _decode(text: str) -> str:
+    try:
+        return unquote_to_bytes(text.replace("+", " ")).decode()
+    except UnicodeDecodeError:
+        raise BadRequest(f"{PREFIX}the query string is not UTF-8.") from None
+
+
+def refuse_unknown(found: Parameters, known: Collection[str]) -> None:
+    """Raises BadRequest naming parameters that are not understood."""
+    strange = list(dict.fromkeys(key for key, _ in found if key not in known))
+    if strange:
+        listed = ", ".join(repr(key) for key in strange)
+        verb = "was" if len(strange) == 1 else "were"
+        raise BadRequest(
+            f"{PREFIX}Additional properties are not allowed ({listed} {verb} unexpected) "
+            "Failed validating 'additionalProperties' in schema"
+        )
+
+
+def last(found: Parameters, key: str) -> str | None:
+    """The last value of a parameter."""
+    values = every(found, key)
+    return values[-1] if values else None
+
+
+def every(found: Parameters, key: str) -> list[str]:
+    """All values of a parameter."""
+    return [value for name, value in found if name == key]

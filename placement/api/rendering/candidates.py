@@ -1,0 +1,136 @@
+"""The body of allocation candidates.
+
+Candidates with the same layout differ only in uuids, so one template per layout writes them all; the
+summaries of a tree are kept as long as nothing in the tree changes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import orjson
+
+from placement.api.microversions import Feature, Microversion
+from placement.candidates.answer import Answer, Layout, ProviderSummary
+from placement.services.candidates import Search
+
+_CACHE_BYTES = 32 * 2**20
+
+
+class CandidatesRenderer:
+    """Writes answers; keeps the summaries of trees between requests."""
+
+    def __init__(self) -> None:
+        self._trees: dict[int, tuple[int, bytes]] = {}
+        self._bytes = 0
+        self._names: object = None
+
+    def body(self, search: Search, version: Microversion) -> bytes:
+        """The JSON body. To be called while the forest stands still."""
+        requests = _requests(search, version)
+        if version.offers(Feature.NESTED_CANDIDATES):
+            summaries = self._whole_trees(search)
+        else:
+            summaries = list(_contributors(search, version))
+        return b"".join(
+            (
+                b'{"allocation_requests":[',
+                b",".join(requests),
+                b'],"provider_summaries":{',
+                b",".join(summaries),
+                b"}}",
+            )
+        )
+
+    def _whole_trees(self, search: Search) -> list[bytes]:
+        if self._names is not search.names or self._bytes > _CACHE_BYTES:
+            self._trees, self._bytes, self._names = {}, 0, search.names
+        trees = search.answer.trees() if len(search.answer) else []
+        kept = self._trees
+        stale = [root for root, stamp in trees if root not in kept or kept[root][0] != stamp]
+        if stale:
+            stamps = dict(trees)
+            for root, members in zip(stale, search.answer.tree_summaries(stale), strict=True):
+                text = b",".join(_summary(member, search) for member in members)
+                self._bytes += len(text) - len(kept.get(root, (0, b""))[1])
+                kept[root] = (stamps[root], text)
+        return [kept[root][1] for root, _ in trees]
+
+
+def _requests(search: Search, version: Microversion) -> list[bytes]:
+    answer = search.answer
+    written: list[bytes] = [b""] * len(answer)
+    layouts = list(answer.layouts())
+    for layout in layouts:
+        template, providers = _template(search, layout, version)
+        texts = [template % uuids for uuids in layout.uuids(providers)]
+        if len(layouts) == 1:
+            return texts
+        for place, text in zip(layout.places, texts, strict=True):
+            written[place] = text
+    return written
+
+
+def _template(search: Search, layout: Layout, version: Microversion) -> tuple[bytes, list[int]]:
+    """The text of a candidate with %b for uuids, and the distinct providers they belong to, in order."""
+    amounts: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    groups: dict[str, list[int]] = {}
+    for slot, provider in zip(search.answer.slots, layout.provider_of, strict=True):
+        for class_id, amount in slot.resources:
+            amounts[provider][search.names.classes[class_id]] += amount
+        members = groups.setdefault(slot.suffix, [])
+        if provider not in members:
+            members.append(provider)
+    providers = list(amounts)
+    resources = [orjson.dumps(dict(amounts[provider])) for provider in providers]
+    if version.offers(Feature.ALLOCATIONS_BY_PROVIDER):
+        parts = [b'"%%b":{"resources":%b}' % text for text in resources]
+        body = b'"allocations":{%b}' % b",".join(parts)
+    else:
+        parts = [b'{"resource_provider":{"uuid":"%%b"},"resources":%b}' % text for text in resources]
+        body = b'"allocations":[%b]' % b",".join(parts)
+    if version.offers(Feature.MAPPINGS):
+        mappings = []
+        for suffix, members in groups.items():
+            mappings.append(b"%b:[%b]" % (orjson.dumps(suffix), b",".join([b'"%b"'] * len(members))))
+            providers.extend(members)
+        body += b',"mappings":{%b}' % b",".join(mappings)
+    return b"{%b}" % body, providers
+
+
+def _contributors(search: Search, version: Microversion) -> Iterable[bytes]:
+    """Summaries before 1.29: only providers in use, in the fields of the version."""
+    answer: Answer = search.answer
+    if not len(answer):
+        return
+    asked = {class_id for slot in answer.slots for class_id, _ in slot.resources}
+    for member in answer.contributor_summaries():
+        offered = [
+            resource
+            for resource in member.resources
+            if version.offers(Feature.ALL_CLASSES_IN_SUMMARIES) or resource[0] in asked
+        ]
+        summary: dict[str, object] = {"resources": _resources(offered, search)}
+        if version.offers(Feature.CANDIDATES_TRAITS):
+            summary["traits"] = _traits(member, search)
+        yield orjson.dumps(member.uuid) + b":" + orjson.dumps(summary)
+
+
+def _summary(member: ProviderSummary, search: Search) -> bytes:
+    summary = {
+        "resources": _resources(member.resources, search),
+        "traits": _traits(member, search),
+        "parent_provider_uuid": member.parent_uuid,
+        "root_provider_uuid": member.root_uuid,
+    }
+    return b'"%b":%b' % (member.uuid.encode(), orjson.dumps(summary))
+
+
+def _resources(offered: Iterable[tuple[int, int, int]], search: Search) -> dict[str, dict[str, int]]:
+    classes = search.names.classes
+    return {classes[id_]: {"capacity": capacity, "used": used} for id_, capacity, used in offered}
+
+
+def _traits(member: ProviderSummary, search: Search) -> list[str]:
+    return sorted(search.names.traits[trait] for trait in member.trait_ids)

@@ -1,0 +1,60 @@
+"""Writing responses: JSON bodies, caching headers, locations, links."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from email.utils import format_datetime
+from typing import Any
+
+import orjson
+from flask import Response, request
+
+from placement.api import context
+from placement.api.microversions import Feature
+
+
+def now() -> datetime.datetime:
+    """The present, UTC without a zone as the database keeps it."""
+    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+
+
+def json_response(
+    body: Any, status: int = 200, *, modified: datetime.datetime | None = None, location: str | None = None
+) -> Response:
+    """A JSON response; `body` may be bytes that are JSON already. `modified` None means now."""
+    content = body if isinstance(body, bytes) else orjson.dumps(body)
+    response = Response(content, status, content_type="application/json")
+    _add_headers(response, modified or now(), location)
+    return response
+
+
+def empty_response(
+    status: int = 204, *, modified: datetime.datetime | None = None, location: str | None = None
+) -> Response:
+    """A response without a body; without `modified` it carries no caching headers."""
+    response = Response(status=status)
+    response.headers.pop("Content-Type", None)
+    response.headers["Content-Length"] = "0"
+    _add_headers(response, modified, location)
+    return response
+
+
+def _add_headers(response: Response, modified: datetime.datetime | None, location: str | None) -> None:
+    if modified is not None and context.offers(Feature.CACHE_HEADERS):
+        response.headers["Cache-Control"] = "no-cache"
+        response.headers["Last-Modified"] = format_datetime(
+            modified.replace(microsecond=0, tzinfo=datetime.UTC), usegmt=True
+        )
+    if location is not None:
+        response.headers["Location"] = f"{request.host_url.rstrip('/')}{path(location)}"
+
+
+def path(tail: str) -> str:
+    """An absolute path of this service, including the prefix it is mounted under."""
+    return f"{request.script_root}{tail}"
+
+
+def newest(times: Iterable[datetime.datetime | None]) -> datetime.datetime:
+    """The latest of some times, now if there are none."""
+    return max((time for time in times if time is not None), default=now())

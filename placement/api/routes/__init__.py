@@ -1,0 +1,1 @@
+"""The routes of the Placement API, one module per thing."""

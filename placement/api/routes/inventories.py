@@ -1,0 +1,122 @@
+"""/resource_providers/{uuid}/inventories and usages. Source: Placement API, inventories."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response
+
+from placement.api import context
+from placement.api.bodies import validated
+from placement.api.gate import route
+from placement.api.microversions import Feature
+from placement.api.rendering.providers import inventory_body
+from placement.api.responses import empty_response, json_response, newest, now
+from placement.api.schemas.inventories import AllInventories, NewInventory, OneInventory, inventory_from
+from placement.api.services import use_cases
+from placement.domain.inventory import Inventory
+
+blueprint = Blueprint("inventories", __name__)
+_ALL = "/resource_providers/<uuid>/inventories"
+_ONE = "/resource_providers/<uuid>/inventories/<resource_class>"
+_RULE = "placement:resource_providers:inventories:"
+
+
+def _zero_capacity() -> bool:
+    return context.offers(Feature.ZERO_CAPACITY)
+
+
+def _collection(generation: int, inventories: dict[str, Inventory]) -> dict[str, Any]:
+    return {
+        "resource_provider_generation": generation,
+        "inventories": {name: inventory_body(inventory) for name, inventory in inventories.items()},
+    }
+
+
+def _single(generation: int, inventory: Inventory) -> dict[str, Any]:
+    return {**inventory_body(inventory), "resource_provider_generation": generation}
+
+
+@route(blueprint, _ALL, "GET", f"{_RULE}list", gives_json=True)
+def listed(uuid: str) -> Response:
+    """All records of a provider."""
+    offer = use_cases().inventories.offer(uuid)
+    body = _collection(offer.generation, {stored.class_name: stored.inventory for stored in offer.records})
+    return json_response(body, modified=newest(stored.changed_at for stored in offer.records))
+
+
+@route(blueprint, _ALL, "POST", f"{_RULE}create", takes_json=True)
+def create(uuid: str) -> Response:
+    """Add one record."""
+    use_cases().providers.get(uuid)
+    body = validated(NewInventory)
+    name, inventory = body["resource_class"], inventory_from(body)
+    generation = use_cases().inventories.add(uuid, name, inventory, zero_capacity=_zero_capacity())
+    location = f"/resource_providers/{uuid}/inventories/{name}"
+    return json_response(_single(generation, inventory), 201, modified=now(), location=location)
+
+
+@route(blueprint, _ALL, "PUT", f"{_RULE}update", takes_json=True)
+def replace_all(uuid: str) -> Response:
+    """Replace all records."""
+    use_cases().providers.get(uuid)
+    body = validated(AllInventories)
+    wanted = {name: inventory_from(record) for name, record in body["inventories"].items()}
+    generation = use_cases().inventories.replace_all(
+        uuid, body["resource_provider_generation"], wanted, zero_capacity=_zero_capacity()
+    )
+    return json_response(_collection(generation, wanted), modified=now())
+
+
+@route(blueprint, _ALL, "DELETE", f"{_RULE}delete", missing_method_below=Feature.DELETE_ALL_INVENTORIES)
+def delete_all(uuid: str) -> Response:
+    """Delete all records."""
+    use_cases().inventories.delete_all(uuid)
+    return empty_response()
+
+
+@route(blueprint, _ONE, "GET", f"{_RULE}show", gives_json=True)
+def show(uuid: str, resource_class: str) -> Response:
+    """One record."""
+    generation, stored = use_cases().inventories.record(uuid, resource_class)
+    return json_response(_single(generation, stored.inventory), modified=stored.changed_at)
+
+
+@route(blueprint, _ONE, "PUT", f"{_RULE}update", takes_json=True)
+def replace(uuid: str, resource_class: str) -> Response:
+    """Replace one record."""
+    use_cases().providers.get(uuid)
+    body = validated(OneInventory)
+    inventory = inventory_from(body)
+    generation = use_cases().inventories.replace(
+        uuid,
+        resource_class,
+        body["resource_provider_generation"],
+        inventory,
+        zero_capacity=_zero_capacity(),
+    )
+    return json_response(_single(generation, inventory), modified=now())
+
+
+@route(blueprint, _ONE, "DELETE", f"{_RULE}delete")
+def delete(uuid: str, resource_class: str) -> Response:
+    """Delete one record."""
+    use_cases().inventories.delete(uuid, resource_class)
+    return empty_response()
+
+
+@route(
+    blueprint,
+    "/resource_providers/<uuid>/usages",
+    "GET",
+    "placement:resource_providers:usages",
+    gives_json=True,
+)
+def usages(uuid: str) -> Response:
+    """What is used of each record, zero included."""
+    offer = use_cases().inventories.offer(uuid)
+    body = {
+        "resource_provider_generation": offer.generation,
+        "usages": {stored.class_name: stored.used for stored in offer.records},
+    }
+    return json_response(body)

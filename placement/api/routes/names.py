@@ -1,0 +1,158 @@
+"""/resource_classes and /traits. Source: Placement API, resource classes and traits."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from flask import Blueprint, Response
+
+from placement.api import context
+from placement.api.bodies import validated
+from placement.api.gate import require_json, route
+from placement.api.microversions import Feature
+from placement.api.queries import last, parameters, refuse_unknown
+from placement.api.responses import empty_response, json_response, newest, path
+from placement.api.schemas import patterns
+from placement.api.schemas.base import load
+from placement.api.schemas.names import ResourceClass
+from placement.api.services import use_cases
+from placement.domain.errors import BadRequest, Conflict
+from placement.services.names import TraitFilter
+
+blueprint = Blueprint("names", __name__)
+_CLASSES = "/resource_classes"
+_CLASS = "/resource_classes/<name>"
+_TRAITS = "/traits"
+_TRAIT = "/traits/<name>"
+_CUSTOM = re.compile(patterns.CUSTOM_NAME.strip("^$"))
+
+
+def _class_body(name: str) -> dict[str, Any]:
+    return {"name": name, "links": [{"rel": "self", "href": path(f"/resource_classes/{name}")}]}
+
+
+@route(
+    blueprint,
+    _CLASSES,
+    "GET",
+    "placement:resource_classes:list",
+    since=Feature.RESOURCE_CLASSES,
+    gives_json=True,
+)
+def classes() -> Response:
+    """All resource classes."""
+    found = use_cases().resource_classes.listed()
+    body = {"resource_classes": [_class_body(entry.name) for entry in found]}
+    return json_response(body, modified=newest(entry.created_at for entry in found))
+
+
+@route(
+    blueprint,
+    _CLASSES,
+    "POST",
+    "placement:resource_classes:create",
+    since=Feature.RESOURCE_CLASSES,
+    takes_json=True,
+)
+def create_class() -> Response:
+    """A new custom class."""
+    name = validated(ResourceClass)["name"]
+    if not use_cases().resource_classes.create(name):
+        raise Conflict(f"Conflicting resource class already exists: {name}")
+    return empty_response(201, location=f"/resource_classes/{name}")
+
+
+@route(
+    blueprint,
+    _CLASS,
+    "GET",
+    "placement:resource_classes:show",
+    since=Feature.RESOURCE_CLASSES,
+    gives_json=True,
+)
+def show_class(name: str) -> Response:
+    """One resource class."""
+    entry = use_cases().resource_classes.get(name)
+    return json_response(_class_body(entry.name), modified=entry.created_at)
+
+
+@route(blueprint, _CLASS, "PUT", "placement:resource_classes:update", since=Feature.RESOURCE_CLASSES)
+def put_class(name: str) -> Response:
+    """Create or confirm a custom class; before 1.7: rename it."""
+    if not context.offers(Feature.PUT_CREATES_CLASS):
+        return _rename_class(name)
+    load(ResourceClass, context.version(), {"name": name}, "JSON does not validate: ")
+    created = use_cases().resource_classes.create(name)
+    return empty_response(201 if created else 204, location=f"/resource_classes/{name}")
+
+
+def _rename_class(name: str) -> Response:
+    require_json()
+    new = validated(ResourceClass)["name"]
+    use_cases().resource_classes.rename(name, new)
+    return json_response(_class_body(new))
+
+
+@route(blueprint, _CLASS, "DELETE", "placement:resource_classes:delete", since=Feature.RESOURCE_CLASSES)
+def delete_class(name: str) -> Response:
+    """Delete an unused custom class."""
+    use_cases().resource_classes.delete(name)
+    return empty_response()
+
+
+@route(blueprint, _TRAITS, "GET", "placement:traits:list", since=Feature.TRAITS, gives_json=True)
+def traits() -> Response:
+    """The traits that the filters let through."""
+    given = parameters()
+    refuse_unknown(given, ("name", "associated"))
+    found = use_cases().traits.listed(_trait_filter(last(given, "name"), last(given, "associated")))
+    body = {"traits": [entry.name for entry in found]}
+    return json_response(body, modified=newest(entry.created_at for entry in found))
+
+
+def _trait_filter(name: str | None, associated: str | None) -> TraitFilter:
+    wanted = TraitFilter()
+    if name is not None:
+        operator, colon, value = name.partition(":")
+        if not colon or operator not in ("in", "startswith"):
+            raise BadRequest(
+                "Badly formatted name parameter. Expected name query string parameter in form: "
+                f'?name=[in|startswith]:[name1,name2|prefix]. Got: "{name}"'
+            )
+        if operator == "in":
+            wanted = wanted._replace(names=frozenset(value.split(",")))
+        else:
+            wanted = wanted._replace(prefix=value)
+    if associated is not None:
+        if associated.lower() not in ("true", "false"):
+            raise BadRequest(
+                f'The query parameter "associated" only accepts "true" or "false". Got: "{associated}"'
+            )
+        wanted = wanted._replace(associated=associated.lower() == "true")
+    return wanted
+
+
+@route(blueprint, _TRAIT, "PUT", "placement:traits:update", since=Feature.TRAITS)
+def put_trait(name: str) -> Response:
+    """Create or confirm a custom trait."""
+    if len(name) > patterns.LONGEST_NAME or not _CUSTOM.fullmatch(name):
+        raise BadRequest(
+            "The trait is invalid. A valid trait must be no longer than 255 characters, start with the "
+            'prefix "CUSTOM_" and use following characters: "A"-"Z", "0"-"9" and "_"'
+        )
+    created, when = use_cases().traits.create(name)
+    return empty_response(201 if created else 204, modified=when, location=f"/traits/{name}")
+
+
+@route(blueprint, _TRAIT, "GET", "placement:traits:show", since=Feature.TRAITS)
+def show_trait(name: str) -> Response:
+    """Whether a trait exists."""
+    return empty_response(modified=use_cases().traits.get(name).created_at)
+
+
+@route(blueprint, _TRAIT, "DELETE", "placement:traits:delete", since=Feature.TRAITS)
+def delete_trait(name: str) -> Response:
+    """Delete an unused custom trait."""
+    use_cases().traits.delete(name)
+    return empty_response()

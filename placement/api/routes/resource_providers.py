@@ -1,0 +1,101 @@
+"""/resource_providers. Source: Placement API, resource providers and provider list filters."""
+
+from __future__ import annotations
+
+import uuid as uuids
+
+from flask import Blueprint, Response
+
+from placement.api import context
+from placement.api.bodies import validated
+from placement.api.candidate_query import grammar_of
+from placement.api.gate import route
+from placement.api.microversions import Feature
+from placement.api.queries import PREFIX, every, last, parameters, refuse_unknown
+from placement.api.rendering.providers import provider_body
+from placement.api.responses import empty_response, json_response, newest, now
+from placement.api.schemas.providers import ChangedProvider, NewProvider
+from placement.api.services import use_cases
+from placement.domain import grammar
+from placement.domain.errors import BadRequest
+from placement.domain.groups import RequestGroup
+from placement.domain.identifiers import is_dashed_uuid
+from placement.services.providers import Parent
+
+blueprint = Blueprint("resource_providers", __name__)
+_RULE = "placement:resource_providers:"
+_FILTERS = {
+    "name": None,
+    "uuid": None,
+    "member_of": Feature.PROVIDERS_BY_AGGREGATE,
+    "resources": Feature.PROVIDERS_BY_RESOURCES,
+    "in_tree": Feature.NESTED_PROVIDERS,
+    "required": Feature.PROVIDERS_BY_TRAITS,
+}
+
+
+@route(blueprint, "/resource_providers", "GET", f"{_RULE}list", gives_json=True)
+def listed() -> Response:
+    """Providers that satisfy all filters, each judged alone."""
+    given = parameters()
+    refuse_unknown(given, [key for key, since in _FILTERS.items() if since is None or context.offers(since)])
+    uuid = last(given, "uuid")
+    if uuid is not None and not is_dashed_uuid(uuid):
+        raise BadRequest(f"{PREFIX}{uuid!r} is not a 'uuid' Failed validating 'format' in schema")
+    forms = grammar_of(context.version())
+    resources = last(given, "resources")
+    in_tree = last(given, "in_tree")
+    traits = grammar.parse_required(every(given, "required"), forms)
+    aggregates = grammar.parse_member_of(every(given, "member_of"), forms)
+    group = RequestGroup(
+        resources={} if resources is None else grammar.parse_resources(resources),
+        required=traits.required,
+        forbidden=traits.forbidden,
+        member_of=aggregates.required,
+        forbidden_aggregates=aggregates.forbidden,
+        in_tree=None if in_tree is None else grammar.parse_in_tree(in_tree, dashed_only=True),
+    )
+    found = use_cases().providers.listed(last(given, "name") or None, uuid, group)
+    body = {"resource_providers": [provider_body(provider) for provider in found]}
+    return json_response(body, modified=newest(provider.changed_at for provider in found))
+
+
+@route(blueprint, "/resource_providers", "POST", f"{_RULE}create", takes_json=True)
+def create() -> Response:
+    """A new provider."""
+    body = validated(NewProvider)
+    if not body["name"]:
+        raise BadRequest("name is required")
+    uuid = body.get("uuid") or str(uuids.uuid4())
+    created = use_cases().providers.create(uuid, body["name"], body.get("parent_provider_uuid"))
+    location = f"/resource_providers/{uuid}"
+    if context.offers(Feature.POST_PROVIDER_BODY):
+        return json_response(provider_body(created), modified=created.changed_at, location=location)
+    return empty_response(201, location=location)
+
+
+@route(blueprint, "/resource_providers/<uuid>", "GET", f"{_RULE}show", gives_json=True)
+def show(uuid: str) -> Response:
+    """One provider."""
+    found = use_cases().providers.get(uuid)
+    return json_response(provider_body(found), modified=found.changed_at)
+
+
+@route(blueprint, "/resource_providers/<uuid>", "PUT", f"{_RULE}update", takes_json=True)
+def update(uuid: str) -> Response:
+    """Rename, or hang below another parent."""
+    providers = use_cases().providers
+    providers.get(uuid)
+    body = validated(ChangedProvider)
+    if not body["name"]:
+        raise BadRequest("name is required")
+    parent = Parent(body["parent_provider_uuid"]) if "parent_provider_uuid" in body else None
+    updated = providers.update(uuid, body["name"], parent, may_move=context.offers(Feature.REPARENTING))
+    return json_response(provider_body(updated), modified=now())
+
+
+@route(blueprint, "/resource_providers/<uuid>", "DELETE", f"{_RULE}delete")
+def delete(uuid: str) -> Response:
+    """Delete a leaf without allocations."""
+    use_cases().providers.delete(uuid)
+    return empty_response()

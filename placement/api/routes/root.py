@@ -1,0 +1,27 @@
+"""The version document. Source: Placement API, version document."""
+
+from flask import Blueprint, Response
+
+from placement.api.microversions import NEWEST, OLDEST
+from placement.api.responses import json_response, now
+
+blueprint = Blueprint("root", __name__)
+
+
+@blueprint.get("/")
+def versions() -> Response:
+    """Which versions this service speaks; needs no token."""
+    return json_response(
+        {
+            "versions": [
+                {
+                    "id": "v1.0",
+                    "max_version": str(NEWEST),
+                    "min_version": str(OLDEST),
+                    "status": "CURRENT",
+                    "links": [{"rel": "self", "href": ""}],
+                }
+            ]
+        },
+        modified=now(),
+    )

@@ -1,0 +1,1 @@
+"""Marshmallow schemas of bodies and queries; fields carry `since` and `until` microversions."""

@@ -1,0 +1,86 @@
+"""Bodies of allocations."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from marshmallow import fields
+
+from placement.api.microversions import Feature
+from placement.api.schemas import patterns
+from placement.api.schemas.base import VersionedSchema
+from placement.api.schemas.fields import Integer, Mapping, Object, Sequence, String, Uuid, _Field, refuse
+
+_RESOURCES = Mapping(patterns.NAME, Integer(1), least=1, required=True)
+_LONGEST_LABEL = 255
+
+
+class Mappings(_Field):
+    """Which group got which providers; checked for form, then ignored.
+
+    Keys without any suffix character, such as that of the unsuffixed group, are taken unchecked.
+    """
+
+    _values = Sequence(Uuid(), least=1)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> None:
+        if not isinstance(value, dict):
+            self.wrong_type(value)
+        if not value:
+            refuse("{} should be non-empty", "minProperties")
+        for key, providers in value.items():
+            if re.search("[a-zA-Z0-9_-]", key):
+                self._values.deserialize(providers)
+
+
+def _label(**options: Any) -> fields.Field[Any]:
+    return String(1, _LONGEST_LABEL, required=True, **options)
+
+
+class _ProviderReference(VersionedSchema):
+    uuid = Uuid(required=True)
+
+
+class _ListedAllocation(VersionedSchema):
+    resource_provider = Object(_ProviderReference, required=True)
+    resources = _RESOURCES
+
+
+class AllocationsList(VersionedSchema):
+    """PUT /allocations/{consumer} before 1.12."""
+
+    allocations = Sequence(Object(_ListedAllocation), least=1, required=True)
+    project_id = _label(metadata={"since": Feature.CONSUMER_PROJECT})
+    user_id = _label(metadata={"since": Feature.CONSUMER_PROJECT})
+
+
+class _ProviderAllocation(VersionedSchema):
+    resources = _RESOURCES
+    # What a GET shows may be sent back; it guards nothing.
+    generation = Integer()
+
+
+class _Consumer(VersionedSchema):
+    project_id = _label()
+    user_id = _label()
+    consumer_generation = Integer(
+        required=True, nullable=True, metadata={"since": Feature.CONSUMER_GENERATIONS}
+    )
+    mappings = Mappings(metadata={"since": Feature.MAPPINGS})
+    consumer_type = String(1, 255, patterns.NAME, required=True, metadata={"since": Feature.CONSUMER_TYPES})
+
+
+class FilledAllocations(_Consumer):
+    """PUT /allocations/{consumer} from 1.12 to before 1.28: something must be claimed."""
+
+    allocations = Mapping(patterns.UUID, Object(_ProviderAllocation), least=1, required=True)
+
+
+class Allocations(_Consumer):
+    """PUT /allocations/{consumer} from 1.28 on, and each entry of POST /allocations: empty releases."""
+
+    allocations = Mapping(patterns.UUID, Object(_ProviderAllocation), required=True)
+
+
+MANY_ALLOCATIONS_KEY = patterns.UUID

@@ -1,0 +1,211 @@
+"""Field types that speak of violations in the words of JSON Schema, which clients match.
+
+Source: Placement API, schema-violation messages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping as MappingABC
+from typing import Any, NoReturn
+
+from marshmallow import ValidationError, fields
+
+from placement.domain.errors import Violation
+from placement.domain.identifiers import normalize_uuid
+
+
+def refuse(reason: str, keyword: str) -> NoReturn:
+    """Report a violation at the place being validated."""
+    raise ValidationError([Violation(reason, keyword)])
+
+
+def _type_name(value: Any, *names: str) -> NoReturn:
+    listed = ", ".join(f"'{name}'" for name in names)
+    refuse(f"{value!r} is not of type {listed}", "type")
+
+
+class _Field(fields.Field[Any]):
+    """Base: null is a value like any other, judged by the field's own type."""
+
+    type_name = "object"
+
+    def __init__(self, *, nullable: bool = False, **options: Any) -> None:
+        super().__init__(allow_none=True, **options)
+        self.nullable = nullable
+
+    def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
+        """None only where the field is nullable."""
+        if value is None:
+            if self.nullable:
+                return None
+            self.wrong_type(value)
+        return super().deserialize(value, attr, data, **kwargs)
+
+    def wrong_type(self, value: Any) -> NoReturn:
+        """Report that the value is of another type."""
+        _type_name(value, *((self.type_name, "null") if self.nullable else (self.type_name,)))
+
+
+class Integer(_Field):
+    """A JSON number without a fraction."""
+
+    type_name = "integer"
+
+    def __init__(self, minimum: int | None = None, maximum: int | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.minimum = minimum
+        self.maximum = maximum
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            self.wrong_type(value)
+        if isinstance(value, float) and not value.is_integer():
+            self.wrong_type(value)
+        _check_range(value, self.minimum, self.maximum)
+        return int(value)
+
+
+class Number(_Field):
+    """Any JSON number."""
+
+    type_name = "number"
+
+    def __init__(self, minimum: float | None = None, maximum: float | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.minimum = minimum
+        self.maximum = maximum
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            self.wrong_type(value)
+        _check_range(value, self.minimum, self.maximum)
+        return float(value)
+
+
+def _check_range(value: float, minimum: float | None, maximum: float | None) -> None:
+    if minimum is not None and value < minimum:
+        refuse(f"{value!r} is less than the minimum of {minimum}", "minimum")
+    if maximum is not None and value > maximum:
+        refuse(f"{value!r} is greater than the maximum of {maximum}", "maximum")
+
+
+class String(_Field):
+    """Text of bounded length (in characters), matching a pattern as a whole."""
+
+    type_name = "string"
+
+    def __init__(
+        self, least: int = 0, most: int | None = None, pattern: str | None = None, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self.least = least
+        self.most = most
+        self.pattern = pattern
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        if not isinstance(value, str):
+            self.wrong_type(value)
+        if len(value) < self.least:
+            refuse(f"{value!r} should be non-empty", "minLength")
+        if self.most is not None and len(value) > self.most:
+            refuse(f"{value!r} is too long", "maxLength")
+        if self.pattern is not None and not re.fullmatch(self.pattern.strip("^$"), value):
+            refuse(f"{value!r} does not match {self.pattern!r}", "pattern")
+        return value
+
+
+class Uuid(_Field):
+    """Anything that reduces to a uuid; the value is its lower-case dashed form."""
+
+    type_name = "string"
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        if not isinstance(value, str):
+            self.wrong_type(value)
+        normal = normalize_uuid(value)
+        if normal is None:
+            refuse(f"{value!r} is not a 'uuid'", "format")
+        return normal
+
+
+class Sequence(_Field):
+    """A JSON array of one kind of items."""
+
+    type_name = "array"
+
+    def __init__(
+        self, items: fields.Field[Any], *, least: int = 0, unique: bool = False, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self.items = items
+        self.least = least
+        self.unique = unique
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[Any]:
+        if not isinstance(value, list):
+            self.wrong_type(value)
+        if len(value) < self.least:
+            refuse("[] should be non-empty", "minItems")
+        result = [_nested(index, self.items, item) for index, item in enumerate(value)]
+        if self.unique and len({str(item) for item in result}) < len(result):
+            refuse(f"{value!r} has non-unique elements", "uniqueItems")
+        return result
+
+
+class Mapping(_Field):
+    """A JSON object whose keys follow a pattern and whose values are of one kind."""
+
+    type_name = "object"
+
+    def __init__(
+        self, key_pattern: str, values: fields.Field[Any], *, least: int = 0, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self.key_pattern = key_pattern
+        self.values = values
+        self.least = least
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> dict[str, Any]:
+        if not isinstance(value, MappingABC):
+            self.wrong_type(value)
+        if len(value) < self.least:
+            refuse("{} should be non-empty", "minProperties")
+        pattern = re.compile(self.key_pattern.strip("^$"))
+        strange = [key for key in value if not pattern.fullmatch(key)]
+        if strange:
+            listed = ", ".join(repr(key) for key in sorted(strange))
+            verb = "does" if len(strange) == 1 else "do"
+            refuse(
+                f"{listed} {verb} not match any of the regexes: {self.key_pattern!r}", "additionalProperties"
+            )
+        return {key: _nested(key, self.values, item) for key, item in value.items()}
+
+
+class Anything(_Field):
+    """A value nobody looks at."""
+
+    def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
+        """The value as it is."""
+        return value
+
+
+class Object(fields.Nested):
+    """A JSON object with a schema of its own."""
+
+    def __init__(self, nested: Any, *, nullable: bool = False, **options: Any) -> None:
+        super().__init__(nested, allow_none=True, **options)
+        self.nullable = nullable
+
+    def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
+        """The object, loaded by its schema."""
+        if not isinstance(value, MappingABC):
+            _type_name(value, "object")
+        return super().deserialize(value, attr, data, **kwargs)
+
+
+def _nested(key: str | int, field: fields.Field[Any], value: Any) -> Any:
+    try:
+        return field.deserialize(value)
+    except ValidationError as error:
+        raise ValidationError({key: error.messages}) from error

@@ -1,0 +1,6 @@
+"""The patterns of names on the wire. Source: Placement API, identifiers and names."""
+
+NAME = "^[A-Z0-9_]+$"
+CUSTOM_NAME = "^CUSTOM_[A-Z0-9_]+$"
+UUID = "^[0-9a-fA-F-]{36}$"
+LONGEST_NAME = 255

@@ -1,0 +1,158 @@
+"""Use cases on resource providers and their trees. Source: Placement API, resource providers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placement.candidates.filters import providers_matching
+from placement.domain.errors import BadRequest, Conflict, NotFound
+from placement.domain.groups import RequestGroup
+from placement.domain.identifiers import normalize_uuid
+from placement.services.candidates import resolve_group
+from placement.services.forest_keeper import ForestKeeper
+from placement.services.transactions import attempt
+from placement.storage import providers
+from placement.storage.database import Database, Transaction
+from placement.storage.providers import Locked, Provider
+
+_DUPLICATE = "placement.duplicate_name"
+_TRAITS_PREFIX = 'Invalid trait(s) in "required" parameter: '
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The parent a caller gives; `uuid` None makes the provider a root."""
+
+    uuid: str | None
+
+
+class Providers:
+    """Creates, lists, changes and deletes providers."""
+
+    def __init__(self, database: Database, keeper: ForestKeeper) -> None:
+        self._database = database
+        self._keeper = keeper
+
+    def get(self, uuid: str) -> Provider:
+        """One provider. Raises NotFound."""
+        with self._database.read() as connection:
+            found = providers.find(connection, uuid)
+        if found is None:
+            raise missing(uuid)
+        return found
+
+    def listed(self, name: str | None, uuid: str | None, group: RequestGroup) -> list[Provider]:
+        """Providers that alone satisfy the group and carry the given name and uuid. Raises BadRequest."""
+        ids = None
+        if group != RequestGroup():
+            with self._keeper.current() as view:
+                wanted = resolve_group(self._database, view.names, group, _TRAITS_PREFIX)
+                rows = providers_matching(view.forest, wanted)
+                ids = view.forest.providers.id[rows].tolist()
+        with self._database.read() as connection:
+            return providers.listed(connection, name=name, uuid=uuid, ids=ids)
+
+    def create(self, uuid: str, name: str, parent_uuid: str | None) -> Provider:
+        """A new provider. Raises BadRequest for a bad parent, Conflict if name or uuid exist."""
+        prefix = f'Unable to create resource provider "{name}", {uuid}: '
+
+        def work(transaction: Transaction) -> Provider:
+            parent = None
+            if parent_uuid is not None:
+                if normalize_uuid(parent_uuid) == uuid:
+                    raise BadRequest(f"{prefix}parent provider UUID cannot be same as UUID.")
+                providers.lock_trees(transaction, shared=True)
+                parent = _locked_parent(transaction, parent_uuid, prefix)
+            if not providers.insert(transaction, uuid, name, parent):
+                known = providers.find(transaction, uuid) is not None
+                which = f"uuid: {uuid}" if known else f"name: {name}"
+                raise Conflict(f"Conflicting resource provider {which} already exists.", code=_DUPLICATE)
+            created = providers.find(transaction, uuid)
+            assert created is not None
+            return created
+
+        return attempt(self._database, work)
+
+    def update(self, uuid: str, name: str, parent: Parent | None, *, may_move: bool) -> Provider:
+        """Rename a provider and, if `parent` is given, hang it elsewhere with its whole subtree.
+
+        `may_move` allows leaving a parent (microversion 1.37). Raises NotFound, BadRequest, Conflict.
+        """
+        prefix = f"Unable to save resource provider {uuid}: "
+
+        def work(transaction: Transaction) -> Provider:
+            if parent is not None:
+                providers.lock_trees(transaction, shared=False)
+            locked = providers.lock(transaction, uuid)
+            if locked is None:
+                raise missing(uuid)
+            if parent is not None:
+                _move(transaction, locked, parent, prefix, may_move=may_move)
+            if providers.name_taken(transaction, name, other_than=locked.id):
+                raise Conflict(f"Conflicting resource provider {name} already exists.", code=_DUPLICATE)
+            providers.rename(transaction, locked.id, name)
+            updated = providers.find(transaction, uuid)
+            assert updated is not None
+            return updated
+
+        return attempt(self._database, work)
+
+    def delete(self, uuid: str) -> None:
+        """Delete a leaf without allocations. Raises NotFound, Conflict."""
+
+        def work(transaction: Transaction) -> None:
+            locked = providers.lock(transaction, uuid)
+            if locked is None:
+                raise NotFound(f"No resource provider with uuid {uuid} found for delete")
+            if providers.has_children(transaction, locked.id):
+                raise Conflict(
+                    f"Unable to delete parent resource provider {uuid}: It has child resource providers.",
+                    code="placement.resource_provider.cannot_delete_parent",
+                )
+            if providers.has_allocations(transaction, locked.id):
+                raise Conflict(
+                    f"Unable to delete resource provider {uuid}: Resource provider has allocations.",
+                    code="placement.resource_provider.inuse",
+                )
+            providers.delete(transaction, [locked.id])
+
+        attempt(self._database, work)
+
+
+def missing(uuid: str) -> NotFound:
+    """The error for a path that names no provider."""
+    return NotFound(f"No resource provider with uuid {uuid} found")
+
+
+def held(transaction: Transaction, uuid: str) -> Locked:
+    """The provider with its row locked. Raises NotFound."""
+    locked = providers.lock(transaction, uuid)
+    if locked is None:
+        raise missing(uuid)
+    return locked
+
+
+def _locked_parent(transaction: Transaction, uuid: str, prefix: str) -> Locked:
+    parent = providers.lock(transaction, normalize_uuid(uuid) or uuid)
+    if parent is None:
+        raise BadRequest(f"{prefix}parent provider UUID does not exist.")
+    return parent
+
+
+def _move(transaction: Transaction, locked: Locked, parent: Parent, prefix: str, *, may_move: bool) -> None:
+    if parent.uuid is None:
+        if locked.parent_id is None:
+            return
+        if not may_move:
+            raise BadRequest(f"{prefix}un-parenting a provider is not currently allowed.")
+        providers.move(transaction, locked, None, providers.subtree(transaction, locked))
+        return
+    target = _locked_parent(transaction, parent.uuid, prefix)
+    if target.id == locked.parent_id:
+        return
+    members = providers.subtree(transaction, locked)
+    if locked.parent_id is not None and not may_move:
+        raise BadRequest(f"{prefix}re-parenting a provider is not currently allowed.")
+    if target.id in members:
+        raise BadRequest(f"{prefix}creating loop in the provider tree is not allowed.")
+    providers.move(transaction, locked, target, members)

@@ -1,0 +1,29 @@
+"""Everything the service can do, wired to one database."""
+
+from __future__ import annotations
+
+from placement.services.candidates import Candidates, SearchSettings
+from placement.services.claims import Claims
+from placement.services.forest_keeper import ForestKeeper
+from placement.services.holdings import Holdings
+from placement.services.inventories import Inventories
+from placement.services.memberships import Memberships
+from placement.services.names import ResourceClasses, Traits
+from placement.services.providers import Providers
+from placement.storage.database import Database
+
+
+class UseCases:
+    """The use cases of one process."""
+
+    def __init__(self, database: Database, search_settings: SearchSettings) -> None:
+        self.database = database
+        self.forest = ForestKeeper(database)
+        self.candidates = Candidates(database, self.forest, search_settings)
+        self.claims = Claims(database)
+        self.holdings = Holdings(database)
+        self.inventories = Inventories(database)
+        self.memberships = Memberships(database)
+        self.providers = Providers(database, self.forest)
+        self.resource_classes = ResourceClasses(database)
+        self.traits = Traits(database)

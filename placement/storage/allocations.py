@@ -1,0 +1,217 @@
+"""Statements on allocations and on what is used of inventories. Callers hold the providers' rows."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from placement.storage import tables
+from placement.storage.database import Executor, Transaction
+
+_table = tables.allocations
+_inventories = tables.inventories
+_providers = tables.providers
+_classes = tables.resource_classes
+_consumers = tables.consumers
+
+
+class Held(NamedTuple):
+    """One allocation by ids; `amount` in units of the class."""
+
+    consumer_uuid: str
+    provider_id: int
+    class_id: int
+    amount: int
+
+
+def held_by(connection: Executor, consumer_uuids: Collection[str]) -> list[Held]:
+    """All that some consumers hold."""
+    statement = sa.select(
+        _table.c.consumer_id, _table.c.resource_provider_id, _table.c.resource_class_id, _table.c.used
+    ).where(_table.c.consumer_id.in_(sorted(consumer_uuids)))
+    return [Held(*row) for row in connection.execute(statement)]
+
+
+class Change(NamedTuple):
+    """How the use of one inventory changes.
+
+    `delta` is the net change. `least`, `most` and `divisor` describe the new amounts, each of which must
+    respect the units: the smallest, the largest and the greatest common divisor; all 0 if there is none.
+    """
+
+    provider_id: int
+    class_id: int
+    delta: int
+    least: int
+    most: int
+    divisor: int
+
+
+def apply_changes(transaction: Transaction, changes: Sequence[Change]) -> set[tuple[int, int]]:
+    """Raise and lower `used` where units and capacity allow; the (provider, class) ids that were allowed.
+
+    A change that does not raise the use is never refused for capacity (Placement API, when an
+    allocation fits).
+    """
+    if not changes:
+        return set()
+    wanted = (
+        sa.values(
+            sa.column("provider_id", sa.Integer),
+            sa.column("class_id", sa.Integer),
+            sa.column("delta", sa.BigInteger),
+            sa.column("least", sa.BigInteger),
+            sa.column("most", sa.BigInteger),
+            sa.column("divisor", sa.BigInteger),
+            name="wanted",
+        )
+        .data([tuple(change) for change in sorted(changes)])
+        .cte("wanted")
+    )
+    stored, asked = _inventories.c, wanted.c
+    capacity = (stored.total - stored.reserved) * stored.allocation_ratio
+    statement = (
+        sa.update(_inventories)
+        .where(
+            stored.resource_provider_id == asked.provider_id,
+            stored.resource_class_id == asked.class_id,
+            sa.or_(
+                asked.most == 0,
+                sa.and_(
+                    asked.least >= stored.min_unit,
+                    asked.most <= stored.max_unit,
+                    asked.divisor % stored.step_size == 0,
+                ),
+            ),
+            sa.or_(asked.delta <= 0, stored.used + asked.delta <= capacity),
+        )
+        .values(used=stored.used + asked.delta)
+        .returning(stored.resource_provider_id, stored.resource_class_id)
+    )
+    return {(row[0], row[1]) for row in transaction.execute(statement)}
+
+
+def replace(transaction: Transaction, consumers_holding: Collection[str], fresh: Sequence[Held]) -> None:
+    """Delete what the consumers hold and insert the fresh allocations."""
+    if consumers_holding:
+        transaction.execute(sa.delete(_table).where(_table.c.consumer_id.in_(sorted(consumers_holding))))
+    if fresh:
+        rows = [
+            {
+                "consumer_id": held.consumer_uuid,
+                "resource_provider_id": held.provider_id,
+                "resource_class_id": held.class_id,
+                "used": held.amount,
+                "created_at": transaction.now,
+            }
+            for held in sorted(fresh)
+        ]
+        transaction.execute(sa.insert(_table).values(rows))
+
+
+class ConsumerHolding(NamedTuple):
+    """One allocation of a consumer, by names."""
+
+    provider_uuid: str
+    provider_generation: int
+    class_name: str
+    amount: int
+    created_at: datetime.datetime
+
+
+def of_consumer(connection: Executor, consumer_uuid: str) -> list[ConsumerHolding]:
+    """All that one consumer holds, in order of providers and classes."""
+    statement = (
+        sa.select(
+            _providers.c.uuid, _providers.c.generation, _classes.c.name, _table.c.used, _table.c.created_at
+        )
+        .select_from(_table)
+        .join(_providers, _providers.c.id == _table.c.resource_provider_id)
+        .join(_classes, _classes.c.id == _table.c.resource_class_id)
+        .where(_table.c.consumer_id == consumer_uuid)
+        .order_by(_providers.c.id, _classes.c.id)
+    )
+    return [ConsumerHolding(*row) for row in connection.execute(statement)]
+
+
+class ProviderHolding(NamedTuple):
+    """One allocation on a provider, by names."""
+
+    consumer_uuid: str
+    consumer_generation: int
+    class_name: str
+    amount: int
+    created_at: datetime.datetime
+
+
+def on_provider(connection: Executor, provider_uuid: str) -> tuple[int, list[ProviderHolding]] | None:
+    """A provider's generation and all allocations on it; None if there is no such provider."""
+    statement = (
+        sa.select(
+            _providers.c.generation,
+            _table.c.consumer_id,
+            _consumers.c.generation,
+            _classes.c.name,
+            _table.c.used,
+            _table.c.created_at,
+        )
+        .select_from(_providers)
+        .outerjoin(_table, _table.c.resource_provider_id == _providers.c.id)
+        .outerjoin(_consumers, _consumers.c.uuid == _table.c.consumer_id)
+        .outerjoin(_classes, _classes.c.id == _table.c.resource_class_id)
+        .where(_providers.c.uuid == provider_uuid)
+        .order_by(_table.c.consumer_id, _classes.c.id)
+    )
+    rows = connection.execute(statement).all()
+    if not rows:
+        return None
+    return rows[0][0], [ProviderHolding(*row[1:]) for row in rows if row[1] is not None]
+
+
+class ProjectUse(NamedTuple):
+    """The use of one class by the consumers of one type; type None if they have none."""
+
+    consumer_type: str | None
+    class_name: str
+    amount: int
+
+
+def used_by_project(connection: Executor, project_id: str, user_id: str | None = None) -> list[ProjectUse]:
+    """What the consumers of a project (and user) use, by consumer type and class."""
+    statement = _of_project(
+        sa.select(tables.consumer_types.c.name, _classes.c.name, sa.func.sum(_table.c.used)),
+        project_id,
+        user_id,
+    ).join(_classes, _classes.c.id == _table.c.resource_class_id)
+    statement = statement.group_by(tables.consumer_types.c.name, _classes.c.name)
+    return [ProjectUse(row[0], row[1], int(row[2])) for row in connection.execute(statement)]
+
+
+def consumers_of_project(
+    connection: Executor, project_id: str, user_id: str | None = None
+) -> dict[str | None, int]:
+    """How many consumers of each type a project (and user) has."""
+    count = sa.func.count(sa.distinct(_consumers.c.id))
+    statement = _of_project(sa.select(tables.consumer_types.c.name, count), project_id, user_id)
+    statement = statement.group_by(tables.consumer_types.c.name)
+    return {row[0]: row[1] for row in connection.execute(statement)}
+
+
+def _of_project(
+    statement: sa.Select[*tuple[object, ...]], project_id: str, user_id: str | None
+) -> sa.Select[*tuple[object, ...]]:
+    projects, users, types = tables.projects, tables.users, tables.consumer_types
+    statement = (
+        statement.select_from(_table)
+        .join(_consumers, _consumers.c.uuid == _table.c.consumer_id)
+        .join(projects, projects.c.id == _consumers.c.project_id)
+        .outerjoin(types, types.c.id == _consumers.c.consumer_type_id)
+        .where(projects.c.external_id == project_id)
+    )
+    if user_id is not None:
+        statement = statement.join(users, users.c.id == _consumers.c.user_id)
+        statement = statement.where(users.c.external_id == user_id)
+    return statement

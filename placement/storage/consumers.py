@@ -1,0 +1,139 @@
+"""Statements on consumers and their labels: projects, users, consumer types."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from placement.storage import names, tables
+from placement.storage.database import Database, Executor, Transaction
+
+_table = tables.consumers
+_LABELS = {
+    "project": (tables.projects, "external_id"),
+    "user": (tables.users, "external_id"),
+    "type": (tables.consumer_types, "name"),
+}
+
+
+class LabelIds:
+    """Ids of projects, users and consumer types; labels are registered on first use and never deleted.
+
+    Registration is a transaction of its own: a label without consumers harms nobody, and what this object
+    remembers must not depend on whether a claim succeeds.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: dict[tuple[str, str], int] = {}
+
+    def of(self, labels: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], int]:
+        """The ids of (kind, label) pairs; kind is "project", "user" or "type"."""
+        wanted = set(labels)
+        unknown = wanted - self._known.keys()
+        if unknown:
+            found = self._register(unknown)
+            if len(self._known) > 100_000:
+                self._known.clear()
+            self._known.update(found)
+            return {**{label: self._known[label] for label in wanted if label in self._known}, **found}
+        return {label: self._known[label] for label in wanted}
+
+    def _register(self, labels: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
+        found: dict[tuple[str, str], int] = {}
+        with self._database.write() as transaction:
+            for kind, (table, column) in _LABELS.items():
+                wanted = [label for of_kind, label in labels if of_kind == kind]
+                if wanted:
+                    names.insert_ignoring_known(transaction, table, column, wanted)
+                    found.update({(kind, label): id_ for label, id_ in _ids(transaction, kind, wanted)})
+        return found
+
+
+def _ids(connection: Executor, kind: str, labels: Collection[str]) -> list[tuple[str, int]]:
+    table, column = _LABELS[kind]
+    statement = sa.select(table.c[column], table.c.id).where(table.c[column].in_(sorted(set(labels))))
+    return [(row[0], row[1]) for row in connection.execute(statement)]
+
+
+class Consumer(NamedTuple):
+    """A consumer that holds allocations."""
+
+    uuid: str
+    generation: int
+    project_id: str
+    user_id: str
+    consumer_type: str | None
+
+
+_described = (
+    sa.select(
+        _table.c.uuid,
+        _table.c.generation,
+        tables.projects.c.external_id,
+        tables.users.c.external_id,
+        tables.consumer_types.c.name,
+    )
+    .select_from(_table)
+    .join(tables.projects, tables.projects.c.id == _table.c.project_id)
+    .join(tables.users, tables.users.c.id == _table.c.user_id)
+    .outerjoin(tables.consumer_types, tables.consumer_types.c.id == _table.c.consumer_type_id)
+)
+
+
+def find(connection: Executor, uuid: str) -> Consumer | None:
+    """The consumer with its labels."""
+    row = connection.execute(_described.where(_table.c.uuid == uuid)).first()
+    return Consumer(*row) if row else None
+
+
+def lock_generations(transaction: Transaction, uuids: Collection[str]) -> dict[str, int]:
+    """Hold those of the consumers that exist, in ascending order of uuids; their generations."""
+    statement = (
+        sa.select(_table.c.uuid, _table.c.generation)
+        .where(_table.c.uuid.in_(sorted(uuids)))
+        .order_by(_table.c.uuid)
+    )
+    return {row[0]: row[1] for row in transaction.execute(transaction.locked(statement))}
+
+
+class Labelling(NamedTuple):
+    """The label ids a consumer shall carry; type None leaves the type alone."""
+
+    uuid: str
+    project_id: int
+    user_id: int
+    consumer_type_id: int | None
+
+
+def create(transaction: Transaction, labellings: Collection[Labelling]) -> set[str]:
+    """Insert consumers at generation 1; the uuids inserted, so without those another writer was faster on."""
+    if not labellings:
+        return set()
+    rows = [
+        {**labelling._asdict(), "generation": 1, "created_at": transaction.now}
+        for labelling in sorted(labellings)
+    ]
+    statement = transaction.insert_or_ignore(_table).values(rows).returning(_table.c.uuid)
+    return set(transaction.execute(statement).scalars())
+
+
+def advance(transaction: Transaction, labelling: Labelling) -> None:
+    """The next generation of an existing consumer, with its labels."""
+    values = {
+        "generation": _table.c.generation + 1,
+        "project_id": labelling.project_id,
+        "user_id": labelling.user_id,
+        "updated_at": transaction.now,
+    }
+    if labelling.consumer_type_id is not None:
+        values["consumer_type_id"] = labelling.consumer_type_id
+    transaction.execute(sa.update(_table).where(_table.c.uuid == labelling.uuid).values(values))
+
+
+def delete(transaction: Transaction, uuids: Collection[str]) -> None:
+    """Remove consumers, which must hold nothing any more."""
+    if uuids:
+        transaction.execute(sa.delete(_table).where(_table.c.uuid.in_(sorted(uuids))))

@@ -1,0 +1,251 @@
+"""What changed since the last look, and everything at once for the first.
+
+PostgreSQL: each write stamps the providers it touches with its transaction id. A look remembers the oldest
+transaction that was still running (the horizon); whatever becomes visible later carries that stamp or a
+newer one, in whatever order the writers commit. Rows may be reported twice, never missed.
+SQLite: writers are serial, so a counter does the same; `PRAGMA data_version` tells for free that nothing
+was committed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from placement.candidates.records import InventoryRow, ProviderRecord, ProviderRow, Snapshot
+from placement.domain.inventory import Inventory
+from placement.storage import tables
+from placement.storage.database import Database, Transaction
+from placement.storage.failures import classify
+
+PROVIDER_DELETED = "provider"
+NAMES_CHANGED = "names"
+_RECORDS_AT_ONCE = 2000
+_STREAM = 10_000
+
+_LOOK_POSTGRESQL = sa.text(
+    """
+    SELECT 'horizon' AS kind, 0 AS reference,
+           pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS revision
+    UNION ALL
+    SELECT 'changed', id, revision::text::bigint FROM resource_providers
+     WHERE revision >= CAST(CAST(:horizon AS text) AS xid8)
+    UNION ALL
+    SELECT kind, reference, revision::text::bigint FROM changes
+     WHERE revision >= CAST(CAST(:horizon AS text) AS xid8)
+    """
+)
+_LOOK_SQLITE = sa.text(
+    """
+    SELECT 'horizon' AS kind, 0 AS reference, value + 1 AS revision FROM change_counter
+    UNION ALL
+    SELECT 'changed', id, revision FROM resource_providers WHERE revision >= :horizon
+    UNION ALL
+    SELECT kind, reference, revision FROM changes WHERE revision >= :horizon
+    """
+)
+
+
+@dataclass(slots=True)
+class Look:
+    """One look: (id, revision) of providers that may have changed, ids of deleted ones, and the horizon."""
+
+    horizon: int = 0
+    changed: list[tuple[int, int]] = field(default_factory=list)
+    deleted: list[int] = field(default_factory=list)
+    names_changed: bool = False
+
+
+class Feed:
+    """The changes of one database, looked at over a connection of its own."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._connection: sa.Connection | None = None
+        self._data_version: int | None = None
+
+    def look(self, horizon: int) -> Look | None:
+        """What may have changed since `horizon`, None if surely nothing. Raises Unavailable."""
+        try:
+            return self._look(horizon)
+        except sa.exc.SQLAlchemyError as error:
+            self.close()
+            if getattr(error, "connection_invalidated", False):
+                return self._look_again(horizon)
+            raise classify(error) or error from error
+
+    def _look_again(self, horizon: int) -> Look | None:
+        try:
+            return self._look(horizon)
+        except sa.exc.SQLAlchemyError as error:
+            self.close()
+            raise classify(error) or error from error
+
+    def _look(self, horizon: int) -> Look | None:
+        if self._connection is None:
+            self._connection = self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            self._data_version = None
+        if self._database.is_sqlite:
+            version = self._connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+            if version == self._data_version:
+                return None
+            look = _read_look(self._connection, _LOOK_SQLITE, horizon)
+            self._data_version = version
+            return look
+        return _read_look(self._connection, _LOOK_POSTGRESQL, horizon)
+
+    def close(self) -> None:
+        """Give the connection back."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.invalidate()
+            connection.close()
+
+    def records(self, ids: Sequence[int]) -> list[ProviderRecord]:
+        """The present state of some providers, each consistent in itself; missing ones are left out."""
+        records: list[ProviderRecord] = []
+        with self._database.read() as connection:
+            for start in range(0, len(ids), _RECORDS_AT_ONCE):
+                rows = connection.execute(_records_statement(ids[start : start + _RECORDS_AT_ONCE]))
+                records.extend(_assemble(rows))
+        return records
+
+    @contextmanager
+    def snapshot(self) -> Iterator[tuple[int, Snapshot]]:
+        """All providers of one moment and the horizon to look from next. Streams: consume it inside."""
+        with self._database.snapshot() as connection:
+            look = _LOOK_SQLITE if self._database.is_sqlite else _LOOK_POSTGRESQL
+            horizon = _read_look(connection, look, 2**62).horizon
+            stream = connection.execution_options(yield_per=_STREAM)
+            inventory = tables.inventories.c
+            yield (
+                horizon,
+                Snapshot(
+                    providers=(ProviderRow(*row) for row in stream.execute(sa.select(*_provider_columns()))),
+                    inventories=(
+                        (provider, _inventory_row(*rest))
+                        for provider, *rest in stream.execute(
+                            sa.select(inventory.resource_provider_id, *_inventory_columns())
+                        )
+                    ),
+                    traits=_pairs(stream, tables.provider_traits, "trait_id"),
+                    aggregates=_pairs(stream, tables.provider_aggregates, "aggregate_id"),
+                ),
+            )
+
+
+def record_change(transaction: Transaction, kind: str, references: Iterable[int] = (0,)) -> None:
+    """Tell all processes of deleted providers (their ids), or that names of classes or traits changed."""
+    rows = [{"kind": kind, "reference": reference, "created_at": transaction.now} for reference in references]
+    statement = sa.insert(tables.changes).values(revision=transaction.stamp)
+    transaction.execute(statement, rows)
+
+
+def _read_look(connection: sa.Connection, statement: sa.TextClause, horizon: int) -> Look:
+    look = Look()
+    for kind, reference, revision in connection.execute(statement, {"horizon": horizon}):
+        if kind == "horizon":
+            look.horizon = revision
+        elif kind == "changed":
+            look.changed.append((reference, revision))
+        elif kind == PROVIDER_DELETED:
+            look.deleted.append(reference)
+        else:
+            look.names_changed = True
+    return look
+
+
+def _revision_number() -> sa.ColumnElement[int]:
+    return sa.cast(sa.cast(tables.providers.c.revision, sa.Text), sa.BigInteger)
+
+
+def _provider_columns() -> tuple[sa.ColumnElement[Any], ...]:
+    column = tables.providers.c
+    return (
+        column.id,
+        column.uuid,
+        column.generation,
+        column.parent_provider_id,
+        sa.func.coalesce(column.root_provider_id, column.id),
+        _revision_number(),
+    )
+
+
+def _inventory_columns() -> tuple[sa.Column[Any], ...]:
+    column = tables.inventories.c
+    return (
+        column.resource_class_id,
+        column.total,
+        column.reserved,
+        column.min_unit,
+        column.max_unit,
+        column.step_size,
+        column.used,
+        column.allocation_ratio,
+    )
+
+
+def _inventory_row(
+    class_id: int,
+    total: int,
+    reserved: int,
+    min_unit: int,
+    max_unit: int,
+    step_size: int,
+    used: int,
+    allocation_ratio: float,
+) -> InventoryRow:
+    capacity = Inventory(total, reserved, allocation_ratio=allocation_ratio).capacity
+    return InventoryRow(class_id, capacity, min_unit, max_unit, step_size, used)
+
+
+def _pairs(connection: sa.Connection, table: sa.Table, column: str) -> Iterator[tuple[int, int]]:
+    yield from connection.execute(sa.select(table.c.resource_provider_id, table.c[column])).tuples()
+
+
+def _records_statement(ids: Sequence[int]) -> sa.CompoundSelect[Any]:
+    """Everything about the providers in one statement, so that each record is of one moment."""
+    none = sa.null()
+    inventory = tables.inventories.c
+    id_, uuid, generation, parent, root, revision = _provider_columns()
+    members = (
+        (2, tables.provider_traits, "trait_id"),
+        (3, tables.provider_aggregates, "aggregate_id"),
+    )
+    return sa.union_all(
+        sa.select(
+            sa.literal(0), id_, uuid, generation, parent, root, revision, none, none, none,
+            sa.cast(none, sa.Float),
+        ).where(tables.providers.c.id.in_(ids)),
+        sa.select(
+            sa.literal(1), inventory.resource_provider_id, none, *_inventory_columns()
+        ).where(inventory.resource_provider_id.in_(ids)),
+        *(
+            sa.select(
+                sa.literal(kind), table.c.resource_provider_id, none, table.c[column], *([none] * 7)
+            ).where(table.c.resource_provider_id.in_(ids))
+            for kind, table, column in members
+        ),
+    )  # fmt: skip
+
+
+def _assemble(rows: Iterable[Any]) -> list[ProviderRecord]:
+    providers: dict[int, ProviderRow] = {}
+    parts: dict[int, tuple[list[InventoryRow], set[int], set[int]]] = {}
+    for kind, provider, uuid, *numbers in rows:
+        inventories, traits, aggregates = parts.setdefault(provider, ([], set(), set()))
+        if kind == 0:
+            generation, parent, root, revision = numbers[:4]
+            providers[provider] = ProviderRow(provider, uuid, generation, parent, root, revision)
+        elif kind == 1:
+            inventories.append(_inventory_row(*numbers))
+        else:
+            (traits if kind == 2 else aggregates).add(numbers[0])
+    return [
+        ProviderRecord(row, tuple(parts[id_][0]), frozenset(parts[id_][1]), frozenset(parts[id_][2]))
+        for id_, row in providers.items()
+    ]

@@ -1,0 +1,132 @@
+"""Statements on inventories. Callers hold the provider's row."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from placement.domain.inventory import Inventory
+from placement.storage import tables
+from placement.storage.database import Executor, Transaction
+
+_table = tables.inventories
+_classes = tables.resource_classes
+_providers = tables.providers
+
+
+class Stored(NamedTuple):
+    """One inventory record as it is kept."""
+
+    class_id: int
+    class_name: str
+    inventory: Inventory
+    used: int
+    changed_at: datetime.datetime
+
+
+class Offer(NamedTuple):
+    """A provider's generation and all its inventory records, in order of the classes."""
+
+    provider_id: int
+    generation: int
+    records: list[Stored]
+
+
+_offer = (
+    sa.select(
+        _providers.c.id,
+        _providers.c.generation,
+        _table.c.resource_class_id,
+        _classes.c.name,
+        _table.c.total,
+        _table.c.reserved,
+        _table.c.min_unit,
+        _table.c.max_unit,
+        _table.c.step_size,
+        _table.c.allocation_ratio,
+        _table.c.used,
+        sa.func.coalesce(_table.c.updated_at, _table.c.created_at),
+    )
+    .select_from(_providers)
+    .outerjoin(_table, _table.c.resource_provider_id == _providers.c.id)
+    .outerjoin(_classes, _classes.c.id == _table.c.resource_class_id)
+    .order_by(_table.c.resource_class_id)
+)
+
+
+def offer(connection: Executor, uuid: str) -> Offer | None:
+    """Everything a provider offers and how much of it is used; None if there is no such provider."""
+    rows = connection.execute(_offer.where(_providers.c.uuid == uuid)).all()
+    if not rows:
+        return None
+    records = [
+        Stored(row[2], row[3], Inventory(*row[4:10]), row[10], row[11]) for row in rows if row[2] is not None
+    ]
+    return Offer(rows[0][0], rows[0][1], records)
+
+
+def stored(transaction: Transaction, provider_ids: Collection[int]) -> dict[int, dict[int, Stored]]:
+    """The inventory records of some providers: provider id -> class id -> record."""
+    found: dict[int, dict[int, Stored]] = {}
+    for row in transaction.execute(_offer.where(_providers.c.id.in_(sorted(provider_ids)))):
+        if row[2] is not None:
+            record = Stored(row[2], row[3], Inventory(*row[4:10]), row[10], row[11])
+            found.setdefault(row[0], {})[row[2]] = record
+    return found
+
+
+def _values(inventory: Inventory) -> dict[str, object]:
+    return {
+        "total": inventory.total,
+        "reserved": inventory.reserved,
+        "min_unit": inventory.min_unit,
+        "max_unit": inventory.max_unit,
+        "step_size": inventory.step_size,
+        "allocation_ratio": inventory.allocation_ratio,
+    }
+
+
+def insert(transaction: Transaction, provider_id: int, inventories: Mapping[int, Inventory]) -> None:
+    """Add records by class id."""
+    if not inventories:
+        return
+    rows = [
+        {
+            "resource_provider_id": provider_id,
+            "resource_class_id": class_id,
+            "created_at": transaction.now,
+            "used": 0,
+            **_values(inventory),
+        }
+        for class_id, inventory in sorted(inventories.items())
+    ]
+    transaction.execute(sa.insert(_table).values(rows))
+
+
+def update(transaction: Transaction, provider_id: int, class_id: int, inventory: Inventory) -> None:
+    """Replace one record; what is used of it stays."""
+    transaction.execute(
+        sa.update(_table)
+        .where(_table.c.resource_provider_id == provider_id, _table.c.resource_class_id == class_id)
+        .values(updated_at=transaction.now, **_values(inventory))
+    )
+
+
+def delete(transaction: Transaction, provider_id: int, class_ids: Collection[int]) -> None:
+    """Remove records."""
+    if class_ids:
+        transaction.execute(
+            sa.delete(_table).where(
+                _table.c.resource_provider_id == provider_id,
+                _table.c.resource_class_id.in_(sorted(class_ids)),
+            )
+        )
+
+
+def class_in_use(transaction: Transaction, class_id: int) -> bool:
+    """Whether some provider has a record of the class."""
+    statement = sa.select(_table.c.id).where(_table.c.resource_class_id == class_id)
+    return transaction.execute(statement).first() is not None
