@@ -1,0 +1,6 @@
+"""Nova flavors and image properties, translated to a Placement query and a guest CPU layout.
+
+Pure values in, pure values out: the standard library and the domain only. `translation` draws the pipeline;
+each rule has a module named after what it is about, and every refusal is a code in `errors`. Promises tested
+in tests/unit/dialects/nova and, case by case, through tests/cases/flavor.py.
+"""
