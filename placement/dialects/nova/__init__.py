@@ -4,3 +4,20 @@ Pure values in, pure values out: the standard library and the domain only. `tran
 each rule has a module named after what it is about, and every refusal is a code in `errors`. Promises tested
 in tests/unit/dialects/nova and, case by case, through tests/cases/flavor.py.
 """
+
+from placement.dialects.nova.documents import read_document, translate_document, translation_document
+from placement.dialects.nova.errors import FlavorRefused, Problem
+from placement.dialects.nova.flavor import Flavor, Options
+from placement.dialects.nova.translation import Translation, translate
+
+__all__ = [
+    "Flavor",
+    "FlavorRefused",
+    "Options",
+    "Problem",
+    "Translation",
+    "read_document",
+    "translate",
+    "translate_document",
+    "translation_document",
+]
