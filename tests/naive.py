@@ -1,11 +1,11 @@
 """A naive enumerator of allocation candidates, to check the real search against.
 
-It follows the definition word by word: every anchor, every choice of providers for every group, every combination
-of the groups, and then one rule after the other. No rule is skipped because another one seems to imply it and nothing
-is pruned, so it is only fit for forests of a handful of providers.
+It follows the definition word by word: every anchor, every choice of providers for every group, every
+combination of the groups, and then one rule after the other. No rule is skipped because another one seems to
+imply it and nothing is pruned, so it is only fit for forests of a handful of providers.
 
-Words: an *anchor* is the root of the tree a candidate is for; a *sharing provider* serves, besides its own tree, every
-tree that has a member in one of its aggregates. Source: Placement API, allocation candidates.
+Words: an *anchor* is the root of the tree a candidate is for; a *sharing provider* serves, besides its own
+tree, every tree that has a member in one of its aggregates. Source: Placement API, allocation candidates.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Forest:
         return self.lineage(uuid)[-1]
 
     def anchors(self, provider: NaiveProvider) -> set[str]:
-        """The roots of the trees the provider can serve: its own and, if it shares, those of its aggregates."""
+        """The roots of the trees the provider serves: its own and, if it shares, those of its aggregates."""
         roots = {self.root(provider.uuid)}
         if provider.shares:
             roots |= {self.root(other.uuid) for other in self if other.aggregates & provider.aggregates}
@@ -123,7 +123,7 @@ def solutions(forest: Forest, group: RequestGroup, anchor: NaiveProvider) -> Ite
     return suffixed_solutions(forest, group, anchor)
 
 
-# --- suffixed groups: one provider serves the whole group
+# suffixed groups: one provider serves the whole group
 
 
 def suffixed_solutions(forest: Forest, group: RequestGroup, anchor: NaiveProvider) -> Iterator[Solution]:
@@ -180,7 +180,7 @@ SUFFIXED_RULES = (
 )
 
 
-# --- the unsuffixed group: one provider per resource class
+# the unsuffixed group: one provider per resource class
 
 Choice = Mapping[str, NaiveProvider]
 """Resource class -> the provider that gives all of it."""
@@ -198,7 +198,8 @@ def unsuffixed_solutions(forest: Forest, group: RequestGroup, anchor: NaiveProvi
 def unsuffixed_1_anchor(forest: Forest, group: RequestGroup, anchor: NaiveProvider, choice: Choice) -> bool:
     """Rule 1: every provider is of the anchor's tree or shares with it.
 
-    A sharing provider of another tree is out if `in_tree` is given, and has to meet a positive `member_of` itself.
+    A sharing provider of another tree is out if `in_tree` is given, and has to meet a positive `member_of`
+    itself.
     """
     return all(
         forest.root(provider.uuid) == anchor.uuid
@@ -254,11 +255,11 @@ UNSUFFIXED_RULES = (
 )
 
 
-# --- what the rules of both kinds ask of one provider
+# what the rules of both kinds ask of one provider
 
 
 def fits(provider: NaiveProvider, name: str, amount: int) -> bool:
-    """fit(p, rc, n): an inventory with room for the amount, which respects min_unit, max_unit and step_size."""
+    """fit(p, rc, n): an inventory has room for the amount, which respects min_unit, max_unit, step_size."""
     inventory = provider.inventories.get(name)
     return (
         inventory is not None
@@ -287,7 +288,7 @@ def is_in_named_tree(forest: Forest, group: RequestGroup, provider: NaiveProvide
     return group.in_tree in forest and forest.root(provider.uuid) == forest.root(group.in_tree)
 
 
-# --- combinations: one solution of every group, all at the same anchor
+# combinations: one solution of every group, all at the same anchor
 
 Combination = Sequence[Solution]
 
@@ -347,7 +348,7 @@ def merge(combination: Combination) -> Candidate:
     )
 
 
-# --- which providers an answer describes
+# which providers an answer describes
 
 
 def summarised_providers(

@@ -23,8 +23,8 @@ _GROUP_KEY = re.compile(r"(resources|required|member_of|in_tree)([a-zA-Z0-9_-]{0
 def rendered(query: CandidateQuery) -> Pairs:
     """The parameters that ask for the query.
 
-    All single traits of a group are one `required` value, so a query without any-of sets can also be sent at versions
-    that know no repeated `required`. `group_policy` is left out where it is neither needed nor isolate.
+    All single traits of a group are one `required` value, so a query without any-of sets can also be sent at
+    versions that know no repeated `required`. `group_policy` is left out where nothing depends on it.
     """
     pairs = [pair for group in query.groups for pair in _rendered_group(group)]
     suffixed = [group for group in query.groups if group.suffix != UNSUFFIXED]

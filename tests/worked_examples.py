@@ -1,7 +1,7 @@
 """Worked examples of allocation candidates: small topologies, queries, and the candidates they must give.
 
-Plain data in names (`cn1`, `A1`). A set of labels turns the names of a topology into uuids, so that the same rows can
-be put to a function or, under fresh uuids, to a running service. Source: Placement API, worked examples E1 to E5.
+Plain data in names (`cn1`, `A1`). A set of labels turns the names of a topology into uuids, so that the same
+rows can be put to a function or to a running service. Source: Placement API, worked examples E1 to E5.
 """
 
 from __future__ import annotations
@@ -86,9 +86,12 @@ def _candidate(placed: Placed, labels: Labels) -> Candidate:
             for resource_class, amount in resources.items():
                 sums[labels[name], resource_class] += amount
     return Candidate(
-        allocations=frozenset((name, resource_class, amount) for (name, resource_class), amount in sums.items()),
+        allocations=frozenset(
+            (name, resource_class, amount) for (name, resource_class), amount in sums.items()
+        ),
         mappings=frozenset(
-            (suffix, frozenset(labels[name] for name in by_provider)) for suffix, by_provider in placed.items()
+            (suffix, frozenset(labels[name] for name in by_provider))
+            for suffix, by_provider in placed.items()
         ),
     )
 
