@@ -205,7 +205,7 @@ def _suffixed(
 ) -> RequestGroup:
     """A group like an earlier suffixed one, a new one with resources, or a resource-less one."""
     twins = [group for group in before if group.suffix != UNSUFFIXED]
-    if twins and draw(st.booleans()):
+    if draw(st.booleans()) and twins:
         return replace(draw(st.sampled_from(twins)), suffix=suffix)
     if before and modern and draw(rarely(35)):
         return draw(_resourceless(forest, suffix))

@@ -222,7 +222,8 @@ def _tree() -> list[WorkedExample]:
 
 
 def _subtree() -> list[WorkedExample]:
-    vcpu, vgpu, nothing = {"VCPU": 1}, {"VGPU": 1}, {}
+    vcpu, vgpu = {"VCPU": 1}, {"VGPU": 1}
+    nothing: dict[str, int] = {}
     pair = "resources_C=VCPU:1&resources_G=VGPU:1&group_policy=none"
     below = "resources_C=VCPU:1&same_subtree=_C,_N"
     gpus = "resources_A=VGPU:1&resources_B=VGPU:1&group_policy=isolate"
