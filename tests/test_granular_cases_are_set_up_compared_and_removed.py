@@ -23,7 +23,7 @@ DOCUMENT = json.loads((Path(__file__).parent / "data" / "granular.json").read_te
 
 
 class MemoryService(Service):
-    """Keeps providers as the set-up calls describe them; usage has to fit, deletes of busy ones are refused."""
+    """Keeps providers as the set-up calls describe them; checks that usage fits, refuses busy deletes."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
