@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 
+from flask import Flask
+
 from placement import app
 from placement.api.application import ApiSettings
 from placement.domain.errors import Unavailable
@@ -13,7 +15,7 @@ from placement.services.candidates import SearchSettings
 from placement.storage.database import Database
 
 
-def _application():  # type: ignore[no-untyped-def]
+def _application() -> Flask:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(name)s %(message)s"
     )

@@ -15,6 +15,7 @@ from placement.api.rendering.candidates import CandidatesRenderer
 from placement.api.routes import (
     allocation_candidates,
     allocations,
+    clusters,
     inventories,
     memberships,
     names,
@@ -27,6 +28,8 @@ from placement.services.use_cases import UseCases
 
 LOG = logging.getLogger("placement.requests")
 _NOBODY = "00000000-0000-0000-0000-000000000000"
+_EXTENSIONS = "/ext/"
+_LARGEST_BODY = 32 * 2**20
 _BLUEPRINTS = (
     root.blueprint,
     resource_providers.blueprint,
@@ -36,6 +39,7 @@ _BLUEPRINTS = (
     allocations.blueprint,
     allocation_candidates.blueprint,
     usages.blueprint,
+    clusters.blueprint,
 )
 
 
@@ -51,6 +55,7 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     """The WSGI application around the use cases."""
     application = Flask("placement", static_folder=None)
     application.url_map.merge_slashes = False
+    application.config["MAX_CONTENT_LENGTH"] = _LARGEST_BODY
     application.extensions["placement_use_cases"] = use_cases
     application.extensions["placement_settings"] = settings
     application.extensions["placement_policy"] = Policy()
@@ -78,6 +83,10 @@ def _authenticate() -> None:
 
 
 def _agree_on_version() -> None:
+    if request.path.startswith(_EXTENSIONS):
+        # What is our own has no microversions; its errors are those of the newest one.
+        context.current().version = microversions.NEWEST
+        return
     try:
         context.current().version = microversions.negotiate(request.headers.get(microversions.HEADER))
     except microversions.InvalidVersion as error:

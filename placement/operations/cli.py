@@ -76,8 +76,8 @@ def _serve(parsed: argparse.Namespace) -> int:
     connection = _connection(parsed)
     if not parsed.allow_remote_noauth and not _is_loopback(parsed.host):
         raise PlacementError(
-            f"--host: {parsed.host} is not a loopback address, and with auth_strategy noauth2 every caller is "
-            "believed. Listen on 127.0.0.1, or give --allow-remote-noauth if that is what you want."
+            f"--host: {parsed.host} is not a loopback address, and with auth_strategy noauth2 every "
+            "caller is believed. Listen on 127.0.0.1, or give --allow-remote-noauth if that is what you want."
         )
     schema.make_ready(connection)
     if parsed.demo:

@@ -14,7 +14,7 @@ _KEEP_ALIVE_SECONDS = 75
 _GRACE_SECONDS = 30
 
 
-class Server(BaseApplication):
+class Server(BaseApplication):  # type: ignore[misc]
     """A master with worker processes, each with a forest of its own."""
 
     def __init__(self, host: str, port: int, workers: int) -> None:
