@@ -50,6 +50,23 @@ def api(application: Flask) -> Client:
     return Client(application.test_client())
 
 
+@pytest.fixture(scope="module", params=BACKENDS)
+def shared_application(request: pytest.FixtureRequest) -> Iterator[Flask]:
+    """The service in this process, on a database that the tests of one module share."""
+    with database_url(request.param) as url:
+        database = Database(url)
+        application = build(database)
+        yield application
+        application.extensions["placement_use_cases"].forest.close()
+        database.dispose()
+
+
+@pytest.fixture
+def shared(shared_application: Flask) -> Client:
+    """Requests of an administrator, on a database with the leftovers of other tests: use names of your own."""
+    return Client(shared_application.test_client())
+
+
 @pytest.fixture
 def two_workers(connection_url: str) -> Iterator[RunningServer]:
     """The real service with two worker processes."""
@@ -59,4 +76,4 @@ def two_workers(connection_url: str) -> Iterator[RunningServer]:
 
 def pytest_make_parametrize_id(config: pytest.Config, val: Any, argname: str) -> str | None:
     """Sentences and queries make long ids; keep them readable."""
-    return val if isinstance(val, str) and len(val) < 200 else None
+    return val if isinstance(val, str) and len(val) < 200 and val.isprintable() else None

@@ -19,6 +19,7 @@ from placement.api.routes import (
     inventories,
     memberships,
     names,
+    reshaper,
     resource_providers,
     root,
     usages,
@@ -39,6 +40,7 @@ _BLUEPRINTS = (
     allocations.blueprint,
     allocation_candidates.blueprint,
     usages.blueprint,
+    reshaper.blueprint,
     clusters.blueprint,
 )
 

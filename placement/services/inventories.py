@@ -45,7 +45,7 @@ class Inventories:
 
         def work(transaction: Transaction) -> int:
             locked = held(transaction, uuid)
-            _check_capacity(inventory, prefix, zero_capacity=zero_capacity)
+            check_capacity(inventory, prefix, zero_capacity=zero_capacity)
             class_id = _known_class(transaction, class_name, prefix)
             if class_id in inventories.stored(transaction, [locked.id]).get(locked.id, {}):
                 raise ConcurrentUpdate(f"Update conflict: Inventory of class {class_name} exists on {uuid}.")
@@ -67,7 +67,7 @@ class Inventories:
             check_generation(locked, generation)
             prefix = f"Unable to update inventory for resource provider {uuid}: "
             for inventory in wanted.values():
-                _check_capacity(inventory, prefix, zero_capacity=zero_capacity)
+                check_capacity(inventory, prefix, zero_capacity=zero_capacity)
             ids = names.class_ids(transaction, wanted)
             for name in wanted:
                 if name not in ids:
@@ -93,7 +93,7 @@ class Inventories:
             locked = held(transaction, uuid)
             check_generation(locked, generation)
             prefix = f"Unable to update inventory for resource provider {uuid}: "
-            _check_capacity(inventory, prefix, zero_capacity=zero_capacity)
+            check_capacity(inventory, prefix, zero_capacity=zero_capacity)
             class_id = names.class_ids(transaction, [class_name]).get(class_name)
             if class_id is None:
                 raise NotFound(f"No such resource class {class_name}.")
@@ -118,7 +118,7 @@ class Inventories:
                 raise NotFound(f"No inventory of class {class_name} found for delete")
             if chosen[0].used:
                 raise ConcurrentUpdate(
-                    f"Unable to delete inventory of class {class_name}: {_in_use(chosen, uuid)}."
+                    f"Unable to delete inventory of class {class_name}: {in_use(chosen, uuid)}."
                 )
             inventories.delete(transaction, locked.id, [chosen[0].class_id])
             _raise_generation(transaction, locked)
@@ -151,7 +151,7 @@ def replace_records(
     blocking = [record for record in gone if record.used]
     if blocking:
         ending = "." if in_use_prefix else ""
-        raise InventoryInUse(f"{in_use_prefix}{_in_use(blocking, locked.uuid)}{ending}")
+        raise InventoryInUse(f"{in_use_prefix}{in_use(blocking, locked.uuid)}{ending}")
     inventories.delete(transaction, locked.id, [record.class_id for record in gone])
     for class_id, inventory in wanted.items():
         if class_id in records and records[class_id].inventory != inventory:
@@ -160,13 +160,14 @@ def replace_records(
     inventories.insert(transaction, locked.id, fresh)
 
 
-def _in_use(records: Iterable[Stored], uuid: str) -> str:
+def in_use(records: Iterable[Stored], uuid: str) -> str:
+    """The sentence about records that cannot go, classes in the order of their ids."""
     listed = ", ".join(record.class_name for record in sorted(records, key=lambda record: record.class_id))
     return f"Inventory for '{listed}' on resource provider '{uuid}' in use"
 
 
-def _check_capacity(inventory: Inventory, prefix: str, *, zero_capacity: bool) -> None:
-    """The capacity may not be negative, nor zero where that is not understood (microversion 1.26)."""
+def check_capacity(inventory: Inventory, prefix: str, *, zero_capacity: bool) -> None:
+    """Raises BadRequest for a negative capacity, and for zero where that is not understood (before 1.26)."""
     if inventory.capacity < 0:
         raise BadRequest(f"{prefix}The reserved value is greater than total.")
     if inventory.capacity == 0 and not zero_capacity:

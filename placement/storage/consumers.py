@@ -120,17 +120,38 @@ def create(transaction: Transaction, labellings: Collection[Labelling]) -> set[s
     return set(transaction.execute(statement).scalars())
 
 
-def advance(transaction: Transaction, labelling: Labelling) -> None:
-    """The next generation of an existing consumer, with its labels."""
-    values = {
-        "generation": _table.c.generation + 1,
-        "project_id": labelling.project_id,
-        "user_id": labelling.user_id,
-        "updated_at": transaction.now,
-    }
-    if labelling.consumer_type_id is not None:
-        values["consumer_type_id"] = labelling.consumer_type_id
-    transaction.execute(sa.update(_table).where(_table.c.uuid == labelling.uuid).values(values))
+def advance(transaction: Transaction, labellings: Collection[Labelling]) -> None:
+    """The next generation of existing consumers, with their labels."""
+    if not labellings:
+        return
+    wanted = (
+        sa.values(
+            sa.column("uuid", sa.String),
+            sa.column("project_id", sa.Integer),
+            sa.column("user_id", sa.Integer),
+            sa.column("consumer_type_id", sa.Integer),
+            name="wanted",
+        )
+        # A typed zero instead of null: PostgreSQL takes a column of bare nulls for text.
+        .data(
+            [labelling._replace(consumer_type_id=labelling.consumer_type_id or 0) for labelling in labellings]
+        )
+        .cte("wanted")
+    )
+    asked = wanted.c
+    transaction.execute(
+        sa.update(_table)
+        .where(_table.c.uuid == asked.uuid)
+        .values(
+            generation=_table.c.generation + 1,
+            project_id=asked.project_id,
+            user_id=asked.user_id,
+            consumer_type_id=sa.func.coalesce(
+                sa.func.nullif(asked.consumer_type_id, 0), _table.c.consumer_type_id
+            ),
+            updated_at=transaction.now,
+        )
+    )
 
 
 def delete(transaction: Transaction, uuids: Collection[str]) -> None:

@@ -116,7 +116,7 @@ def _first_of_field(field: Any, messages: Any, schema_path: Path, instance_path:
     if isinstance(messages, list):
         return _placed(messages, schema_path, instance_path)
     if isinstance(field, Object):
-        return _first(field.schema, messages, schema_path, instance_path)
+        return _first(field.nested, messages, schema_path, instance_path)
     key, inner = next(iter(messages.items()))
     if key == "_schema":
         return _placed(inner, schema_path, instance_path)

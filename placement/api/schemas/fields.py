@@ -190,18 +190,23 @@ class Anything(_Field):
         return value
 
 
-class Object(fields.Nested):
-    """A JSON object with a schema of its own."""
+class Object(_Field):
+    """A JSON object with a schema of its own.
 
-    def __init__(self, nested: Any, *, nullable: bool = False, **options: Any) -> None:
-        super().__init__(nested, allow_none=True, **options)
-        self.nullable = nullable
+    `nested` is the schema's class until the microversion is known (see `base.in_version`), then its instance.
+    Not marshmallow's own Nested: that sets up the fields of the schema again and so undoes the microversion.
+    """
 
-    def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
-        """The object, loaded by its schema."""
+    type_name = "object"
+
+    def __init__(self, nested: Any, **options: Any) -> None:
+        super().__init__(**options)
+        self.nested = nested
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         if not isinstance(value, MappingABC):
-            _type_name(value, "object")
-        return super().deserialize(value, attr, data, **kwargs)
+            self.wrong_type(value)
+        return self.nested.load(value)
 
 
 def _nested(key: str | int, field: fields.Field[Any], value: Any) -> Any:
