@@ -63,7 +63,7 @@ def shared_application(request: pytest.FixtureRequest) -> Iterator[Flask]:
 
 @pytest.fixture
 def shared(shared_application: Flask) -> Client:
-    """Requests of an administrator, on a database with the leftovers of other tests: use names of your own."""
+    """Requests of an administrator, among the leftovers of other tests: use names of your own."""
     return Client(shared_application.test_client())
 
 

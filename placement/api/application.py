@@ -24,7 +24,7 @@ from placement.api.routes import (
     root,
     usages,
 )
-from placement.domain.errors import PlacementError
+from placement.domain.errors import NotFound, PlacementError
 from placement.services.use_cases import UseCases
 
 LOG = logging.getLogger("placement.requests")
@@ -71,6 +71,7 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.before_request(_authenticate)
     application.before_request(_agree_on_version)
     application.before_request(_check_body_headers)
+    application.before_request(_refuse_odd_paths)
     application.after_request(_finish)
     application.register_error_handler(PlacementError, _placement_error)
     application.register_error_handler(HttpError, _http_error)
@@ -98,11 +99,18 @@ def _agree_on_version() -> None:
 
 
 def _check_body_headers() -> None:
-    length = request.headers.get("Content-Length", "")
-    if length and not length.strip().isdecimal():
+    length = request.headers.get("Content-Length", "").strip()
+    if length and not (length.isascii() and length.isdecimal()):
         raise HttpError(400, "content-length header must be an integer")
-    if length and int(length) > 0 and not request.headers.get("Content-Type"):
+    if length.strip("0") and not request.headers.get("Content-Type"):
         raise HttpError(400, "content-type header required")
+
+
+def _refuse_odd_paths() -> None:
+    # The router takes several leading slashes for one, and no database holds names with a NUL.
+    sent = request.environ.get("PATH_INFO", "")
+    if sent.startswith("//") or "\0" in sent:
+        raise NotFound("")
 
 
 def _finish(response: Response) -> Response:

@@ -25,9 +25,13 @@ def parameters() -> Parameters:
 
 def _decode(text: str) -> str:
     try:
-        return unquote_to_bytes(text.replace("+", " ")).decode()
+        decoded = unquote_to_bytes(text.replace("+", " ")).decode()
     except UnicodeDecodeError:
         raise BadRequest(f"{PREFIX}the query string is not UTF-8.") from None
+    if "\0" in decoded:
+        # No database holds such a text; asking it would only fail.
+        raise BadRequest(f"{PREFIX}the query string contains a NUL character.")
+    return decoded
 
 
 def refuse_unknown(found: Parameters, known: Collection[str]) -> None:

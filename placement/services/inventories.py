@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 
 from placement.domain.errors import BadRequest, ConcurrentUpdate, InventoryInUse, NotFound
@@ -12,6 +13,8 @@ from placement.storage import inventories, names, providers
 from placement.storage.database import Database, Transaction
 from placement.storage.inventories import Offer, Stored
 from placement.storage.providers import Locked
+
+LOG = logging.getLogger(__name__)
 
 
 class Inventories:
@@ -97,12 +100,14 @@ class Inventories:
             class_id = names.class_ids(transaction, [class_name]).get(class_name)
             if class_id is None:
                 raise NotFound(f"No such resource class {class_name}.")
-            if class_id not in inventories.stored(transaction, [locked.id]).get(locked.id, {}):
+            records = inventories.stored(transaction, [locked.id]).get(locked.id, {})
+            if class_id not in records:
                 raise BadRequest(
                     f"No inventory record with resource class for resource provider {uuid}: "
                     f"No inventory of class {class_name} found."
                 )
-            inventories.update(transaction, locked.id, class_id, inventory)
+            _warn_of_shrinking(records[class_id], inventory, uuid)
+            inventories.update_many(transaction, [(locked.id, class_id, inventory)])
             return _raise_generation(transaction, locked)
 
         return attempt(self._database, work)
@@ -153,11 +158,27 @@ def replace_records(
         ending = "." if in_use_prefix else ""
         raise InventoryInUse(f"{in_use_prefix}{in_use(blocking, locked.uuid)}{ending}")
     inventories.delete(transaction, locked.id, [record.class_id for record in gone])
-    for class_id, inventory in wanted.items():
-        if class_id in records and records[class_id].inventory != inventory:
-            inventories.update(transaction, locked.id, class_id, inventory)
+    changed = {
+        class_id: inventory
+        for class_id, inventory in wanted.items()
+        if class_id in records and records[class_id].inventory != inventory
+    }
+    for class_id, inventory in changed.items():
+        _warn_of_shrinking(records[class_id], inventory, locked.uuid)
+    inventories.update_many(transaction, [(locked.id, *change) for change in changed.items()])
     fresh = {class_id: inventory for class_id, inventory in wanted.items() if class_id not in records}
     inventories.insert(transaction, locked.id, fresh)
+
+
+def _warn_of_shrinking(stored: Stored, wanted: Inventory, uuid: str) -> None:
+    if wanted.capacity < stored.used:
+        LOG.warning(
+            "Resource provider %s now has %d of %s in use with a capacity of %d.",
+            uuid,
+            stored.used,
+            stored.class_name,
+            wanted.capacity,
+        )
 
 
 def in_use(records: Iterable[Stored], uuid: str) -> str:

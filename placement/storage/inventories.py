@@ -106,15 +106,6 @@ def insert(transaction: Transaction, provider_id: int, inventories: Mapping[int,
     transaction.execute(sa.insert(_table).values(rows))
 
 
-def update(transaction: Transaction, provider_id: int, class_id: int, inventory: Inventory) -> None:
-    """Replace one record; what is used of it stays."""
-    transaction.execute(
-        sa.update(_table)
-        .where(_table.c.resource_provider_id == provider_id, _table.c.resource_class_id == class_id)
-        .values(updated_at=transaction.now, **_values(inventory))
-    )
-
-
 def delete(transaction: Transaction, provider_id: int, class_ids: Collection[int]) -> None:
     """Remove records."""
     if class_ids:
