@@ -4,6 +4,7 @@ import argparse
 import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 parser = argparse.ArgumentParser()
 parser.add_argument("-s", action="store_true")
@@ -23,8 +24,10 @@ try:
     answer = urllib.request.urlopen(request)
 except urllib.error.HTTPError as error:
     answer = error
-output = open(given.o, "wb") if given.o else sys.stdout.buffer
+text = answer.read()
 if given.i:
-    output.write(f"HTTP/1.1 {answer.status} {answer.reason}\r\n\r\n".encode())
-output.write(answer.read())
-output.close()
+    text = f"HTTP/1.1 {answer.status} {answer.reason}\r\n\r\n".encode() + text
+if given.o:
+    Path(given.o).write_bytes(text)
+else:
+    sys.stdout.buffer.write(text)
