@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from flask import Flask
@@ -50,15 +49,35 @@ def api(application: Flask) -> Client:
     return Client(application.test_client())
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
-def shared_application(request: pytest.FixtureRequest) -> Iterator[Flask]:
-    """The service in this process, on a database that the tests of one module share."""
-    with database_url(request.param) as url:
+@contextmanager
+def application_on(backend: str) -> Iterator[Flask]:
+    """The service in this process, on a database of its own."""
+    with database_url(backend) as url:
         database = Database(url)
         application = build(database)
         yield application
         application.extensions["placement_use_cases"].forest.close()
         database.dispose()
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def shared_application(request: pytest.FixtureRequest) -> Iterator[Flask]:
+    """The service on a database that the tests of one module share."""
+    with application_on(request.param) as application:
+        yield application
+
+
+@pytest.fixture(scope="module")
+def embedded_application() -> Iterator[Flask]:
+    """The same, for what has nothing to do with databases."""
+    with application_on("sqlite") as application:
+        yield application
+
+
+@pytest.fixture
+def embedded(embedded_application: Flask) -> Client:
+    """Requests of an administrator about HTTP itself."""
+    return Client(embedded_application.test_client())
 
 
 @pytest.fixture
@@ -72,8 +91,3 @@ def two_workers(connection_url: str) -> Iterator[RunningServer]:
     """The real service with two worker processes."""
     with running_service(connection_url, workers=2) as server:
         yield server
-
-
-def pytest_make_parametrize_id(config: pytest.Config, val: Any, argname: str) -> str | None:
-    """Sentences and queries make long ids; keep them readable."""
-    return val if isinstance(val, str) and len(val) < 200 and val.isprintable() else None
