@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from oslo_config import cfg
+from oslo_policy import opts as oslo_policy_opts
 
+from placement.api.application import ApiSettings
 from placement.app import build
 from placement.storage.database import Database
 from tests.client import Client
@@ -33,7 +37,7 @@ def database(connection_url: str) -> Iterator[Database]:
 @pytest.fixture
 def application(database: Database) -> Iterator[Flask]:
     """The service in this process, on a database of this test's own."""
-    application = build(database)
+    application = build(database, compatible())
     yield application
     application.extensions["placement_use_cases"].forest.close()
 
@@ -50,12 +54,21 @@ def api(application: Flask) -> Client:
     return Client(application.test_client())
 
 
+def compatible(**options: Any) -> ApiSettings:
+    """The settings that compatibility is promised for: the administrator passes the older defaults, too."""
+    configuration = cfg.ConfigOpts()
+    configuration([], project="placement", default_config_files=[], default_config_dirs=[])
+    oslo_policy_opts.set_defaults(configuration)
+    configuration.set_override("enforce_new_defaults", False, group="oslo_policy")
+    return ApiSettings(configuration=configuration, **options)
+
+
 @contextmanager
 def application_on(backend: str) -> Iterator[Flask]:
     """The service in this process, on a database of its own."""
     with database_url(backend) as url:
         database = Database(url)
-        application = build(database)
+        application = build(database, compatible())
         yield application
         application.extensions["placement_use_cases"].forest.close()
         database.dispose()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from flask import Flask, Response, current_app, request
 from oslo_config import cfg
@@ -78,9 +79,7 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
         application.register_blueprint(blueprint)
     unknown = sorted(rule for rule in guarded_by() if not policy.knows(rule))
     if unknown:
-        raise LookupError(
-            f"routes ask for policy rules that api/rules.py does not have: {', '.join(unknown)}"
-        )
+        raise LookupError(f"routes ask for policy rules that are not in api/rules.py: {', '.join(unknown)}")
     for rule in application.url_map.iter_rules():
         # HEAD and OPTIONS are methods that no path has (Placement API, routing details).
         rule.methods = (rule.methods or set()) - {"HEAD", "OPTIONS"}
@@ -94,9 +93,9 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.register_error_handler(HttpError, _http_error)
     application.register_error_handler(HTTPException, _routing_error)
     application.register_error_handler(Exception, _fault)
-    application.wsgi_app = surrounded(  # type: ignore[method-assign]
-        application.wsgi_app, configuration, keystone=settings.auth_strategy == "keystone"
-    )
+    bare = application.wsgi_app
+    wrapped: Any = surrounded(bare, configuration, keystone=settings.auth_strategy == "keystone")
+    application.wsgi_app = wrapped  # type: ignore[method-assign]
     return application
 
 

@@ -1,4 +1,4 @@
-"""What stands around the application: proxy headers, the request's id and log line, CORS, token validation."""
+"""What stands around the application: proxy headers, the request's id and log line, CORS, Keystone."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def _behind_keystone(application: Wsgi, configuration: cfg.ConfigOpts) -> Wsgi:
         from keystonemiddleware.auth_token import AuthProtocol
     except ImportError:
         raise ImportError(
-            "auth_strategy keystone needs keystonemiddleware: install this package with its extra `keystone`, "
-            "or choose another [api] auth_strategy."
+            "auth_strategy keystone needs keystonemiddleware: install this package with its extra "
+            "`keystone`, or choose another [api] auth_strategy."
         ) from None
     guarded = AuthProtocol(application, {"oslo_config_config": configuration})
 
@@ -103,7 +103,7 @@ class RequestLog:
 
 def _uri(environ: dict[str, Any]) -> str:
     """The request's URI, quoted: nobody writes lines of their own into the log."""
-    path = quote(environ.get("SCRIPT_NAME", "").encode("latin-1") + environ["PATH_INFO"].encode("latin-1"))
+    path = quote(environ.get("SCRIPT_NAME", "") + environ["PATH_INFO"], encoding="latin-1", errors="replace")
     query = environ.get("QUERY_STRING", "")
     return f"{path}?{quote(query, safe='%/?&=:,!+', encoding='latin-1')}" if query else path
 

@@ -28,7 +28,7 @@ class Policy:
         # warning per rule and process.
         self._enforcer.suppress_deprecation_warnings = True
         self._enforcer.suppress_default_change_warnings = True
-        self._enforcer.register_defaults(list_rules())
+        self._enforcer.register_defaults(list(list_rules()))
         self._enforcer.load_rules()
 
     def knows(self, rule: str) -> bool:

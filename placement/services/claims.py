@@ -12,10 +12,11 @@ from placement.domain.allocation import ConsumerClaim
 from placement.domain.errors import BadRequest, NotFound
 from placement.services.replacement import Replacement, label_ids
 from placement.services.transactions import attempt
-from placement.storage import allocations, consumers, names, providers
+from placement.storage import allocations, consumers, providers
 from placement.storage.allocations import Change
 from placement.storage.consumers import LabelIds
 from placement.storage.database import Database, Transaction
+from placement.storage.names import ClassIds
 
 
 class Claims:
@@ -24,6 +25,7 @@ class Claims:
     def __init__(self, database: Database, labels: LabelIds) -> None:
         self._database = database
         self._labels = labels
+        self._class_ids = ClassIds()
 
     def replace(self, claims: Sequence[ConsumerClaim], *, of_one_consumer: bool = True) -> None:
         """Make every consumer hold exactly what its claim says; all or nothing.
@@ -35,16 +37,14 @@ class Claims:
 
         def work(transaction: Transaction) -> None:
             replacement = Replacement(transaction, claims, labels)
-            replacement.lock_consumers()
+            replacement.settle_consumers()
             replacement.check_generations()
-            replacement.lock_providers()
-            replacement.check_providers()
-            ids = names.class_ids(transaction, replacement.class_names())
+            replacement.hold_providers()
+            ids = self._class_ids(transaction, replacement.class_names())
             _check_classes(claims, ids, of_one_consumer=of_one_consumer)
             replacement.resolve(ids)
             replacement.apply()
             replacement.store()
-            providers.advance(transaction, replacement.steps())
 
         attempt(self._database, work)
 

@@ -8,7 +8,7 @@ ascending.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 
@@ -18,7 +18,6 @@ from placement.storage import allocations, consumers, inventories, names, provid
 from placement.storage.allocations import Change, Held
 from placement.storage.consumers import LabelIds, Labelling
 from placement.storage.database import Transaction
-from placement.storage.providers import Locked
 
 # More than any max_unit, so such an amount is refused for its units; larger ones need not be told apart.
 _LARGEST_AMOUNT = 2**40
@@ -32,39 +31,55 @@ class Replacement:
     claims: Sequence[ConsumerClaim]
     labels: Mapping[tuple[str, str], int]
     existing: frozenset[str] = frozenset()
-    locked: dict[str, Locked] = field(default_factory=dict)
+    provider_ids: Mapping[str, int] = field(default_factory=dict)
     held: list[Held] = field(default_factory=list)
     fresh: list[Held] = field(default_factory=list)
-    _generations: dict[str, int] = field(default_factory=dict)
+    _conflict: ConcurrentUpdate | None = None
 
     # -- consumers ----------------------------------------------------------------------------------
 
-    def lock_consumers(self) -> None:
-        """Hold the consumers, creating those that are missing and shall hold something."""
-        uuids = [claim.consumer_uuid for claim in self.claims]
-        self._generations = consumers.lock_generations(self.transaction, uuids)
-        absent = [claim for claim in self.claims if claim.consumer_uuid not in self._generations]
-        wanted = {claim.consumer_uuid for claim in absent if claim.resources}
-        created = consumers.create(
-            self.transaction, [self._labelling(claim) for claim in absent if claim.resources]
-        )
-        lost = wanted - created
+    def settle_consumers(self) -> None:
+        """Create or lock the consumers, and read what those hold that existed before.
+
+        Consumers that must be new are simply inserted: in the usual case that answers whether they exist.
+        """
+        created = self._create([claim for claim in self.claims if claim.generation is None])
+        rest = [claim for claim in self.claims if claim.consumer_uuid not in created]
+        if not rest:
+            return
+        generations = self._lock(rest)
+        absent = [claim for claim in rest if claim.consumer_uuid not in generations]
+        created = self._create(absent)
+        lost = [claim for claim in absent if claim.resources and claim.consumer_uuid not in created]
         if lost:
             # Another writer created them between our look and our insert, and has committed since.
-            self._generations.update(consumers.lock_generations(self.transaction, lost))
-        self.existing = frozenset(self._generations)
-        if self.existing:
-            self.held = allocations.held_by(self.transaction, self.existing)
+            generations |= self._lock(lost)
+        self.existing = frozenset(generations)
+        self.held = allocations.held_by(self.transaction, self.existing) if generations else []
 
     def check_generations(self) -> None:
         """Raises ConcurrentUpdate unless every caller knows its consumer as it is."""
-        for claim in self.claims:
-            actual = self._generations.get(claim.consumer_uuid)
-            if not isinstance(claim.generation, AnyGeneration) and claim.generation != actual:
-                expected = "null" if actual is None else actual
-                raise ConcurrentUpdate(
-                    f"consumer generation conflict - expected {expected} but got {claim.generation}"
-                )
+        if self._conflict is not None:
+            raise self._conflict
+
+    def _create(self, claims: Sequence[ConsumerClaim]) -> set[str]:
+        return consumers.create(
+            self.transaction, [self._labelling(claim) for claim in claims if claim.resources]
+        )
+
+    def _lock(self, claims: Sequence[ConsumerClaim]) -> dict[str, int]:
+        generations = consumers.lock_generations(self.transaction, [claim.consumer_uuid for claim in claims])
+        for claim in claims:
+            self._compare(claim, generations.get(claim.consumer_uuid))
+        return generations
+
+    def _compare(self, claim: ConsumerClaim, actual: int | None) -> None:
+        if isinstance(claim.generation, AnyGeneration) or claim.generation == actual:
+            return
+        expected = "null" if actual is None else actual
+        self._conflict = self._conflict or ConcurrentUpdate(
+            f"consumer generation conflict - expected {expected} but got {claim.generation}"
+        )
 
     def _labelling(self, claim: ConsumerClaim) -> Labelling:
         type_id = None if claim.consumer_type is None else self.labels["type", claim.consumer_type]
@@ -77,17 +92,19 @@ class Replacement:
 
     # -- providers and classes ----------------------------------------------------------------------
 
-    def lock_providers(self, others: Collection[str] = ()) -> None:
-        """Hold every provider that is named, is left, or is one of the `others`."""
-        wanted = {uuid for claim in self.claims for uuid in claim.resources}.union(others)
-        rows = providers.lock_all(self.transaction, wanted, {row.provider_id for row in self.held})
-        self.locked = {row.uuid: row for row in rows}
+    def hold_providers(self) -> None:
+        """Hold all providers concerned; those that are named or fully left get the next generation.
 
-    def check_providers(self) -> None:
-        """Raises BadRequest if something is claimed of a provider that does not exist."""
+        Raises BadRequest if something is claimed of a provider that does not exist.
+        """
+        named = {uuid for claim in self.claims for uuid in claim.resources}
+        emptied = {claim.consumer_uuid for claim in self.claims if not claim.resources}
+        cleared = {row.provider_id for row in self.held if row.consumer_uuid in emptied}
+        left = {row.provider_id for row in self.held} - cleared
+        self.provider_ids = providers.hold_and_stamp(self.transaction, named, cleared, left)
         for claim in self.claims:
             for uuid in claim.resources:
-                if uuid not in self.locked:
+                if uuid not in self.provider_ids:
                     raise BadRequest(f"Allocation for resource provider '{uuid}' that does not exist.")
 
     def class_names(self) -> set[str]:
@@ -97,7 +114,7 @@ class Replacement:
     def resolve(self, class_ids: Mapping[str, int]) -> None:
         """Put the claims in terms of ids; all names must be known by now."""
         self.fresh = [
-            Held(claim.consumer_uuid, self.locked[uuid].id, class_ids[name], min(amount, _LARGEST_AMOUNT))
+            Held(claim.consumer_uuid, self.provider_ids[uuid], class_ids[name], min(amount, _LARGEST_AMOUNT))
             for claim in self.claims
             for uuid, amounts in claim.resources.items()
             for name, amount in amounts.items()
@@ -111,7 +128,7 @@ class Replacement:
         allowed = allocations.apply_changes(self.transaction, changes)
         refused = [change for change in changes if (change.provider_id, change.class_id) not in allowed]
         if refused:
-            uuids = {row.id: uuid for uuid, row in self.locked.items()}
+            uuids = {id_: uuid for uuid, id_ in self.provider_ids.items()}
             raise explain_refusal(self.transaction, refused, self.fresh, uuids)
 
     def store(self) -> None:
@@ -126,23 +143,8 @@ class Replacement:
                 if claim.consumer_uuid in self.existing and claim.resources
             ],
         )
-        consumers.delete(self.transaction, self._emptied)
-
-    @property
-    def _emptied(self) -> frozenset[str]:
-        return self.existing - {row.consumer_uuid for row in self.fresh}
-
-    def steps(self) -> dict[int, int]:
-        """By how much the generation of each provider rises.
-
-        By one where something is claimed or where a consumer gave up everything, not at all where a consumer
-        merely went elsewhere.
-        """
-        named = {row.provider_id for row in self.fresh}
-        emptied = self._emptied
-        named |= {row.provider_id for row in self.held if row.consumer_uuid in emptied}
-        left = {row.provider_id for row in self.held} - named
-        return {**dict.fromkeys(left, 0), **dict.fromkeys(named, 1)}
+        emptied = {claim.consumer_uuid for claim in self.claims if not claim.resources}
+        consumers.delete(self.transaction, emptied & self.existing)
 
 
 def label_ids(labels: LabelIds, claims: Sequence[ConsumerClaim]) -> Mapping[tuple[str, str], int]:

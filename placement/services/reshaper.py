@@ -19,6 +19,7 @@ from placement.services.transactions import attempt
 from placement.storage import inventories, names, providers
 from placement.storage.consumers import LabelIds
 from placement.storage.database import Database, Transaction
+from placement.storage.providers import Locked
 
 Key = tuple[int, int]
 
@@ -49,17 +50,18 @@ class _Reshape:
     transaction: Transaction
     wanted: Sequence[ProviderInventories]
     replacement: Replacement
+    locked: dict[str, Locked] = field(default_factory=dict)
     gone: set[Key] = field(default_factory=set)
 
     def run(self) -> None:
         replacement = self.replacement
-        replacement.lock_consumers()
-        replacement.lock_providers([provider.provider_uuid for provider in self.wanted])
+        replacement.settle_consumers()
+        self._lock_providers()
         # Locks first, for their order keeps writers from waiting for each other; then the checks in the
         # order that callers see.
         self._check_providers()
         replacement.check_generations()
-        replacement.check_providers()
+        replacement.hold_providers()
         class_ids = self._class_ids()
         self._check_capacities()
         self._extend(class_ids)
@@ -69,9 +71,16 @@ class _Reshape:
         replacement.store()
         providers.advance(self.transaction, self._steps())
 
+    def _lock_providers(self) -> None:
+        """Hold all that the inventories or the allocations concern, at once: in ascending order of ids."""
+        uuids = {provider.provider_uuid for provider in self.wanted}
+        uuids.update(*(claim.resources for claim in self.replacement.claims))
+        held = {row.provider_id for row in self.replacement.held}
+        self.locked = {row.uuid: row for row in providers.lock_all(self.transaction, uuids, held)}
+
     def _check_providers(self) -> None:
         for provider in self.wanted:
-            locked = self.replacement.locked.get(provider.provider_uuid)
+            locked = self.locked.get(provider.provider_uuid)
             if locked is None:
                 raise BadRequest(
                     f"Resource provider {provider.provider_uuid} in inventories not found: "
@@ -99,7 +108,7 @@ class _Reshape:
                 check_capacity(inventory, prefix, zero_capacity=True)
 
     def _id(self, provider: ProviderInventories) -> int:
-        return self.replacement.locked[provider.provider_uuid].id
+        return self.locked[provider.provider_uuid].id
 
     def _extend(self, class_ids: Mapping[str, int]) -> None:
         """Insert and change records; remember those that must go once nobody uses them."""
@@ -137,10 +146,6 @@ class _Reshape:
     def _steps(self) -> dict[int, int]:
         """How generations rise: clients compare them, so the steps are those of the incumbent.
 
-        One for the records, one more if there are any, and one for the allocations.
+        One for the records and one more if there are any; the allocations have added theirs.
         """
-        steps = self.replacement.steps()
-        for provider in self.wanted:
-            id_ = self._id(provider)
-            steps[id_] = steps.get(id_, 0) + (2 if provider.inventories else 1)
-        return steps
+        return {self._id(provider): 2 if provider.inventories else 1 for provider in self.wanted}
