@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from oslo_config import cfg
+
 from placement.domain.errors import PlacementError
 from placement.operations import demonstration, settings
 from placement.operations.server import Server, default_workers
@@ -57,34 +59,52 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _connection(parsed: argparse.Namespace) -> str:
-    """The database URL, left in the environment for the worker processes."""
+def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
+    """The configuration, left in the environment for the worker processes."""
     if parsed.config_file:
         if not Path(parsed.config_file).is_file():
             raise PlacementError(f"--config-file: {parsed.config_file} is no file")
         os.environ[settings.FILE_VARIABLE] = parsed.config_file
     if parsed.database:
         os.environ[settings.CONNECTION_VARIABLE] = parsed.database
-    connection = settings.load().placement_database.connection
-    if not connection:
-        connection = _DEFAULT_DATABASE
-        os.environ[settings.CONNECTION_VARIABLE] = connection
-    return str(connection)
+    elif not settings.load().placement_database.connection:
+        os.environ[settings.CONNECTION_VARIABLE] = _DEFAULT_DATABASE
+    return settings.load()
 
 
 def _serve(parsed: argparse.Namespace) -> int:
-    connection = _connection(parsed)
-    if not parsed.allow_remote_noauth and not _is_loopback(parsed.host):
+    loaded = _configure(parsed)
+    if not settings.configuration_files() and not settings.is_set(loaded, "api", "auth_strategy"):
+        loaded = _develop()
+    if (
+        loaded.api.auth_strategy == "noauth2"
+        and not parsed.allow_remote_noauth
+        and not _is_loopback(parsed.host)
+    ):
         raise PlacementError(
             f"--host: {parsed.host} is not a loopback address, and with auth_strategy noauth2 every "
             "caller is believed. Listen on 127.0.0.1, or give --allow-remote-noauth if that is what you want."
         )
-    schema.make_ready(connection)
+    connection = settings.connection_of(loaded)
+    settings.start_logging(loaded)
+    settings.make_ready(loaded)
+    os.environ[settings.MADE_READY_VARIABLE] = "1"
     if parsed.demo:
         demonstration.load_into_empty(connection)
     demonstration.greet(parsed.host, parsed.port, connection, with_examples=parsed.demo)
     Server(parsed.host, parsed.port, parsed.workers).run()
     return 0
+
+
+def _develop() -> cfg.ConfigOpts:
+    """Choose what lets a developer in: nobody has configured who may."""
+    os.environ[settings.STRATEGY_VARIABLE] = "noauth2"
+    os.environ.setdefault(settings.NEW_DEFAULTS_VARIABLE, "False")
+    print(
+        "No configuration: [api] auth_strategy is noauth2, so every caller is believed, and the user admin "
+        "may do everything. For development only."
+    )
+    return settings.load()
 
 
 def _is_loopback(host: str) -> bool:
@@ -95,10 +115,10 @@ def _is_loopback(host: str) -> bool:
 
 
 def _upgrade(parsed: argparse.Namespace) -> int:
-    schema.upgrade(_connection(parsed))
+    schema.upgrade(settings.connection_of(_configure(parsed)))
     return _version(parsed)
 
 
 def _version(parsed: argparse.Namespace) -> int:
-    print(schema.version(_connection(parsed)))
+    print(schema.version(settings.connection_of(_configure(parsed))))
     return 0
