@@ -77,7 +77,8 @@ def _configuration() -> Iterator[str]:
 
 
 def _choices(option: cfg.Opt) -> Iterator[str]:
-    for value, meaning in (getattr(option.type, "choices", None) and option.type.choices.items()) or ():
+    choices: dict[str, str | None] = getattr(option.type, "choices", None) or {}
+    for value, meaning in choices.items():
         yield from _comment(f"{value}: {meaning}", indent="  ")
 
 
