@@ -328,9 +328,7 @@ def test_provider_with_allocations_cannot_be_deleted(shared: Client):
     answer = shared.delete(f"/resource_providers/{own}")
     assert answer.status_code == 409
     assert code(answer) == "placement.resource_provider.inuse"
-    assert detail(answer) == (
-        f"Unable to delete resource provider {own}: Resource provider has allocations."
-    )
+    assert detail(answer) == (f"Unable to delete resource provider {own}: Resource provider has allocations.")
 
 
 def test_delete_frees_the_name_and_the_traits(shared: Client):

@@ -36,7 +36,7 @@ def _decode(text: str) -> str:
 
 def refuse_unknown(found: Parameters, known: Collection[str]) -> None:
     """Raises BadRequest naming parameters that are not understood."""
-    strange = list(dict.fromkeys(key for key, _ in found if key not in known))
+    strange = sorted({key for key, _ in found if key not in known})
     if strange:
         listed = ", ".join(repr(key) for key in strange)
         verb = "was" if len(strange) == 1 else "were"

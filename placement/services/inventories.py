@@ -189,10 +189,10 @@ def in_use(records: Iterable[Stored], uuid: str) -> str:
 
 def check_capacity(inventory: Inventory, prefix: str, *, zero_capacity: bool) -> None:
     """Raises BadRequest for a negative capacity, and for zero where that is not understood (before 1.26)."""
+    if inventory.capacity <= 0 and not zero_capacity:
+        raise BadRequest(f"{prefix}The reserved value is greater than or equal to total.")
     if inventory.capacity < 0:
         raise BadRequest(f"{prefix}The reserved value is greater than total.")
-    if inventory.capacity == 0 and not zero_capacity:
-        raise BadRequest(f"{prefix}The reserved value is greater than or equal to total.")
 
 
 def _known_class(transaction: Transaction, name: str, prefix: str) -> int:
