@@ -87,6 +87,9 @@ class Feed:
             self._connection = self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             self._data_version = None
             if not self._database.is_sqlite:
+                # Few rows are ever new, whatever statistics from before a bulk load say.
+                self._connection.exec_driver_sql("SET enable_seqscan = off")
+                self._connection.exec_driver_sql("SET plan_cache_mode = force_generic_plan")
                 self._connection.exec_driver_sql("DEALLOCATE ALL")
                 self._connection.exec_driver_sql(_PREPARE_POSTGRESQL)
         if self._database.is_sqlite:
