@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Indices = NDArray[np.int32]
+# Rows to look at; the index type of the machine, for numpy converts any other before each use.
+Rows = NDArray[np.intp]
 Amounts = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 

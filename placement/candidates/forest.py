@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from placement.candidates.arrays import HUGE, Amounts, Columns, IdIndex, Indices, Mask, chunks, table_of
+from placement.candidates.arrays import HUGE, Amounts, Columns, IdIndex, Indices, Mask, Rows, chunks, table_of
 from placement.candidates.inventory_column import InventoryColumn
 from placement.candidates.memberships import Memberships
 from placement.candidates.records import ProviderRecord, Snapshot
@@ -60,6 +60,8 @@ class Forest:
         self._index = IdIndex()
         self._vacant: list[int] = []
         self._stamp = 0
+        self._flat = True
+        self._flat_as_of = -1
 
     def __len__(self) -> int:
         return self.count - len(self._vacant)
@@ -273,6 +275,18 @@ class Forest:
             if self.providers.id[row] >= 0:
                 return row
         return _NONE
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether no provider has a parent."""
+        if self._flat_as_of != self.shape_version:
+            self._flat = not (self.providers.parent[: self.count] >= 0).any()
+            self._flat_as_of = self.shape_version
+        return self._flat
+
+    def roots_of(self, rows: Rows) -> Rows:
+        """The root of each provider."""
+        return rows if self.is_flat else self.providers.root.take(rows).astype(np.intp)
 
     def alive(self) -> Mask:
         """Which rows hold a provider."""
