@@ -1,0 +1,22 @@
+"""Which commands there are and where they live; a command is imported when it is wanted."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+
+from cliff.commandmanager import CommandManager
+
+_COMMANDS = {
+    "serve": "serve:Serve",
+    "db upgrade": "database:Upgrade",
+    "db version": "database:Version",
+}
+
+
+class Catalog(CommandManager):
+    """The commands of this package, without looking for any in other packages."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, place in _COMMANDS.items():
+            self.commands[name] = EntryPoint(name, f"{__package__}.{place}", "placement.commands")
