@@ -10,6 +10,20 @@ _COMMANDS = {
     "serve": "serve:Serve",
     "db upgrade": "database:Upgrade",
     "db version": "database:Version",
+    "candidates": "candidates:ListCandidates",
+    "tree": "tree:ShowTree",
+    "cluster list": "cluster:ListClusters",
+    "cluster show": "cluster:ShowCluster",
+    "cluster create": "cluster:CreateCluster",
+    "cluster delete": "cluster:DeleteCluster",
+    "node list": "node:ListNodes",
+    "node show": "node:ShowNode",
+    "node import": "node:ImportNodes",
+    "node delete": "node:DeleteNode",
+    "allocation show": "allocation:ShowAllocation",
+    "allocation delete": "allocation:DeleteAllocation",
+    "flavor translate": "flavor:TranslateFlavor",
+    "flavor candidates": "flavor:ListFlavorCandidates",
 }
 
 
