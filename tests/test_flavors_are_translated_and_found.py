@@ -174,3 +174,11 @@ def test_the_fallback_is_searched_where_nobody_reports_dedicated_cpus(api):
     assert (without["query_used"], without["candidates"]["allocation_requests"]) == ("querystring", [])
     api.provider("new", PCPU=4, MEMORY_MB=1024)
     assert find(api, PINNED, options=options)["query_used"] == "querystring"
+
+
+def test_a_class_that_no_host_offers_is_found_nowhere(api):
+    host = api.provider("pinned-only", DISK_GB=10)
+    for number in range(2):
+        node = api.provider(f"pinned-only-{number}", host, PCPU=8, MEMORY_MB=1024)
+        api.carry(node, "HW_NUMA_ROOT")
+    assert find(api, MASKED, options=GRANULAR)["candidates"]["allocation_requests"] == []
