@@ -37,6 +37,8 @@ class InventoryColumn:
                 "step_size": (np.int32, 1),
             }
         )
+        # Slot -1 stands for "none" and is masked out, but must be there to be looked at.
+        self.slots.ensure(1)
         self._slot_of = _SlotOf({"slot": (np.int32, -1)})
         self._count = 0
         self._vacant: list[int] = []
@@ -139,8 +141,3 @@ class InventoryColumn:
         at = self.slots_of(providers)
         room = np.minimum(self.slots.free[at], self.slots.max_unit[at])
         return np.where(at >= 0, room, 0)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no provider has the class."""
-        return self._count == len(self._vacant)
