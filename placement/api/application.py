@@ -16,6 +16,7 @@ from placement.api.routes import (
     allocation_candidates,
     allocations,
     clusters,
+    flavors,
     inventories,
     memberships,
     names,
@@ -23,6 +24,7 @@ from placement.api.routes import (
     root,
     usages,
 )
+from placement.dialects.nova import FlavorRefused
 from placement.domain.errors import PlacementError
 from placement.services.use_cases import UseCases
 
@@ -40,6 +42,7 @@ _BLUEPRINTS = (
     allocation_candidates.blueprint,
     usages.blueprint,
     clusters.blueprint,
+    flavors.blueprint,
 )
 
 
@@ -71,6 +74,7 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.before_request(_check_body_headers)
     application.after_request(_finish)
     application.register_error_handler(PlacementError, _placement_error)
+    application.register_error_handler(FlavorRefused, _flavor_refused)
     application.register_error_handler(HttpError, _http_error)
     application.register_error_handler(HTTPException, _routing_error)
     application.register_error_handler(Exception, _fault)
@@ -124,6 +128,10 @@ def _finish(response: Response) -> Response:
 
 def _placement_error(error: PlacementError) -> Response:
     return errors.render(errors.status_of(error), str(error), code=error.code)
+
+
+def _flavor_refused(refused: FlavorRefused) -> Response:
+    return errors.render_all(400, refused.problems)
 
 
 def _http_error(error: HttpError) -> Response:

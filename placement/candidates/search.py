@@ -83,6 +83,8 @@ def _viable_roots(
     roots = np.flatnonzero(viable).astype(np.int32)
     if query.root_required or query.root_forbidden:
         roots = roots[forest.traits.satisfying(roots, query.root_required, query.root_forbidden)]
+    if query.root_member_of:
+        roots = roots[forest.aggregates.satisfying(roots, query.root_member_of)]
     for forbidden in _forbidden_at_root(slots):
         roots = roots[forest.aggregates.satisfying(roots, (), forbidden)]
     ids = forest.providers.id[roots]
