@@ -226,7 +226,7 @@ def _pairs(connection: sa.Connection, table: sa.Table, column: str) -> Iterator[
 def _records_statement() -> sa.CompoundSelect[Any]:
     """Everything about the providers in one statement, so that each record is of one moment."""
     none = sa.null()
-    ids = sa.bindparam("ids", expanding=True)
+    ids: Any = sa.bindparam("ids", expanding=True)
     inventory = tables.inventories.c
     id_, uuid, generation, parent, root, revision = _provider_columns()
     members = (
