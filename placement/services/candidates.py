@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from placement.candidates.answer import Answer
 from placement.candidates.query import ForestQuery, GroupQuery
-from placement.candidates.search import search
+from placement.candidates.search import search, shuffled
 from placement.domain.errors import BadRequest
 from placement.domain.groups import CandidateQuery, RequestGroup
 from placement.services.forest_keeper import ForestKeeper
@@ -24,10 +25,14 @@ _LARGEST_AMOUNT = 2**60
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """How candidates are generated: `maximum` candidates at most (None: no bound), in which order."""
+    """How candidates are generated: `maximum` candidates at most (None: no bound), in which order.
+
+    `randomize`: a query with a limit gets a random choice of all that were generated, others a random order.
+    """
 
     maximum: int | None = 100_000
     depth_first: bool = False
+    randomize: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +59,14 @@ class Candidates:
         """
         with self._keeper.current() as view:
             found = search(view.forest, view.sharing, self._resolve(view.names, query))
+            if self._settings.randomize:
+                found = shuffled(found, query.limit, random.getrandbits(32))
             yield Search(Answer(view.forest, found), view.names)
 
     def _resolve(self, known: Names, query: CandidateQuery) -> ForestQuery:
-        bounds = [bound for bound in (query.limit, self._settings.maximum) if bound is not None]
+        # A random choice needs all of the candidates to choose from.
+        limit = None if self._settings.randomize else query.limit
+        bounds = [bound for bound in (limit, self._settings.maximum) if bound is not None]
         return ForestQuery(
             groups=tuple(resolve_group(self._database, known, group) for group in query.groups),
             sharing_trait=known.trait_ids[SHARING_TRAIT],

@@ -48,6 +48,9 @@ class Providers:
         if group != RequestGroup():
             with self._keeper.current() as view:
                 wanted = resolve_group(self._database, view.names, group, _TRAITS_PREFIX)
+                if group.in_tree is not None and group.in_tree != normalize_uuid(group.in_tree):
+                    # The list compares uuids literally, and none is stored in this spelling.
+                    return []
                 rows = providers_matching(view.forest, wanted)
                 ids = view.forest.providers.id[rows].tolist()
         with self._database.read() as connection:

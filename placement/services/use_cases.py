@@ -15,6 +15,8 @@ from placement.services.inventories import Inventories
 from placement.services.memberships import Memberships
 from placement.services.names import ResourceClasses, Traits
 from placement.services.providers import Providers
+from placement.services.reshaper import Reshaper
+from placement.storage.consumers import LabelIds
 from placement.storage.database import Database
 
 
@@ -26,12 +28,14 @@ class UseCases:
         self.clusters = Clusters(database)
         self.forest = ForestKeeper(database)
         self.candidates = Candidates(database, self.forest, search_settings)
-        self.claims = Claims(database)
+        labels = LabelIds(database)
+        self.claims = Claims(database, labels)
         self.flavors = Flavors(self.clusters, self.candidates)
         self.holdings = Holdings(database)
         self.inventories = Inventories(database)
         self.memberships = Memberships(database)
         self.providers = Providers(database, self.forest)
+        self.reshaper = Reshaper(database, labels)
         self.resource_classes = ResourceClasses(database)
         self.traits = Traits(database)
 
