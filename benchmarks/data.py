@@ -17,8 +17,12 @@ _NAMESPACE = uuid.UUID("0c0ffee0-0000-4000-8000-000000000000")
 _TRAITS = ["HW_CPU_X86_AVX", "HW_CPU_X86_AVX2", "HW_CPU_X86_SSE42", "HW_CPU_X86_AESNI", "HW_CPU_X86_VMX"]
 _TRAITS += ["COMPUTE_NODE", "COMPUTE_VOLUME_EXTEND", "COMPUTE_TRUSTED_CERTS", "COMPUTE_RESCUE_BFV"]
 _CUSTOM = ["CUSTOM_GOLD", "CUSTOM_PHYSNET1", "CUSTOM_PHYSNET2"]
-_SIZES = [{"VCPU": 2, "MEMORY_MB": 4096, "DISK_GB": 20}, {"VCPU": 4, "MEMORY_MB": 8192, "DISK_GB": 40}]
-_SIZES += [{"VCPU": 8, "MEMORY_MB": 16384, "DISK_GB": 80}]
+# What a host's consumer holds: about 40% of it.
+_SIZES = [
+    {"VCPU": 48, "MEMORY_MB": 49152, "DISK_GB": 700},
+    {"VCPU": 52, "MEMORY_MB": 53248, "DISK_GB": 800},
+    {"VCPU": 56, "MEMORY_MB": 57344, "DISK_GB": 900},
+]
 ZONES = [str(uuid.uuid5(_NAMESPACE, f"zone-{number}")) for number in range(3)]
 
 
@@ -54,20 +58,14 @@ def flat(count: int) -> DataSet:
     for number in range(count):
         name = f"flat-{number}"
         inventories = {
-            "VCPU": {"total": 32, "max_unit": 32, "allocation_ratio": 4.0},
+            "VCPU": {"total": 32, "allocation_ratio": 4.0},
             "MEMORY_MB": {"total": 131072, "max_unit": 131072},
             "DISK_GB": {"total": 2000, "max_unit": 2000},
         }
         traits = [*_TRAITS, *(["CUSTOM_GOLD"] if number % 3 == 0 else [])]
         aggregates = [ZONES[number % 3], identifier(f"rack-{number // 100}")]
         hosts.append([Provider(name, None, inventories, traits, aggregates)])
-        used = 0
-        while used < 51200:
-            size = chance.choice(_SIZES)
-            used += size["MEMORY_MB"] * 4
-            consumers.append(
-                {name: {key: amount * 4 if key != "DISK_GB" else amount for key, amount in size.items()}}
-            )
+        consumers.append({name: chance.choice(_SIZES)})
     return DataSet(f"flat {count}", hosts, consumers)
 
 

@@ -21,6 +21,7 @@ from placement.api.routes import (
     allocation_candidates,
     allocations,
     clusters,
+    flavors,
     inventories,
     memberships,
     names,
@@ -30,6 +31,7 @@ from placement.api.routes import (
     usages,
 )
 from placement.api.tokens import BadTokens, Tokens
+from placement.dialects.nova import FlavorRefused
 from placement.domain.errors import NotFound, PlacementError
 from placement.services.use_cases import UseCases
 
@@ -47,6 +49,7 @@ _BLUEPRINTS = (
     usages.blueprint,
     reshaper.blueprint,
     clusters.blueprint,
+    flavors.blueprint,
 )
 
 
@@ -90,6 +93,7 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.before_request(_refuse_odd_paths)
     application.after_request(_finish)
     application.register_error_handler(PlacementError, _placement_error)
+    application.register_error_handler(FlavorRefused, _flavor_refused)
     application.register_error_handler(HttpError, _http_error)
     application.register_error_handler(HTTPException, _routing_error)
     application.register_error_handler(Exception, _fault)
@@ -159,6 +163,10 @@ def _finish(response: Response) -> Response:
 
 def _placement_error(error: PlacementError) -> Response:
     return errors.render(errors.status_of(error), str(error), code=error.code)
+
+
+def _flavor_refused(refused: FlavorRefused) -> Response:
+    return errors.render_all(400, refused.problems)
 
 
 def _http_error(error: HttpError) -> Response:

@@ -14,9 +14,14 @@ Parameters = list[tuple[str, str]]
 
 
 def parameters() -> Parameters:
-    """All parameters in their order. Raises BadRequest for bytes that are no UTF-8."""
+    """All parameters of the request in their order. Raises BadRequest for bytes that are no UTF-8."""
+    return read(request.query_string.decode("latin-1"))
+
+
+def read(query_string: str) -> Parameters:
+    """All parameters of a form-encoded query string in their order. Raises BadRequest likewise."""
     found = []
-    for piece in request.query_string.decode("latin-1").split("&"):
+    for piece in query_string.split("&"):
         if piece:
             key, _, value = piece.partition("=")
             found.append((_decode(key), _decode(value)))

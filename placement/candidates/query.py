@@ -46,6 +46,7 @@ class ForestQuery:
     same_subtree: tuple[frozenset[str], ...] = ()
     root_required: tuple[Ids, ...] = ()
     root_forbidden: Ids = frozenset()
+    root_member_of: tuple[Ids, ...] = ()
     one_provider_per_tree: bool = False
     depth_first: bool = False
 

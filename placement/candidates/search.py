@@ -80,26 +80,34 @@ def _viable_roots(
     """The roots at which every slot has somebody, in order of their ids."""
     viable: Mask | None = None
     for choice in {id(choice): choice for choice in choices}.values():
-        reached = _anchors(forest, choice.own, choice.foreign, sharing)
+        reached = _anchors(forest, choice, sharing)
         viable = reached if viable is None else viable & reached
     if viable is None:
         return np.empty(0, np.int32)
     for any_of in _collective_sets(slots):
-        viable &= _anchors_covering(forest, slots, choices, sharing, any_of)
+        viable = viable & _anchors_covering(forest, slots, choices, sharing, any_of)
     roots = np.flatnonzero(viable).astype(np.int32)
     if query.root_required or query.root_forbidden:
         roots = roots[forest.traits.satisfying(roots, query.root_required, query.root_forbidden)]
+    if query.root_member_of:
+        roots = roots[forest.aggregates.satisfying(roots, query.root_member_of)]
     for forbidden in _forbidden_at_root(slots):
         roots = roots[forest.aggregates.satisfying(roots, (), forbidden)]
     ids = forest.providers.id[roots]
     return roots if (ids[1:] > ids[:-1]).all() else roots[np.argsort(ids)]
 
 
-def _anchors(forest: Forest, own: Indices, foreign: Indices, sharing: Sharing) -> Mask:
-    reached = np.zeros(forest.count, bool)
-    reached[forest.providers.root[own]] = True
-    if len(foreign):
-        reached[sharing.pair_anchor[np.isin(sharing.pair_provider, foreign)]] = True
+def _anchors(forest: Forest, choice: Choices, sharing: Sharing) -> Mask:
+    """The roots at which somebody of the choices can serve."""
+    if forest.is_flat:
+        reached = choice.own_mask
+    else:
+        reached = np.zeros(forest.count, bool)
+        reached[forest.roots_of(choice.own)] = True
+    if len(choice.foreign):
+        serving = choice.foreign_mask[sharing.pair_provider]
+        reached = reached.copy()
+        reached[sharing.pair_anchor[serving]] = True
     return reached
 
 
@@ -126,9 +134,12 @@ def _anchors_covering(
     covered = np.zeros(forest.count, bool)
     for slot, choice in zip(slots, choices, strict=True):
         if not slot.suffixed:
-            own = choice.own[forest.traits.satisfying(choice.own, (any_of,))]
-            foreign = choice.foreign[forest.traits.satisfying(choice.foreign, (any_of,))]
-            covered |= _anchors(forest, own, foreign, sharing)
+            able = Choices(
+                forest.count,
+                choice.own[forest.traits.satisfying(choice.own, (any_of,))],
+                choice.foreign[forest.traits.satisfying(choice.foreign, (any_of,))],
+            )
+            covered |= _anchors(forest, able, sharing)
     return covered
 
 

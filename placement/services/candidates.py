@@ -75,6 +75,9 @@ class Candidates:
             same_subtree=query.same_subtree,
             root_required=tuple(trait_set(known, [trait]) for trait in sorted(query.root_required)),
             root_forbidden=trait_set(known, query.root_forbidden),
+            root_member_of=_aggregate_sets(
+                _aggregate_ids(self._database, query.root_member_of), query.root_member_of
+            ),
             one_provider_per_tree=query.one_provider_per_tree,
             depth_first=self._settings.depth_first,
         )
@@ -85,7 +88,7 @@ def resolve_group(database: Database, known: Names, group: RequestGroup, prefix:
     for name in group.resources:
         if name not in known.class_ids:
             raise BadRequest(f"Invalid resource class in resources parameter: No such resource class {name}.")
-    aggregates = _aggregate_ids(database, group)
+    aggregates = _aggregate_ids(database, (*group.member_of, group.forbidden_aggregates))
     return GroupQuery(
         suffix=group.suffix,
         resources=tuple(
@@ -93,9 +96,7 @@ def resolve_group(database: Database, known: Names, group: RequestGroup, prefix:
         ),
         required=tuple(trait_set(known, any_of, prefix) for any_of in group.required),
         forbidden=trait_set(known, group.forbidden, prefix),
-        member_of=tuple(
-            frozenset(aggregates.get(uuid, _NO_AGGREGATE) for uuid in any_of) for any_of in group.member_of
-        ),
+        member_of=_aggregate_sets(aggregates, group.member_of),
         forbidden_aggregates=frozenset(
             aggregates[uuid] for uuid in group.forbidden_aggregates if uuid in aggregates
         ),
@@ -111,9 +112,13 @@ def trait_set(known: Names, traits: Iterable[str], prefix: str = "") -> frozense
     return frozenset(known.trait_ids[trait] for trait in traits)
 
 
-def _aggregate_ids(database: Database, group: RequestGroup) -> Mapping[str, int]:
-    wanted = {uuid for any_of in group.member_of for uuid in any_of} | group.forbidden_aggregates
+def _aggregate_ids(database: Database, sets: Iterable[frozenset[str]]) -> Mapping[str, int]:
+    wanted = frozenset().union(*sets)
     if not wanted:
         return {}
     with database.read() as connection:
         return names.aggregate_ids(connection, wanted)
+
+
+def _aggregate_sets(ids: Mapping[str, int], sets: Iterable[frozenset[str]]) -> tuple[frozenset[int], ...]:
+    return tuple(frozenset(ids.get(uuid, _NO_AGGREGATE) for uuid in any_of) for any_of in sets)

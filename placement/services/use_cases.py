@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from placement.services.candidates import Candidates, SearchSettings
 from placement.services.claims import Claims
 from placement.services.clusters import Clusters
+from placement.services.flavors import Flavors
 from placement.services.forest_keeper import ForestKeeper
 from placement.services.holdings import Holdings
 from placement.services.inventories import Inventories
@@ -29,6 +30,7 @@ class UseCases:
         self.candidates = Candidates(database, self.forest, search_settings)
         labels = LabelIds(database)
         self.claims = Claims(database, labels)
+        self.flavors = Flavors(self.clusters, self.candidates)
         self.holdings = Holdings(database)
         self.inventories = Inventories(database)
         self.memberships = Memberships(database)

@@ -83,20 +83,27 @@ class Feed:
             raise classify(error) or error from error
 
     def _look(self, horizon: int) -> Look | None:
+        connection = self._connected()
+        if self._database.is_sqlite:
+            version = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+            if version == self._data_version:
+                return None
+            look = _read_look(connection, _LOOK_SQLITE, horizon)
+            self._data_version = version
+            return look
+        return _read_look(connection, _LOOK_POSTGRESQL, horizon)
+
+    def _connected(self) -> sa.Connection:
         if self._connection is None:
             self._connection = self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             self._data_version = None
             if not self._database.is_sqlite:
+                # Few rows are ever new, whatever statistics from before a bulk load say.
+                self._connection.exec_driver_sql("SET enable_seqscan = off")
+                self._connection.exec_driver_sql("SET plan_cache_mode = force_generic_plan")
                 self._connection.exec_driver_sql("DEALLOCATE ALL")
                 self._connection.exec_driver_sql(_PREPARE_POSTGRESQL)
-        if self._database.is_sqlite:
-            version = self._connection.exec_driver_sql("PRAGMA data_version").scalar_one()
-            if version == self._data_version:
-                return None
-            look = _read_look(self._connection, _LOOK_SQLITE, horizon)
-            self._data_version = version
-            return look
-        return _read_look(self._connection, _LOOK_POSTGRESQL, horizon)
+        return self._connection
 
     def _horizon_statement(self) -> sa.Executable:
         if self._database.is_sqlite:
@@ -113,10 +120,13 @@ class Feed:
     def records(self, ids: Sequence[int]) -> list[ProviderRecord]:
         """The present state of some providers, each consistent in itself; missing ones are left out."""
         records: list[ProviderRecord] = []
-        with self._database.read() as connection:
+        try:
             for start in range(0, len(ids), _RECORDS_AT_ONCE):
-                rows = connection.execute(_records_statement(ids[start : start + _RECORDS_AT_ONCE]))
-                records.extend(_assemble(rows))
+                wanted = {"ids": list(ids[start : start + _RECORDS_AT_ONCE])}
+                records.extend(_assemble(self._connected().execute(_RECORDS, wanted)))
+        except sa.exc.SQLAlchemyError as error:
+            self.close()
+            raise classify(error) or error from error
         return records
 
     @contextmanager
@@ -213,9 +223,10 @@ def _pairs(connection: sa.Connection, table: sa.Table, column: str) -> Iterator[
         yield row[0], row[1]
 
 
-def _records_statement(ids: Sequence[int]) -> sa.CompoundSelect[Any]:
+def _records_statement() -> sa.CompoundSelect[Any]:
     """Everything about the providers in one statement, so that each record is of one moment."""
     none = sa.null()
+    ids: Any = sa.bindparam("ids", expanding=True)
     inventory = tables.inventories.c
     id_, uuid, generation, parent, root, revision = _provider_columns()
     members = (
@@ -237,6 +248,9 @@ def _records_statement(ids: Sequence[int]) -> sa.CompoundSelect[Any]:
             for kind, table, column in members
         ),
     )  # fmt: skip
+
+
+_RECORDS = _records_statement()
 
 
 def _assemble(rows: Iterable[Any]) -> list[ProviderRecord]:
