@@ -1,0 +1,201 @@
+"""How many statements each route sends to the database, and the file that records it.
+
+`python -m tests.statements` measures again and writes the file; a change of a count shows in the review.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from placement.app import build
+from placement.storage.database import Database
+from tests.client import Client
+from tests.conftest import compatible
+from tests.server import BACKENDS, database_url
+
+RECORD = Path(__file__).with_name("statement_counts.json")
+TRANSACTION = ("BEGIN", "COMMIT", "ROLLBACK")
+
+
+class Counter:
+    """Counts what an engine executes, transaction control aside."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.count = 0
+        sa.event.listen(engine, "before_cursor_execute", self._seen)
+
+    def _seen(self, _connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if not statement.lstrip().upper().startswith(TRANSACTION):
+            self.count += 1
+
+
+class Scene:
+    """Some providers and consumers, and one call per route."""
+
+    def __init__(self, api: Client) -> None:
+        self.api = api
+        self.root = api.provider("root", VCPU=100, DISK_GB=100)
+        self.child = api.provider("child", self.root, VGPU=4)
+        self.leaf = api.provider("leaf", self.child)
+        self.holder, self.new = str(uuid.UUID(int=1)), str(uuid.UUID(int=2))
+        self.many = [str(uuid.UUID(int=number)) for number in range(100, 150)]
+        api.claim({self.root: {"VCPU": 1}, self.child: {"VGPU": 1}}, self.holder)
+        for name in ("CUSTOM_A", "CUSTOM_IDLE"):
+            api.put(f"/traits/{name}")
+            api.put(f"/resource_classes/{name}")
+
+    def entry(self, amount: int = 1, generation: int | None = None) -> dict[str, Any]:
+        return Client.allocations({self.root: {"VCPU": amount}}, generation)
+
+    def calls(self) -> dict[str, tuple[str, str, Callable[[], Any]]]:
+        """Route -> method, path, body. Writes come last and in an order in which each works."""
+        place, guard = f"/resource_providers/{self.root}", self.api.generation
+        candidates = "/allocation_candidates"
+        return {
+            "GET /": ("GET", "/", lambda: None),
+            "GET /resource_classes": ("GET", "/resource_classes", lambda: None),
+            "GET /resource_classes/{name}": ("GET", "/resource_classes/VCPU", lambda: None),
+            "GET /traits": ("GET", "/traits", lambda: None),
+            "GET /traits/{name}": ("GET", "/traits/HW_CPU_X86_VMX", lambda: None),
+            "GET /resource_providers": ("GET", "/resource_providers", lambda: None),
+            "GET /resource_providers?resources": (
+                "GET",
+                "/resource_providers?resources=VCPU:1",
+                lambda: None,
+            ),
+            "GET /resource_providers/{uuid}": ("GET", place, lambda: None),
+            "GET inventories": ("GET", f"{place}/inventories", lambda: None),
+            "GET inventories/{class}": ("GET", f"{place}/inventories/VCPU", lambda: None),
+            "GET usages of a provider": ("GET", f"{place}/usages", lambda: None),
+            "GET aggregates": ("GET", f"{place}/aggregates", lambda: None),
+            "GET traits of a provider": ("GET", f"{place}/traits", lambda: None),
+            "GET allocations of a provider": ("GET", f"{place}/allocations", lambda: None),
+            "GET /allocations/{consumer}": ("GET", f"/allocations/{self.holder}", lambda: None),
+            "GET /usages": ("GET", "/usages?project_id=project", lambda: None),
+            "GET /allocation_candidates": ("GET", f"{candidates}?resources=VCPU:1", lambda: None),
+            "GET /allocation_candidates?member_of": (
+                "GET",
+                f"{candidates}?resources=VCPU:1&member_of={self.root}",
+                lambda: None,
+            ),
+            "PUT /allocations/{consumer} new": ("PUT", f"/allocations/{self.new}", self.entry),
+            "PUT /allocations/{consumer} again": (
+                "PUT",
+                f"/allocations/{self.new}",
+                lambda: self.entry(2, 1),
+            ),
+            "POST /allocations 50 new": (
+                "POST",
+                "/allocations",
+                lambda: {who: self.entry() for who in self.many},
+            ),
+            "POST /allocations 50 again": (
+                "POST",
+                "/allocations",
+                lambda: {who: self.entry(1, 1) for who in self.many},
+            ),
+            "POST /reshaper 1 provider, 50 consumers": (
+                "POST",
+                "/reshaper",
+                lambda: {
+                    "inventories": {
+                        self.root: {
+                            "resource_provider_generation": guard(self.root),
+                            "inventories": {"VCPU": {"total": 200}, "MEMORY_MB": {"total": 1}},
+                        }
+                    },
+                    "allocations": {who: self.entry(2, 2) for who in self.many},
+                },
+            ),
+            "DELETE /allocations/{consumer}": ("DELETE", f"/allocations/{self.new}", lambda: None),
+            "POST /resource_providers": ("POST", "/resource_providers", lambda: {"name": "fresh"}),
+            "POST /resource_providers below a parent": (
+                "POST",
+                "/resource_providers",
+                lambda: {"name": "below", "parent_provider_uuid": self.root},
+            ),
+            "PUT /resource_providers/{uuid}": ("PUT", place, lambda: {"name": "renamed"}),
+            "POST inventories": (
+                "POST",
+                f"{place}/inventories",
+                lambda: {"resource_class": "FPGA", "total": 1},
+            ),
+            "PUT inventories/{class}": (
+                "PUT",
+                f"{place}/inventories/FPGA",
+                lambda: {"total": 2, "resource_provider_generation": guard(self.root)},
+            ),
+            "PUT inventories": (
+                "PUT",
+                f"/resource_providers/{self.leaf}/inventories",
+                lambda: {
+                    "inventories": {"FPGA": {"total": 1}, "PGPU": {"total": 1}},
+                    "resource_provider_generation": guard(self.leaf),
+                },
+            ),
+            "DELETE inventories/{class}": ("DELETE", f"{place}/inventories/FPGA", lambda: None),
+            "DELETE inventories": ("DELETE", f"/resource_providers/{self.leaf}/inventories", lambda: None),
+            "PUT aggregates": (
+                "PUT",
+                f"{place}/aggregates",
+                lambda: {"aggregates": [self.root], "resource_provider_generation": guard(self.root)},
+            ),
+            "PUT traits of a provider": (
+                "PUT",
+                f"{place}/traits",
+                lambda: {"traits": ["CUSTOM_A"], "resource_provider_generation": guard(self.root)},
+            ),
+            "DELETE traits of a provider": ("DELETE", f"{place}/traits", lambda: None),
+            "PUT /traits/{name}": ("PUT", "/traits/CUSTOM_NEW", lambda: None),
+            "DELETE /traits/{name}": ("DELETE", "/traits/CUSTOM_IDLE", lambda: None),
+            "PUT /resource_classes/{name}": ("PUT", "/resource_classes/CUSTOM_NEW", lambda: None),
+            "POST /resource_classes": ("POST", "/resource_classes", lambda: {"name": "CUSTOM_POSTED"}),
+            "DELETE /resource_classes/{name}": ("DELETE", "/resource_classes/CUSTOM_IDLE", lambda: None),
+            "DELETE /resource_providers/{uuid}": ("DELETE", f"/resource_providers/{self.leaf}", lambda: None),
+        }
+
+
+@contextmanager
+def _scene(backend: str) -> Iterator[tuple[Scene, Counter]]:
+    with database_url(backend) as url:
+        database = Database(url)
+        application = build(database, compatible())
+        yield Scene(Client(application.test_client())), Counter(database.engine)
+        application.extensions["placement_use_cases"].forest.close()
+        database.dispose()
+
+
+def measured(backend: str) -> dict[str, int]:
+    """Statements per route. Caches are warm: searches have run and labels are known."""
+    with _scene(backend) as (scene, counter):
+        scene.api.get("/allocation_candidates?resources=VCPU:1")
+        found = {}
+        for name, (method, path, body) in scene.calls().items():
+            content = body()
+            before = counter.count
+            answer = scene.api.call(method, path, content)
+            found[name] = counter.count - before
+            assert answer.status_code < 300, (name, answer.text)
+        return found
+
+
+def recorded() -> dict[str, dict[str, int]]:
+    """The counts in the file, by backend."""
+    found: dict[str, dict[str, int]] = json.loads(RECORD.read_text())
+    return found
+
+
+def main() -> None:
+    """Measure and write the file."""
+    RECORD.write_text(json.dumps({backend: measured(backend) for backend in BACKENDS}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
