@@ -105,6 +105,8 @@ _RULES: dict[str, tuple[str, Operations] | tuple[str, Operations, str]] = {
     "clusters:nodes:show": ("Show a node.", (("GET", _NODE),)),
     "clusters:nodes:update": ("Import a node.", (("PUT", _NODE),)),
     "clusters:nodes:delete": ("Delete a node.", (("DELETE", _NODE),)),
+    "flavors:translate": ("Translate a nova flavor.", (("POST", "/ext/v1/flavors/translation"),)),
+    "flavors:candidates": ("Find where a nova flavor fits.", (("POST", "/ext/v1/flavors/candidates"),)),
 }
 
 
