@@ -37,6 +37,8 @@ class InventoryColumn:
                 "step_size": (np.int32, 1),
             }
         )
+        # "No slot" is -1, and looking it up must give some row even where nobody has the class.
+        self.slots.ensure(1)
         self._slot_of = _SlotOf({"slot": (np.int32, -1)})
         self._count = 0
         self._vacant: list[int] = []
@@ -139,6 +141,10 @@ class InventoryColumn:
         at = self.slots_of(providers)
         room = np.minimum(self.slots.free[at], self.slots.max_unit[at])
         return np.where(at >= 0, room, 0)
+
+    def occupied(self) -> Indices:
+        """The slots that hold an inventory."""
+        return np.flatnonzero(self.slots.provider[: self._count] >= 0).astype(np.int32)
 
     @property
     def is_empty(self) -> bool:
