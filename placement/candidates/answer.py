@@ -11,8 +11,9 @@ import numpy as np
 from placement.candidates.arrays import Indices
 from placement.candidates.forest import Forest
 from placement.candidates.query import Slot
-from placement.candidates.search import Candidates, Found
+from placement.candidates.search import Found
 from placement.candidates.uuids import to_text
+from placement.candidates.walks import Candidates
 
 
 class ProviderSummary(NamedTuple):

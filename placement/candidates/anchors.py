@@ -1,0 +1,73 @@
+"""Second stage of a search: the roots at which every slot has somebody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from placement.candidates.arrays import Indices, Mask
+from placement.candidates.filters import Choices
+from placement.candidates.forest import Forest
+from placement.candidates.query import ForestQuery, Slot
+from placement.candidates.sharing import Sharing
+
+
+def viable_roots(
+    forest: Forest, query: ForestQuery, slots: Sequence[Slot], choices: Sequence[Choices], sharing: Sharing
+) -> Indices:
+    """The roots at which every slot has somebody, in order of their ids."""
+    viable: Mask | None = None
+    for choice in {id(choice): choice for choice in choices}.values():
+        reached = _anchors(forest, choice.own, choice.foreign, sharing)
+        viable = reached if viable is None else viable & reached
+    if viable is None:
+        return np.empty(0, np.int32)
+    for any_of in _collective_sets(slots):
+        viable &= _anchors_covering(forest, slots, choices, sharing, any_of)
+    roots = np.flatnonzero(viable).astype(np.int32)
+    if query.root_required or query.root_forbidden:
+        roots = roots[forest.traits.satisfying(roots, query.root_required, query.root_forbidden)]
+    if query.root_member_of:
+        roots = roots[forest.aggregates.satisfying(roots, query.root_member_of)]
+    for forbidden in _forbidden_at_root(slots):
+        roots = roots[forest.aggregates.satisfying(roots, (), forbidden)]
+    ids = forest.providers.id[roots]
+    return roots if (ids[1:] > ids[:-1]).all() else roots[np.argsort(ids)]
+
+
+def _anchors(forest: Forest, own: Indices, foreign: Indices, sharing: Sharing) -> Mask:
+    reached = np.zeros(forest.count, bool)
+    reached[forest.providers.root[own]] = True
+    if len(foreign):
+        reached[sharing.pair_anchor[np.isin(sharing.pair_provider, foreign)]] = True
+    return reached
+
+
+def _collective_sets(slots: Sequence[Slot]) -> tuple[frozenset[int], ...]:
+    return next((slot.group.required for slot in slots if not slot.suffixed), ())
+
+
+def _forbidden_at_root(slots: Sequence[Slot]) -> Iterator[frozenset[int]]:
+    """The unsuffixed group forbids aggregates to the anchor, too."""
+    for slot in slots:
+        if not slot.suffixed and slot.group.forbidden_aggregates:
+            yield slot.group.forbidden_aggregates
+            return
+
+
+def _anchors_covering(
+    forest: Forest,
+    slots: Sequence[Slot],
+    choices: Sequence[Choices],
+    sharing: Sharing,
+    any_of: frozenset[int],
+) -> Mask:
+    """The roots at which somebody of the unsuffixed group meets a trait condition."""
+    covered = np.zeros(forest.count, bool)
+    for slot, choice in zip(slots, choices, strict=True):
+        if not slot.suffixed:
+            own = choice.own[forest.traits.satisfying(choice.own, (any_of,))]
+            foreign = choice.foreign[forest.traits.satisfying(choice.foreign, (any_of,))]
+            covered |= _anchors(forest, own, foreign, sharing)
+    return covered
