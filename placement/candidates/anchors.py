@@ -11,29 +11,55 @@ from placement.candidates.filters import Choices
 from placement.candidates.forest import Forest
 from placement.candidates.query import ForestQuery, Slot
 from placement.candidates.sharing import Sharing
+from placement.candidates.trail import (
+    AllGroups,
+    RootCarries,
+    RootIsIn,
+    Together,
+    Trail,
+    TreeCondition,
+    TreesPassed,
+)
 
 
 def viable_roots(
-    forest: Forest, query: ForestQuery, slots: Sequence[Slot], choices: Sequence[Choices], sharing: Sharing
+    forest: Forest,
+    query: ForestQuery,
+    slots: Sequence[Slot],
+    choices: Sequence[Choices],
+    sharing: Sharing,
+    trail: Trail | None = None,
 ) -> Indices:
     """The roots at which every slot has somebody, in order of their ids."""
     viable: Mask | None = None
-    for choice in {id(choice): choice for choice in choices}.values():
+    for slot, choice in {
+        id(choice): (slot, choice) for slot, choice in zip(slots, choices, strict=True)
+    }.values():
         reached = _anchors(forest, choice.own, choice.foreign, sharing)
         viable = reached if viable is None else viable & reached
+        _note(trail, AllGroups(slot.suffix), viable, reached)
     if viable is None:
         return np.empty(0, np.int32)
     for any_of in _collective_sets(slots):
-        viable &= _anchors_covering(forest, slots, choices, sharing, any_of)
+        viable = viable & _anchors_covering(forest, slots, choices, sharing, any_of)
+        _note(trail, Together(any_of), viable)
     roots = np.flatnonzero(viable).astype(np.int32)
     if query.root_required or query.root_forbidden:
         roots = roots[forest.traits.satisfying(roots, query.root_required, query.root_forbidden)]
-    if query.root_member_of:
-        roots = roots[forest.aggregates.satisfying(roots, query.root_member_of)]
-    for forbidden in _forbidden_at_root(slots):
-        roots = roots[forest.aggregates.satisfying(roots, (), forbidden)]
+        _note(trail, RootCarries(query.root_required, query.root_forbidden), roots)
+    banned = next(_forbidden_at_root(slots), frozenset())
+    if query.root_member_of or banned:
+        roots = roots[forest.aggregates.satisfying(roots, query.root_member_of, banned)]
+        _note(trail, RootIsIn(query.root_member_of, banned), roots)
     ids = forest.providers.id[roots]
     return roots if (ids[1:] > ids[:-1]).all() else roots[np.argsort(ids)]
+
+
+def _note(
+    trail: Trail | None, condition: TreeCondition, passed: Mask | Indices, alone: Mask | None = None
+) -> None:
+    if trail is not None:
+        trail.trees.append(TreesPassed(condition, passed, alone))
 
 
 def _anchors(forest: Forest, own: Indices, foreign: Indices, sharing: Sharing) -> Mask:

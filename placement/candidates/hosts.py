@@ -117,14 +117,8 @@ class Hosts:
         return total
 
     def anchors(self, rows: Indices) -> Indices:
-        """The root of each candidate's tree: that of its providers that do not share.
-
-        If all of them share, their common tree; NO_TREE if they are of several.
-        """
-        roots = self._forest.providers.root[rows]
-        own: Indices = np.where(self._sharers[rows], NO_TREE, roots).max(axis=1)
-        together = (roots == roots[:, :1]).all(axis=1)
-        return np.where(own == NO_TREE, np.where(together, roots[:, 0], NO_TREE), own).astype(np.int32)
+        """The root of each candidate's tree, NO_TREE where there is none."""
+        return anchors_of(self._forest, self._sharers, rows)
 
     def outside(self, rows: Indices, anchors: Indices) -> Iterator[tuple[Indices, Mask]]:
         """The providers that candidates draw on beyond their tree, and where each is counted."""
@@ -135,6 +129,17 @@ class Hosts:
         """The providers that candidates draw on, slot by slot."""
         for number in self._drawing:
             yield rows[:, number]
+
+
+def anchors_of(forest: Forest, sharers: Mask, rows: Indices) -> Indices:
+    """The root of each candidate's tree: that of its providers that do not share.
+
+    If all of them share, their common tree; NO_TREE if they are of several.
+    """
+    roots = forest.providers.root[rows]
+    own: Indices = np.where(sharers[rows], NO_TREE, roots).max(axis=1, initial=NO_TREE)
+    together = (roots == roots[:, :1]).all(axis=1)
+    return np.where(own == NO_TREE, np.where(together, roots[:, 0], NO_TREE), own).astype(np.int32)
 
 
 def _first_uses(rows: Indices, columns: Sequence[int]) -> Iterator[tuple[Indices, Mask]]:

@@ -21,6 +21,7 @@ from placement.candidates.forest import Forest
 from placement.candidates.query import ForestQuery, Slot, slots_of
 from placement.candidates.ranking import Ranking
 from placement.candidates.sharing import Sharing, SharingMap
+from placement.candidates.trail import Trail
 from placement.candidates.walks import Candidates, breadth_first, depth_first
 
 
@@ -36,12 +37,23 @@ class Found:
     ranking: Ranking | None = None
 
 
-def search(forest: Forest, sharing_map: SharingMap, query: ForestQuery) -> Found:
-    """The candidates of the query, at most `query.maximum`."""
+def search(forest: Forest, sharing_map: SharingMap, query: ForestQuery, trail: Trail | None = None) -> Found:
+    """The candidates of the query, at most `query.maximum`.
+
+    A `trail` is filled with what passed each stage, for explaining the search.
+    """
+    found = _search(forest, sharing_map, query, trail)
+    if trail is not None:
+        trail.candidates = found.candidates
+        trail.complete = len(found.candidates) < query.maximum
+    return found
+
+
+def _search(forest: Forest, sharing_map: SharingMap, query: ForestQuery, trail: Trail | None) -> Found:
     slots = slots_of(query)
     sharing = sharing_map.of(forest, query.sharing_trait)
-    choices = _choices(forest, slots, sharing)
-    roots = viable_roots(forest, query, slots, choices, sharing)
+    choices = _choices(forest, slots, sharing, trail)
+    roots = viable_roots(forest, query, slots, choices, sharing, trail)
     if not len(roots):
         return Found(slots, np.empty((0, len(slots)), np.int32))
     arenas = Arenas(forest, query, slots, choices, sharing)
@@ -53,14 +65,14 @@ def search(forest: Forest, sharing_map: SharingMap, query: ForestQuery) -> Found
     return Found(slots, combination.best(ranking), ranking)
 
 
-def _choices(forest: Forest, slots: Sequence[Slot], sharing: Sharing) -> list[Choices]:
+def _choices(forest: Forest, slots: Sequence[Slot], sharing: Sharing, trail: Trail | None) -> list[Choices]:
     """The choices of each slot; like slots share one object."""
     known: dict[object, Choices] = {}
     choices = []
     for slot in slots:
         key = (slot.suffixed, slot.resources, slot.group.condition)
         if key not in known:
-            known[key] = choices_of(forest, slot, sharing)
+            known[key] = choices_of(forest, slot, sharing, trail)
         choices.append(known[key])
     return choices
 
