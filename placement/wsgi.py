@@ -12,6 +12,7 @@ from placement.api.application import ApiSettings
 from placement.domain.errors import Unavailable
 from placement.operations import settings
 from placement.services.candidates import SearchSettings
+from placement.services.ordering import order_of_text
 from placement.storage.database import Database
 
 
@@ -34,7 +35,11 @@ def _application() -> Flask:
             incomplete_consumer_project_id=loaded.placement.incomplete_consumer_project_id,
             incomplete_consumer_user_id=loaded.placement.incomplete_consumer_user_id,
         ),
-        SearchSettings(maximum=None if maximum < 0 else maximum, depth_first=strategy == "depth-first"),
+        SearchSettings(
+            maximum=None if maximum < 0 else maximum,
+            depth_first=strategy == "depth-first",
+            order=order_of_text(loaded.scoring.order_by, "[scoring] order_by"),
+        ),
     )
     # The first search should not pay for loading; a database that is down now may be up by then.
     with suppress(Unavailable), flask.extensions["placement_use_cases"].forest.current():

@@ -16,6 +16,7 @@ from placement.api.routes import (
     allocation_candidates,
     allocations,
     clusters,
+    extended_candidates,
     inventories,
     memberships,
     names,
@@ -40,6 +41,7 @@ _BLUEPRINTS = (
     allocation_candidates.blueprint,
     usages.blueprint,
     clusters.blueprint,
+    extended_candidates.blueprint,
 )
 
 

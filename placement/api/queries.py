@@ -14,9 +14,14 @@ Parameters = list[tuple[str, str]]
 
 
 def parameters() -> Parameters:
-    """All parameters in their order. Raises BadRequest for bytes that are no UTF-8."""
+    """All parameters of the request in their order. Raises BadRequest for bytes that are no UTF-8."""
+    return parameters_of(request.query_string.decode("latin-1"))
+
+
+def parameters_of(query_string: str) -> Parameters:
+    """All parameters of a query string in their order. Raises BadRequest for bytes that are no UTF-8."""
     found = []
-    for piece in request.query_string.decode("latin-1").split("&"):
+    for piece in query_string.split("&"):
         if piece:
             key, _, value = piece.partition("=")
             found.append((_decode(key), _decode(value)))
@@ -46,6 +51,14 @@ def last(found: Parameters, key: str) -> str | None:
     """The last value of a parameter."""
     values = every(found, key)
     return values[-1] if values else None
+
+
+def single(found: Parameters, key: str) -> str | None:
+    """The value of a parameter that may come only once. Raises BadRequest naming it."""
+    values = every(found, key)
+    if len(values) > 1:
+        raise BadRequest(f"{key}: may be given only once", code="placement.query.duplicate_key")
+    return values[0] if values else None
 
 
 def every(found: Parameters, key: str) -> list[str]:

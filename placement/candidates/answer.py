@@ -11,6 +11,7 @@ import numpy as np
 from placement.candidates.arrays import Indices
 from placement.candidates.forest import Forest
 from placement.candidates.query import Slot
+from placement.candidates.ranking import CandidateScore
 from placement.candidates.search import Found
 from placement.candidates.uuids import to_text
 from placement.candidates.walks import Candidates
@@ -24,6 +25,14 @@ class ProviderSummary(NamedTuple):
     root_uuid: str
     resources: list[tuple[int, int, int]]
     trait_ids: frozenset[int]
+
+
+class Element(NamedTuple):
+    """One candidate: amounts by provider and class id, providers by suffix, and its score (0: unordered)."""
+
+    amounts: dict[str, dict[int, int]]
+    mappings: dict[str, list[str]]
+    score: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +66,28 @@ class Answer:
 
     def __len__(self) -> int:
         return len(self._found.candidates)
+
+    def scores(self) -> list[CandidateScore]:
+        """The score of each candidate with its parts; empty if nothing was ordered."""
+        if self._found.ranking is None:
+            return []
+        return self._found.ranking.explained(self._found.candidates)
+
+    def elements(self) -> Iterator[Element]:
+        """The candidates one by one, with all there is to say of each."""
+        scores = self.scores()
+        for at, row in enumerate(self._found.candidates):
+            uuids = [uuid.decode() for uuid in to_text(self._forest.providers.uuid[row])]
+            amounts: dict[str, dict[int, int]] = {}
+            mappings: dict[str, list[str]] = {}
+            for slot, uuid in zip(self.slots, uuids, strict=True):
+                for class_id, amount in slot.resources:
+                    held = amounts.setdefault(uuid, {})
+                    held[class_id] = held.get(class_id, 0) + amount
+                members = mappings.setdefault(slot.suffix, [])
+                if uuid not in members:
+                    members.append(uuid)
+            yield Element(amounts, mappings, scores[at].score if scores else 0)
 
     def layouts(self) -> Iterator[Layout]:
         """The candidates, grouped by how slots share providers; `places` are their places in the answer."""

@@ -13,6 +13,7 @@ from placement.domain.errors import PlacementError
 from placement.operations import demonstration, settings
 from placement.operations.server import Server, default_workers
 from placement.services import schema
+from placement.services.ordering import order_of_text
 
 _DEFAULT_DATABASE = "sqlite:///var/placement.sqlite"
 _HOST = "127.0.0.1"
@@ -74,6 +75,8 @@ def _connection(parsed: argparse.Namespace) -> str:
 
 def _serve(parsed: argparse.Namespace) -> int:
     connection = _connection(parsed)
+    # A bad order would only show when the workers start, one after the other.
+    order_of_text(settings.load().scoring.order_by, "[scoring] order_by")
     if not parsed.allow_remote_noauth and not _is_loopback(parsed.host):
         raise PlacementError(
             f"--host: {parsed.host} is not a loopback address, and with auth_strategy noauth2 every "

@@ -51,7 +51,16 @@ PLACEMENT = [
         help="User of consumers written below microversion 1.8.",
     ),
 ]
-GROUPS = {"placement_database": DATABASE, "api": API, "placement": PLACEMENT}
+SCORING = [
+    cfg.StrOpt(
+        "order_by",
+        default="none",
+        help="Which candidates come first unless a query or its cluster says: none, pack, spread, "
+        "LeastAllocated, MostAllocated, BalancedAllocation, a strategy or a list of strategies as JSON, "
+        "or the JSON of a kube-scheduler configuration.",
+    ),
+]
+GROUPS = {"placement_database": DATABASE, "api": API, "placement": PLACEMENT, "scoring": SCORING}
 
 
 def load(config_files: Sequence[str] | None = None) -> cfg.ConfigOpts:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from placement.candidates.answer import Answer
+from placement.candidates.explanation import Explanation, explain
 from placement.candidates.query import ForestQuery, GroupQuery
+from placement.candidates.scoring.order import Order
 from placement.candidates.search import search
+from placement.candidates.trail import Trail
+from placement.candidates.wording import Vocabulary, verdict
 from placement.domain.errors import BadRequest
 from placement.domain.groups import CandidateQuery, RequestGroup
 from placement.services.forest_keeper import ForestKeeper
-from placement.storage import names
+from placement.services.ordering import SCORING, order_of, order_of_text
+from placement.services.wishes import NO_WISHES, SoftCondition, Wishes, resolve_order
+from placement.storage import clusters, names, providers
+from placement.storage.clusters import Cluster
 from placement.storage.database import Database
 from placement.storage.names import SHARING_TRAIT, Names
 
+LOG = logging.getLogger(__name__)
 # No aggregate has this id; an aggregate nobody was ever in matches nobody.
 _NO_AGGREGATE = -1
 # Amounts beyond this fit nowhere and need not be told apart.
@@ -24,18 +33,30 @@ _LARGEST_AMOUNT = 2**60
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """How candidates are generated: `maximum` candidates at most (None: no bound), in which order."""
+    """How candidates are generated.
+
+    `maximum` candidates at most (None: no bound), in which order, and which are best unless a query says.
+    """
 
     maximum: int | None = 100_000
     depth_first: bool = False
+    order: Order | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One finished search."""
+    """One finished search. `aggregates` names those of the query; `order` is what it was ordered by."""
 
     answer: Answer
     names: Names
+    order: Order | None
+    explanation: Explanation | None = None
+    aggregates: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What the ids of the explanation are called; providers stay uuids."""
+        return Vocabulary(self.names.classes, self.names.traits, self.aggregates)
 
 
 class Candidates:
@@ -47,19 +68,42 @@ class Candidates:
         self._settings = settings
 
     @contextmanager
-    def find(self, query: CandidateQuery) -> Iterator[Search]:
+    def find(self, query: CandidateQuery, wishes: Wishes = NO_WISHES) -> Iterator[Search]:
         """Search; the answer may be read only inside the block, while the forest stands still.
 
         Raises BadRequest for unknown names, Unavailable.
         """
         with self._keeper.current() as view:
-            found = search(view.forest, view.sharing, self._resolve(view.names, query))
-            yield Search(Answer(view.forest, found), view.names)
+            aggregates = self._aggregates(query, wishes)
+            wanted, order = self._resolve(view.names, query, wishes, aggregates)
+            trail = Trail(one_by_one=wishes.explain)
+            found = search(view.forest, view.sharing, wanted, trail)
+            explanation = None
+            if wishes.explain or not len(found.candidates):
+                sharing = view.sharing.of(view.forest, wanted.sharing_trait)
+                explanation = explain(view.forest, sharing, trail)
+            uuids = {id_: uuid for uuid, id_ in aggregates.items()}
+            result = Search(Answer(view.forest, found), view.names, order, explanation, uuids)
+            if explanation is not None and not len(found.candidates):
+                LOG.info("no candidates: %s", verdict(explanation, result.vocabulary))
+            yield result
 
-    def _resolve(self, known: Names, query: CandidateQuery) -> ForestQuery:
+    def _aggregates(self, query: CandidateQuery, wishes: Wishes) -> Mapping[str, int]:
+        """The ids of all aggregates that are mentioned."""
+        wanted = set(wishes.aggregates)
+        for group in query.groups:
+            wanted |= _aggregates_of(group)
+        return _aggregate_ids(self._database, wanted)
+
+    def _resolve(
+        self, known: Names, query: CandidateQuery, wishes: Wishes, aggregates: Mapping[str, int]
+    ) -> tuple[ForestQuery, Order | None]:
         bounds = [bound for bound in (query.limit, self._settings.maximum) if bound is not None]
+        order = self._settings.order if wishes.default_order else wishes.order
+        restricted = wishes.cluster_aggregate is not None
+        home = aggregates.get(wishes.cluster_aggregate or "", _NO_AGGREGATE)
         return ForestQuery(
-            groups=tuple(resolve_group(self._database, known, group) for group in query.groups),
+            groups=tuple(resolve_group(known, group, aggregates) for group in query.groups),
             sharing_trait=known.trait_ids[SHARING_TRAIT],
             maximum=max(1, min(bounds)) if bounds else 2**31,
             isolate=query.isolate,
@@ -68,15 +112,58 @@ class Candidates:
             root_forbidden=trait_set(known, query.root_forbidden),
             one_provider_per_tree=query.one_provider_per_tree,
             depth_first=self._settings.depth_first,
+            root_member_of=(frozenset((home,)),) if restricted else (),
+            order=resolve_order(order, wishes, known, aggregates),
+            considered=self._settings.maximum or 2**31,
+        ), order
+
+    def wishes(
+        self,
+        order_by: str | None = None,
+        cluster: str | None = None,
+        preferences: tuple[SoftCondition, ...] = (),
+        *,
+        explain: bool = False,
+    ) -> Wishes:
+        """The wishes of a request; without `order_by` the cluster's order counts, else the service's.
+
+        Raises BadRequest naming the parameter.
+        """
+        found = None if cluster is None else self._cluster(cluster)
+        setting = None if found is None else found.settings.get(SCORING)
+        if order_by is not None:
+            order = order_of_text(order_by, "order_by")
+        else:
+            order = None if setting is None else order_of(setting, SCORING)
+        return Wishes(
+            order=order,
+            default_order=order_by is None and setting is None,
+            strict=order_by is not None,
+            preferences=preferences,
+            cluster_aggregate=None if found is None else found.aggregate_uuid,
+            explain=explain,
         )
 
+    def _cluster(self, name: str) -> Cluster:
+        with self._database.read() as connection:
+            found = clusters.find(connection, name)
+        if found is None:
+            raise BadRequest(f"cluster: No cluster {name} found")
+        return found
 
-def resolve_group(database: Database, known: Names, group: RequestGroup, prefix: str = "") -> GroupQuery:
+    def names_of(self, uuids: Iterable[str]) -> Mapping[str, str]:
+        """The names of some providers by uuid."""
+        with self._database.read() as connection:
+            return providers.names_by_uuid(connection, list(uuids))
+
+
+def resolve_group(
+    known: Names, group: RequestGroup, aggregates: Mapping[str, int], prefix: str = ""
+) -> GroupQuery:
     """A request group by ids. Raises BadRequest naming what does not exist."""
     for name in group.resources:
         if name not in known.class_ids:
             raise BadRequest(f"Invalid resource class in resources parameter: No such resource class {name}.")
-    aggregates = _aggregate_ids(database, group)
     return GroupQuery(
         suffix=group.suffix,
         resources=tuple(
@@ -102,8 +189,16 @@ def trait_set(known: Names, traits: Iterable[str], prefix: str = "") -> frozense
     return frozenset(known.trait_ids[trait] for trait in traits)
 
 
-def _aggregate_ids(database: Database, group: RequestGroup) -> Mapping[str, int]:
-    wanted = {uuid for any_of in group.member_of for uuid in any_of} | group.forbidden_aggregates
+def group_aggregates(database: Database, group: RequestGroup) -> Mapping[str, int]:
+    """The ids of the aggregates of one group that somebody has ever been in."""
+    return _aggregate_ids(database, _aggregates_of(group))
+
+
+def _aggregates_of(group: RequestGroup) -> set[str]:
+    return {uuid for any_of in group.member_of for uuid in any_of} | group.forbidden_aggregates
+
+
+def _aggregate_ids(database: Database, wanted: set[str]) -> Mapping[str, int]:
     if not wanted:
         return {}
     with database.read() as connection:
