@@ -15,9 +15,11 @@ from placement.api.rendering.candidates import CandidatesRenderer
 from placement.api.routes import (
     allocation_candidates,
     allocations,
+    claims,
     clusters,
     extended_candidates,
     inventories,
+    listings,
     memberships,
     names,
     resource_providers,
@@ -40,8 +42,10 @@ _BLUEPRINTS = (
     allocations.blueprint,
     allocation_candidates.blueprint,
     usages.blueprint,
+    claims.blueprint,
     clusters.blueprint,
     extended_candidates.blueprint,
+    listings.blueprint,
 )
 
 
