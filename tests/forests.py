@@ -104,6 +104,7 @@ class World:
             same_subtree=query.same_subtree,
             root_required=tuple(frozenset({self.traits.get(name, _UNKNOWN)}) for name in query.root_required),
             root_forbidden=self._traits(query.root_forbidden),
+            root_member_of=tuple(self._aggregates(names) for names in query.root_member_of),
             one_provider_per_tree=query.one_provider_per_tree,
             depth_first=depth_first,
             order=order,

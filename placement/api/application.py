@@ -18,6 +18,7 @@ from placement.api.routes import (
     claims,
     clusters,
     extended_candidates,
+    flavors,
     inventories,
     listings,
     memberships,
@@ -26,6 +27,7 @@ from placement.api.routes import (
     root,
     usages,
 )
+from placement.dialects.nova import FlavorRefused
 from placement.domain.errors import PlacementError
 from placement.services.use_cases import UseCases
 
@@ -42,9 +44,10 @@ _BLUEPRINTS = (
     allocations.blueprint,
     allocation_candidates.blueprint,
     usages.blueprint,
-    claims.blueprint,
     clusters.blueprint,
+    flavors.blueprint,
     extended_candidates.blueprint,
+    claims.blueprint,
     listings.blueprint,
 )
 
@@ -77,6 +80,7 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.before_request(_check_body_headers)
     application.after_request(_finish)
     application.register_error_handler(PlacementError, _placement_error)
+    application.register_error_handler(FlavorRefused, _flavor_refused)
     application.register_error_handler(HttpError, _http_error)
     application.register_error_handler(HTTPException, _routing_error)
     application.register_error_handler(Exception, _fault)
@@ -130,6 +134,10 @@ def _finish(response: Response) -> Response:
 
 def _placement_error(error: PlacementError) -> Response:
     return errors.render(errors.status_of(error), str(error), code=error.code)
+
+
+def _flavor_refused(refused: FlavorRefused) -> Response:
+    return errors.render_all(400, refused.problems)
 
 
 def _http_error(error: HttpError) -> Response:

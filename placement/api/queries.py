@@ -15,11 +15,11 @@ Parameters = list[tuple[str, str]]
 
 def parameters() -> Parameters:
     """All parameters of the request in their order. Raises BadRequest for bytes that are no UTF-8."""
-    return parameters_of(request.query_string.decode("latin-1"))
+    return read(request.query_string.decode("latin-1"))
 
 
-def parameters_of(query_string: str) -> Parameters:
-    """All parameters of a query string in their order. Raises BadRequest for bytes that are no UTF-8."""
+def read(query_string: str) -> Parameters:
+    """All parameters of a form-encoded query string in their order. Raises BadRequest likewise."""
     found = []
     for piece in query_string.split("&"):
         if piece:

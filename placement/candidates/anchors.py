@@ -35,7 +35,7 @@ def viable_roots(
     for slot, choice in {
         id(choice): (slot, choice) for slot, choice in zip(slots, choices, strict=True)
     }.values():
-        reached = _anchors(forest, choice.own, choice.foreign, sharing)
+        reached = _anchors(forest, choice, sharing)
         viable = reached if viable is None else viable & reached
         _note(trail, AllGroups(slot.suffix), viable, reached)
     if viable is None:
@@ -62,11 +62,17 @@ def _note(
         trail.trees.append(TreesPassed(condition, passed, alone))
 
 
-def _anchors(forest: Forest, own: Indices, foreign: Indices, sharing: Sharing) -> Mask:
-    reached = np.zeros(forest.count, bool)
-    reached[forest.providers.root[own]] = True
-    if len(foreign):
-        reached[sharing.pair_anchor[np.isin(sharing.pair_provider, foreign)]] = True
+def _anchors(forest: Forest, choice: Choices, sharing: Sharing) -> Mask:
+    """The roots at which somebody of the choices can serve."""
+    if forest.is_flat:
+        reached = choice.own_mask
+    else:
+        reached = np.zeros(forest.count, bool)
+        reached[forest.roots_of(choice.own)] = True
+    if len(choice.foreign):
+        serving = choice.foreign_mask[sharing.pair_provider]
+        reached = reached.copy()
+        reached[sharing.pair_anchor[serving]] = True
     return reached
 
 
@@ -93,7 +99,10 @@ def _anchors_covering(
     covered = np.zeros(forest.count, bool)
     for slot, choice in zip(slots, choices, strict=True):
         if not slot.suffixed:
-            own = choice.own[forest.traits.satisfying(choice.own, (any_of,))]
-            foreign = choice.foreign[forest.traits.satisfying(choice.foreign, (any_of,))]
-            covered |= _anchors(forest, own, foreign, sharing)
+            able = Choices(
+                forest.count,
+                choice.own[forest.traits.satisfying(choice.own, (any_of,))],
+                choice.foreign[forest.traits.satisfying(choice.foreign, (any_of,))],
+            )
+            covered |= _anchors(forest, able, sharing)
     return covered

@@ -94,13 +94,16 @@ class Answer:
         rows = self._found.candidates
         if not len(rows):
             return
-        numbers = (rows[:, :, None] == rows[:, None, :]).argmax(axis=2)
-        patterns, inverse = np.unique(numbers, axis=0, return_inverse=True)
-        inverse = inverse.ravel()
-        for at, pattern in enumerate(patterns.tolist()):
-            chosen = np.flatnonzero(inverse == at)
-            order = {slot: number for number, slot in enumerate(dict.fromkeys(pattern))}
-            yield Layout(tuple(order[slot] for slot in pattern), chosen.tolist(), rows[chosen], self._forest)
+        # Per slot the first slot with the same provider.
+        firsts = (rows[:, :, None] == rows[:, None, :]).argmax(axis=2)
+        remaining = np.arange(len(rows))
+        while len(remaining):
+            pattern = firsts[remaining[0]]
+            alike = (firsts[remaining] == pattern).all(axis=1)
+            chosen, remaining = remaining[alike], remaining[~alike]
+            slots = pattern.tolist()
+            order = {slot: number for number, slot in enumerate(dict.fromkeys(slots))}
+            yield Layout(tuple(order[slot] for slot in slots), chosen.tolist(), rows[chosen], self._forest)
 
     def contributing(self) -> Indices:
         """The providers that give resources to some candidate, ascending."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.candidates.arrays import Indices, Mask
+from placement.candidates.arrays import Mask, Rows
 from placement.candidates.forest import Forest
 from placement.candidates.query import GroupQuery, Ids
 
@@ -25,11 +25,11 @@ class Fits:
     class_id: int
     amount: int
 
-    def everywhere(self, forest: Forest) -> Indices:
+    def everywhere(self, forest: Forest) -> Rows:
         """All providers that meet it, ascending by slot of the class."""
         return forest.column(self.class_id).fitting(self.amount)
 
-    def among(self, forest: Forest, rows: Indices) -> Mask:
+    def among(self, forest: Forest, rows: Rows) -> Mask:
         """Which of the rows meet it."""
         return forest.column(self.class_id).among_fitting(rows, self.amount)
 
@@ -41,7 +41,7 @@ class Carries:
     required: tuple[Ids, ...] = ()
     forbidden: Ids = frozenset()
 
-    def among(self, forest: Forest, rows: Indices) -> Mask:
+    def among(self, forest: Forest, rows: Rows) -> Mask:
         """Which of the rows meet it."""
         return forest.traits.satisfying(rows, self.required, self.forbidden)
 
@@ -57,12 +57,11 @@ class IsIn:
     forbidden: Ids = frozenset()
     or_root: bool = False
 
-    def among(self, forest: Forest, rows: Indices) -> Mask:
+    def among(self, forest: Forest, rows: Rows) -> Mask:
         """Which of the rows meet it."""
         met = forest.aggregates.satisfying(rows, self.required, self.forbidden)
         if self.or_root:
-            roots = forest.providers.root[rows]
-            met = met | forest.aggregates.satisfying(roots, self.required, self.forbidden)
+            met = met | forest.aggregates.satisfying(forest.roots_of(rows), self.required, self.forbidden)
         return met
 
 
@@ -72,7 +71,7 @@ class InTree:
 
     uuid: str
 
-    def among(self, forest: Forest, rows: Indices) -> Mask:
+    def among(self, forest: Forest, rows: Rows) -> Mask:
         """Which of the rows meet it."""
         named = forest.row_of_uuid(self.uuid)
         root = forest.providers.root[named] if named >= 0 else _NO_TREE
@@ -84,7 +83,7 @@ class InTree:
 class Exists:
     """No condition at all: any provider."""
 
-    def among(self, forest: Forest, rows: Indices) -> Mask:
+    def among(self, forest: Forest, rows: Rows) -> Mask:
         """All of the rows."""
         return np.ones(len(rows), bool)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.candidates.arrays import Indices
+from placement.candidates.arrays import Indices, Rows
 from placement.candidates.conditions import Condition, Exists, Fits
 from placement.candidates.forest import Forest
 from placement.candidates.hosts import anchors_of
@@ -125,7 +125,7 @@ def _nearest_providers(forest: Forest, passed: ProvidersPassed) -> Iterator[Miss
             yield Miss(uuid)
 
 
-def _nearest_by_amount(forest: Forest, wanted: Fits, before: Indices | None) -> Iterator[Miss]:
+def _nearest_by_amount(forest: Forest, wanted: Fits, before: Rows | None) -> Iterator[Miss]:
     column = forest.column(wanted.class_id)
     slots = _offering(column, before)
     free = column.slots.free[slots]
@@ -136,7 +136,7 @@ def _nearest_by_amount(forest: Forest, wanted: Fits, before: Indices | None) -> 
         yield Miss(uuid, wanted.class_id, lack, left)
 
 
-def _offering(column: InventoryColumn, before: Indices | None) -> Indices:
+def _offering(column: InventoryColumn, before: Rows | None) -> Indices | Rows:
     """The slots of the class, only those of the given providers if any are given."""
     if before is None:
         return column.occupied()
@@ -163,5 +163,5 @@ def _nearest_trees(forest: Forest, trees: Sequence[TreesPassed], empty: int) -> 
         yield Miss(uuid, lacking=tuple(dict.fromkeys(lacking)))
 
 
-def _uuids(forest: Forest, rows: Indices) -> list[str]:
+def _uuids(forest: Forest, rows: Indices | Rows) -> list[str]:
     return [uuid.decode() for uuid in to_text(forest.providers.uuid[rows])]

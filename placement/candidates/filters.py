@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from placement.candidates.arrays import Indices
+from placement.candidates.arrays import Mask, Rows
 from placement.candidates.conditions import (
     Carries,
     Condition,
@@ -23,15 +24,38 @@ from placement.candidates.sharing import Sharing
 from placement.candidates.trail import ProvidersPassed, Trail
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Choices:
-    """Who can fill a slot: `own` for the tree they are in, `foreign` as sharing providers of another tree."""
+    """Who can fill a slot: `own` for the tree they are in, `foreign` as sharing providers of another tree.
 
-    own: Indices
-    foreign: Indices
+    `count` is the number of rows of the forest.
+    """
+
+    count: int
+    own: Rows
+    foreign: Rows
+
+    @cached_property
+    def own_mask(self) -> Mask:
+        """`own`, as one flag per row of the forest."""
+        return _flags(self.count, self.own)
+
+    @cached_property
+    def foreign_mask(self) -> Mask:
+        """`foreign`, as one flag per row of the forest."""
+        return _flags(self.count, self.foreign)
 
 
-def providers_matching(forest: Forest, group: GroupQuery, trail: Trail | None = None) -> Indices:
+def _flags(count: int, rows: Rows) -> Mask:
+    flags = np.zeros(count, bool)
+    flags[rows] = True
+    return flags
+
+
+_NOBODY: Rows = np.empty(0, np.intp)
+
+
+def providers_matching(forest: Forest, group: GroupQuery, trail: Trail | None = None) -> Rows:
     """All providers that alone satisfy everything a group says, ascending.
 
     This is the rule of suffixed groups and of the provider list (Placement API).
@@ -47,7 +71,7 @@ def choices_of(forest: Forest, slot: Slot, sharing: Sharing, trail: Trail | None
     """Who can fill the slot."""
     if slot.suffixed:
         own = providers_matching(forest, slot.group, trail)
-        return Choices(own, np.intersect1d(own, sharing.providers))
+        return Choices(forest.count, own, _sharing_among(own, sharing))
     return _unsuffixed_choices(forest, slot, sharing, trail)
 
 
@@ -59,23 +83,29 @@ def _unsuffixed_choices(forest: Forest, slot: Slot, sharing: Sharing, trail: Tra
         if ban.forbidden:
             for condition in split(ban, one_by_one=narrowing.one_by_one):
                 narrowing.keep(condition)
-    foreign = np.empty(0, np.int32)
+    foreign = _NOBODY
     if group.in_tree is None and not sharing.is_empty:
         members = narrowing.rows[IsIn(group.member_of).among(forest, narrowing.rows)]
-        foreign = np.intersect1d(members, sharing.providers)
+        foreign = _sharing_among(members, sharing)
     if group.member_of:
         # Not one by one: the same provider, or the root, must be in an aggregate of every set.
         narrowing.keep(IsIn(group.member_of, or_root=True))
     if group.in_tree is not None:
         narrowing.keep(InTree(group.in_tree))
-    return Choices(narrowing.rows, foreign)
+    return Choices(forest.count, narrowing.rows, foreign)
+
+
+def _sharing_among(rows: Rows, sharing: Sharing) -> Rows:
+    if sharing.is_empty:
+        return _NOBODY
+    return np.intersect1d(rows, sharing.providers).astype(np.intp)
 
 
 class _Narrowing:
     """Providers that become fewer, condition by condition."""
 
     def __init__(self, forest: Forest, group: GroupQuery, trail: Trail | None) -> None:
-        self.rows: Indices = np.empty(0, np.int32)
+        self.rows: Rows = _NOBODY
         self.one_by_one = trail is not None and trail.one_by_one
         self._forest = forest
         self._group = group
@@ -84,7 +114,7 @@ class _Narrowing:
     def fit(self, resources: tuple[tuple[int, int], ...]) -> None:
         """Begin with those that fit all the resources, with all providers if there are none."""
         if not resources:
-            self._take(Exists(), None, np.flatnonzero(self._forest.alive()).astype(np.int32))
+            self._take(Exists(), None, np.flatnonzero(self._forest.alive()))
             return
         first, *others = (Fits(class_id, amount) for class_id, amount in resources)
         self._take(first, None, first.everywhere(self._forest))
@@ -95,7 +125,7 @@ class _Narrowing:
         """Only those that meet the condition, too."""
         self._take(condition, self.rows, self.rows[condition.among(self._forest, self.rows)])
 
-    def _take(self, condition: Condition, before: Indices | None, rows: Indices) -> None:
+    def _take(self, condition: Condition, before: Rows | None, rows: Rows) -> None:
         self.rows = rows
         if self._trail is not None:
             self._trail.providers.append(ProvidersPassed(self._group, condition, before, rows))

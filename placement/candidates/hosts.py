@@ -58,7 +58,7 @@ class Hosts:
         flat = int(self._forest.providers.tree_size[roots].max(initial=0)) <= 1
         for name in self._names:
             column = self._columns[name]
-            if column is None or column.is_empty:
+            if column is None:
                 capacity = used = np.zeros(len(roots), np.int64)
             elif flat:
                 capacity, used = _of_providers(column, roots)

@@ -63,7 +63,6 @@ class ForestQuery:
 
     `sharing_trait` is the id of MISC_SHARES_VIA_AGGREGATE. `maximum` bounds the candidates. `order`: the best
     of all instead of the first found; where that takes building them, the best of the first `considered`.
-    `root_member_of`: roots must be in one aggregate of each set.
     """
 
     groups: tuple[GroupQuery, ...]
@@ -73,9 +72,9 @@ class ForestQuery:
     same_subtree: tuple[frozenset[str], ...] = ()
     root_required: tuple[Ids, ...] = ()
     root_forbidden: Ids = frozenset()
+    root_member_of: tuple[Ids, ...] = ()
     one_provider_per_tree: bool = False
     depth_first: bool = False
-    root_member_of: tuple[Ids, ...] = ()
     order: ForestOrder | None = None
     considered: int = 2**31
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from placement.candidates.arrays import Indices, Mask
+from placement.candidates.arrays import Indices, Mask, Rows
 from placement.candidates.conditions import Condition
 from placement.candidates.query import GroupQuery, Ids
 
@@ -59,8 +59,8 @@ class ProvidersPassed:
 
     group: GroupQuery
     condition: Condition
-    before: Indices | None
-    rows: Indices
+    before: Rows | None
+    rows: Rows
 
 
 @dataclass(frozen=True, slots=True)

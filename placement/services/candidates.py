@@ -90,18 +90,16 @@ class Candidates:
 
     def _aggregates(self, query: CandidateQuery, wishes: Wishes) -> Mapping[str, int]:
         """The ids of all aggregates that are mentioned."""
-        wanted = set(wishes.aggregates)
-        for group in query.groups:
-            wanted |= _aggregates_of(group)
-        return _aggregate_ids(self._database, wanted)
+        sets = [frozenset(wishes.aggregates), *query.root_member_of]
+        sets += [any_of for group in query.groups for any_of in _aggregates_of(group)]
+        return _aggregate_ids(self._database, sets)
 
     def _resolve(
         self, known: Names, query: CandidateQuery, wishes: Wishes, aggregates: Mapping[str, int]
     ) -> tuple[ForestQuery, Order | None]:
         bounds = [bound for bound in (query.limit, self._settings.maximum) if bound is not None]
         order = self._settings.order if wishes.default_order else wishes.order
-        restricted = wishes.cluster_aggregate is not None
-        home = aggregates.get(wishes.cluster_aggregate or "", _NO_AGGREGATE)
+        home = () if wishes.cluster_aggregate is None else (frozenset((wishes.cluster_aggregate,)),)
         return ForestQuery(
             groups=tuple(resolve_group(known, group, aggregates) for group in query.groups),
             sharing_trait=known.trait_ids[SHARING_TRAIT],
@@ -110,9 +108,9 @@ class Candidates:
             same_subtree=query.same_subtree,
             root_required=tuple(trait_set(known, [trait]) for trait in sorted(query.root_required)),
             root_forbidden=trait_set(known, query.root_forbidden),
+            root_member_of=_aggregate_sets(aggregates, (*query.root_member_of, *home)),
             one_provider_per_tree=query.one_provider_per_tree,
             depth_first=self._settings.depth_first,
-            root_member_of=(frozenset((home,)),) if restricted else (),
             order=resolve_order(order, wishes, known, aggregates),
             considered=self._settings.maximum or 2**31,
         ), order
@@ -171,9 +169,7 @@ def resolve_group(
         ),
         required=tuple(trait_set(known, any_of, prefix) for any_of in group.required),
         forbidden=trait_set(known, group.forbidden, prefix),
-        member_of=tuple(
-            frozenset(aggregates.get(uuid, _NO_AGGREGATE) for uuid in any_of) for any_of in group.member_of
-        ),
+        member_of=_aggregate_sets(aggregates, group.member_of),
         forbidden_aggregates=frozenset(
             aggregates[uuid] for uuid in group.forbidden_aggregates if uuid in aggregates
         ),
@@ -194,12 +190,17 @@ def group_aggregates(database: Database, group: RequestGroup) -> Mapping[str, in
     return _aggregate_ids(database, _aggregates_of(group))
 
 
-def _aggregates_of(group: RequestGroup) -> set[str]:
-    return {uuid for any_of in group.member_of for uuid in any_of} | group.forbidden_aggregates
+def _aggregates_of(group: RequestGroup) -> tuple[frozenset[str], ...]:
+    return (*group.member_of, group.forbidden_aggregates)
 
 
-def _aggregate_ids(database: Database, wanted: set[str]) -> Mapping[str, int]:
+def _aggregate_ids(database: Database, sets: Iterable[frozenset[str]]) -> Mapping[str, int]:
+    wanted = frozenset().union(*sets)
     if not wanted:
         return {}
     with database.read() as connection:
         return names.aggregate_ids(connection, wanted)
+
+
+def _aggregate_sets(ids: Mapping[str, int], sets: Iterable[frozenset[str]]) -> tuple[frozenset[int], ...]:
+    return tuple(frozenset(ids.get(uuid, _NO_AGGREGATE) for uuid in any_of) for any_of in sets)

@@ -18,7 +18,7 @@ from placement.storage import allocations, consumers, inventories, names, provid
 from placement.storage.allocations import Change, Held
 from placement.storage.consumers import LabelIds, Labelling
 from placement.storage.database import Database, Transaction
-from placement.storage.providers import Locked
+from placement.storage.names import ClassIds
 
 
 class Claims:
@@ -27,6 +27,7 @@ class Claims:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._labels = LabelIds(database)
+        self._class_ids = ClassIds()
 
     def replace(self, claims: Sequence[ConsumerClaim], *, of_one_consumer: bool = True) -> None:
         """Make every consumer hold exactly what its claim says; all or nothing.
@@ -46,7 +47,9 @@ class Claims:
         )
         attempt(
             self._database,
-            lambda transaction: _Replacement(transaction, claims, labels, of_one_consumer).run(),
+            lambda transaction: _Replacement(
+                transaction, claims, labels, self._class_ids, of_one_consumer
+            ).run(),
         )
 
     def release(self, consumer_uuid: str) -> None:
@@ -79,39 +82,48 @@ class _Replacement:
     transaction: Transaction
     claims: Sequence[ConsumerClaim]
     labels: Mapping[tuple[str, str], int]
+    class_ids: ClassIds
     of_one_consumer: bool
 
     def run(self) -> None:
         existing = self._settle_consumers()
         held = allocations.held_by(self.transaction, existing) if existing else []
-        locked = self._lock_providers(held)
-        fresh = self._resolve(locked)
-        self._apply(held, fresh, locked)
+        provider_ids = self._hold_providers(existing, held)
+        fresh = self._resolve(provider_ids)
+        self._apply(held, fresh, provider_ids)
         allocations.replace(self.transaction, {row.consumer_uuid for row in held}, fresh)
-        self._finish(existing, held, fresh)
+        self._finish(existing)
 
     # -- consumers ----------------------------------------------------------------------------------
 
     def _settle_consumers(self) -> list[str]:
-        """Lock or create the consumers and check their generations; returns those that existed before."""
-        uuids = [claim.consumer_uuid for claim in self.claims]
-        generations = consumers.lock_generations(self.transaction, uuids)
-        for claim in self.claims:
-            self._check_generation(claim, generations.get(claim.consumer_uuid))
-        absent = [claim for claim in self.claims if claim.consumer_uuid not in generations]
-        wanted = {claim.consumer_uuid for claim in absent if claim.resources}
-        created = consumers.create(
-            self.transaction, [self._labelling(claim) for claim in absent if claim.resources]
-        )
-        lost = wanted - created
+        """Create or lock the consumers and check their generations; returns those that existed before.
+
+        Consumers that must be new are simply inserted: in the usual case that answers whether they exist.
+        """
+        created = self._create([claim for claim in self.claims if claim.generation is None])
+        rest = [claim for claim in self.claims if claim.consumer_uuid not in created]
+        if not rest:
+            return []
+        generations = self._lock(rest)
+        absent = [claim for claim in rest if claim.consumer_uuid not in generations]
+        created = self._create(absent)
+        lost = [claim for claim in absent if claim.resources and claim.consumer_uuid not in created]
         if lost:
             # Another writer created them between our look and our insert, and has committed since.
-            late = consumers.lock_generations(self.transaction, lost)
-            for claim in absent:
-                if claim.consumer_uuid in late:
-                    self._check_generation(claim, late[claim.consumer_uuid])
-            generations.update(late)
+            generations |= self._lock(lost)
         return sorted(generations)
+
+    def _create(self, claims: Sequence[ConsumerClaim]) -> set[str]:
+        return consumers.create(
+            self.transaction, [self._labelling(claim) for claim in claims if claim.resources]
+        )
+
+    def _lock(self, claims: Sequence[ConsumerClaim]) -> dict[str, int]:
+        generations = consumers.lock_generations(self.transaction, [claim.consumer_uuid for claim in claims])
+        for claim in claims:
+            self._check_generation(claim, generations.get(claim.consumer_uuid))
+        return generations
 
     @staticmethod
     def _check_generation(claim: ConsumerClaim, actual: int | None) -> None:
@@ -131,34 +143,32 @@ class _Replacement:
             type_id,
         )
 
-    def _finish(self, existing: Sequence[str], held: Sequence[Held], fresh: Sequence[Held]) -> None:
-        holding = {row.consumer_uuid for row in fresh}
-        emptied = [uuid for uuid in existing if uuid not in holding]
+    def _finish(self, existing: Sequence[str]) -> None:
+        emptied = [claim.consumer_uuid for claim in self.claims if not claim.resources]
         for claim in self.claims:
             if claim.consumer_uuid in existing and claim.resources:
                 consumers.advance(self.transaction, self._labelling(claim))
-        consumers.delete(self.transaction, emptied)
-        named = {row.provider_id for row in fresh}
-        named |= {row.provider_id for row in held if row.consumer_uuid in emptied}
-        left = {row.provider_id for row in held} - named
-        providers.touch(self.transaction, named, left)
+        consumers.delete(self.transaction, [uuid for uuid in emptied if uuid in existing])
 
     # -- providers and classes ----------------------------------------------------------------------
 
-    def _lock_providers(self, held: Sequence[Held]) -> dict[str, Locked]:
-        wanted = {uuid for claim in self.claims for uuid in claim.resources}
-        rows = providers.lock_all(self.transaction, wanted, {row.provider_id for row in held})
-        locked = {row.uuid: row for row in rows}
+    def _hold_providers(self, existing: Sequence[str], held: Sequence[Held]) -> dict[str, int]:
+        """Hold all providers concerned; those that are named or fully left get the next generation."""
+        named = {uuid for claim in self.claims for uuid in claim.resources}
+        emptied = {claim.consumer_uuid for claim in self.claims if not claim.resources}
+        cleared = {row.provider_id for row in held if row.consumer_uuid in emptied}
+        left = {row.provider_id for row in held} - cleared
+        ids = providers.hold_and_stamp(self.transaction, named, cleared, left)
         for claim in self.claims:
             for uuid in claim.resources:
-                if uuid not in locked:
+                if uuid not in ids:
                     raise BadRequest(f"Allocation for resource provider '{uuid}' that does not exist.")
-        return locked
+        return ids
 
-    def _resolve(self, locked: Mapping[str, Locked]) -> list[Held]:
+    def _resolve(self, provider_ids: Mapping[str, int]) -> list[Held]:
         """The claims by ids."""
         wanted = {name for claim in self.claims for amounts in claim.resources.values() for name in amounts}
-        ids = names.class_ids(self.transaction, wanted)
+        ids = self.class_ids(self.transaction, wanted)
         fresh = []
         for claim in self.claims:
             for uuid, amounts in claim.resources.items():
@@ -166,17 +176,17 @@ class _Replacement:
                     if name not in ids:
                         whom = f"for consumer {claim.consumer_uuid}: " if self.of_one_consumer else ""
                         raise BadRequest(f"Unable to allocate inventory {whom}No such resource class {name}")
-                    fresh.append(Held(claim.consumer_uuid, locked[uuid].id, ids[name], amount))
+                    fresh.append(Held(claim.consumer_uuid, provider_ids[uuid], ids[name], amount))
         return fresh
 
     # -- amounts ------------------------------------------------------------------------------------
 
-    def _apply(self, held: Sequence[Held], fresh: Sequence[Held], locked: Mapping[str, Locked]) -> None:
+    def _apply(self, held: Sequence[Held], fresh: Sequence[Held], provider_ids: Mapping[str, int]) -> None:
         changes = changes_of(held, fresh)
         allowed = allocations.apply_changes(self.transaction, changes)
         refused = [change for change in changes if (change.provider_id, change.class_id) not in allowed]
         if refused:
-            uuids = {row.id: uuid for uuid, row in locked.items()}
+            uuids = {id_: uuid for uuid, id_ in provider_ids.items()}
             raise explain_refusal(self.transaction, refused, fresh, uuids)
 
 

@@ -178,7 +178,8 @@ class Clusters:
 
 
 def _found(connection: Executor, name: str) -> Cluster:
-    cluster = clusters.find(connection, name)
+    # What no cluster may be called need not be looked up; a database would choke on some of it.
+    cluster = clusters.find(connection, name) if _NAME.fullmatch(name) else None
     if cluster is None:
         raise _unknown(name)
     return cluster

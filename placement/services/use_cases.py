@@ -9,6 +9,7 @@ from placement.services.best_fit import BestFit
 from placement.services.candidates import Candidates, SearchSettings
 from placement.services.claims import Claims
 from placement.services.clusters import Clusters
+from placement.services.flavors import Flavors
 from placement.services.forest_keeper import ForestKeeper
 from placement.services.holdings import Holdings
 from placement.services.inventories import Inventories
@@ -28,6 +29,7 @@ class UseCases:
         self.forest = ForestKeeper(database)
         self.candidates = Candidates(database, self.forest, search_settings)
         self.claims = Claims(database)
+        self.flavors = Flavors(self.clusters, self.candidates)
         self.holdings = Holdings(database)
         self.best_fit = BestFit(self.candidates, self.claims, self.holdings)
         self.inventories = Inventories(database)

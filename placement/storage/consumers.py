@@ -114,10 +114,10 @@ def create(transaction: Transaction, labellings: Collection[Labelling]) -> set[s
         return set()
     rows = [
         {**labelling._asdict(), "generation": 1, "created_at": transaction.now}
-        for labelling in sorted(labellings)
+        for labelling in sorted(labellings, key=lambda labelling: labelling.uuid)
     ]
-    statement = transaction.insert_or_ignore(_table).values(rows).returning(_table.c.uuid)
-    return set(transaction.execute(statement).scalars())
+    statement = transaction.insert_or_ignore(_table).returning(_table.c.uuid)
+    return set(transaction.execute(statement, rows).scalars())
 
 
 def advance(transaction: Transaction, labelling: Labelling) -> None:

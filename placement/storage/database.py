@@ -29,6 +29,13 @@ def utcnow() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
 
 
+_NEXT_STAMP = (
+    sa.update(tables.change_counter)
+    .values(value=tables.change_counter.c.value + 1)
+    .returning(tables.change_counter.c.value)
+)
+
+
 class Executor(Protocol):
     """Whatever runs statements: a read connection or a write transaction."""
 
@@ -52,14 +59,17 @@ class Transaction:
         """Whether rows can and must be locked; on SQLite the whole transaction is alone."""
         return self.connection.dialect.name == "postgresql"
 
-    @cached_property
+    @property
     def stamp(self) -> Any:
         """The value for `revision` columns: see storage.types.Revision."""
         if self.is_postgresql:
             return sa.func.pg_current_xact_id(type_=tables.providers.c.revision.type)
-        counter = tables.change_counter
-        raised = sa.update(counter).values(value=counter.c.value + 1).returning(counter.c.value)
-        return sa.literal(self.execute(raised).scalar_one(), type_=tables.providers.c.revision.type)
+        return sa.literal(self.stamp_number, type_=tables.providers.c.revision.type)
+
+    @cached_property
+    def stamp_number(self) -> int:
+        """The stamp on SQLite: the next number of the counter."""
+        return int(self.execute(_NEXT_STAMP).scalar_one())
 
     def insert_or_ignore(self, table: sa.Table) -> Any:
         """An insert that skips rows whose unique key exists."""

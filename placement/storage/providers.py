@@ -130,6 +130,54 @@ def lock_all(transaction: Transaction, uuids: Collection[str], ids: Collection[i
     return [Locked(*row) for row in transaction.execute(statement)]
 
 
+def _hold_and_stamp(revision: sa.ColumnElement[int]) -> sa.Update:
+    """Lock in ascending order of ids, then stamp, in one statement; some get the next generation too."""
+    named = sa.or_(
+        _self.c.uuid.in_(sa.bindparam("uuids", expanding=True)),
+        _self.c.id.in_(sa.bindparam("ids", expanding=True)),
+    )
+    held = sa.select(_self.c.id).where(named).order_by(_self.c.id).with_for_update().cte("held")
+    raised = sa.or_(
+        _self.c.uuid.in_(sa.bindparam("raised_uuids", expanding=True)),
+        _self.c.id.in_(sa.bindparam("raised_ids", expanding=True)),
+    )
+    return (
+        sa.update(_self)
+        .where(_self.c.id == held.c.id)
+        .values(
+            generation=_self.c.generation + sa.case((raised, 1), else_=0),
+            revision=revision,
+            updated_at=sa.bindparam("now"),
+        )
+        .returning(_self.c.id, _self.c.uuid)
+    )
+
+
+_HOLD_POSTGRESQL = _hold_and_stamp(sa.func.pg_current_xact_id(type_=_self.c.revision.type))
+_HOLD_SQLITE = _hold_and_stamp(sa.bindparam("stamp", type_=_self.c.revision.type))
+
+
+def hold_and_stamp(
+    transaction: Transaction,
+    raised_uuids: Collection[str],
+    raised_ids: Collection[int] = (),
+    unraised_ids: Collection[int] = (),
+) -> dict[str, int]:
+    """Hold providers and stamp them, raising the generation of those in `raised`; their ids by uuid."""
+    parameters = {
+        "uuids": sorted(raised_uuids),
+        "ids": sorted({*raised_ids, *unraised_ids}),
+        "raised_uuids": sorted(raised_uuids),
+        "raised_ids": sorted(raised_ids),
+        "now": transaction.now,
+    }
+    if transaction.is_postgresql:
+        rows = transaction.execute(_HOLD_POSTGRESQL, parameters)
+    else:
+        rows = transaction.execute(_HOLD_SQLITE, {**parameters, "stamp": transaction.stamp_number})
+    return {row[1]: row[0] for row in rows}
+
+
 def lock_trees(transaction: Transaction, *, shared: bool) -> None:
     """Keep trees from being re-rooted (shared), or re-root them alone (not shared)."""
     if transaction.is_postgresql:

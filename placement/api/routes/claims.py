@@ -7,7 +7,7 @@ from flask import Blueprint, Response
 from placement.api import extended_query
 from placement.api.bodies import validated
 from placement.api.gate import route
-from placement.api.queries import parameters_of
+from placement.api.queries import read
 from placement.api.responses import json_response
 from placement.api.schemas.claims import NewClaim
 from placement.api.services import use_cases
@@ -21,7 +21,7 @@ blueprint = Blueprint("claims", __name__)
 def create() -> Response:
     """Let a consumer hold the best candidate of a query; repeating it changes nothing."""
     body = validated(NewClaim)
-    query, wishes = extended_query.parse(parameters_of(body.pop("query")))
+    query, wishes = extended_query.parse(read(body.pop("query")))
     if wishes.explain or query.limit is not None:
         raise BadRequest("query: limit and explain make no sense in a claim")
     fitted = use_cases().best_fit.claim(Applicant(**body), query, wishes)
