@@ -116,20 +116,24 @@ def _error(status: int, lead: str, code: str, message: str, extra: dict[str, str
 
 
 def _accepted_kind() -> str:
-    header = request.headers.get("Accept", "").strip()
-    if header in ("", "*/*"):
+    accept = _accepted()
+    if accept is None:
         return "application/json"
-    accept = request.accept_mimetypes
-    if _admits(accept, "text/html"):
+    html, json = accept.quality("text/html"), accept.quality("application/json")
+    if html > 0 and html >= json:
         return "text/html"
-    return "application/json" if _admits(accept, "application/json") else "text/plain"
+    return "application/json" if json > 0 else "text/plain"
 
 
-def _admits(accept: MIMEAccept, kind: str) -> bool:
-    return accept.quality(kind) > 0
+def _accepted() -> MIMEAccept | None:
+    """What the caller takes, None for anything: no header, the bare wildcard, or no media type in it."""
+    accept = request.accept_mimetypes
+    if request.headers.get("Accept", "").strip() == "*/*" or not any("/" in kind for kind in accept.values()):
+        return None
+    return accept
 
 
 def admits_json() -> bool:
     """Whether the caller takes JSON."""
-    header = request.headers.get("Accept", "").strip()
-    return header in ("", "*/*") or _admits(request.accept_mimetypes, "application/json")
+    accept = _accepted()
+    return accept is None or accept.quality("application/json") > 0

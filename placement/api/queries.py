@@ -30,14 +30,18 @@ def read(query_string: str) -> Parameters:
 
 def _decode(text: str) -> str:
     try:
-        return unquote_to_bytes(text.replace("+", " ")).decode()
+        decoded = unquote_to_bytes(text.replace("+", " ")).decode()
     except UnicodeDecodeError:
         raise BadRequest(f"{PREFIX}the query string is not UTF-8.") from None
+    if "\0" in decoded:
+        # No database holds such a text; asking it would only fail.
+        raise BadRequest(f"{PREFIX}the query string contains a NUL character.")
+    return decoded
 
 
 def refuse_unknown(found: Parameters, known: Collection[str]) -> None:
     """Raises BadRequest naming parameters that are not understood."""
-    strange = list(dict.fromkeys(key for key, _ in found if key not in known))
+    strange = sorted({key for key, _ in found if key not in known})
     if strange:
         listed = ", ".join(repr(key) for key in strange)
         verb = "was" if len(strange) == 1 else "were"

@@ -65,6 +65,12 @@ def _search(forest: Forest, sharing_map: SharingMap, query: ForestQuery, trail: 
     return Found(slots, combination.best(ranking), ranking)
 
 
+def shuffled(found: Found, count: int | None, seed: int) -> Found:
+    """A random choice of `count` candidates (None: all of them) in random order; the seed decides."""
+    order = np.random.default_rng(seed).permutation(len(found.candidates))
+    return Found(found.slots, found.candidates[order[:count]])
+
+
 def _choices(forest: Forest, slots: Sequence[Slot], sharing: Sharing, trail: Trail | None) -> list[Choices]:
     """The choices of each slot; like slots share one object."""
     known: dict[object, Choices] = {}

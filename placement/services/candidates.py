@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,12 +12,12 @@ from placement.candidates.answer import Answer
 from placement.candidates.explanation import Explanation, explain
 from placement.candidates.query import ForestQuery, GroupQuery
 from placement.candidates.scoring.order import Order
-from placement.candidates.search import search
+from placement.candidates.search import search, shuffled
 from placement.candidates.trail import Trail
 from placement.candidates.wording import Vocabulary, verdict
 from placement.domain.errors import BadRequest
 from placement.domain.groups import CandidateQuery, RequestGroup
-from placement.services.forest_keeper import ForestKeeper
+from placement.services.forest_keeper import ForestKeeper, View
 from placement.services.ordering import SCORING, order_of, order_of_text
 from placement.services.wishes import NO_WISHES, SoftCondition, Wishes, resolve_order
 from placement.storage import clusters, names, providers
@@ -33,13 +34,15 @@ _LARGEST_AMOUNT = 2**60
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """How candidates are generated.
+    """How candidates are generated: `maximum` candidates at most (None: no bound), in which order.
 
-    `maximum` candidates at most (None: no bound), in which order, and which are best unless a query says.
+    `randomize`: a query with a limit gets a random choice of all that were generated, others a random order;
+    where candidates are ordered by score, that order stands. `order` counts unless a query says otherwise.
     """
 
     maximum: int | None = 100_000
     depth_first: bool = False
+    randomize: bool = False
     order: Order | None = None
 
 
@@ -74,19 +77,24 @@ class Candidates:
         Raises BadRequest for unknown names, Unavailable.
         """
         with self._keeper.current() as view:
-            aggregates = self._aggregates(query, wishes)
-            wanted, order = self._resolve(view.names, query, wishes, aggregates)
-            trail = Trail(one_by_one=wishes.explain)
-            found = search(view.forest, view.sharing, wanted, trail)
-            explanation = None
-            if wishes.explain or not len(found.candidates):
-                sharing = view.sharing.of(view.forest, wanted.sharing_trait)
-                explanation = explain(view.forest, sharing, trail)
-            uuids = {id_: uuid for uuid, id_ in aggregates.items()}
-            result = Search(Answer(view.forest, found), view.names, order, explanation, uuids)
-            if explanation is not None and not len(found.candidates):
-                LOG.info("no candidates: %s", verdict(explanation, result.vocabulary))
-            yield result
+            yield self._search(view, query, wishes)
+
+    def _search(self, view: View, query: CandidateQuery, wishes: Wishes) -> Search:
+        aggregates = self._aggregates(query, wishes)
+        wanted, order = self._resolve(view.names, query, wishes, aggregates)
+        trail = Trail(one_by_one=wishes.explain)
+        found = search(view.forest, view.sharing, wanted, trail)
+        if self._settings.randomize and wanted.order is None:
+            found = shuffled(found, query.limit, random.getrandbits(32))
+        explanation = None
+        if wishes.explain or not len(found.candidates):
+            sharing = view.sharing.of(view.forest, wanted.sharing_trait)
+            explanation = explain(view.forest, sharing, trail)
+        uuids = {id_: uuid for uuid, id_ in aggregates.items()}
+        result = Search(Answer(view.forest, found), view.names, order, explanation, uuids)
+        if explanation is not None and not len(found.candidates):
+            LOG.info("no candidates: %s", verdict(explanation, result.vocabulary))
+        return result
 
     def _aggregates(self, query: CandidateQuery, wishes: Wishes) -> Mapping[str, int]:
         """The ids of all aggregates that are mentioned."""
@@ -97,8 +105,11 @@ class Candidates:
     def _resolve(
         self, known: Names, query: CandidateQuery, wishes: Wishes, aggregates: Mapping[str, int]
     ) -> tuple[ForestQuery, Order | None]:
-        bounds = [bound for bound in (query.limit, self._settings.maximum) if bound is not None]
         order = self._settings.order if wishes.default_order else wishes.order
+        by_score = resolve_order(order, wishes, known, aggregates)
+        # A random choice needs all of the candidates to choose from.
+        limit = None if self._settings.randomize and by_score is None else query.limit
+        bounds = [bound for bound in (limit, self._settings.maximum) if bound is not None]
         home = () if wishes.cluster_aggregate is None else (frozenset((wishes.cluster_aggregate,)),)
         return ForestQuery(
             groups=tuple(resolve_group(known, group, aggregates) for group in query.groups),
@@ -111,7 +122,7 @@ class Candidates:
             root_member_of=_aggregate_sets(aggregates, (*query.root_member_of, *home)),
             one_provider_per_tree=query.one_provider_per_tree,
             depth_first=self._settings.depth_first,
-            order=resolve_order(order, wishes, known, aggregates),
+            order=by_score,
             considered=self._settings.maximum or 2**31,
         ), order
 

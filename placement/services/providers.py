@@ -49,6 +49,9 @@ class Providers:
             with self._keeper.current() as view:
                 aggregates = group_aggregates(self._database, group)
                 wanted = resolve_group(view.names, group, aggregates, _TRAITS_PREFIX)
+                if group.in_tree is not None and group.in_tree != normalize_uuid(group.in_tree):
+                    # The list compares uuids literally, and none is stored in this spelling.
+                    return []
                 rows = providers_matching(view.forest, wanted)
                 ids = view.forest.providers.id[rows].tolist()
         with self._database.read() as connection:

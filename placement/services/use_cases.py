@@ -17,6 +17,8 @@ from placement.services.listings import Listings
 from placement.services.memberships import Memberships
 from placement.services.names import ResourceClasses, Traits
 from placement.services.providers import Providers
+from placement.services.reshaper import Reshaper
+from placement.storage.consumers import LabelIds
 from placement.storage.database import Database
 
 
@@ -28,7 +30,8 @@ class UseCases:
         self.clusters = Clusters(database)
         self.forest = ForestKeeper(database)
         self.candidates = Candidates(database, self.forest, search_settings)
-        self.claims = Claims(database)
+        labels = LabelIds(database)
+        self.claims = Claims(database, labels)
         self.flavors = Flavors(self.clusters, self.candidates)
         self.holdings = Holdings(database)
         self.best_fit = BestFit(self.candidates, self.claims, self.holdings)
@@ -36,6 +39,7 @@ class UseCases:
         self.listings = Listings(database)
         self.memberships = Memberships(database)
         self.providers = Providers(database, self.forest)
+        self.reshaper = Reshaper(database, labels)
         self.resource_classes = ResourceClasses(database)
         self.traits = Traits(database)
 

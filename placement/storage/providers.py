@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -263,15 +263,22 @@ def move(transaction: Transaction, locked: Locked, parent: Locked | None, member
 
 def touch(transaction: Transaction, raised: Collection[int], unraised: Collection[int] = ()) -> None:
     """Stamp providers; those in `raised` get the next generation too."""
-    step = sa.case((_self.c.id.in_(sorted(raised)), 1), else_=0) if unraised else sa.literal(1)
-    if not raised:
-        step = sa.literal(0)
-    ids = sorted({*raised, *unraised})
-    if not ids:
+    advance(transaction, {**dict.fromkeys(unraised, 0), **dict.fromkeys(raised, 1)})
+
+
+def advance(transaction: Transaction, steps: Mapping[int, int]) -> None:
+    """Stamp providers and raise the generation of each by its step."""
+    if not steps:
         return
+    by_step: dict[int, list[int]] = {}
+    for id_, size in sorted(steps.items()):
+        by_step.setdefault(size, []).append(id_)
+    step: sa.ColumnElement[int] = sa.literal(next(iter(by_step)))
+    if len(by_step) > 1:
+        step = sa.case(*((_self.c.id.in_(ids), size) for size, ids in by_step.items()), else_=0)
     transaction.execute(
         sa.update(_self)
-        .where(_self.c.id.in_(ids))
+        .where(_self.c.id.in_(sorted(steps)))
         .values(generation=_self.c.generation + step, revision=transaction.stamp, updated_at=transaction.now)
     )
 

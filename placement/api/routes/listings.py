@@ -23,7 +23,7 @@ _LARGEST_PAGE = 10_000
 _LAST_ID = 2**31 - 1
 
 
-@route(blueprint, "/ext/v1/allocations", "GET", "placement:allocations:list", gives_json=True)
+@route(blueprint, "/ext/v1/allocations", "GET", "placement:allocations:list_all", gives_json=True)
 def allocations() -> Response:
     """Allocations by project, user, type, provider and cluster; `limit` counts consumers."""
     given = parameters()

@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from placement.domain.errors import PlacementError
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
 
 _DEFAULT_DATABASE = "sqlite:///var/placement.sqlite"
 
@@ -17,8 +21,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config-file", metavar="FILE", help="ini file with the options")
 
 
-def database_url(parsed: argparse.Namespace) -> str:
-    """The database URL, left in the environment for the worker processes."""
+def configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
+    """The configuration, left in the environment for the worker processes."""
     from placement.operations import settings
 
     if parsed.config_file:
@@ -27,8 +31,13 @@ def database_url(parsed: argparse.Namespace) -> str:
         os.environ[settings.FILE_VARIABLE] = parsed.config_file
     if parsed.database:
         os.environ[settings.CONNECTION_VARIABLE] = parsed.database
-    connection = settings.load().placement_database.connection
-    if not connection:
-        connection = _DEFAULT_DATABASE
-        os.environ[settings.CONNECTION_VARIABLE] = connection
-    return str(connection)
+    elif not settings.load().placement_database.connection:
+        os.environ[settings.CONNECTION_VARIABLE] = _DEFAULT_DATABASE
+    return settings.load()
+
+
+def database_url(parsed: argparse.Namespace) -> str:
+    """The URL of the configured database."""
+    from placement.operations import settings
+
+    return settings.connection_of(configure(parsed))
