@@ -34,9 +34,9 @@ def test_the_ordered_answer_is_the_sorted_unordered_one(
     assert found == sorted(unordered, key=lambda candidate: -scores[candidate])
     if found:
         assert ordered.ranking is not None
-        explained = ordered.ranking.explained(ordered.candidates)
-        assert [part.score for part in explained] == [scores[candidate] for candidate in found]
-        assert all(0 <= part.score <= part.max_score for part in explained)
+        table = ordered.ranking.table(ordered.candidates)
+        assert table.scores == [scores[candidate] for candidate in found]
+        assert all(0 <= score <= table.max_score for score in table.scores)
 
 
 @settings(max_examples=EXAMPLES // 2, deadline=None)

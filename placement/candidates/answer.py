@@ -11,7 +11,7 @@ import numpy as np
 from placement.candidates.arrays import Indices
 from placement.candidates.forest import Forest
 from placement.candidates.query import Slot
-from placement.candidates.ranking import CandidateScore
+from placement.candidates.ranking import ScoreTable
 from placement.candidates.search import Found
 from placement.candidates.uuids import to_text
 from placement.candidates.walks import Candidates
@@ -67,15 +67,16 @@ class Answer:
     def __len__(self) -> int:
         return len(self._found.candidates)
 
-    def scores(self) -> list[CandidateScore]:
-        """The score of each candidate with its parts; empty if nothing was ordered."""
+    def scores(self) -> ScoreTable | None:
+        """The score of each candidate with its parts; None if nothing was ordered."""
         if self._found.ranking is None:
-            return []
-        return self._found.ranking.explained(self._found.candidates)
+            return None
+        return self._found.ranking.table(self._found.candidates)
 
     def elements(self) -> Iterator[Element]:
         """The candidates one by one, with all there is to say of each."""
-        scores = self.scores()
+        ranking = self._found.ranking
+        scores = [] if ranking is None else ranking.of_candidates(self._found.candidates).tolist()
         for at, row in enumerate(self._found.candidates):
             uuids = [uuid.decode() for uuid in to_text(self._forest.providers.uuid[row])]
             amounts: dict[str, dict[int, int]] = {}
@@ -87,7 +88,7 @@ class Answer:
                 members = mappings.setdefault(slot.suffix, [])
                 if uuid not in members:
                     members.append(uuid)
-            yield Element(amounts, mappings, scores[at].score if scores else 0)
+            yield Element(amounts, mappings, scores[at] if scores else 0)
 
     def layouts(self) -> Iterator[Layout]:
         """The candidates, grouped by how slots share providers; `places` are their places in the answer."""

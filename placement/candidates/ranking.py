@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,20 +12,32 @@ from placement.candidates.arrays import Amounts, Indices, Mask
 from placement.candidates.forest import Forest
 from placement.candidates.hosts import Hosts, Sums
 from placement.candidates.query import ForestOrder, Preference, Slot
-from placement.candidates.scoring.host import HostScore, score_host
 from placement.candidates.scoring.order import Scope, best_possible, combined
 from placement.candidates.scoring.shape import LARGE_SCALE
-from placement.candidates.scoring.vectors import score_hosts
+from placement.candidates.scoring.strategy import Strategy
+from placement.candidates.scoring.vectors import ClassParts, parts_of_hosts, score_hosts
 
 
 @dataclass(frozen=True, slots=True)
-class CandidateScore:
-    """A score, the upper end of its scale, one part per strategy, and which preferences are met."""
+class StrategyScores:
+    """What one strategy says of each candidate."""
 
-    score: int
+    strategy: Strategy
+    scores: list[int]
+    parts: list[ClassParts]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTable:
+    """The scores of some candidates between 0 and `max_score`, and what they are made of.
+
+    `preferences`: per preference which candidates meet it.
+    """
+
+    scores: list[int]
     max_score: int
-    parts: tuple[HostScore, ...]
-    preferences: tuple[bool, ...]
+    strategies: list[StrategyScores]
+    preferences: list[list[bool]]
 
 
 class Ranking:
@@ -58,35 +70,30 @@ class Ranking:
         return self._scores(self._hosts.of_candidates(rows, self._scope), met, len(rows))
 
     def _scores(self, sums: Sums, met: Sequence[Mask], count: int) -> Amounts:
-        scores = [score_hosts(strategy, self._request, *sums) for strategy in self._strategies]
+        return self._total([score_hosts(each, self._request, *sums) for each in self._strategies], met, count)
+
+    def _total(self, scores: Sequence[Amounts], met: Sequence[Mask], count: int) -> Amounts:
         total: Amounts = np.zeros(count, np.int64)
         total += combined(self._strategies, scores, alone=self._alone)
         for preference, is_met in zip(self._preferences, met, strict=True):
             total += is_met * np.int64(preference.weight * LARGE_SCALE)
         return total
 
-    def explained(self, rows: Indices) -> list[CandidateScore]:
-        """The score of each candidate with its parts, by the scalar rules."""
+    def table(self, rows: Indices) -> ScoreTable:
+        """The score of each candidate with its parts."""
         sums = self._hosts.of_candidates(rows, self._scope)
-        met = [mask.tolist() for mask in self._met_by_candidates(rows)]
+        met = self._met_by_candidates(rows)
+        scores = [score_hosts(each, self._request, *sums) for each in self._strategies]
         best = best_possible(self._strategies, alone=self._alone)
-        best += sum(preference.weight * LARGE_SCALE for preference in self._preferences)
-        known: dict[object, tuple[HostScore, ...]] = {}
-        found = []
-        for at, (capacity, used) in enumerate(_rows_of(sums, self._names, len(rows))):
-            # Hosts that are alike are many.
-            key = (tuple(capacity.values()), tuple(used.values()))
-            if key not in known:
-                known[key] = tuple(
-                    score_host(strategy, self._request, capacity, used) for strategy in self._strategies
-                )
-            parts = known[key]
-            gains = tuple(mask[at] for mask in met)
-            score = combined(self._strategies, [part.score for part in parts], alone=self._alone)
-            for preference, is_met in zip(self._preferences, gains, strict=True):
-                score += is_met * preference.weight * LARGE_SCALE
-            found.append(CandidateScore(score, best, parts, gains))
-        return found
+        return ScoreTable(
+            scores=self._total(scores, met, len(rows)).tolist(),
+            max_score=best + sum(preference.weight * LARGE_SCALE for preference in self._preferences),
+            strategies=[
+                StrategyScores(each, found.tolist(), parts_of_hosts(each, self._request, *sums))
+                for each, found in zip(self._strategies, scores, strict=True)
+            ],
+            preferences=[is_met.tolist() for is_met in met],
+        )
 
     # -- preferences --------------------------------------------------------------------------------
 
@@ -131,14 +138,3 @@ def _providers_meeting(forest: Forest, preference: Preference) -> Indices:
         forest.traits.rows_with(preference.traits, forest.count),
         forest.aggregates.rows_with(preference.aggregates, forest.count),
     ).astype(np.int32)
-
-
-def _rows_of(sums: Sums, names: Sequence[str], count: int) -> Iterator[tuple[dict[str, int], dict[str, int]]]:
-    """The sums host by host, as plain integers."""
-    capacity = [sums.capacity[name].tolist() for name in names]
-    used = [sums.used[name].tolist() for name in names]
-    for at in range(count):
-        yield (
-            {name: amounts[at] for name, amounts in zip(names, capacity, strict=True)},
-            {name: amounts[at] for name, amounts in zip(names, used, strict=True)},
-        )

@@ -48,11 +48,10 @@ class SearchSettings:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One finished search. `aggregates` names those of the query; `order` is what it was ordered by."""
+    """One finished search; `aggregates` names those of the query."""
 
     answer: Answer
     names: Names
-    order: Order | None
     explanation: Explanation | None = None
     aggregates: Mapping[int, str] = field(default_factory=dict)
 
@@ -81,7 +80,7 @@ class Candidates:
 
     def _search(self, view: View, query: CandidateQuery, wishes: Wishes) -> Search:
         aggregates = self._aggregates(query, wishes)
-        wanted, order = self._resolve(view.names, query, wishes, aggregates)
+        wanted = self._resolve(view.names, query, wishes, aggregates)
         trail = Trail(one_by_one=wishes.explain)
         found = search(view.forest, view.sharing, wanted, trail)
         if self._settings.randomize and wanted.order is None:
@@ -91,7 +90,7 @@ class Candidates:
             sharing = view.sharing.of(view.forest, wanted.sharing_trait)
             explanation = explain(view.forest, sharing, trail)
         uuids = {id_: uuid for uuid, id_ in aggregates.items()}
-        result = Search(Answer(view.forest, found), view.names, order, explanation, uuids)
+        result = Search(Answer(view.forest, found), view.names, explanation, uuids)
         if explanation is not None and not len(found.candidates):
             LOG.info("no candidates: %s", verdict(explanation, result.vocabulary))
         return result
@@ -104,7 +103,7 @@ class Candidates:
 
     def _resolve(
         self, known: Names, query: CandidateQuery, wishes: Wishes, aggregates: Mapping[str, int]
-    ) -> tuple[ForestQuery, Order | None]:
+    ) -> ForestQuery:
         order = self._settings.order if wishes.default_order else wishes.order
         by_score = resolve_order(order, wishes, known, aggregates)
         # A random choice needs all of the candidates to choose from.
@@ -124,7 +123,7 @@ class Candidates:
             depth_first=self._settings.depth_first,
             order=by_score,
             considered=self._settings.maximum or 2**31,
-        ), order
+        )
 
     def wishes(
         self,

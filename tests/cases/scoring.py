@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from placement.api.rendering.scores import score_remarks
 from placement.candidates.hosts import Hosts
 from placement.candidates.query import ForestOrder, GroupQuery, Slot
 from placement.candidates.ranking import Ranking
-from placement.candidates.scoring.host import HostScore, score_host
+from placement.candidates.scoring.host import score_host
 from placement.candidates.scoring.order import Order, parse_order, parse_scope
 from placement.candidates.scoring.refusal import ScoringRefused
 from placement.candidates.scoring.shape import parse_shape
@@ -74,10 +75,7 @@ def _weights(case: Case) -> Answer:
 
 def _host(case: Case) -> Answer:
     strategy = parse_strategy(case["strategy"])
-    return _scored(score_host(strategy, case["request"], case["capacity"], case["used"]))
-
-
-def _scored(found: HostScore) -> Answer:
+    found = score_host(strategy, case["request"], case["capacity"], case["used"])
     return {"score": found.score, "max_score": found.max_score, "resources": dict(found.resources)}
 
 
@@ -161,12 +159,9 @@ def _tree(case: Case) -> Answer:
     tree = _Tree(case["providers"], case["candidate"])
     capacity, used = tree.sums(order)
     expected = case["expect"]
-    (explained,) = tree.ranking(order).explained(tree.rows)
-    answer = _scored(explained.parts[0])
-    if tree.score(order) != explained.score:
-        return {**answer, "error": "the vectorised score differs"}
+    (remark,) = score_remarks(tree.ranking(order).table(tree.rows), ())
     return {
-        **answer,
+        **json.loads(b"{%b}" % remark)["score_parts"][0],
         "request": tree.request(),
         # A class that nobody in scope has may be listed with 0 or left out.
         "capacity": {

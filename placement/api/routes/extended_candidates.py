@@ -40,8 +40,8 @@ def candidates() -> Response:
 
 
 def _remarks(search: Search, wishes: Wishes) -> list[bytes]:
-    strategies = search.order.strategies if search.order else ()
-    return score_remarks(search.answer.scores(), strategies, wishes.preferences)
+    table = search.answer.scores()
+    return [] if table is None else score_remarks(table, wishes.preferences)
 
 
 def explained(search: Search) -> dict[str, Any]:

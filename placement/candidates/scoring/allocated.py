@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from placement.candidates.scoring.columns import LoadColumn, Scores, percent_of
+from placement.candidates.scoring.columns import Field, LoadColumn, Scores, percent_of
 from placement.candidates.scoring.load import Load, Part
 from placement.candidates.scoring.strategy import Strategy
 
@@ -32,19 +32,36 @@ def _mean(loads: Sequence[Load], score_of: Callable[[int, int], int]) -> tuple[i
 
 def score_least_of_hosts(_strategy: Strategy, columns: Sequence[LoadColumn], _asked: bool) -> Scores:
     """score_least for many hosts."""
-    return _means(columns, lambda column: np.maximum(column.capacity - column.total, 0))
+    return _means(columns, _percent_free)
 
 
 def score_most_of_hosts(_strategy: Strategy, columns: Sequence[LoadColumn], _asked: bool) -> Scores:
     """score_most for many hosts."""
-    return _means(columns, lambda column: np.minimum(column.total, column.capacity))
+    return _means(columns, _percent_taken)
 
 
-def _means(columns: Sequence[LoadColumn], amount_of: Callable[[LoadColumn], Scores]) -> Scores:
+def least_fields(_strategy: Strategy, columns: Sequence[LoadColumn]) -> list[list[Field]]:
+    """The parts of score_least for many hosts, class by class."""
+    return [[Field("score", _percent_free(column))] for column in columns]
+
+
+def most_fields(_strategy: Strategy, columns: Sequence[LoadColumn]) -> list[list[Field]]:
+    """The parts of score_most for many hosts, class by class."""
+    return [[Field("score", _percent_taken(column))] for column in columns]
+
+
+def _percent_free(column: LoadColumn) -> Scores:
+    return percent_of(np.maximum(column.capacity - column.total, 0), column.capacity)
+
+
+def _percent_taken(column: LoadColumn) -> Scores:
+    return percent_of(np.minimum(column.total, column.capacity), column.capacity)
+
+
+def _means(columns: Sequence[LoadColumn], percent: Callable[[LoadColumn], Scores]) -> Scores:
     numerator = np.zeros(len(columns[0].total), np.int64)
     denominator = np.zeros_like(numerator)
     for column in columns:
-        score = percent_of(amount_of(column), column.capacity)
-        numerator += np.where(column.counted, score * column.weight, 0)
+        numerator += percent(column) * column.counted * column.weight
         denominator += column.counted * np.int64(column.weight)
     return numerator // np.maximum(denominator, 1)

@@ -12,7 +12,7 @@ from math import isqrt
 
 import numpy as np
 
-from placement.candidates.scoring.columns import LoadColumn, Scores
+from placement.candidates.scoring.columns import Field, LoadColumn, Scores
 from placement.candidates.scoring.load import Load, Part
 from placement.candidates.scoring.strategy import Strategy
 
@@ -77,3 +77,13 @@ def _score_many(columns: Sequence[LoadColumn]) -> Scores:
     tenthousandths = -(-_SQUARES * spread // scale)
     scores: Scores = _BEST - _ROOTS[tenthousandths.astype(np.int64)]
     return scores
+
+
+def fields_of(_strategy: Strategy, columns: Sequence[LoadColumn]) -> list[list[Field]]:
+    """The parts of many hosts, class by class: fractions in lowest terms."""
+    found = []
+    for column in columns:
+        part = np.minimum(column.total, column.capacity)
+        divisor = np.gcd(part, column.capacity)
+        found.append([Field("fraction", part // divisor, column.capacity // divisor)])
+    return found

@@ -26,6 +26,14 @@ class LoadColumn(NamedTuple):
     counted: Mask
 
 
+class Field(NamedTuple):
+    """One figure of what a class adds to a score, per host; a fraction if there is something `below`."""
+
+    name: str
+    amounts: Scores
+    below: Scores | None = None
+
+
 def percent_of(part: Scores, whole: Scores) -> Amounts:
     """part * 100 // whole for 0 <= part <= whole, exact whatever the size."""
     if part.dtype != object and len(whole) and int(whole.max()) > _SAFE:

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from placement.candidates.arrays import Amounts
-from placement.candidates.scoring.columns import LoadColumn, Scores, percent_of
+from placement.candidates.scoring.columns import Field, LoadColumn, Scores, percent_of
 from placement.candidates.scoring.load import Load, Part
 from placement.candidates.scoring.shape import FULL, Shape
 from placement.candidates.scoring.strategy import Strategy
@@ -36,12 +36,26 @@ def score_hosts(strategy: Strategy, columns: Sequence[LoadColumn], _asked: bool)
     numerator = np.zeros(len(columns[0].total), np.int64)
     denominator = np.zeros_like(numerator)
     for column in columns:
-        full = np.minimum(column.total, column.capacity)
-        score = curve.take(percent_of(full, column.capacity)) * column.counted
+        score = curve.take(_utilization(column)) * column.counted
         numerator += score * column.weight
         denominator += (score > 0) * np.int64(column.weight)
     rounded: Scores = (2 * numerator + denominator) // (2 * np.maximum(denominator, 1))
     return rounded
+
+
+def fields_of(strategy: Strategy, columns: Sequence[LoadColumn]) -> list[list[Field]]:
+    """The parts of many hosts, class by class."""
+    assert strategy.shape is not None
+    curve = _curve(strategy.shape)
+    utilizations = [_utilization(column) for column in columns]
+    return [
+        [Field("utilization", utilization), Field("score", curve.take(utilization))]
+        for utilization in utilizations
+    ]
+
+
+def _utilization(column: LoadColumn) -> Amounts:
+    return percent_of(np.minimum(column.total, column.capacity), column.capacity)
 
 
 @lru_cache(maxsize=256)

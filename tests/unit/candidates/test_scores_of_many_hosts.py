@@ -1,14 +1,18 @@
-"""The vectorised scores equal the scalar ones, host by host, for amounts of any size."""
+"""The vectorised scores and their parts equal the scalar ones, host by host, for amounts of any size."""
 
 from __future__ import annotations
+
+import json
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placement.api.rendering.scores import score_remarks
+from placement.candidates.ranking import ScoreTable, StrategyScores
 from placement.candidates.scoring.host import score_host
 from placement.candidates.scoring.strategy import Strategy
-from placement.candidates.scoring.vectors import score_hosts
+from placement.candidates.scoring.vectors import parts_of_hosts, score_hosts
 from tests.scoring_strategies import scorers
 
 _AMOUNTS = st.one_of(st.integers(0, 12), st.integers(0, 2**31), st.integers(0, 2**60))
@@ -35,6 +39,13 @@ def test_vectors_agree_with_single_hosts(data: st.DataObject, strategy: Strategy
     capacity = {name: np.array([host[name][0] for host in many], dtype) for name in request}
     used = {name: np.array([host[name][1] for host in many], dtype) for name in request}
     found = score_hosts(strategy, request, capacity, used)
+    table = ScoreTable(
+        found.tolist(),
+        strategy.max_score,
+        [StrategyScores(strategy, found.tolist(), parts_of_hosts(strategy, request, capacity, used))],
+        [],
+    )
+    shown = [json.loads(b"{%b}" % remark) for remark in score_remarks(table, ())]
     for at, host in enumerate(many):
         expected = score_host(
             strategy,
@@ -43,4 +54,5 @@ def test_vectors_agree_with_single_hosts(data: st.DataObject, strategy: Strategy
             {name: record[1] for name, record in host.items()},
         )
         assert found[at] == expected.score
+        assert shown[at]["score_parts"][0]["resources"] == expected.resources
         assert 0 <= expected.score <= expected.max_score
