@@ -1,4 +1,5 @@
 """Kubernetes nodes and pods as Koordinator annotates them.
 
-Pure. Promises tested in tests/unit/dialects/koordinator.
+Parsed manifests in, values out; what is wrong with a manifest is collected and reported as a whole.
+Promises tested in tests/unit/dialects/koordinator.
 """

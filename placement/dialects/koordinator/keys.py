@@ -1,0 +1,18 @@
+"""Labels and annotations that say how a node takes part (Koordinator semantics: keys and schemas)."""
+
+from __future__ import annotations
+
+CPU_BIND_POLICY = "node.koordinator.sh/cpu-bind-policy"
+NUMA_ALLOCATE_STRATEGY = "node.koordinator.sh/numa-allocate-strategy"
+NUMA_TOPOLOGY_POLICY = "node.koordinator.sh/numa-topology-policy"
+NUMA_TOPOLOGY_POLICY_ALIAS = "node.koordinator.sh/numa-topology-alignment-policy"
+
+RESERVATION = "node.koordinator.sh/reservation"
+SYSTEM_QOS_RESOURCE = "node.koordinator.sh/system-qos-resource"
+AMPLIFICATION_RATIO = "node.koordinator.sh/resource-amplification-ratio"
+
+CPU_TOPOLOGY = "node.koordinator.sh/cpu-topology"
+CPU_MANAGER_POLICY = "kubelet.koordinator.sh/cpu-manager-policy"
+POD_CPU_ALLOCS = "node.koordinator.sh/pod-cpu-allocs"
+LS_SHARED_POOLS = "node.koordinator.sh/cpu-shared-pools"
+BE_SHARED_POOLS = "node.koordinator.sh/be-cpu-shared-pools"

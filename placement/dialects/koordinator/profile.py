@@ -1,0 +1,12 @@
+"""The two readings of Koordinator that a cluster may carry."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Profile(StrEnum):
+    """What the design documents promise, or what the running scheduler does (semantics: profiles)."""
+
+    DESIGN = "design"
+    KOORD_SCHEDULER = "koord-scheduler"

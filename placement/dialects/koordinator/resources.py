@@ -1,0 +1,110 @@
+"""Kubernetes resource names and what they are called and counted in here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from math import ceil, floor
+from typing import NamedTuple
+
+from placement.dialects.koordinator.errors import QuantityError
+from placement.dialects.koordinator.field import Field
+from placement.dialects.koordinator.quantity import parse_quantity
+
+_MIB = 2**20
+_GIB = 2**30
+_LONGEST_CLASS = 255
+_OTHER = re.compile(r"[^A-Z0-9_]")
+_HUGEPAGES = "hugepages-"
+
+CORE_CLASS = "PCPU"
+CPU_CLASS = "CUSTOM_CPU_MILLI"
+
+
+class ResourceClass(NamedTuple):
+    """A resource class and how many base units (see `base_amount`) make one of it."""
+
+    name: str
+    unit: int = 1
+
+
+# Hosts and NUMA nodes are two ledgers: every pod consumes from its host, aligned ones from NUMA nodes too.
+# So what exists on both levels needs two classes, or one request could be answered from either.
+_HOST_CLASSES: Mapping[str, ResourceClass] = {
+    "cpu": ResourceClass("CUSTOM_NODE_CPU_MILLI"),
+    "memory": ResourceClass("CUSTOM_NODE_MEMORY_MB", _MIB),
+    "pods": ResourceClass("CUSTOM_PODS"),
+    "kubernetes.io/batch-cpu": ResourceClass("CUSTOM_BATCH_CPU"),
+    "kubernetes.io/batch-memory": ResourceClass("CUSTOM_BATCH_MEMORY_MB", _MIB),
+    "kubernetes.io/mid-cpu": ResourceClass("CUSTOM_MID_CPU"),
+    "kubernetes.io/mid-memory": ResourceClass("CUSTOM_MID_MEMORY_MB", _MIB),
+}
+_NUMA_CLASSES: Mapping[str, ResourceClass] = {
+    "cpu": ResourceClass(CPU_CLASS),
+    "memory": ResourceClass("MEMORY_MB", _MIB),
+    "kubernetes.io/batch-cpu": ResourceClass("CUSTOM_NUMA_BATCH_CPU"),
+    "kubernetes.io/batch-memory": ResourceClass("CUSTOM_NUMA_BATCH_MEMORY_MB", _MIB),
+    "kubernetes.io/mid-cpu": ResourceClass("CUSTOM_NUMA_MID_CPU"),
+    "kubernetes.io/mid-memory": ResourceClass("CUSTOM_NUMA_MID_MEMORY_MB", _MIB),
+}
+_ANYWHERE: Mapping[str, ResourceClass] = {
+    "ephemeral-storage": ResourceClass("DISK_GB", _GIB),
+    # Bytes of one modern accelerator overflow the largest amount an inventory can hold.
+    "koordinator.sh/gpu-memory": ResourceClass("CUSTOM_KOORDINATOR_SH_GPU_MEMORY_MB", _MIB),
+}
+
+
+def base_amount(resource: str, quantity: Fraction) -> int:
+    """A quantity in base units: millicores (rounded up) for `cpu`, else whole bytes or pieces (floored)."""
+    return ceil(quantity * 1000) if resource == "cpu" else floor(quantity)
+
+
+def host_class(resource: str) -> ResourceClass:
+    """The class in which a host as a whole offers a resource (Koordinator semantics: resource classes)."""
+    return _HOST_CLASSES.get(resource) or _common_class(resource)
+
+
+def numa_class(resource: str) -> ResourceClass:
+    """The class in which a NUMA node offers a resource (Koordinator semantics: resource classes)."""
+    return _NUMA_CLASSES.get(resource) or _common_class(resource)
+
+
+def _common_class(resource: str) -> ResourceClass:
+    known = _ANYWHERE.get(resource)
+    return known or ResourceClass(f"CUSTOM_{_OTHER.sub('_', resource.upper())}", _page_size(resource))
+
+
+def _page_size(resource: str) -> int:
+    """The bytes of a page of `hugepages-<size>`, 1 for every other resource."""
+    if not resource.startswith(_HUGEPAGES):
+        return 1
+    try:
+        return max(1, floor(parse_quantity(resource.removeprefix(_HUGEPAGES))))
+    except QuantityError:
+        return 1
+
+
+class ResourceNames:
+    """Which Kubernetes resource each of our classes stands for on one host; no class stands for two."""
+
+    def __init__(self) -> None:
+        tables = (_HOST_CLASSES, _NUMA_CLASSES, _ANYWHERE)
+        self._names = {kind.name: name for table in tables for name, kind in table.items()}
+        self._names[CORE_CLASS] = "cpu"
+
+    def admit(self, field: Field, resource: str, resource_class: str) -> bool:
+        """Whether the class may stand for the resource at that field; refuses the field otherwise."""
+        if not resource:
+            field.refuse("a resource needs a name")
+        elif len(resource_class) > _LONGEST_CLASS:
+            field.refuse(f"its resource class would be longer than {_LONGEST_CLASS} characters")
+        elif (other := self._names.setdefault(resource_class, resource)) != resource:
+            field.refuse(f"{resource!r} and {other!r} would both be the resource class {resource_class}")
+        else:
+            return True
+        return False
+
+    def of(self, resource_class: str) -> str:
+        """The Kubernetes name of an admitted class."""
+        return self._names[resource_class]

@@ -1,0 +1,62 @@
+"""What a host can be required or forbidden to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement.dialects.koordinator.bind_policy import HostBindPolicy
+from placement.dialects.koordinator.field import Field
+from placement.dialects.koordinator.host_policies import HostPolicies
+from placement.dialects.koordinator.numa_policy import NumaPolicy, NumaStrategy
+from placement.topology.cpus import CpuTopology
+
+NUMA_TRAITS = frozenset({"HW_NUMA_ROOT"})
+
+_ARCHITECTURES = {"amd64": "HW_ARCH_X86_64", "arm64": "HW_ARCH_AARCH64"}
+_BIND = {
+    HostBindPolicy.FULL_PCPUS_ONLY: "CUSTOM_KOORD_BIND_FULL_PCPUS_ONLY",
+    HostBindPolicy.SPREAD_BY_PCPUS: "CUSTOM_KOORD_BIND_SPREAD_BY_PCPUS",
+}
+_NUMA_POLICY = {
+    NumaPolicy.BEST_EFFORT: "CUSTOM_KOORD_NUMA_POLICY_BEST_EFFORT",
+    NumaPolicy.RESTRICTED: "CUSTOM_KOORD_NUMA_POLICY_RESTRICTED",
+    NumaPolicy.SINGLE_NUMA_NODE: "CUSTOM_KOORD_NUMA_POLICY_SINGLE_NUMA_NODE",
+}
+_NUMA_STRATEGY = {
+    NumaStrategy.MOST_ALLOCATED: "CUSTOM_KOORD_NUMA_STRATEGY_MOST",
+    NumaStrategy.LEAST_ALLOCATED: "CUSTOM_KOORD_NUMA_STRATEGY_LEAST",
+    NumaStrategy.DISTRIBUTE_EVENLY: "CUSTOM_KOORD_NUMA_STRATEGY_EVEN",
+}
+
+
+def host_traits(
+    policies: HostPolicies, topology: CpuTopology, kubelet_static: bool, architecture: str | None
+) -> frozenset[str]:
+    """The traits of the root provider (Koordinator semantics: traits)."""
+    named = (
+        _BIND.get(policies.bind),
+        _NUMA_POLICY.get(policies.numa) if policies.numa else None,
+        _NUMA_STRATEGY.get(policies.strategy) if policies.strategy else None,
+        architecture,
+        "CUSTOM_KOORD_KUBELET_STATIC" if kubelet_static else None,
+    )
+    return frozenset([trait for trait in named if trait is not None] + list(_thread_traits(topology)))
+
+
+def _thread_traits(topology: CpuTopology) -> Iterator[str]:
+    threads = topology.threads_per_core
+    if not threads:
+        yield "CUSTOM_KOORD_NO_CPU_TOPOLOGY"
+        return
+    yield f"CUSTOM_SMT_{threads}"
+    if threads > 1:
+        yield "HW_CPU_HYPERTHREADING"
+
+
+def architecture_trait(architecture: Field) -> str | None:
+    """The trait of `status.nodeInfo.architecture`; none, with a warning, if that is missing or unknown."""
+    name = architecture.text()
+    if name not in _ARCHITECTURES:
+        architecture.warn(f"no trait for the architecture {name!r}" if name else "is missing")
+        return None
+    return _ARCHITECTURES[name]
