@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from placement.candidates.filters import providers_matching
@@ -51,6 +52,20 @@ class Providers:
                 ids = view.forest.providers.id[rows].tolist()
         with self._database.read() as connection:
             return providers.listed(connection, name=name, uuid=uuid, ids=ids)
+
+    def is_empty(self) -> bool:
+        """Whether there is no provider at all."""
+        with self._database.read() as connection:
+            return not providers.exist(connection)
+
+    def uuids_of(self, wanted: Collection[str]) -> dict[str, str]:
+        """The uuids of providers by name. Raises NotFound naming those that do not exist."""
+        with self._database.read() as connection:
+            found = providers.uuids_by_name(connection, wanted)
+        unknown = sorted(set(wanted) - found.keys())
+        if unknown:
+            raise NotFound(f"No resource provider named {', '.join(unknown)} found")
+        return found
 
     def create(self, uuid: str, name: str, parent_uuid: str | None) -> Provider:
         """A new provider. Raises BadRequest for a bad parent, Conflict if name or uuid exist."""

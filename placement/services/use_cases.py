@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from placement.services.candidates import Candidates, SearchSettings
 from placement.services.claims import Claims
+from placement.services.clusters import Clusters
 from placement.services.forest_keeper import ForestKeeper
 from placement.services.holdings import Holdings
 from placement.services.inventories import Inventories
@@ -18,6 +22,7 @@ class UseCases:
 
     def __init__(self, database: Database, search_settings: SearchSettings) -> None:
         self.database = database
+        self.clusters = Clusters(database)
         self.forest = ForestKeeper(database)
         self.candidates = Candidates(database, self.forest, search_settings)
         self.claims = Claims(database)
@@ -27,3 +32,15 @@ class UseCases:
         self.providers = Providers(database, self.forest)
         self.resource_classes = ResourceClasses(database)
         self.traits = Traits(database)
+
+    @classmethod
+    @contextmanager
+    def opened(cls, connection: str, search_settings: SearchSettings) -> Iterator[UseCases]:
+        """The use cases on the database at this URL, closed again after the block."""
+        database = Database(connection)
+        use_cases = cls(database, search_settings)
+        try:
+            yield use_cases
+        finally:
+            use_cases.forest.close()
+            database.dispose()

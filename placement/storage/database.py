@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 import sqlalchemy as sa
@@ -82,6 +83,8 @@ class Database:
         options: dict[str, Any] = {"pool_timeout": pool_timeout, "pool_size": pool_size}
         options["max_overflow"] = max_overflow
         if self.is_sqlite:
+            if self.url.database:
+                Path(self.url.database).parent.mkdir(parents=True, exist_ok=True)
             options["connect_args"] = {"timeout": _SQLITE_BUSY_SECONDS, "check_same_thread": False}
             # SQLite has one writer: queueing the threads of this process here is fair and cheap, while
             # its own busy handler polls.

@@ -68,10 +68,10 @@ def offer(connection: Executor, uuid: str) -> Offer | None:
     return Offer(rows[0][0], rows[0][1], records)
 
 
-def stored(transaction: Transaction, provider_ids: Collection[int]) -> dict[int, dict[int, Stored]]:
+def stored(connection: Executor, provider_ids: Collection[int]) -> dict[int, dict[int, Stored]]:
     """The inventory records of some providers: provider id -> class id -> record."""
     found: dict[int, dict[int, Stored]] = {}
-    for row in transaction.execute(_offer.where(_providers.c.id.in_(sorted(provider_ids)))):
+    for row in connection.execute(_offer.where(_providers.c.id.in_(sorted(provider_ids)))):
         if row[2] is not None:
             record = Stored(row[2], row[3], Inventory(*row[4:10]), row[10], row[11])
             found.setdefault(row[0], {})[row[2]] = record

@@ -71,6 +71,15 @@ def replace_aggregates(transaction: Transaction, provider_id: int, uuids: Collec
     return _replace(transaction, _provider_aggregates, "aggregate_id", provider_id, ids)
 
 
+def add_aggregate(transaction: Transaction, provider_id: int, uuid: str) -> bool:
+    """Put a provider into an existing aggregate; False if it is there already."""
+    row = sa.select(sa.literal(provider_id), _aggregates.c.id, sa.literal(transaction.now))
+    columns = ["resource_provider_id", "aggregate_id", "created_at"]
+    insert = transaction.insert_or_ignore(_provider_aggregates)
+    insert = insert.from_select(columns, row.where(_aggregates.c.uuid == uuid))
+    return bool(transaction.execute(insert).rowcount)
+
+
 def _replace(
     transaction: Transaction, pairs: sa.Table, column: str, provider_id: int, ids: Collection[int]
 ) -> bool:

@@ -79,6 +79,17 @@ def listed(
     ]
 
 
+def exist(connection: Executor) -> bool:
+    """Whether there is any provider."""
+    return connection.execute(sa.select(_self.c.id).limit(1)).first() is not None
+
+
+def uuids_by_name(connection: Executor, names: Collection[str]) -> dict[str, str]:
+    """The uuids of the providers of these names that exist."""
+    statement = sa.select(_self.c.name, _self.c.uuid).where(_self.c.name.in_(sorted(names)))
+    return {row[0]: row[1] for row in connection.execute(statement)}
+
+
 class Locked(NamedTuple):
     """A provider whose row is held until the transaction ends."""
 

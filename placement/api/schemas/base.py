@@ -30,7 +30,7 @@ class VersionedSchema(Schema):
                 for registry in (self.fields, self.load_fields, self.dump_fields):
                     registry.pop(name, None)
             else:
-                self.fields[name] = self.load_fields[name] = _in_version(field, version)
+                self.fields[name] = self.load_fields[name] = in_version(field, version)
 
     @pre_load
     def check_shape(self, data: Any, **_: Any) -> Any:
@@ -51,7 +51,7 @@ class VersionedSchema(Schema):
         return data
 
 
-def _in_version(field: fields.Field[Any], version: Microversion) -> fields.Field[Any]:
+def in_version(field: fields.Field[Any], version: Microversion) -> fields.Field[Any]:
     """A copy of the field whose nested schemas are those of the version."""
     field = copy.copy(field)
     if isinstance(field, Object):
@@ -59,9 +59,9 @@ def _in_version(field: fields.Field[Any], version: Microversion) -> fields.Field
         assert issubclass(field.nested, VersionedSchema)
         field.nested = schema_for(field.nested, version)
     elif isinstance(field, Mapping):
-        field.values = _in_version(field.values, version)
+        field.values = in_version(field.values, version)
     elif isinstance(field, Sequence):
-        field.items = _in_version(field.items, version)
+        field.items = in_version(field.items, version)
     return field
 
 

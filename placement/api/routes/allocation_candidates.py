@@ -1,0 +1,31 @@
+"""/allocation_candidates. Source: Placement API, allocation candidates."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, current_app
+
+from placement.api import candidate_query, context
+from placement.api.gate import route
+from placement.api.microversions import Feature
+from placement.api.queries import parameters
+from placement.api.responses import json_response
+from placement.api.services import use_cases
+
+blueprint = Blueprint("allocation_candidates", __name__)
+
+
+@route(
+    blueprint,
+    "/allocation_candidates",
+    "GET",
+    "placement:allocation_candidates:list",
+    since=Feature.CANDIDATES,
+    gives_json=True,
+)
+def candidates() -> Response:
+    """Where the request fits."""
+    query = candidate_query.parse(parameters(), context.version())
+    renderer = current_app.extensions["placement_candidates_renderer"]
+    with use_cases().candidates.find(query) as search:
+        body = renderer.body(search, context.version())
+    return json_response(body)

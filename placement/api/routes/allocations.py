@@ -1,0 +1,135 @@
+"""/allocations and /resource_providers/{uuid}/allocations. Source: Placement API, allocations."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from flask import Blueprint, Response, current_app
+
+from placement.api import context
+from placement.api.bodies import json_body, validated
+from placement.api.gate import route
+from placement.api.microversions import Feature
+from placement.api.responses import empty_response, json_response, newest
+from placement.api.schemas import patterns
+from placement.api.schemas.allocations import Allocations, AllocationsList, FilledAllocations
+from placement.api.schemas.base import in_version, load_field
+from placement.api.schemas.fields import Mapping, Object
+from placement.api.services import use_cases
+from placement.domain.allocation import ANY_GENERATION, UNKNOWN_CONSUMER_TYPE, ConsumerClaim
+from placement.domain.errors import BadRequest
+from placement.domain.identifiers import normalize_uuid
+
+blueprint = Blueprint("allocations", __name__)
+_ONE = "/allocations/<consumer>"
+_RULE = "placement:allocations:"
+
+
+@route(blueprint, _ONE, "GET", f"{_RULE}list", gives_json=True)
+def show(consumer: str) -> Response:
+    """All that one consumer holds; a valid PUT body at the same version from 1.12 on."""
+    found = use_cases().holdings.of_consumer(normalize_uuid(consumer) or consumer)
+    if found is None:
+        return json_response({"allocations": {}})
+    owner, held = found
+    entries: dict[str, Any] = {}
+    for row in held:
+        entry = entries.setdefault(
+            row.provider_uuid, {"resources": {}, "generation": row.provider_generation}
+        )
+        entry["resources"][row.class_name] = row.amount
+    body: dict[str, Any] = {"allocations": entries}
+    if context.offers(Feature.ALLOCATIONS_BY_PROVIDER):
+        body["project_id"] = owner.project_id
+        body["user_id"] = owner.user_id
+    if context.offers(Feature.CONSUMER_GENERATIONS):
+        body["consumer_generation"] = owner.generation
+    if context.offers(Feature.CONSUMER_TYPES):
+        body["consumer_type"] = owner.consumer_type or UNKNOWN_CONSUMER_TYPE
+    return json_response(body, modified=newest(row.created_at for row in held))
+
+
+@route(blueprint, _ONE, "PUT", f"{_RULE}update", takes_json=True)
+def replace(consumer: str) -> Response:
+    """Replace all that one consumer holds."""
+    uuid = normalize_uuid(consumer)
+    if uuid is None:
+        raise BadRequest(f"Malformed consumer_uuid: {consumer}")
+    if context.offers(Feature.ALLOCATIONS_BY_PROVIDER):
+        empty_releases = context.offers(Feature.CONSUMER_GENERATIONS)
+        body = validated(Allocations if empty_releases else FilledAllocations)
+    else:
+        body = validated(AllocationsList)
+        body["allocations"] = {
+            entry["resource_provider"]["uuid"]: {"resources": entry["resources"]}
+            for entry in body["allocations"]
+        }
+    use_cases().claims.replace([claim_from(uuid, body)])
+    return empty_response()
+
+
+def claim_from(uuid: str, body: dict[str, Any]) -> ConsumerClaim:
+    """The claim of one consumer, from a validated body."""
+    incomplete = current_app.extensions["placement_settings"]
+    return ConsumerClaim(
+        consumer_uuid=uuid,
+        resources={
+            normalize_uuid(provider) or provider: entry["resources"]
+            for provider, entry in body["allocations"].items()
+        },
+        project_id=body.get("project_id", incomplete.incomplete_consumer_project_id),
+        user_id=body.get("user_id", incomplete.incomplete_consumer_user_id),
+        generation=body.get("consumer_generation", ANY_GENERATION),
+        consumer_type=body.get("consumer_type"),
+    )
+
+
+@route(blueprint, _ONE, "DELETE", f"{_RULE}delete")
+def delete(consumer: str) -> Response:
+    """Release all that one consumer holds."""
+    use_cases().claims.release(normalize_uuid(consumer) or consumer)
+    return empty_response()
+
+
+@route(blueprint, "/allocations", "POST", f"{_RULE}manage", since=Feature.POST_ALLOCATIONS, takes_json=True)
+def manage() -> Response:
+    """Replace what many consumers hold, all or nothing."""
+    use_cases().claims.replace(claims_from(_many()), of_one_consumer=False)
+    return empty_response()
+
+
+def _many() -> dict[str, dict[str, Any]]:
+    field = in_version(Mapping(patterns.UUID, Object(Allocations), least=1), context.version())
+    found: dict[str, dict[str, Any]] = load_field(field, json_body(), "JSON does not validate: ")
+    return found
+
+
+def claims_from(entries: dict[str, dict[str, Any]]) -> list[ConsumerClaim]:
+    """The claims of many consumers. Raises BadRequest for keys that are no uuid."""
+    claims = []
+    for key, entry in entries.items():
+        uuid = normalize_uuid(key)
+        if uuid is None:
+            raise BadRequest(f"Malformed consumer_uuid: {key}")
+        claims.append(claim_from(uuid, entry))
+    return claims
+
+
+@route(
+    blueprint,
+    "/resource_providers/<uuid>/allocations",
+    "GET",
+    "placement:resource_providers:allocations:list",
+    gives_json=True,
+)
+def on_provider(uuid: str) -> Response:
+    """All allocations on one provider, by consumer."""
+    generation, held = use_cases().holdings.on_provider(uuid)
+    entries: dict[str, Any] = defaultdict(lambda: {"resources": {}})
+    for row in held:
+        entries[row.consumer_uuid]["resources"][row.class_name] = row.amount
+        if context.offers(Feature.CONSUMER_GENERATIONS):
+            entries[row.consumer_uuid]["consumer_generation"] = row.consumer_generation
+    body = {"allocations": entries, "resource_provider_generation": generation}
+    return json_response(body, modified=newest(row.created_at for row in held))

@@ -1,0 +1,99 @@
+"""/ext/v1/clusters: Kubernetes clusters and their nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from placement.api.bodies import json_body
+from placement.api.errors import HttpError
+from placement.api.gate import route
+from placement.api.rendering.clusters import cluster_body, node_body
+from placement.api.responses import empty_response, json_response
+from placement.api.services import use_cases
+from placement.domain.errors import BadRequest
+from placement.services.manifests import NodeManifests, node_manifests, parse_json, parse_yaml
+
+blueprint = Blueprint("clusters", __name__)
+_ALL = "/ext/v1/clusters"
+_ONE = "/ext/v1/clusters/<cluster>"
+_NODES = "/ext/v1/clusters/<cluster>/nodes"
+_NODE = "/ext/v1/clusters/<cluster>/nodes/<node>"
+_RULE = "placement:clusters:"
+_YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
+
+
+@route(blueprint, _ALL, "GET", f"{_RULE}list", gives_json=True)
+def listed() -> Response:
+    """All clusters."""
+    return json_response({"clusters": [cluster_body(cluster) for cluster in use_cases().clusters.listed()]})
+
+
+@route(blueprint, _ONE, "GET", f"{_RULE}show", gives_json=True)
+def show(cluster: str) -> Response:
+    """One cluster."""
+    return json_response(cluster_body(use_cases().clusters.get(cluster)))
+
+
+@route(blueprint, _ONE, "PUT", f"{_RULE}update")
+def put(cluster: str) -> Response:
+    """Create a cluster or change its settings; the body may be empty."""
+    settings: Any = json_body() if request.content_length else {}
+    if not isinstance(settings, dict):
+        raise BadRequest("the body must be an object with the cluster's settings")
+    created, stored = use_cases().clusters.put(cluster, settings)
+    return json_response(cluster_body(stored), 201 if created else 200)
+
+
+@route(blueprint, _ONE, "DELETE", f"{_RULE}delete")
+def delete(cluster: str) -> Response:
+    """Delete a cluster without nodes."""
+    use_cases().clusters.delete(cluster)
+    return empty_response()
+
+
+@route(blueprint, _NODES, "GET", f"{_RULE}nodes:list", gives_json=True)
+def nodes(cluster: str) -> Response:
+    """The nodes of a cluster."""
+    found = use_cases().clusters.nodes(cluster)
+    return json_response({"nodes": [{"name": name, "resource_provider": uuid} for name, uuid in found]})
+
+
+@route(blueprint, _NODE, "GET", f"{_RULE}nodes:show", gives_json=True)
+def show_node(cluster: str, node: str) -> Response:
+    """One node with its tree, capacity and use."""
+    return json_response(node_body(use_cases().clusters.node(cluster, node)))
+
+
+@route(blueprint, _NODE, "PUT", f"{_RULE}nodes:update")
+def put_node(cluster: str, node: str) -> Response:
+    """Import a Node and its NodeResourceTopology, as JSON or YAML."""
+    manifests = _manifests()
+    imported = use_cases().clusters.put_node(cluster, node, manifests.node, manifests.topology)
+    body = {
+        "cluster": cluster,
+        "name": node,
+        "created": imported.change.created,
+        "changed": imported.change.changed,
+        "deleted": imported.change.deleted,
+        "warnings": imported.warnings,
+    }
+    return json_response(body, 201 if imported.created else 200)
+
+
+def _manifests() -> NodeManifests:
+    text = request.get_data(cache=False)
+    if request.mimetype == "application/json":
+        return node_manifests(parse_json(text))
+    if request.mimetype in _YAML:
+        return node_manifests(parse_yaml(text))
+    sent = request.content_type or None
+    raise HttpError(415, f"The media type {sent} is not supported, use application/json or application/yaml")
+
+
+@route(blueprint, _NODE, "DELETE", f"{_RULE}nodes:delete")
+def delete_node(cluster: str, node: str) -> Response:
+    """Delete a node that nobody uses."""
+    use_cases().clusters.delete_node(cluster, node)
+    return empty_response()

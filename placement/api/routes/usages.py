@@ -1,0 +1,34 @@
+"""/usages. Source: Placement API, usages by project."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response
+
+from placement.api import context
+from placement.api.gate import route
+from placement.api.microversions import Feature
+from placement.api.queries import PREFIX, last, parameters
+from placement.api.responses import json_response
+from placement.api.schemas.base import load
+from placement.api.schemas.usages import UsagesQuery
+from placement.api.services import use_cases
+
+blueprint = Blueprint("usages", __name__)
+
+
+@route(blueprint, "/usages", "GET", "placement:usages", since=Feature.USAGES, gives_json=True)
+def usages() -> Response:
+    """What a project (and user) uses; from 1.38 on by consumer type."""
+    given = parameters()
+    query = load(UsagesQuery, context.version(), {key: last(given, key) for key, _ in given}, PREFIX)
+    project_id, user_id = query["project_id"], query.get("user_id")
+    holdings = use_cases().holdings
+    if not context.offers(Feature.CONSUMER_TYPES):
+        return json_response({"usages": holdings.used_by_project(project_id, user_id)})
+    found = holdings.used_by_type(project_id, user_id, query.get("consumer_type"))
+    body: dict[str, Any] = {
+        name: {**use.resources, "consumer_count": use.consumers} for name, use in found.items()
+    }
+    return json_response({"usages": body})

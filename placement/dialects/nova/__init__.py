@@ -1,0 +1,26 @@
+"""Nova flavors and image properties, translated to a Placement query and a guest CPU layout.
+
+Pure values in, pure values out: the standard library and the domain only. `translation` draws the pipeline;
+each rule has a module named after what it is about, and every refusal is a code in `errors`. Promises tested
+in tests/unit/dialects/nova and, case by case, through tests/cases/flavor.py.
+"""
+
+from placement.dialects.nova.documents import read_document, translate_document, translation_document
+from placement.dialects.nova.errors import FlavorRefused, Problem
+from placement.dialects.nova.flavor import Flavor, Options
+from placement.dialects.nova.openstack_json import flavor_from_openstack_json, image_from_openstack_json
+from placement.dialects.nova.translation import Translation, translate
+
+__all__ = [
+    "Flavor",
+    "FlavorRefused",
+    "Options",
+    "Problem",
+    "Translation",
+    "flavor_from_openstack_json",
+    "image_from_openstack_json",
+    "read_document",
+    "translate",
+    "translate_document",
+    "translation_document",
+]

@@ -1,0 +1,81 @@
+"""Kubernetes manifests as text: JSON or YAML, one or several documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import orjson
+import yaml
+
+from placement.domain.errors import BadRequest
+
+_TOPOLOGY = "NodeResourceTopology"
+
+
+class NodeManifests(NamedTuple):
+    """What describes one node."""
+
+    node: Mapping[str, Any]
+    topology: Mapping[str, Any] | None
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as Kubernetes reads it: dates stay text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def parse_json(text: bytes) -> list[Any]:
+    """The one document of a JSON text. Raises BadRequest."""
+    try:
+        return [orjson.loads(text)]
+    except ValueError as error:
+        raise BadRequest(f"Malformed JSON: {error}") from None
+
+
+def parse_yaml(text: bytes) -> list[Any]:
+    """All documents of a YAML text. Raises BadRequest."""
+    try:
+        # Aliases could blow a small text up to any size.
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text.decode(), Loader=_Loader)):
+            raise BadRequest("Malformed YAML: aliases are not supported")
+        documents = list(yaml.load_all(text.decode(), Loader=_Loader))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise BadRequest(f"Malformed YAML: {' '.join(str(error).split())}") from None
+    return [document for document in documents if document is not None]
+
+
+def node_manifests(documents: list[Any]) -> NodeManifests:
+    """The Node and the NodeResourceTopology among the documents, List objects opened.
+
+    Also takes one object {"node": ..., "nodeResourceTopology": ...}. Raises BadRequest.
+    """
+    found: dict[str, Mapping[str, Any]] = {}
+    for manifest in _flattened(documents):
+        kind = manifest.get("kind")
+        if kind not in ("Node", _TOPOLOGY):
+            raise BadRequest(f"kind: expected Node or {_TOPOLOGY}, got {kind!r}")
+        if kind in found:
+            raise BadRequest(f"kind: more than one {kind}")
+        found[kind] = manifest
+    if "Node" not in found:
+        raise BadRequest("kind: the Node is missing")
+    return NodeManifests(found["Node"], found.get(_TOPOLOGY))
+
+
+def _flattened(documents: list[Any]) -> Iterator[Mapping[str, Any]]:
+    for document in documents:
+        if not isinstance(document, Mapping):
+            raise BadRequest(f"expected a manifest, got {type(document).__name__}")
+        if document.get("kind") == "List" and isinstance(document.get("items"), list):
+            yield from _flattened(document["items"])
+        elif "kind" not in document and "node" in document:
+            parts = [document["node"], document.get("nodeResourceTopology")]
+            yield from _flattened([part for part in parts if part is not None])
+        else:
+            yield document

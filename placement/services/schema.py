@@ -1,0 +1,53 @@
+"""The state of a database's schema, as an operator sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from placement.domain.errors import PlacementError
+from placement.storage import schema
+from placement.storage.database import Database
+
+
+class SchemaOutdated(PlacementError):
+    """The schema is not the one this version works with."""
+
+
+@contextmanager
+def _opened(connection: str) -> Iterator[Database]:
+    database = Database(connection)
+    try:
+        yield database
+    finally:
+        database.dispose()
+
+
+def upgrade(connection: str) -> None:
+    """Bring the schema to the newest version."""
+    with _opened(connection) as database:
+        schema.upgrade(database)
+
+
+def version(connection: str) -> str | None:
+    """The schema version, None for an empty database."""
+    with _opened(connection) as database:
+        return schema.version(database)
+
+
+def make_ready(connection: str) -> None:
+    """See to it that the service can start: an embedded database is migrated, a server's must be current.
+
+    Standard names that are missing are inserted. Raises SchemaOutdated, Unavailable.
+    """
+    with _opened(connection) as database:
+        if database.is_sqlite:
+            schema.upgrade(database)
+            return
+        present, wanted = schema.version(database), schema.newest(database)
+        if present != wanted:
+            raise SchemaOutdated(
+                f"The database has schema version {present}, this service needs {wanted}. "
+                "Run `placement db upgrade` with the same database first."
+            )
+        schema.sync_standard_names(database)

@@ -1,0 +1,192 @@
+"""Statements that bring a whole provider tree about, a handful per tree instead of a handful per provider."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from placement.domain.inventory import Inventory
+from placement.storage import tables
+from placement.storage.database import Executor, Transaction
+
+_providers = tables.providers
+_inventories = tables.inventories
+_traits = tables.provider_traits
+
+
+class NewProvider(NamedTuple):
+    """A provider to insert; ids of parent and root, None for a root."""
+
+    uuid: str
+    name: str
+    parent_id: int | None
+    root_id: int | None
+
+
+def ids_below(transaction: Transaction, root_id: int) -> set[int]:
+    """All providers of the tree."""
+    statement = sa.select(_providers.c.id).where(_providers.c.root_provider_id == root_id)
+    return set(transaction.execute(statement).scalars())
+
+
+def insert_providers(
+    transaction: Transaction, rows: Sequence[NewProvider], cluster_id: int | None
+) -> dict[str, int]:
+    """Insert providers of generation 0; their ids by uuid. Names and uuids taken by others are left out."""
+    if not rows:
+        return {}
+    values = [
+        {
+            "uuid": row.uuid,
+            "name": row.name,
+            "generation": 0,
+            "parent_provider_id": row.parent_id,
+            "root_provider_id": row.root_id,
+            "cluster_id": cluster_id,
+            "revision": transaction.stamp,
+            "created_at": transaction.now,
+        }
+        for row in rows
+    ]
+    statement = transaction.insert_or_ignore(_providers).values(values)
+    found = transaction.execute(statement.returning(_providers.c.uuid, _providers.c.id))
+    ids = {row[0]: row[1] for row in found}
+    roots = [ids[row.uuid] for row in rows if row.root_id is None and row.uuid in ids]
+    if roots:
+        transaction.execute(
+            sa.update(_providers).where(_providers.c.id.in_(roots)).values(root_provider_id=_providers.c.id)
+        )
+    return ids
+
+
+def insert_inventories(transaction: Transaction, wanted: Iterable[tuple[int, int, Inventory]]) -> None:
+    """Insert (provider id, class id, record) rows."""
+    rows = [
+        {
+            "resource_provider_id": provider_id,
+            "resource_class_id": class_id,
+            "used": 0,
+            "created_at": transaction.now,
+            **_fields(inventory),
+        }
+        for provider_id, class_id, inventory in wanted
+    ]
+    if rows:
+        transaction.execute(sa.insert(_inventories).values(rows))
+
+
+def update_inventories(transaction: Transaction, wanted: Iterable[tuple[int, int, Inventory]]) -> None:
+    """Replace the records of (provider id, class id)."""
+    rows = [
+        {"provider": provider_id, "class": class_id, "now": transaction.now, **_fields(inventory)}
+        for provider_id, class_id, inventory in wanted
+    ]
+    if rows:
+        statement = (
+            sa.update(_inventories)
+            .where(
+                _inventories.c.resource_provider_id == sa.bindparam("provider"),
+                _inventories.c.resource_class_id == sa.bindparam("class"),
+            )
+            .values(
+                updated_at=sa.bindparam("now"), **{name: sa.bindparam(name) for name in _fields(Inventory(1))}
+            )
+        )
+        transaction.execute(statement, rows)
+
+
+def delete_inventories(transaction: Transaction, keys: Collection[tuple[int, int]]) -> None:
+    """Delete the records of (provider id, class id)."""
+    if keys:
+        place = sa.tuple_(_inventories.c.resource_provider_id, _inventories.c.resource_class_id)
+        transaction.execute(sa.delete(_inventories).where(place.in_(sorted(keys))))
+
+
+def _fields(inventory: Inventory) -> dict[str, Any]:
+    return {name: getattr(inventory, name) for name in Inventory.__dataclass_fields__}
+
+
+def traits_of(connection: Executor, provider_ids: Collection[int]) -> dict[int, set[int]]:
+    """The trait ids of providers."""
+    statement = sa.select(_traits.c.resource_provider_id, _traits.c.trait_id)
+    found: dict[int, set[int]] = {}
+    for row in connection.execute(statement.where(_traits.c.resource_provider_id.in_(sorted(provider_ids)))):
+        found.setdefault(row[0], set()).add(row[1])
+    return found
+
+
+def change_traits(
+    transaction: Transaction,
+    added: Collection[tuple[int, int]],
+    removed: Collection[tuple[int, int]],
+) -> None:
+    """Add and remove (provider id, trait id) pairs."""
+    if removed:
+        place = sa.tuple_(_traits.c.resource_provider_id, _traits.c.trait_id)
+        transaction.execute(sa.delete(_traits).where(place.in_(sorted(removed))))
+    if added:
+        rows = [
+            {"resource_provider_id": provider_id, "trait_id": trait_id, "created_at": transaction.now}
+            for provider_id, trait_id in sorted(added)
+        ]
+        transaction.execute(sa.insert(_traits).values(rows))
+
+
+def names_of(connection: Executor, provider_ids: Collection[int]) -> Mapping[int, str]:
+    """The names of providers."""
+    statement = sa.select(_providers.c.id, _providers.c.name)
+    rows = connection.execute(statement.where(_providers.c.id.in_(sorted(provider_ids))))
+    return {row[0]: row[1] for row in rows}
+
+
+def allocated(connection: Executor, provider_ids: Collection[int]) -> dict[int, list[str]]:
+    """The consumers that hold something of the providers, by provider."""
+    table = tables.allocations
+    statement = (
+        sa.select(table.c.resource_provider_id, table.c.consumer_id)
+        .where(table.c.resource_provider_id.in_(sorted(provider_ids)))
+        .distinct()
+        .order_by(table.c.resource_provider_id, table.c.consumer_id)
+    )
+    found: dict[int, list[str]] = {}
+    for row in connection.execute(statement):
+        found.setdefault(row[0], []).append(row[1])
+    return found
+
+
+class TreeMember(NamedTuple):
+    """One provider of a tree for reading; `parent_id` None for the root."""
+
+    id: int
+    uuid: str
+    name: str
+    generation: int
+    parent_id: int | None
+    traits: list[str]
+
+
+def members(connection: Executor, root_id: int) -> list[TreeMember]:
+    """All providers of a tree with their traits, in order of ids."""
+    statement = (
+        sa.select(
+            _providers.c.id,
+            _providers.c.uuid,
+            _providers.c.name,
+            _providers.c.generation,
+            _providers.c.parent_provider_id,
+            tables.traits.c.name,
+        )
+        .select_from(_providers)
+        .outerjoin(_traits, _traits.c.resource_provider_id == _providers.c.id)
+        .outerjoin(tables.traits, tables.traits.c.id == _traits.c.trait_id)
+        .where(_providers.c.root_provider_id == root_id)
+        .order_by(_providers.c.id, tables.traits.c.name)
+    )
+    found: dict[int, TreeMember] = {}
+    for row in connection.execute(statement):
+        member = found.setdefault(row[0], TreeMember(row[0], row[1], row[2], row[3], row[4], []))
+        if row[5] is not None:
+            member.traits.append(row[5])
+    return list(found.values())

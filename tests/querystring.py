@@ -1,0 +1,103 @@
+"""Candidate queries as the parameters of a query string, in the grammar of microversion 1.39, and back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from placement.domain.grammar import (
+    Grammar,
+    parse_in_tree,
+    parse_member_of,
+    parse_required,
+    parse_resources,
+    parse_same_subtree,
+)
+from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup
+
+Pairs = list[tuple[str, str]]
+
+_GROUP_KEY = re.compile(r"(resources|required|member_of|in_tree)([a-zA-Z0-9_-]{0,64})")
+
+
+def rendered(query: CandidateQuery) -> Pairs:
+    """The parameters that ask for the query.
+
+    All single traits of a group are one `required` value, so a query without any-of sets can also be sent at
+    versions that know no repeated `required`. `group_policy` is left out where nothing depends on it.
+    """
+    pairs = [pair for group in query.groups for pair in _rendered_group(group)]
+    suffixed = [group for group in query.groups if group.suffix != UNSUFFIXED]
+    if query.isolate:
+        pairs.append(("group_policy", "isolate"))
+    elif len(suffixed) > 1:
+        pairs.append(("group_policy", "none"))
+    if query.root_required or query.root_forbidden:
+        pairs.append(("root_required", _traits(query.root_required, query.root_forbidden)))
+    pairs.extend(("same_subtree", ",".join(sorted(suffixes))) for suffixes in query.same_subtree)
+    if query.limit is not None:
+        pairs.append(("limit", str(query.limit)))
+    return pairs
+
+
+def _rendered_group(group: RequestGroup) -> Pairs:
+    pairs = []
+    if group.resources:
+        pairs.append(("resources", ",".join(f"{name}:{amount}" for name, amount in group.resources.items())))
+    single = [next(iter(wanted)) for wanted in group.required if len(wanted) == 1]
+    if single or group.forbidden:
+        pairs.append(("required", _traits(single, group.forbidden)))
+    pairs.extend(("required", _any_of(wanted)) for wanted in group.required if len(wanted) > 1)
+    pairs.extend(("member_of", _any_of(wanted)) for wanted in group.member_of)
+    if group.forbidden_aggregates:
+        pairs.append(("member_of", "!" + _any_of(group.forbidden_aggregates)))
+    if group.in_tree is not None:
+        pairs.append(("in_tree", group.in_tree))
+    return [(keyword + group.suffix, value) for keyword, value in pairs]
+
+
+def _traits(required: Iterable[str], forbidden: Iterable[str]) -> str:
+    return ",".join([*required, *(f"!{name}" for name in sorted(forbidden))])
+
+
+def _any_of(names: frozenset[str]) -> str:
+    return ("in:" if len(names) > 1 else "") + ",".join(sorted(names))
+
+
+def parsed(pairs: Iterable[tuple[str, str]], *, one_provider_per_tree: bool = False) -> CandidateQuery:
+    """The query that valid parameters ask for; groups in the order their suffixes first appear.
+
+    `one_provider_per_tree` says that they are sent at a microversion before 1.29.
+    """
+    values: dict[str, dict[str, list[str]]] = {}
+    general: dict[str, list[str]] = {}
+    for key, value in pairs:
+        if match := _GROUP_KEY.fullmatch(key):
+            keyword, suffix = match.groups()
+            values.setdefault(suffix, {}).setdefault(keyword, []).append(value)
+        else:
+            general.setdefault(key, []).append(value)
+    root = parse_required(general.get("root_required", []), Grammar(any_of_traits=False))
+    return CandidateQuery(
+        groups=tuple(_parsed_group(suffix, of_group) for suffix, of_group in values.items()),
+        isolate=general.get("group_policy", ["none"])[0] == "isolate",
+        same_subtree=tuple(parse_same_subtree(value) for value in general.get("same_subtree", [])),
+        root_required=frozenset().union(*root.required),
+        root_forbidden=root.forbidden,
+        limit=int(general["limit"][0]) if "limit" in general else None,
+        one_provider_per_tree=one_provider_per_tree,
+    )
+
+
+def _parsed_group(suffix: str, values: dict[str, list[str]]) -> RequestGroup:
+    traits = parse_required(values.get("required", []), Grammar())
+    aggregates = parse_member_of(values.get("member_of", []), Grammar(), suffix)
+    return RequestGroup(
+        suffix=suffix,
+        resources=parse_resources(values["resources"][-1]) if "resources" in values else {},
+        required=traits.required,
+        forbidden=traits.forbidden,
+        member_of=aggregates.required,
+        forbidden_aggregates=aggregates.forbidden,
+        in_tree=parse_in_tree(values["in_tree"][-1]) if "in_tree" in values else None,
+    )

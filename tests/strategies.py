@@ -1,0 +1,282 @@
+"""Hypothesis strategies for forests of providers and for candidate queries on them.
+
+Everything drawn is small on purpose: few classes, traits and aggregates, so that the parts of a query meet,
+groups ask for the same thing and permutations occur; and a bound on the choices the naive enumerator has to
+look at. About half of the searches have candidates.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+from hypothesis import strategies as st
+
+from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup
+from placement.domain.inventory import MAX_INT, Inventory
+from tests.naive import SHARING_TRAIT, NaiveProvider
+
+RESOURCE_CLASSES = ("VCPU", "DISK_GB", "FPGA", "CUSTOM_UNIT")
+TRAITS = ("HW_CPU_X86_AVX", "CUSTOM_RED", "CUSTOM_BLUE")
+AGGREGATES = tuple(str(uuid.UUID(int=0xA << 120 | number)) for number in range(3))
+UNKNOWN_PROVIDER = str(uuid.UUID(int=0xF << 120))
+UNKNOWN_AGGREGATE = str(uuid.UUID(int=0xF << 120 | 1))
+
+MAX_PROVIDERS = 9
+MAX_TREES = 4
+MAX_DEPTH = 3
+MAX_GROUPS = 4
+MAX_CLASSES_OF_A_GROUP = 3
+MAX_CHOICES = 7000
+"""At most this many ways to pick a provider for every place of a query; see `places`."""
+
+_OLD_CONDITIONS: tuple[tuple[str, ...], ...] = (
+    *((),) * 9,
+    ("required",),
+    ("required",),
+    ("forbidden",),
+    ("member_of",),
+    ("required", "forbidden"),
+    ("required", "member_of"),
+)
+_CONDITIONS = (
+    *_OLD_CONDITIONS,
+    ("forbidden_aggregates",),
+    ("in_tree",),
+    ("member_of", "forbidden_aggregates"),
+    ("required", "forbidden", "forbidden_aggregates", "in_tree"),
+)
+"""Which conditions a group states; about half of all groups state none."""
+
+_SUFFIXES = ("1", "2", "42", "_A", "_b-9")
+_NUMBERS = ("1", "2", "3", "42")
+
+_USUAL_OFFERS = (
+    *((Inventory(total=8), 0),) * 8,
+    *((Inventory(total=4), used) for used in (0, 0, 1, 3)),
+    *((Inventory(total=2), used) for used in (0, 1, 3)),
+    (Inventory(total=1), 0),
+    (Inventory(total=4, allocation_ratio=1.3), 3),
+    (Inventory(total=8, reserved=6), 0),
+    (Inventory(total=4, max_unit=1), 0),
+    (Inventory(total=8, max_unit=2), 1),
+    (Inventory(total=8, min_unit=2), 0),
+    (Inventory(total=8, step_size=2), 1),
+)
+"""Inventories that most small amounts fit, each with its usage."""
+
+Offer = tuple[Inventory, int]
+Forest = tuple[NaiveProvider, ...]
+Search = tuple[Forest, CandidateQuery]
+
+
+def places(query: CandidateQuery) -> int:
+    """How often the naive enumerator picks a provider: per suffixed group and per unsuffixed class."""
+    return sum(len(group.resources) if group.suffix == UNSUFFIXED else 1 for group in query.groups)
+
+
+# forests
+
+
+def rarely(percent: int) -> st.SearchStrategy[bool]:
+    """True in about so many cases of a hundred, False when shrunk."""
+    return st.sampled_from(range(100)).map(lambda number: number >= 100 - percent)
+
+
+@st.composite
+def inventories(draw: st.DrawFn) -> Inventory:
+    """Any small inventory, also one without capacity or with units that few amounts respect."""
+    total = draw(st.integers(1, 8))
+    return Inventory(
+        total=total,
+        reserved=draw(st.sampled_from((0, 0, 1, total))),
+        min_unit=draw(st.sampled_from((1, 1, 2, 3))),
+        max_unit=draw(st.sampled_from((MAX_INT, 1, 2, 3, 8))),
+        step_size=draw(st.sampled_from((1, 1, 2, 3))),
+        allocation_ratio=draw(st.sampled_from((1.0, 1.0, 0.5, 1.3, 1.5, 2.0, 0.0))),
+    )
+
+
+@st.composite
+def offers(draw: st.DrawFn) -> Offer:
+    """An inventory and its usage: nothing, part, all, or more than all, as after shrinking one in use."""
+    if not draw(rarely(15)):
+        return draw(st.sampled_from(_USUAL_OFFERS))
+    inventory = draw(inventories())
+    return inventory, draw(st.integers(0, inventory.capacity + 2))
+
+
+@st.composite
+def forests(draw: st.DrawFn) -> Forest:
+    """One to MAX_TREES trees, parents before children, sharing providers anywhere in them."""
+    providers: list[NaiveProvider] = []
+    depths: dict[str, int] = {}
+    for number in range(draw(st.integers(1, MAX_PROVIDERS))):
+        parent = draw(_parents(providers, depths))
+        provider = draw(_providers(str(uuid.UUID(int=number + 1)), parent))
+        depths[provider.uuid] = 0 if parent is None else depths[parent] + 1
+        providers.append(provider)
+    return tuple(providers)
+
+
+def _parents(providers: Sequence[NaiveProvider], depths: Mapping[str, int]) -> st.SearchStrategy[str | None]:
+    inner = [provider.uuid for provider in providers if depths[provider.uuid] < MAX_DEPTH]
+    roots = sum(provider.parent is None for provider in providers)
+    if not inner:
+        return st.none()
+    new_root = [None] * (len(inner) // 2 + 1) if roots < MAX_TREES else []
+    return st.sampled_from([*inner, *new_root])
+
+
+@st.composite
+def _providers(draw: st.DrawFn, name: str, parent: str | None) -> NaiveProvider:
+    offered = {resource_class: draw(offers()) for resource_class in draw(st.sampled_from(_OFFERED_CLASSES))}
+    shared = draw(st.sampled_from((False, False, False, True)))
+    return NaiveProvider(
+        uuid=name,
+        parent=parent,
+        inventories={resource_class: inventory for resource_class, (inventory, _) in offered.items()},
+        used={resource_class: used for resource_class, (_, used) in offered.items() if used},
+        traits=frozenset((*draw(st.sampled_from(_subsets(TRAITS))), *([SHARING_TRAIT] if shared else []))),
+        aggregates=frozenset(draw(st.sampled_from(_subsets(AGGREGATES)))),
+    )
+
+
+def _subsets(names: Sequence[str], least: int = 0) -> list[tuple[str, ...]]:
+    """All of at least that size, the smallest first."""
+    return [chosen for size in range(least, len(names) + 1) for chosen in combinations(names, size)]
+
+
+_OFFERED_CLASSES = (*_subsets(RESOURCE_CLASSES), *_subsets(RESOURCE_CLASSES, least=2))
+"""Any set of classes, the larger ones twice as often, for queries to find something."""
+
+
+# queries
+
+
+@st.composite
+def searches(draw: st.DrawFn, *, one_provider_per_tree: bool = False) -> Search:
+    """A forest and a query on it that every rule about combinations of parameters accepts.
+
+    With `one_provider_per_tree` the query uses only what microversion 1.28 understands.
+    """
+    forest = draw(forests())
+    return forest, draw(queries(forest, one_provider_per_tree=one_provider_per_tree))
+
+
+@st.composite
+def queries(draw: st.DrawFn, forest: Forest, *, one_provider_per_tree: bool = False) -> CandidateQuery:
+    """A valid query whose places keep within MAX_CHOICES for the forest."""
+    modern = not one_provider_per_tree
+    budget = _allowed_places(len(forest))
+    groups: list[RequestGroup] = []
+    if draw(st.booleans()):
+        groups.append(draw(_groups(forest, UNSUFFIXED, min(budget, MAX_CLASSES_OF_A_GROUP), modern)))
+        budget -= len(groups[0].resources)
+    suffixes = draw(_suffixes(min(budget, MAX_GROUPS - len(groups)), bool(groups), modern))
+    for suffix in suffixes:
+        groups.append(draw(_suffixed(forest, suffix, groups, modern)))
+    root_required, root_forbidden = draw(_root_traits()) if modern else (frozenset(), frozenset())
+    return CandidateQuery(
+        groups=tuple(draw(st.permutations(groups))),
+        isolate=draw(st.booleans()),
+        same_subtree=draw(_subtrees(groups)) if modern and suffixes else (),
+        root_required=root_required,
+        root_forbidden=root_forbidden,
+        one_provider_per_tree=one_provider_per_tree,
+    )
+
+
+def _allowed_places(providers: int) -> int:
+    most = MAX_CLASSES_OF_A_GROUP + MAX_GROUPS - 1
+    return max(number for number in range(1, most + 1) if providers**number <= MAX_CHOICES)
+
+
+def _suffixes(most: int, optional: bool, modern: bool) -> st.SearchStrategy[list[str]]:
+    known = st.sampled_from(_SUFFIXES if modern else _NUMBERS)
+    return st.lists(known, unique=True, min_size=0 if optional else 1, max_size=most)
+
+
+@st.composite
+def _suffixed(
+    draw: st.DrawFn, forest: Forest, suffix: str, before: Sequence[RequestGroup], modern: bool
+) -> RequestGroup:
+    """A group like an earlier suffixed one, a new one with resources, or a resource-less one."""
+    twins = [group for group in before if group.suffix != UNSUFFIXED]
+    if draw(st.booleans()) and twins:
+        return replace(draw(st.sampled_from(twins)), suffix=suffix)
+    if before and modern and draw(rarely(35)):
+        return draw(_resourceless(forest, suffix))
+    return draw(_groups(forest, suffix, draw(st.sampled_from((1, 1, 2))), modern))
+
+
+@st.composite
+def _groups(draw: st.DrawFn, forest: Forest, suffix: str, most_classes: int, modern: bool) -> RequestGroup:
+    """A group with resources, mostly of classes that somebody offers."""
+    offered = sorted({name for provider in forest for name in provider.inventories})
+    pool = offered if offered and not draw(rarely(5)) else RESOURCE_CLASSES
+    names = draw(st.lists(st.sampled_from(pool), unique=True, min_size=1, max_size=most_classes))
+    return replace(
+        draw(_conditions(forest, suffix, modern)),
+        resources={name: draw(st.sampled_from((1, 1, 1, 1, 1, 1, 2, 2, 3, 4))) for name in names},
+    )
+
+
+def _resourceless(forest: Forest, suffix: str) -> st.SearchStrategy[RequestGroup]:
+    """A group without resources; it has to have some other parameter to exist at all."""
+    return _conditions(forest, suffix, modern=True).map(
+        lambda group: (
+            replace(group, required=(frozenset((TRAITS[0],)),)) if group == RequestGroup(suffix) else group
+        )
+    )
+
+
+@st.composite
+def _conditions(draw: st.DrawFn, forest: Forest, suffix: str, modern: bool) -> RequestGroup:
+    """Traits, aggregates and tree of a group; resources are not chosen yet."""
+    kinds = draw(st.sampled_from(_CONDITIONS if modern else _OLD_CONDITIONS))
+    forbidden = draw(_some(TRAITS, 1)) if "forbidden" in kinds else frozenset()
+    required = draw(_conjunction(TRAITS, any_of=modern)) if "required" in kinds else ()
+    aggregates = (*AGGREGATES, *AGGREGATES, UNKNOWN_AGGREGATE)
+    named = (*(provider.uuid for provider in forest), UNKNOWN_PROVIDER)
+    return RequestGroup(
+        suffix,
+        required=tuple(wanted for wanted in required if not wanted <= forbidden),
+        forbidden=forbidden,
+        member_of=draw(_conjunction(aggregates, any_of=True)) if "member_of" in kinds else (),
+        forbidden_aggregates=draw(_some(aggregates, 2)) if "forbidden_aggregates" in kinds else frozenset(),
+        in_tree=draw(st.sampled_from(named)) if "in_tree" in kinds else None,
+    )
+
+
+def _some(names: Sequence[str], most: int) -> st.SearchStrategy[frozenset[str]]:
+    return st.frozensets(st.sampled_from(names), min_size=1, max_size=most)
+
+
+def _conjunction(names: Sequence[str], *, any_of: bool) -> st.SearchStrategy[tuple[frozenset[str], ...]]:
+    """One or two different any-of sets, single names first."""
+    sets = st.lists(_some(names, 2 if any_of else 1), unique=True, min_size=1, max_size=2)
+    return sets.map(lambda wanted: tuple(sorted(wanted, key=len)))
+
+
+@st.composite
+def _root_traits(draw: st.DrawFn) -> tuple[frozenset[str], frozenset[str]]:
+    """Traits the root must have and must not have, mostly none."""
+    required = draw(_some(TRAITS, 2)) if draw(rarely(10)) else frozenset()
+    forbidden = draw(_some(TRAITS, 2)) if draw(rarely(10)) else frozenset()
+    return required, forbidden - required
+
+
+@st.composite
+def _subtrees(draw: st.DrawFn, groups: Sequence[RequestGroup]) -> tuple[frozenset[str], ...]:
+    """Up to two constraints, and one more for the resource-less groups that they leave out."""
+    suffixes = [group.suffix for group in groups if group.suffix != UNSUFFIXED]
+    constraint = st.frozensets(st.sampled_from(suffixes), min_size=1)
+    constraints = draw(st.lists(constraint, max_size=2)) if draw(rarely(40)) else []
+    named = frozenset().union(*constraints)
+    left = {group.suffix for group in groups if not group.resources} - named
+    if left:
+        constraints.append(draw(constraint) | left)
+    return tuple(constraints)

@@ -1,0 +1,33 @@
+"""Every case of the copied table, through the same runner that takes other tables from the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cases import flavor
+
+DOCUMENT = json.loads((Path(__file__).parents[3] / "data" / "flavor.json").read_text())
+CASES = {case["id"]: case for case in DOCUMENT["cases"]}
+
+
+def test_the_table_has_the_format_the_runner_takes():
+    assert DOCUMENT["format"] == flavor.FORMAT
+    assert len(CASES) == 252
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_case_holds(name):
+    assert list(flavor.run({"cases": [CASES[name]]}, None)) == [(name, None)]
+
+
+@pytest.mark.parametrize("name", ["tr-vgpu", "nu-nodes-0", "di-00", "xs-000", "mx-invalid-flavor", "cs-12"])
+def test_the_runner_says_what_differs(name):
+    wrong = {**CASES[name], "expect": {"error": "something_else"}}
+    ((_, reason),) = flavor.run({"cases": [wrong]}, None)
+    assert "something_else" in reason
+
+
+def test_a_case_of_an_unknown_kind_fails():
+    ((_, reason),) = flavor.run({"cases": [{"id": "x", "kind": "y", "expect": {}}]}, None)
+    assert "unknown kind y" in reason
