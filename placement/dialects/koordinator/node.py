@@ -22,7 +22,7 @@ from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.report import Report, shown
 from placement.dialects.koordinator.reservation import host_reservation
 from placement.dialects.koordinator.resources import ResourceNames
-from placement.dialects.koordinator.shared_pools import SharedPool, read_shared_pools
+from placement.dialects.koordinator.shared_pools import read_shared_pools
 from placement.dialects.koordinator.traits import architecture_trait, host_traits
 from placement.dialects.koordinator.tree import HostIdentity, Offers, build_tree
 from placement.dialects.koordinator.zones import Zone, read_zones
@@ -30,6 +30,7 @@ from placement.domain.tree import TreeSpec
 from placement.topology.consistency import MAX_NUMA_NODES
 from placement.topology.cpus import CpuTopology
 from placement.topology.cpuset import CpuSet
+from placement.topology.pools import SharedPool
 
 _NRT = "NodeResourceTopology"
 _HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
