@@ -1,0 +1,189 @@
+"""Trying to place a pod on a host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from placement.topology.accounts import numa_available, numa_used
+from placement.topology.accumulator import take_cpus
+from placement.topology.amounts import NOTHING, Amounts, NumaAmounts
+from placement.topology.demand import CpuDemand, PodDemand
+from placement.topology.host import HostState
+from placement.topology.policies import BindPolicy, Distribution
+from placement.topology.refusal import INVALID_TOPOLOGY, NOT_ENOUGH_CPUS, HostRefused, RefusalClass
+from placement.topology.split import CPU, MILLI, deal_cpus, split_request
+from placement.topology.strict_binding import check_binding, thinned
+
+
+@dataclass(frozen=True, slots=True)
+class Concessions:
+    """What a pod may use although it is recorded as used.
+
+    `preferred` CPUs (a mask) are taken first. Each mask in `returned` and the `reusable` amounts are handed
+    back once. `limits`: of the resources named in it NUMA nodes give no more than that.
+    Source: Koordinator semantics, available CPUs, per-NUMA accounts and reservations.
+    """
+
+    preferred: int = 0
+    returned: tuple[int, ...] = ()
+    reusable: NumaAmounts = NOTHING
+    limits: NumaAmounts | None = None
+
+
+NO_CONCESSIONS = Concessions()
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What a pod gets: a mask of logical CPUs of its own, and amounts on NUMA nodes if it is aligned."""
+
+    cpus: int = 0
+    amounts: NumaAmounts = NOTHING
+
+
+class Trial:
+    """A pod on a host, with the same view of what is free for every affinity that is tried."""
+
+    def __init__(self, host: HostState, demand: PodDemand, concessions: Concessions = NO_CONCESSIONS) -> None:
+        self.host = host
+        self.demand = demand
+        self._concessions = concessions
+        self._use = host.use.without(concessions.returned) if concessions.returned else host.use
+
+    @cached_property
+    def free_cpus(self) -> int:
+        """The CPUs that the pod may be given, as a mask; only those a strict bind policy leaves."""
+        host = self.host
+        free = host.layout.cpus & ~self._use.saturated(host.rules.share_limit) & ~host.unallocatable
+        cpus = self.demand.cpus
+        return thinned(host.layout, free, cpus.bind) if cpus is not None and cpus.strict else free
+
+    @cached_property
+    def available(self) -> dict[int, dict[str, int]]:
+        """What NUMA nodes can give to the pod (Koordinator semantics: per-NUMA accounts)."""
+        used = numa_used(self.host, self._use, self._concessions.reusable)
+        available = numa_available(self.host, used)
+        cpus = self.demand.cpus
+        for numa, amounts in available.items():
+            if cpus is not None and cpus.strict and CPU in amounts:
+                amounts[CPU] = min(amounts[CPU], MILLI * self._free_in(numa).bit_count())
+            self._limit(numa, amounts)
+        return available
+
+    @cached_property
+    def known_requests(self) -> Amounts:
+        """The requested amounts of resources that any NUMA node of the host reports, by name."""
+        known = set().union(*self.available.values())
+        return {
+            name: amount for name, amount in sorted(self.demand.amounts.items()) if name in known and amount
+        }
+
+    def allocate(self, affinity: Sequence[int] | None) -> Allocation:
+        """What the pod gets on the NUMA nodes of an ascending affinity, or anywhere on the host without one.
+
+        Raises HostRefused. Source: Koordinator semantics, splitting a request and strict bind policy.
+        """
+        cpus = self.demand.cpus
+        if cpus is not None and not self.host.has_cpus:
+            raise HostRefused(INVALID_TOPOLOGY, status=RefusalClass.ERROR)
+        shares = {} if affinity is None else self._split(affinity)
+        if cpus is None:
+            return Allocation(amounts=NumaAmounts(shares))
+        if self.free_cpus.bit_count() < cpus.need:
+            raise HostRefused(NOT_ENOUGH_CPUS)
+        taken = self._take_on_numa_nodes(cpus, shares) if shares else self._take(cpus, self.free_cpus)
+        if taken.bit_count() != cpus.need:
+            raise HostRefused(NOT_ENOUGH_CPUS)
+        if cpus.strict:
+            check_binding(self.host.layout, taken, cpus.bind)
+        return Allocation(taken, NumaAmounts(shares))
+
+    def has_room(self, affinity: Iterable[int]) -> bool:
+        """Whether these NUMA nodes together have all the amounts, without which nothing can be allocated."""
+        nodes = [self.available[numa] for numa in affinity]
+        return all(
+            sum(left.get(resource, 0) for left in nodes) >= amount
+            for resource, amount in self.known_requests.items()
+        )
+
+    def fits(self, affinity: Sequence[int]) -> bool:
+        """Whether `allocate` would succeed, found out by counting wherever counting suffices."""
+        cpus = self.demand.cpus
+        if not self.has_room(affinity):
+            return False
+        if cpus is None:
+            return True
+        if not self.host.has_cpus:
+            return False
+        try:
+            shares = self._split(affinity)
+            if self._counts_decide(cpus, shares):
+                return sum(self._counts(shares).values()) == cpus.need
+            self.allocate(affinity)
+        except HostRefused:
+            return False
+        return True
+
+    def _limit(self, numa: int, amounts: dict[str, int]) -> None:
+        limits = self._concessions.limits
+        if limits is not None:
+            limited = set().union(*limits.values())
+            for resource in limited & amounts.keys():
+                amounts[resource] = min(amounts[resource], limits.get(numa, {}).get(resource, 0))
+
+    def _free_in(self, numa: int) -> int:
+        return self.free_cpus & self.host.layout.numa_nodes.get(numa, 0)
+
+    def _split(self, affinity: Sequence[int]) -> dict[int, dict[str, int]]:
+        cpus, threads = self.demand.cpus, self.host.layout.threads
+        if cpus is None:
+            return split_request(self.known_requests, self.available, affinity)
+        full = cpus.bind is BindPolicy.FULL_PCPUS
+        dealt = self._deal(affinity, [MILLI * threads, MILLI] if full else [MILLI])
+        if not dealt:
+            grain = MILLI * threads if full and cpus.strict else MILLI
+            return split_request(self.known_requests, self.available, affinity, grain)
+        others = {name: amount for name, amount in self.known_requests.items() if name != CPU}
+        shares = split_request(others, self.available, affinity)
+        return {
+            numa: {**({CPU: dealt[numa]} if numa in dealt else {}), **shares.get(numa, {})}
+            for numa in affinity
+            if numa in dealt or numa in shares
+        }
+
+    def _deal(self, affinity: Sequence[int], grains: Sequence[int]) -> dict[int, int]:
+        if self.host.rules.distribution is Distribution.PACKED or CPU not in self.known_requests:
+            return {}
+        attempts = (
+            deal_cpus(self.known_requests[CPU], self.available, affinity, grain) for grain in grains if grain
+        )
+        return next(filter(None, attempts), {})
+
+    def _counts(self, shares: Mapping[int, Amounts]) -> dict[int, int]:
+        """How many CPUs to take on each NUMA node."""
+        return {
+            numa: min(self._free_in(numa).bit_count(), amounts.get(CPU, 0) // MILLI)
+            for numa, amounts in shares.items()
+        }
+
+    def _counts_decide(self, cpus: CpuDemand, shares: Mapping[int, Amounts]) -> bool:
+        """Whether enough CPUs are certain to be the right CPUs: only whole cores can be missed."""
+        if not shares:
+            return False
+        if not cpus.strict or cpus.bind is not BindPolicy.FULL_PCPUS:
+            return True
+        whole = all(count % self.host.layout.threads == 0 for count in self._counts(shares).values())
+        return whole and not self._concessions.preferred
+
+    def _take_on_numa_nodes(self, cpus: CpuDemand, shares: Mapping[int, Amounts]) -> int:
+        taken = 0
+        for numa, count in self._counts(shares).items():
+            taken |= self._take(cpus._replace(need=count), self._free_in(numa))
+        return taken
+
+    def _take(self, cpus: CpuDemand, free: int) -> int:
+        return take_cpus(
+            self.host.layout, self._use, free, cpus, self.host.rules, self._concessions.preferred
+        )
