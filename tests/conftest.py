@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from flask import Flask
@@ -55,8 +54,3 @@ def two_workers(connection_url: str) -> Iterator[RunningServer]:
     """The real service with two worker processes."""
     with running_service(connection_url, workers=2) as server:
         yield server
-
-
-def pytest_make_parametrize_id(config: pytest.Config, val: Any, argname: str) -> str | None:
-    """Sentences and queries make long ids; keep them readable."""
-    return val if isinstance(val, str) and len(val) < 200 else None

