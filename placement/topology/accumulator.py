@@ -8,7 +8,7 @@ from placement.topology.distribution import deal_over_numa_nodes
 from placement.topology.layout import CpuLayout
 from placement.topology.leftovers import take_leftovers
 from placement.topology.policies import BindPolicy, Distribution
-from placement.topology.refusal import NOT_ENOUGH_CPUS, HostRefused
+from placement.topology.refusal import NOT_ENOUGH_CPUS, Refused
 from placement.topology.run import Run
 from placement.topology.spreading import take_spread
 from placement.topology.whole_cores import take_whole_cores
@@ -19,7 +19,7 @@ def take_cpus(
 ) -> int:
     """The mask of exactly `demand.need` CPUs out of the mask `available`, preferred ones before all others.
 
-    The same arguments give the same CPUs. `strict` has no effect here (`strict_binding`). Raises HostRefused
+    The same arguments give the same CPUs. `strict` has no effect here (`strict_binding`). Raises Refused
     if there are not enough CPUs. Source: Koordinator semantics, CPU accumulator and preferred CPUs.
     """
     first = available & preferred
@@ -35,7 +35,7 @@ def _take_run(layout: CpuLayout, use: CpuUse, free: int, demand: CpuDemand, rule
     if demand.need < 1:
         return 0
     if demand.need > free.bit_count():
-        raise HostRefused(NOT_ENOUGH_CPUS)
+        raise Refused(NOT_ENOUGH_CPUS)
     if rules.distribution is not Distribution.PACKED:
         return _take_distributed(layout, use, free, demand, rules)
     run = Run(layout, use, free, demand, rules)

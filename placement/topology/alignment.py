@@ -12,8 +12,8 @@ from placement.topology.hints import Fits, HintTable
 from placement.topology.masks import mask_of, members_of
 from placement.topology.numa_exclusivity import favour_idle, is_allowed
 from placement.topology.policies import NumaExclusivity, NumaPolicy
-from placement.topology.refusal import HostRefused, RefusalClass
-from placement.topology.scoring import Scoring
+from placement.topology.refusal import RefusalClass, Refused
+from placement.topology.scoring import DEFAULT_SCORING, Scoring
 from placement.topology.selection import Selection, select_affinity
 from placement.topology.split import CPU
 from placement.topology.trial import Trial
@@ -29,7 +29,7 @@ class Alignment(NamedTuple):
 
     policy: NumaPolicy
     exclusivity: NumaExclusivity = NumaExclusivity.NONE
-    scoring: Scoring = Scoring()
+    scoring: Scoring = DEFAULT_SCORING
     favours_idle: bool = False
 
 
@@ -39,15 +39,15 @@ def choose_affinity(
     """The ascending NUMA ids to which a pod is aligned on a host; None if to none in particular.
 
     `fits` answers for the trial where not all that it sees as free can be used together. `devices` are the
-    hints of other providers. Raises HostRefused if the policy does not admit the pod.
+    hints of other providers. Raises Refused if the policy does not admit the pod.
     Source: Koordinator semantics, NUMA alignment.
     """
     host = trial.host
     if not host.capacity:
-        raise HostRefused(MISSING_NUMA_RESOURCES, status=RefusalClass.UNRESOLVABLE)
+        raise Refused(MISSING_NUMA_RESOURCES, status=RefusalClass.UNRESOLVABLE)
     selection = _select(_Search(trial, alignment, fits or trial.fits), devices)
     if selection.reasons:
-        raise HostRefused(*selection.reasons)
+        raise Refused(*selection.reasons)
     return None if selection.affinity is None else tuple(members_of(selection.affinity))
 
 

@@ -27,8 +27,8 @@ class Refusal:
     status: RefusalClass = RefusalClass.UNSCHEDULABLE
 
 
-class HostRefused(Conflict):
-    """A host cannot take a pod; `refusal` says why."""
+class Refused(Conflict):
+    """A host, or every host, cannot take a pod; `refusal` says why."""
 
     def __init__(self, *reasons: str, status: RefusalClass = RefusalClass.UNSCHEDULABLE) -> None:
         super().__init__("; ".join(reasons))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from placement.topology.amounts import NOTHING, NumaAmounts, summed
 from placement.topology.demand import PodDemand
 from placement.topology.host import HostState
-from placement.topology.refusal import NOT_ENOUGH_CPUS, HostRefused
+from placement.topology.refusal import NOT_ENOUGH_CPUS, Refused
 from placement.topology.trial import Allocation, Concessions, Trial
 
 OUT_OF_SCOPE = "pod has a nominated reservation but cannot be allocated within its NUMA scope"
@@ -70,7 +70,7 @@ class Placing:
     def explore(self, affinity: Sequence[int] | None) -> Allocation:
         """What the pod gets before a reservation is nominated: from the first that will do, else elsewhere.
 
-        Raises HostRefused.
+        Raises Refused.
         """
         reservations = self._reservations
         if reservations.ignored or not (reservations.matched or reservations.required):
@@ -79,10 +79,10 @@ class Placing:
         for reservation in reservations.matched:
             try:
                 return self._allocate_from(reservation, affinity)
-            except HostRefused as refused:
+            except Refused as refused:
                 refusals.update(dict.fromkeys(refused.refusal.reasons))
         if reservations.required:
-            raise HostRefused(*(f"Reservation(s) {reason}" for reason in refusals or (NO_MATCH,)))
+            raise Refused(*(f"Reservation(s) {reason}" for reason in refusals or (NO_MATCH,)))
         return self._on_free_capacity.allocate(affinity)
 
     def fits(self, affinity: Sequence[int]) -> bool:
@@ -91,14 +91,14 @@ class Placing:
             return self._on_free_capacity.fits(affinity)
         try:
             self.explore(affinity)
-        except HostRefused:
+        except Refused:
             return False
         return True
 
     def allocate(self, affinity: Sequence[int] | None) -> Allocation:
         """What the pod gets in the end: from the nominated reservation, or from free capacity.
 
-        Raises HostRefused; a nominated reservation that cannot be used never leads to free capacity.
+        Raises Refused; a nominated reservation that cannot be used never leads to free capacity.
         """
         reservations = self._reservations
         if reservations.ignored or (reservations.nominated is None and reservations.required):
@@ -107,23 +107,23 @@ class Placing:
             return self._on_free_capacity.allocate(affinity)
         try:
             return self.nominate(reservations.nominated, affinity)
-        except HostRefused as refused:
+        except Refused as refused:
             if reservations.required:
                 raise
-            raise HostRefused(OUT_OF_SCOPE, status=refused.refusal.status) from refused
+            raise Refused(OUT_OF_SCOPE, status=refused.refusal.status) from refused
 
     def nominate(self, place: int, affinity: Sequence[int] | None) -> Allocation:
         """What the pod gets out of one of the matched reservations.
 
-        Raises HostRefused if that cannot be nominated.
+        Raises Refused if that cannot be nominated.
         """
         try:
             return self._allocate_from(self._reservations.matched[place], affinity)
-        except HostRefused as refused:
+        except Refused as refused:
             if not self._reservations.required:
                 raise
             reasons = (f"Reservation(s) {reason}" for reason in refused.refusal.reasons)
-            raise HostRefused(*reasons, status=refused.refusal.status) from refused
+            raise Refused(*reasons, status=refused.refusal.status) from refused
 
     def _allocate_from(self, reservation: Reservation, affinity: Sequence[int] | None) -> Allocation:
         concessions = self._concessions((reservation,))
@@ -133,7 +133,7 @@ class Placing:
         limited = replace(concessions, limits=_limits(reservation))
         allocation = Trial(self._host, self._demand, limited).allocate(affinity)
         if allocation.cpus & ~reservation.cpus:
-            raise HostRefused(NOT_ENOUGH_CPUS)
+            raise Refused(NOT_ENOUGH_CPUS)
         return allocation
 
     def _trial(self, opened: tuple[Reservation, ...]) -> Trial:

@@ -36,3 +36,6 @@ class Scoring(NamedTuple):
         if self.fullest_first:
             return min(used, capacity) * BEST // capacity
         return max(0, capacity - used) * BEST // capacity
+
+
+DEFAULT_SCORING = Scoring()

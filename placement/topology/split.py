@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from placement.topology.amounts import Amounts, AmountsByNuma
 from placement.topology.distribution import even_shares
-from placement.topology.refusal import HostRefused
+from placement.topology.refusal import Refused
 
 CPU = "cpu"
 MILLI = 1000
@@ -18,7 +18,7 @@ def split_request(
     """What each NUMA node of an ascending affinity gives: the poorest first, an equal share of what is left.
 
     `cpu` is divided in multiples of `cpu_grain` millicores. Resources that no NUMA node of the host reports
-    are left out. Raises HostRefused naming every resource that does not fit.
+    are left out. Raises Refused naming every resource that does not fit.
     Source: Koordinator semantics, splitting a request.
     """
     shares: dict[int, dict[str, int]] = {numa: {} for numa in affinity}
@@ -37,7 +37,7 @@ def split_request(
         if rest:
             missing.append(resource)
     if missing:
-        raise HostRefused(*(f"Insufficient NUMA {resource}" for resource in sorted(missing)))
+        raise Refused(*(f"Insufficient NUMA {resource}" for resource in sorted(missing)))
     return {numa: amounts for numa, amounts in shares.items() if amounts}
 
 

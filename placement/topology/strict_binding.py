@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placement.topology.layout import CpuLayout
 from placement.topology.policies import BindPolicy
-from placement.topology.refusal import HostRefused
+from placement.topology.refusal import Refused
 
 
 def thinned(layout: CpuLayout, available: int, bind: BindPolicy) -> int:
@@ -20,7 +20,7 @@ def thinned(layout: CpuLayout, available: int, bind: BindPolicy) -> int:
 
 
 def check_binding(layout: CpuLayout, cpus: int, bind: BindPolicy) -> None:
-    """Raise HostRefused if chosen CPUs break a strict policy: they must fill cores, or lie on one core each.
+    """Raise Refused if chosen CPUs break a strict policy: they must fill cores, or lie on one core each.
 
     Source: Koordinator semantics, strict bind policy.
     """
@@ -29,4 +29,4 @@ def check_binding(layout: CpuLayout, cpus: int, bind: BindPolicy) -> None:
     if (bind is BindPolicy.FULL_PCPUS and cores * layout.threads != size) or (
         bind is BindPolicy.SPREAD_BY_PCPUS and cores != size
     ):
-        raise HostRefused(f"insufficient CPUs to satisfy required cpu bind policy {bind}")
+        raise Refused(f"insufficient CPUs to satisfy required cpu bind policy {bind}")

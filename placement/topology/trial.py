@@ -12,7 +12,7 @@ from placement.topology.amounts import NOTHING, Amounts, NumaAmounts
 from placement.topology.demand import CpuDemand, PodDemand
 from placement.topology.host import HostState
 from placement.topology.policies import BindPolicy, Distribution
-from placement.topology.refusal import INVALID_TOPOLOGY, NOT_ENOUGH_CPUS, HostRefused, RefusalClass
+from placement.topology.refusal import INVALID_TOPOLOGY, NOT_ENOUGH_CPUS, RefusalClass, Refused
 from placement.topology.split import CPU, MILLI, deal_cpus, split_request
 from placement.topology.strict_binding import check_binding, thinned
 
@@ -83,19 +83,19 @@ class Trial:
     def allocate(self, affinity: Sequence[int] | None) -> Allocation:
         """What the pod gets on the NUMA nodes of an ascending affinity, or anywhere on the host without one.
 
-        Raises HostRefused. Source: Koordinator semantics, splitting a request and strict bind policy.
+        Raises Refused. Source: Koordinator semantics, splitting a request and strict bind policy.
         """
         cpus = self.demand.cpus
         if cpus is not None and not self.host.has_cpus:
-            raise HostRefused(INVALID_TOPOLOGY, status=RefusalClass.ERROR)
+            raise Refused(INVALID_TOPOLOGY, status=RefusalClass.ERROR)
         shares = {} if affinity is None else self._split(affinity)
         if cpus is None:
             return Allocation(amounts=NumaAmounts(shares))
         if self.free_cpus.bit_count() < cpus.need:
-            raise HostRefused(NOT_ENOUGH_CPUS)
+            raise Refused(NOT_ENOUGH_CPUS)
         taken = self._take_on_numa_nodes(cpus, shares) if shares else self._take(cpus, self.free_cpus)
         if taken.bit_count() != cpus.need:
-            raise HostRefused(NOT_ENOUGH_CPUS)
+            raise Refused(NOT_ENOUGH_CPUS)
         if cpus.strict:
             check_binding(self.host.layout, taken, cpus.bind)
         return Allocation(taken, NumaAmounts(shares))
@@ -122,7 +122,7 @@ class Trial:
             if self._counts_decide(cpus, shares):
                 return sum(self._counts(shares).values()) == cpus.need
             self.allocate(affinity)
-        except HostRefused:
+        except Refused:
             return False
         return True
 

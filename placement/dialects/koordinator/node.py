@@ -44,8 +44,9 @@ class NodeImport:
     """All that two manifests say about a host.
 
     `name` is the Kubernetes name; `topology` is empty when no CPUs are reported; CPU sets hold logical CPU
-    ids of the topology, except those of the reported pools. `amplification` has the host's ratios above 1 by
-    Kubernetes resource name; `zones` hold amounts as reported, to be multiplied unless `zones_amplified`.
+    ids of the topology, except those of the reported pools. `withheld` CPUs are in no pool either, see
+    `HostCpus`. `amplification` has the host's ratios above 1 by Kubernetes resource name; `zones` hold
+    amounts as reported, to be multiplied unless `zones_amplified`.
     `resource_names` leads from each resource class in the tree to the Kubernetes resource it stands for.
     """
 
@@ -53,6 +54,7 @@ class NodeImport:
     tree: TreeSpec
     topology: CpuTopology
     unallocatable: CpuSet
+    withheld: CpuSet
     kubelet: KubeletPolicy
     kubelet_pods: tuple[KubeletPod, ...]
     takeover: Takeover
@@ -95,6 +97,7 @@ def import_node(
         tree=build_tree(identity, offers, traits, cpus.topology),
         topology=cpus.topology,
         unallocatable=cpus.unallocatable,
+        withheld=cpus.withheld,
         kubelet=cpus.kubelet,
         kubelet_pods=cpus.kubelet_pods,
         takeover=cpus.takeover,
