@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from placement.topology.amplification import bound_cost
 from placement.topology.hint_rows import ProviderHints
 from placement.topology.hints import Fits, HintTable
 from placement.topology.masks import mask_of, members_of
-from placement.topology.numa_exclusivity import favour_idle, is_allowed
+from placement.topology.numa_exclusivity import is_allowed
+from placement.topology.numa_score import numa_scorer
 from placement.topology.policies import NumaExclusivity, NumaPolicy
 from placement.topology.refusal import RefusalClass, Refused
 from placement.topology.scoring import DEFAULT_SCORING, Scoring
-from placement.topology.selection import Selection, select_affinity
-from placement.topology.split import CPU
+from placement.topology.selection import Selection, select_affinity, select_preferred
 from placement.topology.trial import Trial
 
 MISSING_NUMA_RESOURCES = "node(s) missing NUMA resources"
@@ -32,6 +31,11 @@ class Alignment(NamedTuple):
     scoring: Scoring = DEFAULT_SCORING
     favours_idle: bool = False
 
+    @property
+    def idle_counts(self) -> bool:
+        """Whether NUMA nodes without bound pods score higher for this pod."""
+        return self.favours_idle and self.exclusivity is NumaExclusivity.PREFERRED
+
 
 def choose_affinity(
     trial: Trial, alignment: Alignment, fits: Fits | None = None, devices: Sequence[ProviderHints] = ()
@@ -45,59 +49,38 @@ def choose_affinity(
     host = trial.host
     if not host.capacity:
         raise Refused(MISSING_NUMA_RESOURCES, status=RefusalClass.UNRESOLVABLE)
-    selection = _select(_Search(trial, alignment, fits or trial.fits), devices)
+    selection = _select(_Search(trial, alignment, fits or trial.fits, devices))
     if selection.reasons:
         raise Refused(*selection.reasons)
     return None if selection.affinity is None else tuple(members_of(selection.affinity))
 
 
 class _Search:
-    """The hints of one pod on one host, widened as long as that could change the selection."""
+    """The hints of one pod on one host and of its devices, and what they are judged by."""
 
-    def __init__(self, trial: Trial, alignment: Alignment, fits: Fits) -> None:
+    def __init__(
+        self, trial: Trial, alignment: Alignment, fits: Fits, devices: Sequence[ProviderHints]
+    ) -> None:
         restricted = alignment.policy is NumaPolicy.RESTRICTED
-        score = partial(_score, trial, alignment)
+        score = numa_scorer(trial, alignment.scoring, alignment.idle_counts)
         self.table = HintTable(trial, fits, score, all_preferred=restricted)
-        self.is_hopeless = not trial.has_room(trial.host.capacity)
+        self.policy = alignment.policy
+        self.providers = (self.table.hints, *devices)
         self.numa_ids = mask_of(trial.host.capacity)
-        self.alignment = alignment
-        self.allowed: Callable[[int], bool] = partial(
+        self.allowed = partial(
             is_allowed, exclusivity=alignment.exclusivity, neighbours=trial.host.neighbours
         )
 
-    def select(self, devices: Sequence[ProviderHints]) -> Selection:
-        """The selection from the hints found so far."""
-        return select_affinity(
-            self.alignment.policy, (self.table.hints, *devices), self.numa_ids, self.allowed
-        )
 
-
-def _select(search: _Search, devices: Sequence[ProviderHints]) -> Selection:
-    for size in () if search.is_hopeless else search.table.sizes():
+def _select(search: _Search) -> Selection:
+    aligned = (search.policy, search.providers, search.numa_ids, search.allowed)
+    has_devices = len(search.providers) > 1
+    for size in search.table.sizes():
         search.table.add_combinations(size)
         # A preferred affinity only ever gives way to a narrower one, and all of those are known by now.
         # Devices may prefer a wider one, so that with them everything has to be known.
-        if not devices and all(search.table.hints.values()):
-            selection = search.select(devices)
-            if selection.preferred:
+        if not has_devices and all(search.table.hints.values()):
+            selection = select_preferred(*aligned)
+            if selection is not None:
                 return selection
-    return search.select(devices)
-
-
-def _score(trial: Trial, alignment: Alignment, numa_ids: Sequence[int]) -> int:
-    """How well a pod would sit on these NUMA nodes (Koordinator semantics: hints)."""
-    host, cpus = trial.host, trial.demand.cpus
-    requested: dict[str, int] = {}
-    capacity: dict[str, int] = {}
-    for numa in numa_ids:
-        for resource, amount in host.capacity[numa].items():
-            capacity[resource] = capacity.get(resource, 0) + amount
-            used = amount - trial.available[numa][resource]
-            requested[resource] = requested.get(resource, 0) + used
-    request = dict(trial.demand.amounts)
-    if cpus is not None and CPU in request:
-        request[CPU] = bound_cost(request[CPU], host.cpu_ratio)
-    score = alignment.scoring.score(requested, capacity, request)
-    if alignment.favours_idle and alignment.exclusivity is NumaExclusivity.PREFERRED:
-        return favour_idle(score, mask_of(numa_ids), host.neighbours)
-    return score
+    return select_affinity(*aligned)

@@ -15,11 +15,10 @@ _UNSATISFIED = Hint(None, preferred=False, unsatisfied=True)
 
 
 class HintRows(NamedTuple):
-    """Rows of hints in the order of providers, then resources; what cannot be satisfied; each in words."""
+    """Rows of hints in the order of providers, then resources, and what cannot be satisfied."""
 
     rows: tuple[Sequence[Hint], ...]
     reasons: tuple[str, ...]
-    summaries: tuple[str, ...]
 
 
 def collect_rows(providers: Iterable[ProviderHints | None]) -> HintRows:
@@ -28,7 +27,7 @@ def collect_rows(providers: Iterable[ProviderHints | None]) -> HintRows:
     Source: Koordinator semantics, merge.
     """
     rows: list[Sequence[Hint]] = []
-    reasons, summaries = [], []
+    reasons = []
     for provider in providers:
         if not provider:
             rows.append((_DO_NOT_CARE,))
@@ -38,11 +37,20 @@ def collect_rows(providers: Iterable[ProviderHints | None]) -> HintRows:
                 rows.append((_DO_NOT_CARE,))
             elif hints:
                 rows.append(hints)
-                summaries.append(_summary(resource, hints))
             else:
                 rows.append((_UNSATISFIED,))
                 reasons.append(f"Unsatisfied NUMA {resource}")
-    return HintRows(tuple(rows), tuple(reasons), tuple(sorted(summaries)))
+    return HintRows(tuple(rows), tuple(reasons))
+
+
+def summarize(providers: Iterable[ProviderHints | None]) -> list[str]:
+    """What each resource would like and what it could do with, in words (Koordinator semantics: policies)."""
+    return sorted(
+        _summary(resource, hints)
+        for provider in providers
+        for resource, hints in (provider or {}).items()
+        if hints
+    )
 
 
 def single_numa_rows(rows: Iterable[Sequence[Hint]]) -> tuple[Sequence[Hint], ...]:

@@ -40,27 +40,28 @@ class HintTable:
 
     def __init__(self, trial: Trial, fits: Fits, score: Score, all_preferred: bool) -> None:
         self.hints: Hints = {resource: [] for resource in trial.known_requests}
-        self._available = trial.available
+        self._fewest = trial.fewest_numa_nodes
+        self._numa_ids = sorted(trial.available)
         self._fits = fits
         self._score = score
         self._all_preferred = all_preferred
         self._exhausted = {
-            resource: mask_of(numa for numa, left in self._available.items() if not left.get(resource))
+            resource: mask_of(numa for numa, left in trial.rooms[resource].items() if not left)
             for resource in self.hints
         }
 
     def sizes(self) -> Iterator[int]:
-        """The sizes of combinations, ascending; every one of them can be added."""
-        nodes, looked_at = len(self._available), 0
-        for size in range(1, nodes + 1):
+        """The sizes of combinations that could have hints, ascending."""
+        nodes, looked_at = len(self._numa_ids), 0
+        for size in range(self._fewest, nodes + 1):
             looked_at += comb(nodes, size)
-            if size == nodes or size == 1 or looked_at <= MOST_COMBINATIONS:
+            if size == nodes or looked_at <= MOST_COMBINATIONS:
                 yield size
 
     def add_combinations(self, size: int) -> None:
         """Add the hints of all combinations of that many NUMA nodes; expects narrower ones to be there."""
         fresh = [resource for resource, hints in self.hints.items() if not hints]
-        for nodes in combinations(sorted(self._available), size):
+        for nodes in combinations(self._numa_ids, size):
             affinity = mask_of(nodes)
             resources = [name for name, exhausted in self._exhausted.items() if not affinity & exhausted]
             if resources and self._fits(nodes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +13,6 @@ from placement.topology.demand import PodDemand
 from placement.topology.host import FACE_VALUE, HostState
 from placement.topology.scoring import Scoring
 from placement.topology.split import CPU, MILLI
-from placement.topology.trial import Allocation
 
 
 @dataclass(frozen=True)
@@ -30,36 +30,40 @@ class HostTotals:
         return self._hash
 
 
-def score_on_host(host: HostState, totals: HostTotals, demand: PodDemand, scoring: Scoring) -> int:
-    """The score of a pod without NUMA policy, 0 to 100: the host as a whole counts.
+def score_on_host(
+    host: HostState, totals: HostTotals, demand: PodDemand, scoring: Scoring, is_aligned: bool = False
+) -> int:
+    """The score of a pod for which the host as a whole counts, 0 to 100.
 
+    That is a pod without NUMA policy, or one that has one (`is_aligned`) but got no NUMA nodes.
     Source: Koordinator semantics, score.
     """
     requested = totals.requested
-    if host.cpu_ratio > FACE_VALUE:
+    if is_aligned and demand.cpus is not None:
+        requested = {**requested, CPU: _bound_cpu(host)}
+    elif host.cpu_ratio > FACE_VALUE:
         cpu = host_cpu_requested(requested.get(CPU, 0), host.use.held.bit_count(), host.cpu_ratio)
         requested = {**requested, CPU: cpu}
     return scoring.score(requested, totals.allocatable, _costs(host, demand))
 
 
 def score_on_numa_nodes(
-    host: HostState, totals: HostTotals, demand: PodDemand, scoring: Scoring, allocation: Allocation
+    host: HostState, demand: PodDemand, scoring: Scoring, numa_ids: Collection[int]
 ) -> int:
-    """The score of a pod with NUMA policy, 0 to 100: only the NUMA nodes it would use count.
+    """The score of a pod that would use these NUMA nodes, 0 to 100: nothing else of the host counts.
 
-    Without any the host as a whole counts. For a bound pod all CPUs that are bound on the host count as used.
+    Except that for a bound pod all CPUs that are bound on the host count as used.
     Source: Koordinator semantics, score.
     """
-    if not allocation.amounts and demand.cpus is None:
-        return score_on_host(host, totals, demand, scoring)
-    requested, capacity = dict(totals.requested), dict(totals.allocatable)
-    if allocation.amounts:
-        used = numa_used(host, host.use, NOTHING)
-        requested = _sum([used.get(numa, {}) for numa in allocation.amounts])
-        capacity = _sum([host.capacity[numa] for numa in allocation.amounts])
+    used = numa_used(host, host.use, NOTHING)
+    requested = _sum([used.get(numa, {}) for numa in numa_ids])
     if demand.cpus is not None:
-        requested[CPU] = bound_cost(MILLI * host.use.held.bit_count(), host.cpu_ratio)
-    return scoring.score(requested, capacity, _costs(host, demand))
+        requested[CPU] = _bound_cpu(host)
+    return scoring.score(requested, _sum([host.capacity[numa] for numa in numa_ids]), _costs(host, demand))
+
+
+def _bound_cpu(host: HostState) -> int:
+    return bound_cost(MILLI * host.use.held.bit_count(), host.cpu_ratio)
 
 
 def _costs(host: HostState, demand: PodDemand) -> Amounts:

@@ -41,13 +41,19 @@ def merge_hints(rows: Sequence[Row], numa_ids: int, allowed: Allowed) -> Merged:
     `numa_ids` is the mask of the host's NUMA nodes, `allowed` says which merged affinities may be preferred.
     Source: Koordinator semantics, merge.
     """
-    start = Merged(numa_ids)
     # Once there is a preferred combination no other one counts, and those are few and easy to find.
-    best = _best(start, _preferred_combinations(rows), numa_ids, allowed)
-    return best if best.preferred else _best(start, product(*_narrowed(rows)), numa_ids, allowed)
+    preferred = merge_preferred(rows, numa_ids, allowed)
+    return preferred or _best(product(*_narrowed(rows)), numa_ids, allowed)
 
 
-def _best(best: Merged, combinations: Iterable[Sequence[Hint]], numa_ids: int, allowed: Allowed) -> Merged:
+def merge_preferred(rows: Sequence[Row], numa_ids: int, allowed: Allowed) -> Merged | None:
+    """The best combination of one hint per row if that is preferred; else None."""
+    best = _best(_preferred_combinations(rows), numa_ids, allowed)
+    return best if best.preferred else None
+
+
+def _best(combinations: Iterable[Sequence[Hint]], numa_ids: int, allowed: Allowed) -> Merged:
+    best = Merged(numa_ids)
     for hints in combinations:
         merged = _merge(hints, numa_ids, allowed)
         if merged is not None and merged.beats(best):
@@ -73,16 +79,21 @@ def _merge(hints: Sequence[Hint], numa_ids: int, allowed: Allowed) -> Merged | N
 
 def _preferred_combinations(rows: Sequence[Row]) -> Iterator[Sequence[Hint]]:
     """The combinations of preferred hints with a common affinity, in the order of the cartesian product."""
-    named = {hint.affinity for row in rows for hint in row if hint.preferred}
-    positions: set[tuple[int, ...]] = set()
-    for affinity in named:
-        matching = [
-            [place for place, hint in enumerate(row) if hint.preferred and hint.affinity in (affinity, None)]
-            for row in rows
-        ]
-        positions.update(product(*matching))
-    for chosen in sorted(positions):
-        yield [row[place] for row, place in zip(rows, chosen, strict=True)]
+    places = [_preferred_places(row) for row in rows]
+    chosen: set[tuple[int, ...]] = set()
+    for affinity in set().union(*places):
+        chosen.update(product(*({*of.get(affinity, ()), *of.get(None, ())} for of in places)))
+    for combination in sorted(chosen):
+        yield [row[place] for row, place in zip(rows, combination, strict=True)]
+
+
+def _preferred_places(row: Row) -> dict[int | None, list[int]]:
+    """Where in a row the preferred hints of each affinity are."""
+    places: dict[int | None, list[int]] = {}
+    for place, hint in enumerate(row):
+        if hint.preferred:
+            places.setdefault(hint.affinity, []).append(place)
+    return places
 
 
 def _narrowed(rows: Sequence[Row]) -> Sequence[Row]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from placement.topology.hint_rows import HintRows, ProviderHints, collect_rows, single_numa_rows
-from placement.topology.merging import Merged, merge_hints
+from placement.topology.hint_rows import ProviderHints, collect_rows, single_numa_rows, summarize
+from placement.topology.merging import Allowed, Merged, Row, merge_hints, merge_preferred
 from placement.topology.policies import NumaPolicy
 
 
@@ -28,10 +28,7 @@ def admits(policy: NumaPolicy, preferred: bool) -> bool:
 
 
 def select_affinity(
-    policy: NumaPolicy,
-    providers: Iterable[ProviderHints | None],
-    numa_ids: int,
-    allowed: Callable[[int], bool],
+    policy: NumaPolicy, providers: Sequence[ProviderHints | None], numa_ids: int, allowed: Allowed
 ) -> Selection:
     """The affinity a policy makes of all hints on a host with these NUMA nodes (a mask).
 
@@ -40,23 +37,32 @@ def select_affinity(
     """
     if policy is NumaPolicy.NONE:
         return Selection(None)
-    collected = collect_rows(providers)
-    if policy is NumaPolicy.BEST_EFFORT:
-        best = merge_hints(collected.rows, numa_ids, allowed)
-        return Selection(numa_ids) if best.unsatisfied else Selection(*best[:3])
-    if collected.reasons:
-        return Selection(None, reasons=collected.reasons)
-    if policy is NumaPolicy.RESTRICTED:
-        best = merge_hints(collected.rows, numa_ids, allowed)
-        return _admitted(policy, best, best.affinity, collected, " & ")
-    best = merge_hints(single_numa_rows(collected.rows), numa_ids, allowed)
-    return _admitted(policy, best, None if best.affinity == numa_ids else best.affinity, collected, ",")
-
-
-def _admitted(
-    policy: NumaPolicy, best: Merged, affinity: int | None, collected: HintRows, separator: str
-) -> Selection:
-    reasons: tuple[str, ...] = ()
+    rows, reasons = collect_rows(providers)
+    if reasons and policy is not NumaPolicy.BEST_EFFORT:
+        return Selection(None, reasons=reasons)
+    best = merge_hints(_relevant(policy, rows), numa_ids, allowed)
     if not admits(policy, best.preferred):
-        reasons = (f"Unaligned NUMA Hint cause {separator.join(collected.summaries)}",)
-    return Selection(affinity, best.preferred, best.unsatisfied, reasons)
+        separator = " & " if policy is NumaPolicy.RESTRICTED else ","
+        reasons = (f"Unaligned NUMA Hint cause {separator.join(summarize(providers))}",)
+        return _selected(policy, best, numa_ids)._replace(reasons=reasons)
+    return _selected(policy, best, numa_ids)
+
+
+def select_preferred(
+    policy: NumaPolicy, providers: Sequence[ProviderHints | None], numa_ids: int, allowed: Allowed
+) -> Selection | None:
+    """What `select_affinity` would select if that is preferred, found more cheaply; else None."""
+    best = merge_preferred(_relevant(policy, collect_rows(providers).rows), numa_ids, allowed)
+    return None if best is None else _selected(policy, best, numa_ids)
+
+
+def _relevant(policy: NumaPolicy, rows: Sequence[Row]) -> Sequence[Row]:
+    return single_numa_rows(rows) if policy is NumaPolicy.SINGLE_NUMA_NODE else rows
+
+
+def _selected(policy: NumaPolicy, best: Merged, numa_ids: int) -> Selection:
+    if policy is NumaPolicy.BEST_EFFORT and best.unsatisfied:
+        return Selection(numa_ids)
+    # One NUMA node that is all there is needs no accounts of its own.
+    aligned = policy is not NumaPolicy.SINGLE_NUMA_NODE or best.affinity != numa_ids
+    return Selection(best.affinity if aligned else None, best.preferred, best.unsatisfied)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 from placement.topology.accounts import numa_available, numa_used
 from placement.topology.accumulator import take_cpus
@@ -13,7 +14,7 @@ from placement.topology.demand import CpuDemand, PodDemand
 from placement.topology.host import HostState
 from placement.topology.policies import BindPolicy, Distribution
 from placement.topology.refusal import INVALID_TOPOLOGY, NOT_ENOUGH_CPUS, RefusalClass, Refused
-from placement.topology.split import CPU, MILLI, deal_cpus, split_request
+from placement.topology.split import CPU, MILLI, deal_amount, split_amount
 from placement.topology.strict_binding import check_binding, thinned
 
 
@@ -68,9 +69,17 @@ class Trial:
         cpus = self.demand.cpus
         for numa, amounts in available.items():
             if cpus is not None and cpus.strict and CPU in amounts:
-                amounts[CPU] = min(amounts[CPU], MILLI * self._free_in(numa).bit_count())
+                amounts[CPU] = min(amounts[CPU], MILLI * self._free_counts.get(numa, 0))
             self._limit(numa, amounts)
         return available
+
+    @cached_property
+    def rooms(self) -> Mapping[str, Mapping[int, int]]:
+        """What each NUMA node can give of the requested resources, by name."""
+        return {
+            resource: {numa: left.get(resource, 0) for numa, left in self.available.items()}
+            for resource in self.known_requests
+        }
 
     @cached_property
     def known_requests(self) -> Amounts:
@@ -100,31 +109,42 @@ class Trial:
             check_binding(self.host.layout, taken, cpus.bind)
         return Allocation(taken, NumaAmounts(shares))
 
-    def has_room(self, affinity: Iterable[int]) -> bool:
-        """Whether these NUMA nodes together have all the amounts, without which nothing can be allocated."""
-        nodes = [self.available[numa] for numa in affinity]
-        return all(
-            sum(left.get(resource, 0) for left in nodes) >= amount
-            for resource, amount in self.known_requests.items()
-        )
-
     def fits(self, affinity: Sequence[int]) -> bool:
         """Whether `allocate` would succeed, found out by counting wherever counting suffices."""
         cpus = self.demand.cpus
         if not self.has_room(affinity):
             return False
         if cpus is None:
-            return True
+            return True  # what there is room for can always be split
         if not self.host.has_cpus:
             return False
+        if CPU in self.known_requests:
+            shares = self._share(CPU, affinity)
+            counts = self._counts(shares)
+            enough = sum(counts.values()) == cpus.need and sum(shares.values()) == self.known_requests[CPU]
+            if not enough or self._counts_decide(cpus, counts):
+                return enough
         try:
-            shares = self._split(affinity)
-            if self._counts_decide(cpus, shares):
-                return sum(self._counts(shares).values()) == cpus.need
             self.allocate(affinity)
         except Refused:
             return False
         return True
+
+    def has_room(self, affinity: Iterable[int]) -> bool:
+        """Whether these NUMA nodes together have all the amounts, without which nothing can be allocated."""
+        for resource, amount in self.known_requests.items():
+            if sum(map(self.rooms[resource].__getitem__, affinity)) < amount:
+                return False
+        return True
+
+    @cached_property
+    def fewest_numa_nodes(self) -> int:
+        """How many NUMA nodes it takes at least to have room; one more than there are if all are too few."""
+        fewest = 1
+        for resource, amount in self.known_requests.items():
+            largest_first = sorted(self.rooms[resource].values(), reverse=True)
+            fewest = max(fewest, 1 + sum(together < amount for together in accumulate(largest_first)))
+        return fewest
 
     def _limit(self, numa: int, amounts: dict[str, int]) -> None:
         limits = self._concessions.limits
@@ -133,54 +153,57 @@ class Trial:
             for resource in limited & amounts.keys():
                 amounts[resource] = min(amounts[resource], limits.get(numa, {}).get(resource, 0))
 
-    def _free_in(self, numa: int) -> int:
-        return self.free_cpus & self.host.layout.numa_nodes.get(numa, 0)
+    @cached_property
+    def _free_counts(self) -> Mapping[int, int]:
+        return {
+            numa: (self.free_cpus & mask).bit_count() for numa, mask in self.host.layout.numa_nodes.items()
+        }
 
     def _split(self, affinity: Sequence[int]) -> dict[int, dict[str, int]]:
-        cpus, threads = self.demand.cpus, self.host.layout.threads
-        if cpus is None:
-            return split_request(self.known_requests, self.available, affinity)
+        """What each NUMA node gives of every requested resource."""
+        by_numa: dict[int, dict[str, int]] = {}
+        missing = []
+        for resource, amount in self.known_requests.items():
+            shares = self._share(resource, affinity)
+            for numa, share in shares.items():
+                by_numa.setdefault(numa, {})[resource] = share
+            if sum(shares.values()) < amount:
+                missing.append(resource)
+        if missing:
+            raise Refused(*(f"Insufficient NUMA {resource}" for resource in missing))
+        return {numa: by_numa[numa] for numa in sorted(by_numa)}
+
+    def _share(self, resource: str, affinity: Sequence[int]) -> dict[int, int]:
+        amount, rooms, cpus = self.known_requests[resource], self.rooms[resource], self.demand.cpus
+        if resource != CPU or cpus is None:
+            return split_amount(amount, rooms, affinity)
         full = cpus.bind is BindPolicy.FULL_PCPUS
-        dealt = self._deal(affinity, [MILLI * threads, MILLI] if full else [MILLI])
-        if not dealt:
-            grain = MILLI * threads if full and cpus.strict else MILLI
-            return split_request(self.known_requests, self.available, affinity, grain)
-        others = {name: amount for name, amount in self.known_requests.items() if name != CPU}
-        shares = split_request(others, self.available, affinity)
-        return {
-            numa: {**({CPU: dealt[numa]} if numa in dealt else {}), **shares.get(numa, {})}
-            for numa in affinity
-            if numa in dealt or numa in shares
-        }
+        core = MILLI * self.host.layout.threads
+        if self.host.rules.distribution is not Distribution.PACKED:
+            for grain in (core, MILLI) if full else (MILLI,):
+                dealt = deal_amount(amount, rooms, affinity, grain)
+                if dealt:
+                    return dealt
+        return split_amount(amount, rooms, affinity, core if full and cpus.strict else MILLI)
 
-    def _deal(self, affinity: Sequence[int], grains: Sequence[int]) -> dict[int, int]:
-        if self.host.rules.distribution is Distribution.PACKED or CPU not in self.known_requests:
-            return {}
-        attempts = (
-            deal_cpus(self.known_requests[CPU], self.available, affinity, grain) for grain in grains if grain
-        )
-        return next(filter(None, attempts), {})
-
-    def _counts(self, shares: Mapping[int, Amounts]) -> dict[int, int]:
+    def _counts(self, milli: Mapping[int, int]) -> dict[int, int]:
         """How many CPUs to take on each NUMA node."""
-        return {
-            numa: min(self._free_in(numa).bit_count(), amounts.get(CPU, 0) // MILLI)
-            for numa, amounts in shares.items()
-        }
+        free = self._free_counts
+        return {numa: min(free.get(numa, 0), share // MILLI) for numa, share in milli.items()}
 
-    def _counts_decide(self, cpus: CpuDemand, shares: Mapping[int, Amounts]) -> bool:
+    def _counts_decide(self, cpus: CpuDemand, counts: Mapping[int, int]) -> bool:
         """Whether enough CPUs are certain to be the right CPUs: only whole cores can be missed."""
-        if not shares:
-            return False
         if not cpus.strict or cpus.bind is not BindPolicy.FULL_PCPUS:
             return True
-        whole = all(count % self.host.layout.threads == 0 for count in self._counts(shares).values())
+        whole = not any(count % self.host.layout.threads for count in counts.values())
         return whole and not self._concessions.preferred
 
     def _take_on_numa_nodes(self, cpus: CpuDemand, shares: Mapping[int, Amounts]) -> int:
         taken = 0
-        for numa, count in self._counts(shares).items():
-            taken |= self._take(cpus._replace(need=count), self._free_in(numa))
+        milli = {numa: amounts.get(CPU, 0) for numa, amounts in shares.items()}
+        for numa, count in self._counts(milli).items():
+            place = self.host.layout.numa_nodes.get(numa, 0)
+            taken |= self._take(cpus._replace(need=count), self.free_cpus & place)
         return taken
 
     def _take(self, cpus: CpuDemand, free: int) -> int:

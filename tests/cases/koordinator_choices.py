@@ -15,7 +15,7 @@ from placement.topology.amounts import NOTHING, NumaAmounts
 from placement.topology.cpu_use import CpuUse
 from placement.topology.cpuset import format_cpu_list, parse_cpu_list
 from placement.topology.demand import CpuDemand, PodDemand
-from placement.topology.hint_rows import collect_rows, single_numa_rows
+from placement.topology.hint_rows import collect_rows, single_numa_rows, summarize
 from placement.topology.hints import Hint, HintTable
 from placement.topology.host import HostState
 from placement.topology.layout import CpuLayout, layout_of
@@ -247,11 +247,12 @@ def hint_filter(given: Json, profile: Profile) -> Outcome:
     if given["mode"] == "single":
         rows = [[_hint(hint) for hint in row] for row in given["rows"]]
         return {"rows": [_shown(row) for row in single_numa_rows(rows)]}
-    collected = collect_rows(_providers(given))
+    providers = _providers(given)
+    collected = collect_rows(providers)
     return {
         "rows": [_shown(row) for row in collected.rows],
         "reasons": list(collected.reasons),
-        "summary": list(collected.summaries),
+        "summary": summarize(providers),
     }
 
 

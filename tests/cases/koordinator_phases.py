@@ -8,14 +8,15 @@ from typing import Any
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.allocating import PodAllocation, allocate_on_host
 from placement.dialects.koordinator.bind_policy import host_bind_policy, pod_bind_policy
-from placement.dialects.koordinator.fitting import Fit, filter_host
+from placement.dialects.koordinator.fitting import Fit
 from placement.dialects.koordinator.host import Host
 from placement.dialects.koordinator.host_demand import demand_on
+from placement.dialects.koordinator.judging import PodJudge
 from placement.dialects.koordinator.kubelet import KubeletPolicy
 from placement.dialects.koordinator.numa_topology_spec import merged_numa_policy
 from placement.dialects.koordinator.pod_request import PodRequest, interpret_pod
 from placement.dialects.koordinator.profile import Profile
-from placement.dialects.koordinator.rating import score_host
+from placement.dialects.koordinator.rating import host_rater
 from placement.dialects.koordinator.resource_spec import ResourceSpec, completed_spec
 from placement.dialects.koordinator.resource_status import ResourceStatus, status_document
 from placement.topology.amounts import summed
@@ -59,10 +60,10 @@ def bind_policy(given: Json, profile: Profile) -> Outcome:
 
 
 def _fit(host: Host, totals: HostTotals, request: PodRequest | None, given: Json) -> Fit:
-    fit = filter_host(host, totals, request, read.reservations(given.get("reservations")))
-    if isinstance(fit, Refusal):
-        raise Refused(*fit.reasons, status=fit.status)
-    return fit
+    verdict = PodJudge(request).judge(host, totals, read.reservations(given.get("reservations")))
+    if isinstance(verdict.answer, Refusal):
+        raise Refused(*verdict.answer.reasons, status=verdict.answer.status)
+    return verdict.answer
 
 
 def _totals(host: Json) -> HostTotals:
@@ -144,30 +145,25 @@ def score_one(given: Json, profile: Profile) -> Outcome:
     """The score of one host, aligned as the case says."""
     settings = read.settings(profile, given)
     host = read.host(given["host"], read.ledger(given.get("existing")), settings)
-    score = score_host(
+    rater = host_rater(
         host,
-        _totals(given["host"]),
         read.request(given["request"]),
         _given_fit(given),
         settings.host_scoring,
         read.reservations(given.get("reservations")),
     )
-    return {"score": score}
+    return {"score": rater(_totals(given["host"]))}
 
 
 def score_hosts(given: Json, profile: Profile) -> Outcome:
     """The scores of several hosts, each filtered before."""
     settings = read.settings(profile, given)
     request = interpret_pod(read.pod(given["pod"]), settings)
-    scores = {}
+    judge, scores = PodJudge(request, settings.host_scoring), {}
     for described in given["hosts"]:
         existing = [*(described.get("existing") or ()), *(described.get("existing_pods") or ())]
-        host, totals = read.host(described, read.ledger(existing), settings), _totals(described)
-        try:
-            fit = _fit(host, totals, request, given)
-        except Refused:
-            fit = Fit()
-        scores[described["name"]] = score_host(host, totals, request, fit, settings.host_scoring)
+        host = read.host(described, read.ledger(existing), settings)
+        scores[described["name"]] = judge.judge(host, _totals(described)).score
     return {"scores": scores}
 
 

@@ -14,9 +14,10 @@ from placement.dialects.koordinator.host_demand import (
     demand_on,
 )
 from placement.dialects.koordinator.pod_request import PodRequest
+from placement.dialects.koordinator.resource_status import ResourceStatus
 from placement.topology.alignment import choose_affinity
 from placement.topology.amplification import bound_cost, host_cpu_requested
-from placement.topology.demand import PodDemand
+from placement.topology.demand import CpuDemand, PodDemand
 from placement.topology.designation import allocate_designated
 from placement.topology.hint_rows import ProviderHints
 from placement.topology.host import FACE_VALUE
@@ -38,32 +39,19 @@ class Fit:
     designated: Allocation | None = None
 
 
-FitHost = Callable[[Host, PodRequest, Reservations], Fit | Refusal]
+def screen_host(host: Host, request: PodRequest) -> Fit | Refusal | None:
+    """What is known about a pod on a host before its totals and CPUs are looked at; None if nothing is.
 
-
-def filter_host(
-    host: Host,
-    totals: HostTotals,
-    request: PodRequest | None,
-    reservations: Reservations = NO_RESERVATIONS,
-    fit: FitHost | None = None,
-) -> Fit | Refusal:
-    """Whether a pod, None if it requests nothing, can go to a host with these totals.
-
-    `fit` may be a `fit_host` that remembers its answers, which is where the time goes.
     Source: Koordinator semantics, filter.
     """
-    if request is None:
-        return Fit()
     try:
         alignment_on(host, request)
         if request.designated is not None:
-            return Fit(designated=_designated(host, request))
+            return Fit(designated=_designated(host, request.designated, demand_on(host, request)))
         check_whole_cpus(host, request)
-        check_amplified(host, totals, demand_on(host, request), reservations)
     except Refused as refused:
         return refused.refusal
-    return (fit or fit_host)(host, request, reservations)
+    return None
 
 
 def fit_host(
@@ -74,8 +62,9 @@ def fit_host(
 ) -> Fit | Refusal:
     """Whether a host has the CPUs and NUMA amounts for a pod; the totals of the host are not looked at.
 
-    Depends on nothing but its arguments, so that answers for equal hosts can be remembered. `devices` are
-    NUMA hints of other resources. What fits can be allocated (`allocate_on_host`).
+    Expects a host that `screen_host` has nothing to say about. Depends on nothing but its arguments, so that
+    answers for equal hosts can be remembered. `devices` are NUMA hints of other resources. What fits can be
+    allocated (`allocate_on_host`).
     Source: Koordinator semantics, filter (free CPUs and BestEffort are checked here already).
     """
     try:
@@ -88,7 +77,7 @@ def fit_host(
             affinity = choose_affinity(placing.widest_trial, alignment, fits, devices)
             placing.explore(affinity)
         elif demand.cpus is not None:
-            _check_free_cpus(demand, placing, reservations)
+            _check_free_cpus(demand.cpus, placing, reservations)
         _check_pool(host, request, demand, affinity)
     except Refused as refused:
         return refused.refusal
@@ -122,19 +111,15 @@ def _returned_cpus(reservations: Reservations) -> int:
     return sum(sizes) if reservations.ignored else max(sizes, default=0)
 
 
-def _designated(host: Host, request: PodRequest) -> Allocation:
-    status = request.designated
-    assert status is not None
-    designated = Allocation(mask_of(status.cpus), status.amounts)
-    return allocate_designated(host.state, demand_on(host, request), designated)
+def _designated(host: Host, status: ResourceStatus, demand: PodDemand) -> Allocation:
+    return allocate_designated(host.state, demand, Allocation(mask_of(status.cpus), status.amounts))
 
 
-def _check_free_cpus(demand: PodDemand, placing: Placing, reservations: Reservations) -> None:
+def _check_free_cpus(cpus: CpuDemand, placing: Placing, reservations: Reservations) -> None:
     """A strict policy has to be tried; otherwise counting will do, as any free CPU is good enough."""
-    assert demand.cpus is not None
-    if demand.cpus.strict or reservations != NO_RESERVATIONS:
+    if cpus.strict or reservations != NO_RESERVATIONS:
         placing.explore(None)
-    elif placing.widest_trial.free_cpus.bit_count() < demand.cpus.need:
+    elif placing.widest_trial.free_cpus.bit_count() < cpus.need:
         raise Refused(NOT_ENOUGH_CPUS)
 
 
