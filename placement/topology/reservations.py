@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from placement.topology.amounts import NOTHING, NumaAmounts, summed
 from placement.topology.demand import PodDemand
 from placement.topology.host import HostState
+from placement.topology.ledger import Holding
+from placement.topology.masks import mask_of
 from placement.topology.refusal import NOT_ENOUGH_CPUS, Refused
 from placement.topology.trial import Allocation, Concessions, Trial
 
@@ -26,6 +28,29 @@ class Reservation:
     remaining: NumaAmounts = NOTHING
     total: NumaAmounts = NOTHING
     restricted: bool = False
+
+
+def what_is_left(held: Holding, owners: Iterable[Holding], restricted: bool = False) -> Reservation:
+    """The reservation that holds this on behalf of owners, which have taken that out of it.
+
+    Source: Koordinator semantics, reservations.
+    """
+    owned = list(owners)
+    taken = summed(owner.amounts for owner in owned)
+    remaining = {
+        numa: {
+            name: left
+            for name, amount in amounts.items()
+            if (left := amount - taken.get(numa, {}).get(name, 0)) > 0
+        }
+        for numa, amounts in held.amounts.items()
+    }
+    return Reservation(
+        cpus=mask_of(held.cpus.difference(*(owner.cpus for owner in owned))),
+        remaining=NumaAmounts(remaining),
+        total=held.amounts,
+        restricted=restricted,
+    )
 
 
 @dataclass(frozen=True, slots=True)

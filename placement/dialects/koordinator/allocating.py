@@ -38,6 +38,11 @@ class PodAllocation:
     strict: bool = False
     level: ExclusiveLevel = ExclusiveLevel.NONE
 
+    @property
+    def lifts_cfs_quota(self) -> bool:
+        """Whether the containers' CFS quota should be lifted: on CPUs of their own it only throttles them."""
+        return bool(self.status.cpus)
+
     def holding(self, qos: QosClass | None) -> Holding:
         """What to record for the pod, whose label names that class."""
         return Holding(self.status.cpus, self.level, self.status.amounts, qos is not QosClass.LSE)

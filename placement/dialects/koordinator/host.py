@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -11,10 +11,12 @@ from placement.dialects.koordinator.amplification import amplified
 from placement.dialects.koordinator.bind_policy import HostBindPolicy
 from placement.dialects.koordinator.host_policies import HostPolicies
 from placement.dialects.koordinator.node import NodeImport
+from placement.dialects.koordinator.resources import host_class
 from placement.dialects.koordinator.settings import SchedulerSettings
-from placement.topology.amounts import NumaAmounts
+from placement.topology.amounts import Amounts, NumaAmounts, summed
 from placement.topology.demand import PickRules
 from placement.topology.host import HostState
+from placement.topology.host_score import HostTotals
 from placement.topology.layout import layout_of
 from placement.topology.ledger import HostLedger
 from placement.topology.masks import mask_of
@@ -76,6 +78,19 @@ def host_of(
         numa_scoring=settings.numa_scoring,
         favours_idle=settings.follows_design,
     )
+
+
+def host_totals(node: NodeImport, requests: Iterable[Amounts]) -> HostTotals:
+    """What an imported node as a whole can give, and what the pods on it request together.
+
+    Source: Koordinator semantics, score.
+    """
+    requested = summed({0: amounts} for amounts in requests)
+    allocatable = {}
+    for resource_class, inventory in node.tree.root.inventories.items():
+        resource = node.resource_names[resource_class]
+        allocatable[resource] = inventory.capacity * host_class(resource).unit
+    return HostTotals(allocatable, requested.get(0, {}))
 
 
 def numa_capacity(node: NodeImport) -> NumaAmounts:
