@@ -51,10 +51,8 @@ class CpuUse:
         """
         counts = self.counts
         for cpus in returned:
-            upper = (*counts[1:], 0)
-            counts = tuple(
-                (layer & ~cpus) | (above & cpus) for layer, above in zip(counts, upper, strict=True)
-            )
+            above = (*counts[1:], 0)
+            counts = tuple((layer & ~cpus) | (above[i] & cpus) for i, layer in enumerate(counts))
         while counts and not counts[-1]:
             counts = counts[:-1]
         held = counts[0] if counts else 0
