@@ -10,6 +10,7 @@ from oslo_config import cfg
 from placement.api.application import ApiSettings, create_application
 from placement.operations.settings import open_database
 from placement.services.candidates import SearchSettings
+from placement.services.ordering import order_of_text
 from placement.services.use_cases import UseCases
 from placement.storage.database import Database
 
@@ -43,4 +44,5 @@ def _search(settings: cfg.ConfigOpts) -> SearchSettings:
         maximum=None if maximum < 0 else maximum,
         depth_first=strategy == "depth-first",
         randomize=settings.placement.randomize_allocation_candidates,
+        order=order_of_text(settings.scoring.order_by, "[scoring] order_by"),
     )

@@ -20,9 +20,12 @@ from placement.api.rendering.candidates import CandidatesRenderer
 from placement.api.routes import (
     allocation_candidates,
     allocations,
+    claims,
     clusters,
+    extended_candidates,
     flavors,
     inventories,
+    listings,
     memberships,
     names,
     reshaper,
@@ -50,6 +53,9 @@ _BLUEPRINTS = (
     reshaper.blueprint,
     clusters.blueprint,
     flavors.blueprint,
+    extended_candidates.blueprint,
+    claims.blueprint,
+    listings.blueprint,
 )
 
 

@@ -57,6 +57,14 @@ def last(found: Parameters, key: str) -> str | None:
     return values[-1] if values else None
 
 
+def single(found: Parameters, key: str) -> str | None:
+    """The value of a parameter that may come only once. Raises BadRequest naming it."""
+    values = every(found, key)
+    if len(values) > 1:
+        raise BadRequest(f"{key}: may be given only once", code="placement.query.duplicate_key")
+    return values[0] if values else None
+
+
 def every(found: Parameters, key: str) -> list[str]:
     """All values of a parameter."""
     return [value for name, value in found if name == key]

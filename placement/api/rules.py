@@ -38,7 +38,10 @@ _NODE = "/ext/v1/clusters/{cluster}/nodes/{node}"
 Operations = tuple[tuple[str, str], ...]
 # Rule, what it allows, the routes; who passes is above unless a third entry says otherwise.
 _RULES: dict[str, tuple[str, Operations] | tuple[str, Operations, str]] = {
-    "resource_providers:list": ("List resource providers.", (("GET", _PROVIDERS),)),
+    "resource_providers:list": (
+        "List resource providers.",
+        (("GET", _PROVIDERS), ("GET", "/ext/v1/resource_providers")),
+    ),
     "resource_providers:create": ("Create a resource provider.", (("POST", _PROVIDERS),)),
     "resource_providers:show": ("Show a resource provider.", (("GET", _PROVIDER),)),
     "resource_providers:update": ("Rename or move a resource provider.", (("PUT", _PROVIDER),)),
@@ -86,7 +89,12 @@ _RULES: dict[str, tuple[str, Operations] | tuple[str, Operations, str]] = {
     "allocations:update": ("Replace a consumer's allocations.", (("PUT", "/allocations/{consumer}"),)),
     "allocations:delete": ("Delete a consumer's allocations.", (("DELETE", "/allocations/{consumer}"),)),
     "allocations:manage": ("Replace many consumers' allocations.", (("POST", "/allocations"),)),
-    "allocation_candidates:list": ("List allocation candidates.", (("GET", "/allocation_candidates"),)),
+    "allocations:list_all": ("List the allocations of all consumers.", (("GET", "/ext/v1/allocations"),)),
+    "allocation_candidates:list": (
+        "List allocation candidates.",
+        (("GET", "/allocation_candidates"), ("GET", "/ext/v1/allocation_candidates")),
+    ),
+    "claims:create": ("Claim the best candidate of a query.", (("POST", "/ext/v1/claims"),)),
     "usages": (
         "Show what a project uses.",
         (("GET", "/usages"),),

@@ -1,4 +1,4 @@
-"""Second stage of a search: trees that look alike to the query become one problem.
+"""Third stage of a search: trees that look alike to the query become one problem.
 
 The arena of a root lists the providers of its tree that can fill some slot, and the sharing providers
 anchored there. Two roots whose arenas have the same features pose the same `Problem`.

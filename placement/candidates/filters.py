@@ -8,11 +8,20 @@ from functools import cached_property
 import numpy as np
 
 from placement.candidates.arrays import Mask, Rows
+from placement.candidates.conditions import (
+    Carries,
+    Condition,
+    Exists,
+    Fits,
+    InTree,
+    IsIn,
+    conditions_of,
+    split,
+)
 from placement.candidates.forest import Forest
 from placement.candidates.query import GroupQuery, Slot
 from placement.candidates.sharing import Sharing
-
-_NO_TREE = -2
+from placement.candidates.trail import ProvidersPassed, Trail
 
 
 @dataclass(frozen=True)
@@ -46,40 +55,44 @@ def _flags(count: int, rows: Rows) -> Mask:
 _NOBODY: Rows = np.empty(0, np.intp)
 
 
-def providers_matching(forest: Forest, group: GroupQuery) -> Rows:
+def providers_matching(forest: Forest, group: GroupQuery, trail: Trail | None = None) -> Rows:
     """All providers that alone satisfy everything a group says, ascending.
 
     This is the rule of suffixed groups and of the provider list (Placement API).
     """
-    rows = _fitting(forest, group.resources)
-    rows = _with_traits(forest, rows, group)
-    if group.member_of or group.forbidden_aggregates:
-        rows = rows[forest.aggregates.satisfying(rows, group.member_of, group.forbidden_aggregates)]
-    return rows[_in_tree(forest, rows, group)]
+    narrowing = _Narrowing(forest, group, trail)
+    narrowing.fit(group.resources)
+    for condition in conditions_of(group, one_by_one=narrowing.one_by_one):
+        narrowing.keep(condition)
+    return narrowing.rows
 
 
-def choices_of(forest: Forest, slot: Slot, sharing: Sharing) -> Choices:
+def choices_of(forest: Forest, slot: Slot, sharing: Sharing, trail: Trail | None = None) -> Choices:
     """Who can fill the slot."""
     if slot.suffixed:
-        own = providers_matching(forest, slot.group)
+        own = providers_matching(forest, slot.group, trail)
         return Choices(forest.count, own, _sharing_among(own, sharing))
-    return _unsuffixed_choices(forest, slot, sharing)
+    return _unsuffixed_choices(forest, slot, sharing, trail)
 
 
-def _unsuffixed_choices(forest: Forest, slot: Slot, sharing: Sharing) -> Choices:
+def _unsuffixed_choices(forest: Forest, slot: Slot, sharing: Sharing, trail: Trail | None) -> Choices:
     group = slot.group
-    rows = _fitting(forest, slot.resources)
-    if group.forbidden:
-        rows = rows[forest.traits.satisfying(rows, (), group.forbidden)]
-    if group.forbidden_aggregates:
-        rows = rows[forest.aggregates.satisfying(rows, (), group.forbidden_aggregates)]
-    member = forest.aggregates.satisfying(rows, group.member_of)
-    foreign = _NOBODY if group.in_tree is not None else _sharing_among(rows[member], sharing)
+    narrowing = _Narrowing(forest, group, trail)
+    narrowing.fit(slot.resources)
+    for ban in (Carries((), group.forbidden), IsIn((), group.forbidden_aggregates)):
+        if ban.forbidden:
+            for condition in split(ban, one_by_one=narrowing.one_by_one):
+                narrowing.keep(condition)
+    foreign = _NOBODY
+    if group.in_tree is None and not sharing.is_empty:
+        members = narrowing.rows[IsIn(group.member_of).among(forest, narrowing.rows)]
+        foreign = _sharing_among(members, sharing)
     if group.member_of:
-        # The aggregates of a root span its tree, for the unsuffixed group only.
-        member |= forest.aggregates.satisfying(forest.roots_of(rows), group.member_of)
-        rows = rows[member]
-    return Choices(forest.count, rows[_in_tree(forest, rows, group)], foreign)
+        # Not one by one: the same provider, or the root, must be in an aggregate of every set.
+        narrowing.keep(IsIn(group.member_of, or_root=True))
+    if group.in_tree is not None:
+        narrowing.keep(InTree(group.in_tree))
+    return Choices(forest.count, narrowing.rows, foreign)
 
 
 def _sharing_among(rows: Rows, sharing: Sharing) -> Rows:
@@ -88,26 +101,31 @@ def _sharing_among(rows: Rows, sharing: Sharing) -> Rows:
     return np.intersect1d(rows, sharing.providers).astype(np.intp)
 
 
-def _fitting(forest: Forest, resources: tuple[tuple[int, int], ...]) -> Rows:
-    if not resources:
-        return np.flatnonzero(forest.alive())
-    (first_class, first_amount), *others = resources
-    rows = forest.column(first_class).fitting(first_amount)
-    for class_id, amount in others:
-        rows = rows[forest.column(class_id).among_fitting(rows, amount)]
-    return rows
+class _Narrowing:
+    """Providers that become fewer, condition by condition."""
 
+    def __init__(self, forest: Forest, group: GroupQuery, trail: Trail | None) -> None:
+        self.rows: Rows = _NOBODY
+        self.one_by_one = trail is not None and trail.one_by_one
+        self._forest = forest
+        self._group = group
+        self._trail = trail
 
-def _with_traits(forest: Forest, rows: Rows, group: GroupQuery) -> Rows:
-    if not group.required and not group.forbidden:
-        return rows
-    return rows[forest.traits.satisfying(rows, group.required, group.forbidden)]
+    def fit(self, resources: tuple[tuple[int, int], ...]) -> None:
+        """Begin with those that fit all the resources, with all providers if there are none."""
+        if not resources:
+            self._take(Exists(), None, np.flatnonzero(self._forest.alive()))
+            return
+        first, *others = (Fits(class_id, amount) for class_id, amount in resources)
+        self._take(first, None, first.everywhere(self._forest))
+        for condition in others:
+            self.keep(condition)
 
+    def keep(self, condition: Condition) -> None:
+        """Only those that meet the condition, too."""
+        self._take(condition, self.rows, self.rows[condition.among(self._forest, self.rows)])
 
-def _in_tree(forest: Forest, rows: Rows, group: GroupQuery) -> Mask | slice:
-    if group.in_tree is None:
-        return slice(None)
-    named = forest.row_of_uuid(group.in_tree)
-    root = forest.providers.root[named] if named >= 0 else _NO_TREE
-    matching: Mask = forest.providers.root[rows] == root
-    return matching
+    def _take(self, condition: Condition, before: Rows | None, rows: Rows) -> None:
+        self.rows = rows
+        if self._trail is not None:
+            self._trail.providers.append(ProvidersPassed(self._group, condition, before, rows))

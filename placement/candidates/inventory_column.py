@@ -146,3 +146,7 @@ class InventoryColumn:
         at = self.slots_of(providers)
         room = np.minimum(self.slots.free[at], self.slots.max_unit[at])
         return np.where(at >= 0, room, 0)
+
+    def occupied(self) -> Rows:
+        """The slots that hold an inventory."""
+        return np.flatnonzero(self.slots.provider[: self._count] >= 0)

@@ -125,6 +125,15 @@ PLACEMENT = [
         help="User of consumers written below microversion 1.8.",
     ),
 ]
+SCORING: list[cfg.Opt] = [
+    cfg.StrOpt(
+        "order_by",
+        default="none",
+        help="Which candidates come first unless a query or its cluster says: none, pack, spread, "
+        "LeastAllocated, MostAllocated, BalancedAllocation, a strategy or a list of strategies as JSON, "
+        "or a kube-scheduler configuration as JSON.",
+    ),
+]
 WORKAROUNDS: list[cfg.Opt] = [
     cfg.BoolOpt(
         "optimize_for_wide_provider_trees",
@@ -137,5 +146,6 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "api": API,
     "placement_database": DATABASE,
     "placement": PLACEMENT,
+    "scoring": SCORING,
     "workarounds": WORKAROUNDS,
 }

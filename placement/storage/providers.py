@@ -90,6 +90,12 @@ def uuids_by_name(connection: Executor, names: Collection[str]) -> dict[str, str
     return {row[0]: row[1] for row in connection.execute(statement)}
 
 
+def names_by_uuid(connection: Executor, uuids: Collection[str]) -> dict[str, str]:
+    """The names of the providers of these uuids that exist."""
+    statement = sa.select(_self.c.uuid, _self.c.name).where(_self.c.uuid.in_(sorted(uuids)))
+    return {row[0]: row[1] for row in connection.execute(statement)}
+
+
 class Locked(NamedTuple):
     """A provider whose row is held until the transaction ends."""
 

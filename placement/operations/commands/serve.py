@@ -42,6 +42,7 @@ class Serve(Action):
         """Make the database ready and serve until stopped."""
         from placement.operations import demonstration, settings
         from placement.operations.server import Server, default_workers
+        from placement.services.ordering import order_of_text
 
         loaded = connection.configure(parsed_args)
         if not settings.configuration_files() and not settings.is_set(loaded, "api", "auth_strategy"):
@@ -54,6 +55,8 @@ class Serve(Action):
                 "believed. Listen on 127.0.0.1, or give --allow-remote-noauth if that is what you want."
             )
         url = settings.connection_of(loaded)
+        # A bad order would only show when the workers start, one after the other.
+        order_of_text(loaded.scoring.order_by, "[scoring] order_by")
         settings.start_logging(loaded)
         settings.make_ready(loaded)
         os.environ[settings.MADE_READY_VARIABLE] = "1"
