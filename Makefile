@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Test processes; each has a PostgreSQL of its own.
+JOBS   ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lint types rooms bench clean
@@ -33,7 +35,7 @@ rooms: $(VENV)/.test ## Who may import whom
 	$(BIN)/lint-imports
 
 test: lint types rooms ## Everything that decides whether a change lands
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 bench: $(VENV)/.test ## Compare with the incumbent (takes long; BENCH="--data flat:1000" for less)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'

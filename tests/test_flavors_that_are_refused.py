@@ -130,7 +130,7 @@ def test_the_parts_of_a_search_are_no_parts_of_a_translation(api):
     [
         ({"trait__CUSTOM_NOBODY": "required"}, "No such trait(s): CUSTOM_NOBODY."),
         ({"resources__CUSTOM_NOBODY": "1"}, "No such resource class CUSTOM_NOBODY."),
-        ({"trait__\x00": "required"}, "No such trait(s)"),
+        ({"trait__\x00": "required"}, "NUL character"),
     ],
 )
 def test_names_nobody_knows_are_refused_by_the_search(api, specs, message):

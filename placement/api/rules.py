@@ -105,8 +105,6 @@ _RULES: dict[str, tuple[str, Operations] | tuple[str, Operations, str]] = {
         (("POST", "/reshaper"),),
         "rule:service_api",
     ),
-    "flavors:translate": ("Translate a nova flavor.", (("POST", "/ext/v1/flavors/translation"),)),
-    "flavors:candidates": ("Find where a nova flavor fits.", (("POST", "/ext/v1/flavors/candidates"),)),
     "clusters:list": ("List clusters.", (("GET", _CLUSTERS),)),
     "clusters:show": ("Show a cluster.", (("GET", _CLUSTER),)),
     "clusters:update": ("Create or change a cluster.", (("PUT", _CLUSTER),)),
@@ -115,6 +113,8 @@ _RULES: dict[str, tuple[str, Operations] | tuple[str, Operations, str]] = {
     "clusters:nodes:show": ("Show a node.", (("GET", _NODE),)),
     "clusters:nodes:update": ("Import a node.", (("PUT", _NODE),)),
     "clusters:nodes:delete": ("Delete a node.", (("DELETE", _NODE),)),
+    "flavors:translate": ("Translate a nova flavor.", (("POST", "/ext/v1/flavors/translation"),)),
+    "flavors:candidates": ("Find where a nova flavor fits.", (("POST", "/ext/v1/flavors/candidates"),)),
 }
 
 

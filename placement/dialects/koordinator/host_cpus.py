@@ -23,12 +23,17 @@ from placement.topology.cpuset import CpuSet
 
 @dataclass(frozen=True, slots=True)
 class HostCpus:
-    """The CPUs of a host: where they sit, what kubelet does with them, which cannot be allocated."""
+    """The CPUs of a host: where they sit, what kubelet does with them, which cannot be allocated.
+
+    `withheld` are those of the unallocatable ones that unbound pods cannot run on either, though no pod
+    holds them: the node reservation and an exclusive SYSTEM list. Kubelet's reserved CPUs stay in the pools.
+    """
 
     topology: CpuTopology
     kubelet: KubeletPolicy
     kubelet_pods: tuple[KubeletPod, ...]
     unallocatable: CpuSet
+    withheld: CpuSet
 
     @property
     def takeover(self) -> Takeover:
@@ -47,16 +52,16 @@ def read_host_cpus(node: Manifest, nrt: Manifest, profile: Profile) -> HostCpus:
     manager = nrt.annotation(keys.CPU_MANAGER_POLICY).softly().json()
     allocs = nrt.annotation(keys.POD_CPU_ALLOCS).softly()
     pods = read_kubelet_pods(allocs.json(), topology, profile)
+    kubelet_reserved = read_known_cpus(manager.member("reservedCPUs"), topology)
+    withheld = read_known_cpus(
+        _reported(nrt, node, keys.RESERVATION).member("reservedCPUs"), topology
+    ) | read_system_cpus(_reported(nrt, node, keys.SYSTEM_QOS_RESOURCE), topology)
     cpus = HostCpus(
         topology,
         read_kubelet_policy(manager),
         pods,
-        unallocatable=frozenset().union(
-            *(pod.cpus for pod in pods),
-            read_known_cpus(manager.member("reservedCPUs"), topology),
-            read_known_cpus(_reported(nrt, node, keys.RESERVATION).member("reservedCPUs"), topology),
-            read_system_cpus(_reported(nrt, node, keys.SYSTEM_QOS_RESOURCE), topology),
-        ),
+        unallocatable=withheld.union(kubelet_reserved, *(pod.cpus for pod in pods)),
+        withheld=withheld,
     )
     _warn_of_gaps(cpus, nrt, manager, allocs)
     return cpus

@@ -10,13 +10,12 @@ from placement.dialects.koordinator.field import Field
 from placement.dialects.koordinator.kubelet import KubeletPolicy
 from placement.dialects.koordinator.manifest import Manifest
 from placement.dialects.koordinator.numa_policy import (
-    NumaPolicy,
-    NumaStrategy,
     first_topology_policy,
     label_strategy,
     translate_topology_policy,
 )
 from placement.dialects.koordinator.profile import Profile
+from placement.topology.policies import NumaPolicy, NumaStrategy
 
 DISTRIBUTE_OPTION = "distribute-cpus-across-numa"
 

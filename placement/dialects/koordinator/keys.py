@@ -1,4 +1,4 @@
-"""Labels and annotations that say how a node takes part (Koordinator semantics: keys and schemas)."""
+"""Labels and annotations of nodes and pods (Koordinator semantics: keys and schemas)."""
 
 from __future__ import annotations
 
@@ -16,3 +16,12 @@ CPU_MANAGER_POLICY = "kubelet.koordinator.sh/cpu-manager-policy"
 POD_CPU_ALLOCS = "node.koordinator.sh/pod-cpu-allocs"
 LS_SHARED_POOLS = "node.koordinator.sh/cpu-shared-pools"
 BE_SHARED_POOLS = "node.koordinator.sh/be-cpu-shared-pools"
+
+QOS_CLASS = "koordinator.sh/qosClass"
+PRIORITY_CLASS = "koordinator.sh/priority-class"
+SUB_PRIORITY = "koordinator.sh/priority"
+RESOURCE_SPEC = "scheduling.koordinator.sh/resource-spec"
+NUMA_TOPOLOGY_SPEC = "scheduling.koordinator.sh/numa-topology-spec"
+RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
+RESERVATION_IGNORED = "scheduling.koordinator.sh/reservation-ignored"
+SCHEDULING_HINT = "internal.scheduling.koordinator.sh/scheduling-hint"

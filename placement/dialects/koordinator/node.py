@@ -22,7 +22,7 @@ from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.report import Report, shown
 from placement.dialects.koordinator.reservation import host_reservation
 from placement.dialects.koordinator.resources import ResourceNames
-from placement.dialects.koordinator.shared_pools import SharedPool, read_shared_pools
+from placement.dialects.koordinator.shared_pools import read_shared_pools
 from placement.dialects.koordinator.traits import architecture_trait, host_traits
 from placement.dialects.koordinator.tree import HostIdentity, Offers, build_tree
 from placement.dialects.koordinator.zones import Zone, read_zones
@@ -30,6 +30,7 @@ from placement.domain.tree import TreeSpec
 from placement.topology.consistency import MAX_NUMA_NODES
 from placement.topology.cpus import CpuTopology
 from placement.topology.cpuset import CpuSet
+from placement.topology.pools import SharedPool
 
 _NRT = "NodeResourceTopology"
 _HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
@@ -43,8 +44,9 @@ class NodeImport:
     """All that two manifests say about a host.
 
     `name` is the Kubernetes name; `topology` is empty when no CPUs are reported; CPU sets hold logical CPU
-    ids of the topology, except those of the reported pools. `amplification` has the host's ratios above 1 by
-    Kubernetes resource name; `zones` hold amounts as reported, to be multiplied unless `zones_amplified`.
+    ids of the topology, except those of the reported pools. `withheld` CPUs are in no pool either, see
+    `HostCpus`. `amplification` has the host's ratios above 1 by Kubernetes resource name; `zones` hold
+    amounts as reported, to be multiplied unless `zones_amplified`.
     `resource_names` leads from each resource class in the tree to the Kubernetes resource it stands for.
     """
 
@@ -52,6 +54,7 @@ class NodeImport:
     tree: TreeSpec
     topology: CpuTopology
     unallocatable: CpuSet
+    withheld: CpuSet
     kubelet: KubeletPolicy
     kubelet_pods: tuple[KubeletPod, ...]
     takeover: Takeover
@@ -94,6 +97,7 @@ def import_node(
         tree=build_tree(identity, offers, traits, cpus.topology),
         topology=cpus.topology,
         unallocatable=cpus.unallocatable,
+        withheld=cpus.withheld,
         kubelet=cpus.kubelet,
         kubelet_pods=cpus.kubelet_pods,
         takeover=cpus.takeover,

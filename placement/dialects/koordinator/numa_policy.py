@@ -3,28 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 
 from placement.dialects.koordinator.profile import Profile
+from placement.topology.policies import NumaPolicy, NumaStrategy
 
 _SUFFIXES = ("PodLevel", "ContainerLevel")
-
-
-class NumaPolicy(StrEnum):
-    """How strictly the resources of a pod are aligned to NUMA nodes."""
-
-    NONE = "None"
-    BEST_EFFORT = "BestEffort"
-    RESTRICTED = "Restricted"
-    SINGLE_NUMA_NODE = "SingleNUMANode"
-
-
-class NumaStrategy(StrEnum):
-    """Which NUMA node of a host is used first."""
-
-    MOST_ALLOCATED = "MostAllocated"
-    LEAST_ALLOCATED = "LeastAllocated"
-    DISTRIBUTE_EVENLY = "DistributeEvenly"
 
 
 def translate_topology_policy(entry: str, profile: Profile) -> NumaPolicy | None:

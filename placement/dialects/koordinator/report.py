@@ -19,6 +19,11 @@ class Report:
         """Every warning, one line each."""
         return tuple(self._warnings)
 
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Every reason to refuse the manifests, one line each."""
+        return tuple(self._findings)
+
     def refuse(self, sentence: str) -> None:
         """Record a reason to refuse the manifests."""
         self._findings[_one_line(sentence)] = None

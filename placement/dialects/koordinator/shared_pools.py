@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from placement.dialects.koordinator.field import Field
-from placement.topology.cpuset import CpuSet
-
-
-@dataclass(frozen=True, slots=True)
-class SharedPool:
-    """The logical CPUs that unbound pods share on one NUMA node of one socket."""
-
-    socket: int
-    numa: int
-    cpus: CpuSet
+from placement.topology.pools import SharedPool
 
 
 def read_shared_pools(annotation: Field) -> tuple[SharedPool, ...]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from placement.dialects.koordinator.bind_policy import HostBindPolicy
 from placement.dialects.koordinator.field import Field
 from placement.dialects.koordinator.host_policies import HostPolicies
-from placement.dialects.koordinator.numa_policy import NumaPolicy, NumaStrategy
 from placement.topology.cpus import CpuTopology
+from placement.topology.policies import NumaPolicy, NumaStrategy
 
 NUMA_TRAITS = frozenset({"HW_NUMA_ROOT"})
 

@@ -1,0 +1,135 @@
+"""Whether a pod fits on a host, and aligned to which of its NUMA nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from placement.dialects.koordinator.burst import choose_pool, covers
+from placement.dialects.koordinator.host import Host
+from placement.dialects.koordinator.host_demand import (
+    alignment_on,
+    check_binding,
+    check_whole_cpus,
+    demand_on,
+)
+from placement.dialects.koordinator.pod_request import PodRequest
+from placement.dialects.koordinator.resource_status import ResourceStatus
+from placement.topology.alignment import choose_affinity
+from placement.topology.amplification import bound_cost, host_cpu_requested
+from placement.topology.demand import CpuDemand, PodDemand
+from placement.topology.designation import allocate_designated
+from placement.topology.hint_rows import ProviderHints
+from placement.topology.host import FACE_VALUE
+from placement.topology.host_score import HostTotals
+from placement.topology.masks import mask_of
+from placement.topology.policies import NumaPolicy
+from placement.topology.refusal import NOT_ENOUGH_CPUS, Refusal, Refused
+from placement.topology.reservations import NO_RESERVATIONS, Placing, Reservations
+from placement.topology.trial import Allocation
+
+AMPLIFIED = "Insufficient amplified cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A pod fits: aligned to these NUMA ids, if to any; `designated` is what it gets if that was decided."""
+
+    affinity: tuple[int, ...] | None = None
+    designated: Allocation | None = None
+
+
+def screen_host(host: Host, request: PodRequest) -> Fit | Refusal | None:
+    """What is known about a pod on a host before its totals and CPUs are looked at; None if nothing is.
+
+    Source: Koordinator semantics, filter.
+    """
+    try:
+        alignment_on(host, request)
+        if request.designated is not None:
+            return Fit(designated=_designated(host, request.designated, demand_on(host, request)))
+        check_whole_cpus(host, request)
+    except Refused as refused:
+        return refused.refusal
+    return None
+
+
+def fit_host(
+    host: Host,
+    request: PodRequest,
+    reservations: Reservations = NO_RESERVATIONS,
+    devices: Sequence[ProviderHints] = (),
+) -> Fit | Refusal:
+    """Whether a host has the CPUs and NUMA amounts for a pod; the totals of the host are not looked at.
+
+    Expects a host that `screen_host` has nothing to say about. Depends on nothing but its arguments, so that
+    answers for equal hosts can be remembered. `devices` are NUMA hints of other resources. What fits can be
+    allocated (`allocate_on_host`).
+    Source: Koordinator semantics, filter (free CPUs and BestEffort are checked here already).
+    """
+    try:
+        demand, alignment = demand_on(host, request), alignment_on(host, request)
+        check_binding(host, request, demand)
+        placing = Placing(host.state, demand, reservations)
+        affinity = None
+        if alignment.policy is not NumaPolicy.NONE:
+            fits = _fits(host, request, placing)
+            affinity = choose_affinity(placing.widest_trial, alignment, fits, devices)
+            placing.explore(affinity)
+        elif demand.cpus is not None:
+            _check_free_cpus(demand.cpus, placing, reservations)
+        _check_pool(host, request, demand, affinity)
+    except Refused as refused:
+        return refused.refusal
+    return Fit(affinity)
+
+
+def check_amplified(
+    host: Host, totals: HostTotals, demand: PodDemand, reservations: Reservations = NO_RESERVATIONS
+) -> None:
+    """Raise Refused if an amplified host has too little CPU, where bound CPUs cost the ratio.
+
+    CPUs that the pod may take out of reservations are returned first.
+    Source: Koordinator semantics, CPU amplification.
+    """
+    ratio, milli = host.state.cpu_ratio, demand.amounts.get("cpu", 0)
+    if ratio <= FACE_VALUE:
+        return
+    cost = milli if demand.cpus is None else bound_cost(milli, ratio)
+    returned = _returned_cpus(reservations)
+    requested = host_cpu_requested(
+        totals.requested.get("cpu", 0) - 1000 * returned,
+        host.state.use.held.bit_count() - returned,
+        ratio,
+    )
+    if cost > totals.allocatable.get("cpu", 0) - requested:
+        raise Refused(AMPLIFIED)
+
+
+def _returned_cpus(reservations: Reservations) -> int:
+    sizes = [reservation.cpus.bit_count() for reservation in reservations.matched]
+    return sum(sizes) if reservations.ignored else max(sizes, default=0)
+
+
+def _designated(host: Host, status: ResourceStatus, demand: PodDemand) -> Allocation:
+    return allocate_designated(host.state, demand, Allocation(mask_of(status.cpus), status.amounts))
+
+
+def _check_free_cpus(cpus: CpuDemand, placing: Placing, reservations: Reservations) -> None:
+    """A strict policy has to be tried; otherwise counting will do, as any free CPU is good enough."""
+    if cpus.strict or reservations != NO_RESERVATIONS:
+        placing.explore(None)
+    elif placing.widest_trial.free_cpus.bit_count() < cpus.need:
+        raise Refused(NOT_ENOUGH_CPUS)
+
+
+def _fits(host: Host, request: PodRequest, placing: Placing) -> Callable[[Sequence[int]], bool]:
+    limit = request.burst_limit
+    if limit is None:
+        return placing.fits
+    return lambda affinity: covers(host.state, affinity, limit) and placing.fits(affinity)
+
+
+def _check_pool(host: Host, request: PodRequest, demand: PodDemand, affinity: tuple[int, ...] | None) -> None:
+    if request.burst_limit is not None and demand.cpus is None:
+        choose_pool(host.state, affinity or host.state.layout.numa_nodes, request.burst_limit)

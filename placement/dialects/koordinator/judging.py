@@ -1,0 +1,79 @@
+"""Filtering and scoring many hosts for one pod."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from placement.dialects.koordinator.fitting import Fit, check_amplified, fit_host, screen_host
+from placement.dialects.koordinator.host import Host
+from placement.dialects.koordinator.host_demand import demand_on
+from placement.dialects.koordinator.pod_request import PodRequest
+from placement.dialects.koordinator.rating import Rater, host_rater
+from placement.topology.demand import PodDemand
+from placement.topology.host import FACE_VALUE
+from placement.topology.host_score import HostTotals
+from placement.topology.refusal import Refusal, Refused
+from placement.topology.reservations import NO_RESERVATIONS, Reservations
+from placement.topology.scoring import DEFAULT_SCORING, Scoring
+
+
+class Verdict(NamedTuple):
+    """A pod fits on a host with a score of 0 to 100, or it is refused."""
+
+    answer: Fit | Refusal
+    score: int = 0
+
+    @property
+    def fits(self) -> bool:
+        """Whether the pod can go there."""
+        return isinstance(self.answer, Fit)
+
+
+class _Opinion(NamedTuple):
+    """What holds for a pod on all equal hosts: said at once, said after the totals are checked, the score."""
+
+    at_once: Fit | Refusal | None
+    demand: PodDemand
+    answer: Fit | Refusal
+    rater: Rater
+
+
+class PodJudge:
+    """The phases filter and score for one pod, None if it requests nothing.
+
+    Equal hosts are looked at once; only what depends on their totals is found out for each.
+    Source: Koordinator semantics, filter and score.
+    """
+
+    def __init__(self, request: PodRequest | None, scoring: Scoring = DEFAULT_SCORING) -> None:
+        self._request = request
+        self._scoring = scoring
+        self._opinions: dict[Host, _Opinion] = {}
+
+    def judge(self, host: Host, totals: HostTotals, reservations: Reservations = NO_RESERVATIONS) -> Verdict:
+        """Whether the pod can go to a host with these totals, and how well that suits."""
+        if self._request is None:
+            return Verdict(Fit())
+        if reservations is not NO_RESERVATIONS:
+            return _verdict(host, totals, reservations, self._form_opinion(self._request, host, reservations))
+        opinion = self._opinions.get(host)
+        if opinion is None:
+            opinion = self._form_opinion(self._request, host, reservations)
+            self._opinions[host] = opinion
+        return _verdict(host, totals, reservations, opinion)
+
+    def _form_opinion(self, request: PodRequest, host: Host, reservations: Reservations) -> _Opinion:
+        demand, at_once = demand_on(host, request), screen_host(host, request)
+        answer = at_once or fit_host(host, request, reservations)
+        rater = host_rater(host, request, answer, self._scoring, reservations)
+        return _Opinion(at_once, demand, answer, rater)
+
+
+def _verdict(host: Host, totals: HostTotals, reservations: Reservations, opinion: _Opinion) -> Verdict:
+    answer = opinion.answer
+    if opinion.at_once is None and host.state.cpu_ratio > FACE_VALUE:
+        try:
+            check_amplified(host, totals, opinion.demand, reservations)
+        except Refused as refused:
+            return Verdict(refused.refusal)
+    return Verdict(answer, opinion.rater(totals))

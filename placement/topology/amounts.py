@@ -1,0 +1,53 @@
+"""Amounts of resources per NUMA node."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+Amounts = Mapping[str, int]
+"""By Kubernetes resource name: millicores of `cpu`, whole bytes or pieces of everything else."""
+
+AmountsByNuma = Mapping[int, Amounts]
+
+
+class NumaAmounts(Mapping[int, Amounts]):
+    """Amounts by NUMA id, ids ascending. Does not change, so that it can be part of a key."""
+
+    __slots__ = ("_by_numa", "_hash")
+
+    def __init__(self, by_numa: AmountsByNuma | None = None) -> None:
+        given = by_numa or {}
+        self._by_numa = {numa: dict(given[numa]) for numa in sorted(given)}
+        self._hash = hash(tuple((numa, frozenset(row.items())) for numa, row in self._by_numa.items()))
+
+    def __getitem__(self, numa: int) -> Amounts:
+        return self._by_numa[numa]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._by_numa)
+
+    def __len__(self) -> int:
+        return len(self._by_numa)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, NumaAmounts) and self._by_numa == other._by_numa)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"NumaAmounts({self._by_numa})"
+
+
+NOTHING = NumaAmounts()
+
+
+def summed(parts: Iterable[AmountsByNuma]) -> NumaAmounts:
+    """All parts added up, NUMA node by NUMA node."""
+    total: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for part in parts:
+        for numa, amounts in part.items():
+            for resource, amount in amounts.items():
+                total[numa][resource] += amount
+    return NumaAmounts(total)

@@ -1,0 +1,76 @@
+"""The score of a host for a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+
+from placement.topology.accounts import numa_used
+from placement.topology.amounts import NOTHING, Amounts
+from placement.topology.amplification import bound_cost, host_cpu_requested
+from placement.topology.demand import PodDemand
+from placement.topology.host import FACE_VALUE, HostState
+from placement.topology.scoring import Scoring
+from placement.topology.split import CPU, MILLI
+
+
+@dataclass(frozen=True)
+class HostTotals:
+    """What a host as a whole can give, amplified, and what all pods on it have requested."""
+
+    allocatable: Amounts
+    requested: Amounts
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((frozenset(self.allocatable.items()), frozenset(self.requested.items())))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+def score_on_host(
+    host: HostState, totals: HostTotals, demand: PodDemand, scoring: Scoring, is_aligned: bool = False
+) -> int:
+    """The score of a pod for which the host as a whole counts, 0 to 100.
+
+    That is a pod without NUMA policy, or one that has one (`is_aligned`) but got no NUMA nodes.
+    Source: Koordinator semantics, score.
+    """
+    requested = totals.requested
+    if is_aligned and demand.cpus is not None:
+        requested = {**requested, CPU: _bound_cpu(host)}
+    elif host.cpu_ratio > FACE_VALUE:
+        cpu = host_cpu_requested(requested.get(CPU, 0), host.use.held.bit_count(), host.cpu_ratio)
+        requested = {**requested, CPU: cpu}
+    return scoring.score(requested, totals.allocatable, _costs(host, demand))
+
+
+def score_on_numa_nodes(
+    host: HostState, demand: PodDemand, scoring: Scoring, numa_ids: Collection[int]
+) -> int:
+    """The score of a pod that would use these NUMA nodes, 0 to 100: nothing else of the host counts.
+
+    Except that for a bound pod all CPUs that are bound on the host count as used.
+    Source: Koordinator semantics, score.
+    """
+    used = numa_used(host, host.use, NOTHING)
+    requested = _sum([used.get(numa, {}) for numa in numa_ids])
+    if demand.cpus is not None:
+        requested[CPU] = _bound_cpu(host)
+    return scoring.score(requested, _sum([host.capacity[numa] for numa in numa_ids]), _costs(host, demand))
+
+
+def _bound_cpu(host: HostState) -> int:
+    return bound_cost(MILLI * host.use.held.bit_count(), host.cpu_ratio)
+
+
+def _costs(host: HostState, demand: PodDemand) -> Amounts:
+    if demand.cpus is None or CPU not in demand.amounts or host.cpu_ratio == FACE_VALUE:
+        return demand.amounts
+    return {**demand.amounts, CPU: bound_cost(demand.amounts[CPU], host.cpu_ratio)}
+
+
+def _sum(parts: list[Amounts]) -> dict[str, int]:
+    return {name: sum(part.get(name, 0) for part in parts) for part in parts for name in part}

@@ -1,0 +1,41 @@
+"""How well a request fits what is used already: 0 (badly) to 100."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from placement.topology.amounts import Amounts
+
+BEST = 100
+
+# Resources that every pod is weighed by; all others count only for pods that ask for them.
+_NATIVE = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
+
+
+class Scoring(NamedTuple):
+    """Whether full places score high (MostAllocated) or empty ones, and the weight of each resource."""
+
+    fullest_first: bool = False
+    weights: tuple[tuple[str, int], ...] = (("cpu", 1), ("memory", 1))
+
+    def score(self, requested: Amounts, capacity: Amounts, request: Amounts) -> int:
+        """The weighted score of a place with `requested` of its `capacity` in use if `request` were added.
+
+        Source: Koordinator semantics, score.
+        """
+        total = weights = 0
+        for resource, weight in self.weights:
+            room = capacity.get(resource, 0)
+            asked = request.get(resource, 0)
+            if room > 0 and (asked or resource in _NATIVE):
+                total += weight * self._share(requested.get(resource, 0) + asked, room)
+                weights += weight
+        return total // weights if weights else 0
+
+    def _share(self, used: int, capacity: int) -> int:
+        if self.fullest_first:
+            return min(used, capacity) * BEST // capacity
+        return max(0, capacity - used) * BEST // capacity
+
+
+DEFAULT_SCORING = Scoring()

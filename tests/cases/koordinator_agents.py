@@ -1,0 +1,205 @@
+"""Koordinator cases about manifests, admission and the node agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from placement.dialects.koordinator.admission import admission_violations
+from placement.dialects.koordinator.agent_reservation import agent_reserved_cpus
+from placement.dialects.koordinator.container_cpus import AgentView, container_cpu_list
+from placement.dialects.koordinator.field import Field
+from placement.dialects.koordinator.host import numa_capacity
+from placement.dialects.koordinator.kubelet import reported_topology_policy
+from placement.dialects.koordinator.kubelet_state import kubelet_allocs
+from placement.dialects.koordinator.node import import_node
+from placement.dialects.koordinator.pod_records import read_pod_record
+from placement.dialects.koordinator.priority import priority_with_default
+from placement.dialects.koordinator.profile import Profile
+from placement.dialects.koordinator.qos import qos_with_default, raw_qos
+from placement.dialects.koordinator.report import Report
+from placement.dialects.koordinator.reservation import read_reservation, read_system_cpus
+from placement.dialects.koordinator.settings import SchedulerSettings
+from placement.topology.cpus import CpuTopology
+from placement.topology.cpuset import CpuSet, format_cpu_list, parse_cpu_list
+from placement.topology.pools import SharedPool, shared_pools, trimmed
+from tests.cases import koordinator_inputs as read
+from tests.cases.koordinator_inputs import Json
+
+Outcome = Mapping[str, Any]
+
+
+def cpu_list(given: Json, profile: Profile) -> Outcome:
+    """CPU lists, read and written."""
+    if given["op"] == "parse":
+        return {"cpus": sorted(parse_cpu_list(given["text"]))}
+    return {"text": format_cpu_list(given["cpus"])}
+
+
+def qos(given: Json, profile: Profile) -> Outcome:
+    """The QoS class of the label."""
+    return {"qos": raw_qos(read.pod(given)) or ""}
+
+
+def priority(given: Json, profile: Profile) -> Outcome:
+    """The priority class with default."""
+    pod = read.pod(given)
+    return {"priority_class": priority_with_default(pod, qos_with_default(pod))}
+
+
+def admission(given: Json, profile: Profile) -> Outcome:
+    """Whether a pod is admitted; several violations are written as Kubernetes aggregates errors."""
+    old = read.pod(given["old"]) if given["operation"] == "UPDATE" else None
+    violations = admission_violations(
+        read.pod(given["new"]), profile, old, not given.get("skip_priority_check", False)
+    )
+    reason = violations[0] if len(violations) == 1 else f"[{', '.join(violations)}]"
+    return {"allowed": not violations, "reason": reason if violations else None}
+
+
+def ingest(given: Json, profile: Profile) -> Outcome:
+    """A host from its NodeResourceTopology."""
+    nrt = given["nrt"]
+    document = {
+        "apiVersion": "topology.node.k8s.io/v1alpha1",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": nrt["name"], "annotations": nrt["annotations"]},
+        "zones": nrt["zones"],
+        "topologyPolicies": nrt.get("topologyPolicies"),
+    }
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": nrt["name"]}}
+    imported = import_node("cases", node, document, profile)
+    topology = imported.topology
+    return {
+        "reserved_cpus": format_cpu_list(imported.unallocatable),
+        "max_ref_count": SchedulerSettings(profile).share_limit,
+        "num_cpus": len(topology.rows),
+        "num_cores": len(topology.cores),
+        "num_numa_nodes": len(topology.numa_nodes),
+        "num_sockets": len(topology.sockets),
+        "numa_resources": numa_capacity(imported),
+    }
+
+
+def kubelet_topology_policy(given: Json, profile: Profile) -> Outcome:
+    """What the agent writes for kubelet's topology manager."""
+    return {"topology_policy": reported_topology_policy(given["policy"], given["scope"])}
+
+
+def node_reservation(given: Json, profile: Profile) -> Outcome:
+    """What a reservation annotation asks for."""
+    reservation = read_reservation(_annotation(given["annotation"]))
+    return {"reserved_cpus": reservation.reserved_cpus, "reserved_count": reservation.reserved_count}
+
+
+def agent_node_reservation(given: Json, profile: Profile) -> Outcome:
+    """The CPUs an agent publishes as reserved."""
+    topology = read.topology(given["topology"])
+    reserved = agent_reserved_cpus(_annotation(given["annotation"]), topology)
+    return {"reserved_cpus": format_cpu_list(reserved)}
+
+
+def _annotation(text: str | None) -> Field:
+    return Field("reservation", text, Report()).softly().json()
+
+
+def _system_cpus(given: Json | None, topology: CpuTopology) -> CpuSet:
+    return read_system_cpus(Field("system-qos-resource", given, Report()).softly(), topology)
+
+
+def shared_pool(given: Json, profile: Profile) -> Outcome:
+    """The LS pools, and the pods whose CPUs kubelet manages."""
+    topology, pods = read.topology(given["topology"]), [read.pod(pod) for pod in given["pods"]]
+    state = given.get("kubelet_state")
+    allocs = kubelet_allocs(state, pods) if state is not None else ()
+    records = [
+        read_pod_record(read.pod({**pod, "node": "host"}), SchedulerSettings(profile))
+        for pod in given["pods"]
+    ]
+    bound = [record.holding.cpus for record in records if record.holding]
+    exclusive = frozenset[int]().union(*(pod.cpus for pod in allocs), *bound)
+    reserved = parse_cpu_list(given.get("reserved_cpus") or "")
+    withheld = reserved | _system_cpus(given.get("system_qos"), topology)
+    return {
+        "ls_pools": _shown(shared_pools(topology, exclusive, withheld)),
+        "pod_cpu_allocs": _allocs(given, pods),
+    }
+
+
+def _allocs(given: Json, pods: Iterable[Any]) -> list[dict[str, Any]]:
+    state = given.get("kubelet_state")
+    return [
+        {
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": pod.uid,
+            "cpuset": format_cpu_list(pod.cpus),
+            "managedByKubelet": True,
+        }
+        for pod in (kubelet_allocs(state, pods) if state is not None else ())
+    ]
+
+
+def kubelet_state(given: Json, profile: Profile) -> Outcome:
+    """The pods whose CPUs kubelet manages."""
+    pods = [read.pod(pod) for pod in given["pods"]]
+    return {"allocs": _allocs({"kubelet_state": given["kubelet_state"] or ""}, pods)}
+
+
+def pool_trim(given: Json, profile: Profile) -> Outcome:
+    """Pools without exclusive SYSTEM CPUs."""
+    pools = _pools(given["pools"])
+    everything = CpuTopology(
+        tuple(
+            read.LogicalCpu(cpu, cpu, 0, 0) for cpu in frozenset[int]().union(*(pool.cpus for pool in pools))
+        )
+    )
+    return {"pools": _shown(trimmed(pools, _system_cpus(given["system_qos"], everything)))}
+
+
+def _pools(given: Iterable[Json]) -> list[SharedPool]:
+    return [SharedPool(pool["socket"], pool["node"], parse_cpu_list(pool["cpuset"])) for pool in given]
+
+
+def _shown(pools: Iterable[SharedPool]) -> list[dict[str, Any]]:
+    return [
+        {"socket": pool.socket, "node": pool.numa, "cpuset": format_cpu_list(pool.cpus)} for pool in pools
+    ]
+
+
+def container_cpuset(given: Json, profile: Profile) -> Outcome:
+    """The CPU list the agent gives to containers."""
+    view = AgentView(
+        ls_pools=_pools(given["ls_pools"]),
+        be_pools=_pools(given["be_pools"]),
+        kubelet_is_static=given["kubelet_policy"] == "static",
+        system_cpus=given["system_qos_cpuset"],
+        manages_best_effort=given["be_cpu_manager"],
+    )
+    pod = read.pod({**given["pod"], "k8s_qos": given["k8s_qos"]})
+    return {"cpuset": container_cpu_list(pod, view)}
+
+
+def pod_event(given: Json, profile: Profile) -> Outcome:
+    """What is recorded of a pod."""
+    record = read_pod_record(read.pod(given["pod"]), SchedulerSettings(profile))
+    cpus = record.holding.cpus if record.holding else frozenset()
+    known = read.topology(given["topology"]).cpus
+    return {"recorded": record.holding is not None, "cpuset": format_cpu_list(cpus & known)}
+
+
+KINDS = {
+    "cpulist": cpu_list,
+    "qos": qos,
+    "priority": priority,
+    "admission": admission,
+    "ingest": ingest,
+    "kubelet-topology-policy": kubelet_topology_policy,
+    "node-reservation": node_reservation,
+    "agent-node-reservation": agent_node_reservation,
+    "shared-pool": shared_pool,
+    "pool-trim": pool_trim,
+    "kubelet-allocs": kubelet_state,
+    "container-cpuset": container_cpuset,
+    "pod-event": pod_event,
+}

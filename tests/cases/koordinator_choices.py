@@ -1,0 +1,278 @@
+"""Koordinator cases about the choice of CPUs and NUMA nodes (`placement.topology`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from placement.dialects.koordinator.numa_topology_spec import merged_numa_policy
+from placement.dialects.koordinator.profile import Profile
+from placement.topology.accounts import numa_available, numa_used
+from placement.topology.accumulator import take_cpus
+from placement.topology.amounts import NOTHING, NumaAmounts
+from placement.topology.cpu_use import CpuUse
+from placement.topology.cpuset import format_cpu_list, parse_cpu_list
+from placement.topology.demand import CpuDemand, PodDemand
+from placement.topology.hint_rows import collect_rows, single_numa_rows, summarize
+from placement.topology.hints import Hint, HintTable
+from placement.topology.host import HostState
+from placement.topology.layout import CpuLayout, layout_of
+from placement.topology.ledger import Holding, HostLedger, NumaNeighbours
+from placement.topology.leftovers import leftover_order
+from placement.topology.masks import mask_of, members_of
+from placement.topology.numa_exclusivity import is_allowed
+from placement.topology.policies import BindPolicy, ExclusiveLevel, NumaExclusivity, NumaPolicy
+from placement.topology.run import Run
+from placement.topology.selection import admits, select_affinity
+from placement.topology.trial import Trial
+from tests.cases import koordinator_inputs as read
+from tests.cases.koordinator_inputs import Json
+
+Outcome = Mapping[str, Any]
+
+
+def accumulator(given: Json, profile: Profile) -> Outcome:
+    """Take CPUs next to what is allocated."""
+    layout, limit = layout_of(read.topology(given["topology"])), given.get("max_ref_count", 1)
+    use = CpuUse()
+    for held in given.get("allocated", ()):
+        for _ in range(held.get("ref_count", 1)):
+            use = use.plus(read.mask(held["cpus"]) & layout.cpus, read.level(held.get("exclusive")))
+    available = layout.cpus & ~use.saturated(limit)
+    if given.get("available") is not None:
+        available = read.mask(given["available"])
+    demand = _cpu_demand(given)
+    rules = read.rules(given["numa_strategy"], profile, limit)
+    taken = take_cpus(layout, use, available, demand, rules, read.mask(given.get("preferred")))
+    return {"cpuset": read.text(taken)}
+
+
+def _cpu_demand(given: Json) -> CpuDemand:
+    return CpuDemand(
+        given["need"],
+        BindPolicy(given.get("bind") or ""),
+        given.get("required", False),
+        read.level(given.get("exclusive")),
+    )
+
+
+def accumulator_order(given: Json, profile: Profile) -> Outcome:
+    """All CPUs of an empty host as leftovers."""
+    layout = layout_of(read.topology(given["topology"]))
+    rules = read.rules(given["numa_strategy"], profile, given["max_ref_count"])
+    run = Run(layout, CpuUse(), layout.cpus, CpuDemand(0), rules)
+    return {"order": list(leftover_order(run, layout.cpus))}
+
+
+def sequence(given: Json, profile: Profile) -> Outcome:
+    """Steps on one host; the differences to what each step expects."""
+    layout, ledger = layout_of(read.topology(given["topology"])), HostLedger()
+    differences = []
+    for place, step in enumerate(given["steps"]):
+        step = {**given, **step}
+        if step["op"] == "add":
+            holding = Holding(parse_cpu_list(step["cpus"]), read.level(step.get("exclusive")))
+            ledger = ledger.add(step["pod"], holding)
+        elif step["op"] == "release":
+            ledger = ledger.release(step["pod"])
+        outcome: Outcome = {}
+        if step["op"] == "take":
+            cpus = parse_cpu_list(_taken(layout, ledger, step, profile))
+            ledger = ledger.add(step["pod"], Holding(cpus, read.level(step.get("record_exclusive"))))
+            outcome = {"cpuset": format_cpu_list(cpus)}
+        elif step["op"] == "available":
+            outcome = {"cpuset": read.text(_available(layout, ledger, step))}
+        elif step["op"] == "state":
+            outcome = _state(layout, ledger)
+        for key, expected in step.get("expect", {}).items():
+            if outcome.get(key) != _by_cpu(expected):
+                differences.append(f"step {place}: {key} is {outcome.get(key)}, not {expected}")
+    return {"differences": differences}
+
+
+def _available(layout: CpuLayout, ledger: HostLedger, step: Json) -> int:
+    use = ledger.cpu_use(layout).without(read.mask(cpus) for cpus in step.get("returned", ()))
+    return layout.cpus & ~use.saturated(step["max_ref_count"])
+
+
+def _taken(layout: CpuLayout, ledger: HostLedger, step: Json, profile: Profile) -> str:
+    use = ledger.cpu_use(layout)
+    rules = read.rules(step.get("numa_strategy", "LeastAllocated"), profile, step["max_ref_count"])
+    available, preferred = _available(layout, ledger, step), read.mask(step.get("preferred"))
+    return read.text(take_cpus(layout, use, available, _cpu_demand(step), rules, preferred))
+
+
+def _state(layout: CpuLayout, ledger: HostLedger) -> Outcome:
+    use = ledger.cpu_use(layout)
+    levels = dict.fromkeys(members_of(use.held), ExclusiveLevel.NONE)
+    levels |= dict.fromkeys(members_of(use.pcpu_level), ExclusiveLevel.PCPU_LEVEL)
+    levels |= dict.fromkeys(members_of(use.numa_level), ExclusiveLevel.NUMA_NODE_LEVEL)
+    return {
+        "pods": {pod: format_cpu_list(holding.cpus) for pod, holding in ledger.holdings.items()},
+        "refs": {cpu: use.sum_of_counts(1 << cpu) for cpu in members_of(use.held)},
+        "exclusive": levels,
+    }
+
+
+def _by_cpu(expected: Any) -> Any:
+    """What is said about the lists of `refs` and `exclusive`, CPU by CPU."""
+    if not isinstance(expected, Mapping) or not all(key[:1].isdigit() for key in expected):
+        return expected
+    return {cpu: value for cpus, value in expected.items() for cpu in parse_cpu_list(cpus)}
+
+
+def numa_accounts(given: Json, profile: Profile) -> Outcome:
+    """What is used and left on NUMA nodes whose capacity is multiplied already."""
+    host = HostState(
+        layout_of(read.topology(given["topology"])),
+        use=CpuUse().plus(read.mask(given.get("bound_cpus"))),
+        capacity=read.numa_amounts(given["numa_resources"]),
+        held=read.numa_amounts(given.get("allocated")),
+        cpu_ratio=read.ratio(given.get("amplification")),
+    )
+    used = numa_used(host, host.use, NOTHING)
+    return {"available": NumaAmounts(numa_available(host, used)), "allocated": NumaAmounts(used)}
+
+
+def manager_trial(given: Json, profile: Profile) -> Trial:
+    """The trial of a `manager-` kind, whose capacities are still to be multiplied."""
+    layout, ledger = layout_of(read.topology(given["topology"])), read.ledger(given.get("existing"))
+    ratios = given.get("amplification") or {}
+    capacity = {
+        numa: {
+            name: math.ceil(amount * read.ratio({"cpu": ratios.get(name, 1)})) for name, amount in row.items()
+        }
+        for numa, row in read.numa_amounts(given["numa_resources"]).items()
+    }
+    host = HostState(
+        layout,
+        use=ledger.cpu_use(layout),
+        capacity=NumaAmounts(capacity),
+        held=ledger.amounts(),
+        neighbours=ledger.numa_neighbours(layout),
+        cpu_ratio=read.ratio(ratios),
+        rules=read.rules(given["numa_strategy"], profile),
+    )
+    request = given["request"]
+    bound = request["bound"]
+    amounts = read.amounts(request["original_requests" if bound else "requests"])
+    return Trial(host, PodDemand(amounts, _cpu_demand(request) if bound else None))
+
+
+def manager_allocate(given: Json, profile: Profile) -> Outcome:
+    """Allocate on given NUMA nodes."""
+    allocation = manager_trial(given, profile).allocate(given["request"].get("affinity"))
+    return {"cpuset": read.text(allocation.cpus), "numa_resources": allocation.amounts}
+
+
+def manager_hints(given: Json, profile: Profile) -> Outcome:
+    """The hints of all combinations of NUMA nodes."""
+    trial = manager_trial(given, profile)
+    restricted = given["policy"] == NumaPolicy.RESTRICTED
+    table = HintTable(trial, trial.fits, lambda numa_ids: 0, all_preferred=restricted)
+    for size in table.sizes():
+        table.add_combinations(size)
+    return {"hints": {name: _shown(hints) for name, hints in table.hints.items()}}
+
+
+def _hint(given: Json) -> Hint:
+    affinity = given.get("affinity")
+    return Hint(
+        None if affinity is None else mask_of(affinity),
+        given["preferred"],
+        given.get("unsatisfied", False),
+        given.get("score", 0),
+    )
+
+
+def _shown(hints: Iterable[Hint]) -> list[dict[str, Any]]:
+    return [
+        {
+            "affinity": _numa_ids(hint.affinity),
+            "preferred": hint.preferred,
+            **({"unsatisfied": True} if hint.unsatisfied else {}),
+        }
+        for hint in hints
+    ]
+
+
+def _numa_ids(affinity: int | None) -> list[int] | None:
+    return None if affinity is None else list(members_of(affinity))
+
+
+def _providers(given: Json) -> list[dict[str, list[Hint] | None] | None]:
+    return [
+        provider and {name: hints and [_hint(hint) for hint in hints] for name, hints in provider.items()}
+        for provider in given["providers"]
+    ]
+
+
+def _allowed(given: Json) -> Any:
+    statuses: dict[str, set[int]] = {"idle": set(), "single": set(), "shared": set()}
+    for numa, status in enumerate(given.get("numa_status") or ()):
+        statuses[status].add(numa)
+    return partial(
+        is_allowed,
+        exclusivity=NumaExclusivity(given.get("exclusive") or ""),
+        neighbours=NumaNeighbours(mask_of(statuses["single"]), mask_of(statuses["shared"])),
+    )
+
+
+def policy_merge(given: Json, profile: Profile) -> Outcome:
+    """The selection of a policy from the hints of all providers."""
+    selection = select_affinity(
+        NumaPolicy(given["policy"]), _providers(given), mask_of(given["numa_nodes"]), _allowed(given)
+    )
+    return {
+        **selection._asdict(),
+        "affinity": _numa_ids(selection.affinity),
+        "reasons": list(selection.reasons),
+    }
+
+
+def policy_admit(given: Json, profile: Profile) -> Outcome:
+    """Whether a policy admits."""
+    return {"admit": admits(NumaPolicy(given["policy"]), given["preferred"])}
+
+
+def numa_exclusive(given: Json, profile: Profile) -> Outcome:
+    """Whether exclusivity allows an affinity."""
+    return {"allowed": _allowed(given)(mask_of(given["affinity"]))}
+
+
+def hint_filter(given: Json, profile: Profile) -> Outcome:
+    """Hints as rows, and rows reduced to single NUMA nodes."""
+    if given["mode"] == "single":
+        rows = [[_hint(hint) for hint in row] for row in given["rows"]]
+        return {"rows": [_shown(row) for row in single_numa_rows(rows)]}
+    providers = _providers(given)
+    collected = collect_rows(providers)
+    return {
+        "rows": [_shown(row) for row in collected.rows],
+        "reasons": list(collected.reasons),
+        "summary": summarize(providers),
+    }
+
+
+def numa_policy_merge(given: Json, profile: Profile) -> Outcome:
+    """The policy that host and pod agree on."""
+    policies = (NumaPolicy(given[side] or "None") for side in ("node", "pod"))
+    policy = merged_numa_policy(*policies)
+    return {"policy": "" if policy is NumaPolicy.NONE else policy}
+
+
+KINDS = {
+    "accumulator": accumulator,
+    "accumulator-order": accumulator_order,
+    "sequence": sequence,
+    "numa-available": numa_accounts,
+    "manager-allocate": manager_allocate,
+    "manager-hints": manager_hints,
+    "policy-merge": policy_merge,
+    "policy-admit": policy_admit,
+    "numa-exclusive": numa_exclusive,
+    "hint-filter": hint_filter,
+    "numa-policy-merge": numa_policy_merge,
+}

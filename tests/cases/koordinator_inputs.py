@@ -1,0 +1,253 @@
+"""The shapes that the inputs of Koordinator cases are made of, as the project's own values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from placement.dialects.koordinator import keys
+from placement.dialects.koordinator.host import Host, host_of
+from placement.dialects.koordinator.node import NodeImport, import_node
+from placement.dialects.koordinator.numa_policy import label_strategy
+from placement.dialects.koordinator.numa_topology_spec import NumaTopologySpec
+from placement.dialects.koordinator.pod import Pod, read_pod
+from placement.dialects.koordinator.pod_request import PodRequest
+from placement.dialects.koordinator.profile import Profile
+from placement.dialects.koordinator.quantity import parse_quantity
+from placement.dialects.koordinator.report import Report
+from placement.dialects.koordinator.resource_status import ResourceStatus
+from placement.dialects.koordinator.resources import base_amount
+from placement.dialects.koordinator.settings import SchedulerSettings
+from placement.topology.amounts import NumaAmounts, summed
+from placement.topology.cpus import CpuTopology, LogicalCpu
+from placement.topology.cpuset import format_cpu_list, parse_cpu_list
+from placement.topology.demand import PickRules
+from placement.topology.ledger import Holding, HostLedger
+from placement.topology.masks import mask_of, members_of
+from placement.topology.policies import (
+    BindPolicy,
+    Distribution,
+    ExclusiveLevel,
+    NumaExclusivity,
+    NumaPolicy,
+    NumaStrategy,
+)
+from placement.topology.reservations import Reservation, Reservations
+from placement.topology.scoring import Scoring
+
+Json = Mapping[str, Any]
+
+
+def topology(given: Json | None) -> CpuTopology:
+    """A `topology`, unknown ones without CPUs."""
+    if not given:
+        return CpuTopology()
+    if "cpus" in given:
+        return CpuTopology(tuple(LogicalCpu(*row) for row in given["cpus"]))
+    sockets, numa_per_socket, cores_per_numa, threads = given["shape"]
+    cores = [
+        (core, numa, numa // numa_per_socket)
+        for numa in range(sockets * numa_per_socket)
+        for core in range(numa * cores_per_numa, (numa + 1) * cores_per_numa)
+    ]
+    return CpuTopology(
+        tuple(
+            LogicalCpu(cpu, *place)
+            for cpu, place in enumerate(place for place in cores for _ in range(threads))
+        )
+    )
+
+
+def mask(cpu_list: str | None) -> int:
+    """A cpu list as a mask."""
+    return mask_of(parse_cpu_list(cpu_list or ""))
+
+
+def text(cpus: int) -> str:
+    """A mask as a cpu list."""
+    return format_cpu_list(members_of(cpus))
+
+
+def amounts(quantities: Json | None) -> dict[str, int]:
+    """Quantities by resource name in millicores, bytes and pieces."""
+    return {name: base_amount(name, parse_quantity(text)) for name, text in (quantities or {}).items()}
+
+
+def numa_amounts(given: Json | None) -> NumaAmounts:
+    """A `numa_resources`."""
+    return NumaAmounts({int(numa): amounts(quantities) for numa, quantities in (given or {}).items()})
+
+
+def level(given: str | None) -> ExclusiveLevel:
+    """An `exclusive`."""
+    return ExclusiveLevel(given or "None")
+
+
+def rules(strategy: str, profile: Profile, share_limit: int = 1) -> PickRules:
+    """How CPUs are chosen under a `numa_strategy`."""
+    read = label_strategy(strategy, profile)
+    even = read is NumaStrategy.DISTRIBUTE_EVENLY
+    return PickRules(
+        share_limit=share_limit,
+        fullest_first=read is NumaStrategy.MOST_ALLOCATED,
+        distribution=Distribution.OVER_ALL if even else Distribution.PACKED,
+        downgrades=profile is Profile.DESIGN,
+    )
+
+
+def ledger(existing: Iterable[Json] | None) -> HostLedger:
+    """The pods of an `existing`, whatever they are called."""
+    recorded = HostLedger()
+    for place, pod in enumerate(existing or ()):
+        holding = Holding(
+            parse_cpu_list(pod.get("cpuset") or ""),
+            level(pod.get("exclusive")),
+            numa_amounts(pod.get("numa_resources")),
+        )
+        recorded = recorded.add(f"{place} {pod.get('pod')}", holding)
+    return recorded
+
+
+def scoring(given: Json | None) -> Scoring:
+    """A `score` or `numa_score`."""
+    if given is None:
+        return Scoring()
+    return Scoring(given["type"] == "MostAllocated", tuple(given["weights"].items()))
+
+
+def settings(profile: Profile, given: Json) -> SchedulerSettings:
+    """What the scheduler is set to in the phase kinds."""
+    return SchedulerSettings(
+        profile=profile,
+        default_bind_policy=BindPolicy(given.get("default_bind", "FullPCPUs")),
+        default_numa_strategy=NumaStrategy.LEAST_ALLOCATED,
+        host_scoring=scoring(given.get("score")),
+        numa_scoring=scoring(given.get("numa_score")),
+    )
+
+
+def pod(given: Json) -> Pod:
+    """A pod from its labels, annotations and the like; `requests` are those of a single container."""
+    containers = [{"resources": container} for container in given.get("containers", ())]
+    if "requests" in given:
+        containers = [{"resources": {"requests": given["requests"], "limits": given["requests"]}}]
+    annotations = dict(given.get("annotations") or {})
+    if given.get("scheduling_hint"):
+        annotations[keys.SCHEDULING_HINT] = json.dumps({"extensions": {"NodeNUMAResource": {}}})
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": given.get("name", "pod"),
+            "namespace": given.get("namespace", "default"),
+            "uid": given.get("uid", ""),
+            "labels": given.get("labels") or {},
+            "annotations": annotations,
+        },
+        "spec": {
+            "containers": containers or [{}],
+            "priority": given.get("priority"),
+            "nodeName": given.get("node", ""),
+        },
+        "status": {"phase": given.get("phase", ""), "qosClass": given.get("k8s_qos", "")},
+    }
+    return read_pod(document, Report())
+
+
+def request(given: Json) -> PodRequest:
+    """A `request` of the phase kinds."""
+    designated = given.get("designated")
+    return PodRequest(
+        amounts=amounts(given.get("requests")),
+        need=given.get("need", 0),
+        bound=given.get("bound", False),
+        required_bind=BindPolicy(given.get("required_bind", "")),
+        preferred_bind=BindPolicy(given.get("preferred_bind", "")),
+        exclusive=level(given.get("exclusive")),
+        numa=NumaTopologySpec(
+            NumaPolicy(given.get("numa_policy") or "None"),
+            NumaExclusivity(given.get("numa_exclusive") or ""),
+        ),
+        designated=designated and _status(designated),
+        uses_ls_pools=True,
+    )
+
+
+def _status(given: Json) -> ResourceStatus:
+    return ResourceStatus(parse_cpu_list(given.get("cpuset", "")), numa_amounts(given.get("numa_resources")))
+
+
+def node(given: Json, profile: Profile) -> NodeImport:
+    """A `host`, read from the manifests that say the same."""
+    rows = topology(given.get("topology")).rows
+    detail = [{"id": row.cpu, "core": row.core, "socket": row.socket, "node": row.numa} for row in rows]
+    zones = [
+        {
+            "name": f"node-{numa}",
+            "type": "Node",
+            "resources": [{"name": name, "allocatable": amount} for name, amount in quantities.items()],
+        }
+        for numa, quantities in (given.get("numa_resources") or {}).items()
+    ]
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": "host",
+            "labels": given.get("labels") or {},
+            "annotations": given.get("annotations") or {},
+        },
+        "status": {"allocatable": given.get("allocatable") or {}},
+    }
+    nrt = {
+        "apiVersion": "topology.node.k8s.io/v1alpha1",
+        "kind": "NodeResourceTopology",
+        "metadata": {
+            "name": "host",
+            "annotations": {
+                keys.CPU_TOPOLOGY: json.dumps({"detail": detail}),
+                keys.CPU_MANAGER_POLICY: json.dumps(given.get("kubelet") or {}),
+            },
+        },
+        "zones": zones,
+    }
+    return import_node("cases", manifest, nrt, profile)
+
+
+def host(given: Json, recorded: HostLedger, chosen: SchedulerSettings) -> Host:
+    """A `host` with recorded pods."""
+    return host_of(node(given, chosen.profile), recorded, chosen)
+
+
+def reservations(given: Json | None) -> Reservations:
+    """A `reservations`; the first one that matches is the nominated one."""
+    if given is None:
+        return Reservations()
+    return Reservations(
+        matched=tuple(
+            Reservation(
+                cpus=mask(matched.get("remained_cpus")),
+                remaining=numa_amounts(matched.get("remained")),
+                total=numa_amounts(matched.get("allocatable")),
+                restricted=matched.get("policy") == "Restricted",
+            )
+            for matched in given.get("matched", ())
+        ),
+        nominated=0 if given.get("nominated") else None,
+        required=given.get("required", False),
+        ignored=given.get("ignored", False),
+        owned=numa_amounts(given.get("matched_allocated")),
+    )
+
+
+def total_requests(pods: Iterable[Json]) -> dict[str, int]:
+    """What all pods of an `existing_pods` request together."""
+    together = summed({0: amounts(pod.get("requests"))} for pod in pods)
+    return dict(together.get(0, {}))
+
+
+def ratio(amplification: Json | None) -> Fraction:
+    """The ratio of an `amplification` for cpu."""
+    return Fraction(str((amplification or {}).get("cpu", 1)))

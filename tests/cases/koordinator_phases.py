@@ -1,0 +1,213 @@
+"""Koordinator cases about the phases of scheduling: interpret, filter, reserve, score, bind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from placement.dialects.koordinator import keys
+from placement.dialects.koordinator.allocating import PodAllocation, allocate_on_host
+from placement.dialects.koordinator.bind_policy import host_bind_policy, pod_bind_policy
+from placement.dialects.koordinator.fitting import Fit
+from placement.dialects.koordinator.host import Host
+from placement.dialects.koordinator.host_demand import demand_on
+from placement.dialects.koordinator.judging import PodJudge
+from placement.dialects.koordinator.kubelet import KubeletPolicy
+from placement.dialects.koordinator.numa_topology_spec import merged_numa_policy
+from placement.dialects.koordinator.pod_request import PodRequest, interpret_pod
+from placement.dialects.koordinator.profile import Profile
+from placement.dialects.koordinator.rating import host_rater
+from placement.dialects.koordinator.resource_spec import ResourceSpec, completed_spec
+from placement.dialects.koordinator.resource_status import ResourceStatus, status_document
+from placement.topology.amounts import summed
+from placement.topology.cpuset import format_cpu_list, parse_cpu_list
+from placement.topology.host_score import HostTotals
+from placement.topology.ledger import Holding, HostLedger
+from placement.topology.refusal import Refusal, Refused
+from placement.topology.reservations import Placing
+from tests.cases import koordinator_inputs as read
+from tests.cases.koordinator_inputs import Json
+
+Outcome = Mapping[str, Any]
+
+
+def interpret(given: Json, profile: Profile) -> Outcome:
+    """What a pod asks of any host."""
+    pod = read.pod(given["pod"])
+    request = interpret_pod(pod, read.settings(profile, given))
+    pod.manifest.root.report.raise_findings()
+    if request is None:
+        return {"skip": True}
+    designated = request.designated
+    return {
+        "bound": request.bound,
+        "need": request.need,
+        "required_bind": request.required_bind,
+        "preferred_bind": request.preferred_bind,
+        "designated": designated
+        and {"cpuset": format_cpu_list(designated.cpus), "numa_resources": designated.amounts},
+    }
+
+
+def bind_policy(given: Json, profile: Profile) -> Outcome:
+    """The policy under which a pod is bound on a host."""
+    kubelet = given.get("kubelet") or {}
+    host = host_bind_policy(
+        given["node_policy"], KubeletPolicy(kubelet.get("policy", ""), kubelet.get("options") or {})
+    )
+    bind, required = pod_bind_policy(host, given["required"], given["preferred"])
+    return {"bind": bind, "required": required}
+
+
+def _fit(host: Host, totals: HostTotals, request: PodRequest | None, given: Json) -> Fit:
+    verdict = PodJudge(request).judge(host, totals, read.reservations(given.get("reservations")))
+    if isinstance(verdict.answer, Refusal):
+        raise Refused(*verdict.answer.reasons, status=verdict.answer.status)
+    return verdict.answer
+
+
+def _totals(host: Json) -> HostTotals:
+    pods = host.get("existing_pods") or ()
+    return HostTotals(read.amounts(host.get("allocatable")), read.total_requests(pods))
+
+
+def filter_one(given: Json, profile: Profile) -> Outcome:
+    """Filter one host."""
+    host = read.host(given["host"], read.ledger(given.get("existing")), read.settings(profile, given))
+    request = read.request(given["request"])
+    fit = _fit(host, _totals(given["host"]), request, given)
+    if fit.designated is None:
+        return {"ok": True}
+    allocation = allocate_on_host(host, request, fit)
+    return {"ok": True, "allocation": _allocated(allocation)}
+
+
+def _allocated(allocation: PodAllocation) -> Outcome:
+    status = allocation.status
+    return {"cpuset": format_cpu_list(status.cpus), "numa_resources": status.amounts}
+
+
+def filter_amplified(given: Json, profile: Profile) -> Outcome:
+    """Filter one host by its amplified CPUs."""
+    settings = read.settings(profile, given)
+    described = {**given["host"], "existing_pods": given["existing_pods"]}
+    host = read.host(described, read.ledger(given["existing_pods"]), settings)
+    _fit(host, _totals(described), interpret_pod(read.pod(given["pod"]), settings), given)
+    return {"ok": True}
+
+
+def _recorded_amounts(existing: Json) -> HostLedger:
+    ledger = HostLedger()
+    for numa, requests in existing.items():
+        held = summed({int(numa): read.amounts(request)} for request in requests)
+        ledger = ledger.add(numa, Holding(amounts=held))
+    return ledger
+
+
+def filter_affinity(given: Json, profile: Profile) -> Outcome:
+    """The NUMA nodes chosen while filtering."""
+    ledger = _recorded_amounts(given.get("existing_numa") or {})
+    host = read.host(given["host"], ledger, read.settings(profile, given))
+    fit = _fit(host, _totals(given["host"]), read.request(given["request"]), given)
+    return {"affinity": None if fit.affinity is None else list(fit.affinity)}
+
+
+def _given_fit(given: Json) -> Fit:
+    return Fit(tuple(given["affinity"]) if given.get("affinity") is not None else None)
+
+
+def reserve(given: Json, profile: Profile) -> Outcome:
+    """Allocate on one host, aligned as the case says."""
+    host = read.host(given["host"], read.ledger(given.get("existing")), read.settings(profile, given))
+    reservations = read.reservations(given.get("reservations"))
+    return _allocated(allocate_on_host(host, read.request(given["request"]), _given_fit(given), reservations))
+
+
+def reserve_numa(given: Json, profile: Profile) -> Outcome:
+    """Filter one host, then allocate on it."""
+    host = read.host(given["host"], read.ledger(given.get("existing")), read.settings(profile, given))
+    request = read.request(given["request"])
+    fit = _fit(host, _totals(given["host"]), request, given)
+    return _allocated(allocate_on_host(host, request, fit))
+
+
+def nominate(given: Json, profile: Profile) -> Outcome:
+    """Allocate out of the first reservation."""
+    host = read.host(given["host"], read.ledger(given.get("existing")), read.settings(profile, given))
+    request = read.request(given["request"])
+    merged_numa_policy(host.numa_policy, request.numa.policy)
+    reservations = read.reservations(given["reservations"])
+    Placing(host.state, demand_on(host, request), reservations).nominate(0, _given_fit(given).affinity)
+    return {"ok": True}
+
+
+def score_one(given: Json, profile: Profile) -> Outcome:
+    """The score of one host, aligned as the case says."""
+    settings = read.settings(profile, given)
+    host = read.host(given["host"], read.ledger(given.get("existing")), settings)
+    rater = host_rater(
+        host,
+        read.request(given["request"]),
+        _given_fit(given),
+        settings.host_scoring,
+        read.reservations(given.get("reservations")),
+    )
+    return {"score": rater(_totals(given["host"]))}
+
+
+def score_hosts(given: Json, profile: Profile) -> Outcome:
+    """The scores of several hosts, each filtered before."""
+    settings = read.settings(profile, given)
+    request = interpret_pod(read.pod(given["pod"]), settings)
+    judge, scores = PodJudge(request, settings.host_scoring), {}
+    for described in given["hosts"]:
+        existing = [*(described.get("existing") or ()), *(described.get("existing_pods") or ())]
+        host = read.host(described, read.ledger(existing), settings)
+        scores[described["name"]] = judge.judge(host, _totals(described)).score
+    return {"scores": scores}
+
+
+def _spec(document: Json | None) -> ResourceSpec:
+    given = document or {}
+    return ResourceSpec(
+        given.get("requiredCPUBindPolicy", ""),
+        given.get("preferredCPUBindPolicy", ""),
+        given.get("preferredCPUExclusivePolicy", ""),
+        given,
+    )
+
+
+def spec_writeback(given: Json, profile: Profile) -> Outcome:
+    """The completed resource-spec of a pod that was bound."""
+    host = host_bind_policy((given.get("labels") or {}).get(keys.CPU_BIND_POLICY, ""), KubeletPolicy())
+    bind, strict = pod_bind_policy(host, given["required_bind"], given["preferred_bind"])
+    return {"resource_spec": completed_spec(_spec(given["resource_spec"]), bind, strict)}
+
+
+def bind_result(given: Json, profile: Profile) -> Outcome:
+    """The annotations of a pod that was allocated."""
+    allocation = given["allocation"]
+    status = ResourceStatus(
+        parse_cpu_list(allocation.get("cpuset") or ""), read.numa_amounts(allocation.get("numa_resources"))
+    )
+    spec = given["resource_spec"] or {}
+    if status.cpus:
+        spec = spec_writeback(given, profile)["resource_spec"]
+    return {"status": status_document(status), "spec": spec}
+
+
+KINDS = {
+    "interpret": interpret,
+    "bind-policy": bind_policy,
+    "filter": filter_one,
+    "filter-amplified": filter_amplified,
+    "filter-affinity": filter_affinity,
+    "reserve": reserve,
+    "reserve-numa": reserve_numa,
+    "nominate": nominate,
+    "score-host": score_one,
+    "score-numa": score_hosts,
+    "score-amplified": score_hosts,
+    "spec-writeback": spec_writeback,
+    "bind-result": bind_result,
+}
