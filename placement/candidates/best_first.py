@@ -33,11 +33,27 @@ def best_first(
     keys = scores.astype(np.int16) if int(scores.max(initial=0)) < _SMALL else scores
     order = np.argsort(-keys, kind="stable")
     roots, scores = roots[order], scores[order]
+    head = _head(arenas, roots, scores, maximum, by_turn)
+    if head is not None:
+        yield head
+        return
     for start, end in _batches(scores, max(SMALLEST_CHUNK, min(maximum, len(roots)))):
         if scores[start] == scores[end - 1]:
             yield from walk(arenas, roots[start:end], maximum)
         else:
             yield _merged(arenas, roots[start:end], scores[start:end], maximum, by_turn)
+
+
+def _head(arenas: Arenas, roots: Indices, scores: Amounts, maximum: int, by_turn: bool) -> Candidates | None:
+    """The first `maximum` candidates from as many trees, None if those do not yield enough.
+
+    This may cut a score in two, but what it leaves of that score is never ahead of what it takes: of the
+    last score only the first candidate of each tree counts, and the trees are in order.
+    """
+    if len(roots) <= maximum:
+        return None
+    found = _merged(arenas, roots[:maximum], scores[:maximum], maximum, by_turn, cut=True)
+    return found if len(found) >= maximum else None
 
 
 def _batches(scores: Amounts, chunk: int) -> Iterator[tuple[int, int]]:
@@ -56,8 +72,13 @@ def _batches(scores: Amounts, chunk: int) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _merged(arenas: Arenas, roots: Indices, scores: Amounts, maximum: int, by_turn: bool) -> Candidates:
-    """The first `maximum` candidates (or a few more) of trees of different scores."""
+def _merged(
+    arenas: Arenas, roots: Indices, scores: Amounts, maximum: int, by_turn: bool, *, cut: bool = False
+) -> Candidates:
+    """The first `maximum` candidates (or a few more) of trees of different scores.
+
+    `cut`: trees of the last score are missing, so only what surely precedes theirs is taken.
+    """
     found: list[tuple[LikeTrees, list[Solution]]] = []
     counts = np.zeros(len(roots), np.int64)
     for trees in arenas.of(roots):
@@ -66,6 +87,9 @@ def _merged(arenas: Arenas, roots: Indices, scores: Amounts, maximum: int, by_tu
         found.append((trees, solved))
     # Tree by tree is as if every tree had a score of its own.
     levels = np.cumsum(np.append(0, scores[1:] != scores[:-1])) if by_turn else np.arange(len(roots))
+    if cut and by_turn:
+        last = levels == levels[-1]
+        counts[last] = np.minimum(counts[last], 1)
     wanted = _wanted(counts, levels, maximum)
     turns = int(wanted.max(initial=0))
     tables: list[Candidates] = []
