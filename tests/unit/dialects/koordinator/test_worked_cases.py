@@ -1,0 +1,40 @@
+"""Every case of the copied table, through the same runner that takes other tables from the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from placement.dialects.koordinator.profile import Profile
+from tests.cases import koordinator
+
+DOCUMENT = json.loads((Path(__file__).parents[3] / "data" / "koordinator-cpuset.json").read_text())
+CASES = {case["id"]: case for case in DOCUMENT["cases"]}
+
+
+def test_the_table_has_the_format_the_runner_takes():
+    assert DOCUMENT["format"] == koordinator.FORMAT
+    assert len(CASES) == 296
+    assert {case["kind"] for case in CASES.values()} == koordinator.KINDS.keys()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_case_holds(name):
+    assert list(koordinator.run({"cases": [CASES[name]]}, None)) == [(name, None)]
+
+
+def test_cases_hold_under_design_unless_that_reads_them_in_another_way():
+    both = [case for case in CASES.values() if Profile.DESIGN in koordinator.profiles_of(case)]
+    assert len(both) == 279
+
+
+@pytest.mark.parametrize("kind", sorted(koordinator.KINDS))
+def test_the_runner_says_what_differs(kind):
+    case = next(case for case in CASES.values() if case["kind"] == kind)
+    wrong = {**case, "expect": {"something": "else"}}
+    assert "expected" in koordinator.difference(wrong)
+
+
+def test_a_case_of_an_unknown_kind_fails():
+    ((_, reason),) = koordinator.run({"cases": [{"id": "x", "kind": "y", "input": {}, "expect": {}}]}, None)
+    assert "unknown kind y" in reason
