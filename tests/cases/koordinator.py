@@ -40,6 +40,7 @@ _READ_DIFFERENTLY = (
     keys.NUMA_TOPOLOGY_POLICY_ALIAS,
     'preferredCPUExclusivePolicy\\": \\"Default',
     'managedByKubelet\\": \\"true',
+    'singleNUMANodeExclusive\\": \\"Preferred',
 )
 _AMOUNTS = ("numa_resources", "available", "allocated")
 

@@ -33,10 +33,15 @@ AMPLIFIED = "Insufficient amplified cpu"
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A pod fits: aligned to these NUMA ids, if to any; `designated` is what it gets if that was decided."""
+    """A pod fits: aligned to these NUMA ids, if to any.
+
+    `designated` is what it gets if somebody else decided that; `nominated` is the place of the matched
+    reservation it would use.
+    """
 
     affinity: tuple[int, ...] | None = None
     designated: Allocation | None = None
+    nominated: int | None = None
 
 
 def screen_host(host: Host, request: PodRequest) -> Fit | Refusal | None:
@@ -71,17 +76,17 @@ def fit_host(
         demand, alignment = demand_on(host, request), alignment_on(host, request)
         check_binding(host, request, demand)
         placing = Placing(host.state, demand, reservations)
-        affinity = None
+        affinity = nominated = None
         if alignment.policy is not NumaPolicy.NONE:
             fits = _fits(host, request, placing)
             affinity = choose_affinity(placing.widest_trial, alignment, fits, devices)
-            placing.explore(affinity)
+            nominated = placing.explore(affinity).reservation
         elif demand.cpus is not None:
-            _check_free_cpus(demand.cpus, placing, reservations)
+            nominated = _explore_free_cpus(demand.cpus, placing, reservations)
         _check_pool(host, request, demand, affinity)
     except Refused as refused:
         return refused.refusal
-    return Fit(affinity)
+    return Fit(affinity, nominated=nominated)
 
 
 def check_amplified(
@@ -115,12 +120,13 @@ def _designated(host: Host, status: ResourceStatus, demand: PodDemand) -> Alloca
     return allocate_designated(host.state, demand, Allocation(mask_of(status.cpus), status.amounts))
 
 
-def _check_free_cpus(cpus: CpuDemand, placing: Placing, reservations: Reservations) -> None:
+def _explore_free_cpus(cpus: CpuDemand, placing: Placing, reservations: Reservations) -> int | None:
     """A strict policy has to be tried; otherwise counting will do, as any free CPU is good enough."""
     if cpus.strict or reservations != NO_RESERVATIONS:
-        placing.explore(None)
-    elif placing.widest_trial.free_cpus.bit_count() < cpus.need:
+        return placing.explore(None).reservation
+    if placing.widest_trial.free_cpus.bit_count() < cpus.need:
         raise Refused(NOT_ENOUGH_CPUS)
+    return None
 
 
 def _fits(host: Host, request: PodRequest, placing: Placing) -> Callable[[Sequence[int]], bool]:
