@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placement.dialects.koordinator.burst import choose_pool, covers
@@ -20,6 +20,7 @@ from placement.topology.amplification import bound_cost, host_cpu_requested
 from placement.topology.demand import CpuDemand, PodDemand
 from placement.topology.designation import allocate_designated
 from placement.topology.hint_rows import ProviderHints
+from placement.topology.hints import Fits
 from placement.topology.host import FACE_VALUE
 from placement.topology.host_score import HostTotals
 from placement.topology.masks import mask_of
@@ -76,14 +77,16 @@ def fit_host(
         demand, alignment = demand_on(host, request), alignment_on(host, request)
         check_binding(host, request, demand)
         placing = Placing(host.state, demand, reservations)
+        limit = request.burst_limit if demand.cpus is None else None
         affinity = nominated = None
         if alignment.policy is not NumaPolicy.NONE:
-            fits = _fits(host, request, placing)
+            fits = placing.fits if limit is None else _covering(host, limit, placing)
             affinity = choose_affinity(placing.widest_trial, alignment, fits, devices)
             nominated = placing.explore(affinity).reservation
         elif demand.cpus is not None:
             nominated = _explore_free_cpus(demand.cpus, placing, reservations)
-        _check_pool(host, request, demand, affinity)
+        if limit is not None:
+            choose_pool(host.state, affinity or host.state.layout.numa_nodes, limit)
     except Refused as refused:
         return refused.refusal
     return Fit(affinity, nominated=nominated)
@@ -129,13 +132,6 @@ def _explore_free_cpus(cpus: CpuDemand, placing: Placing, reservations: Reservat
     return None
 
 
-def _fits(host: Host, request: PodRequest, placing: Placing) -> Callable[[Sequence[int]], bool]:
-    limit = request.burst_limit
-    if limit is None:
-        return placing.fits
+def _covering(host: Host, limit: int, placing: Placing) -> Fits:
+    """Whether a pod fits on NUMA nodes of which one has a shared pool that covers its limit."""
     return lambda affinity: covers(host.state, affinity, limit) and placing.fits(affinity)
-
-
-def _check_pool(host: Host, request: PodRequest, demand: PodDemand, affinity: tuple[int, ...] | None) -> None:
-    if request.burst_limit is not None and demand.cpus is None:
-        choose_pool(host.state, affinity or host.state.layout.numa_nodes, request.burst_limit)

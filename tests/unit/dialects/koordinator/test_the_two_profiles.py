@@ -13,6 +13,7 @@ from placement.dialects.koordinator.settings import SchedulerSettings
 from placement.topology.cpuset import format_cpu_list
 from placement.topology.policies import ExclusiveLevel, NumaPolicy, NumaStrategy
 from tests.unit.dialects.koordinator.pods import (
+    BIND,
     DESIGN,
     KOORD,
     NUMA,
@@ -140,6 +141,15 @@ def test_an_aligned_bursting_pod_stays_in_a_pool_of_its_numa_nodes():
     assert written(place, bursting(), DESIGN) == {
         "cpuSharedPools": [{"socket": 1, "node": 1}],
         "numaNodeResources": [{"node": 1, "resources": {"cpu": "1", "memory": str(2**30)}}],
+    }
+
+
+def test_a_host_that_binds_everybody_needs_no_pool():
+    place = host(held("0-2,8-11"), labels={BIND: "FullPCPUsOnly", NUMA: "SingleNUMANode"})
+    pod = build_pod(container(requests={"cpu": "2"}, limits={"cpu": "6"}), spec=BURST)
+    assert written(place, pod, DESIGN) == {
+        "cpuset": "4-5",
+        "numaNodeResources": [{"node": 0, "resources": {"cpu": "2"}}],
     }
 
 
