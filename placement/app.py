@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from flask import Flask
+from oslo_config import cfg
 
 from placement.api.application import ApiSettings, create_application
+from placement.operations.settings import open_database
 from placement.services.candidates import SearchSettings
+from placement.services.ordering import order_of_text
 from placement.services.use_cases import UseCases
 from placement.storage.database import Database
 
@@ -13,3 +18,31 @@ from placement.storage.database import Database
 def build(database: Database, api: ApiSettings | None = None, search: SearchSettings | None = None) -> Flask:
     """The service on one database, whose schema must be current."""
     return create_application(UseCases(database, search or SearchSettings()), api or ApiSettings())
+
+
+def configured(settings: cfg.ConfigOpts) -> Flask:
+    """The service as the configuration wants it. Raises BadTokens, ImportError, PlacementError."""
+    return build(open_database(settings), _api(settings), _search(settings))
+
+
+def _api(settings: cfg.ConfigOpts) -> ApiSettings:
+    tokens_file = settings.api.tokens_file
+    return ApiSettings(
+        incomplete_consumer_project_id=settings.placement.incomplete_consumer_project_id,
+        incomplete_consumer_user_id=settings.placement.incomplete_consumer_user_id,
+        auth_strategy=settings.api.auth_strategy,
+        tokens_file=Path(tokens_file) if tokens_file else None,
+        largest_body_bytes=settings.api.max_request_body_bytes,
+        configuration=settings,
+    )
+
+
+def _search(settings: cfg.ConfigOpts) -> SearchSettings:
+    maximum = settings.placement.max_allocation_candidates
+    strategy = settings.placement.allocation_candidates_generation_strategy
+    return SearchSettings(
+        maximum=None if maximum < 0 else maximum,
+        depth_first=strategy == "depth-first",
+        randomize=settings.placement.randomize_allocation_candidates,
+        order=order_of_text(settings.scoring.order_by, "[scoring] order_by"),
+    )

@@ -60,6 +60,18 @@ class Client:
         """DELETE."""
         return self.call("DELETE", path, **headers)
 
+    # -- shorthands for reading ----------------------------------------------------------------------
+
+    def used_by(self, consumer: str) -> dict[str, dict[str, int]]:
+        """What a consumer holds, by provider."""
+        held = self.at(NEWEST).get(f"/allocations/{consumer}").json["allocations"]
+        return {provider: entry["resources"] for provider, entry in held.items()}
+
+    def consumer_generation(self, consumer: str) -> int | None:
+        """The present generation of a consumer, None if it holds nothing."""
+        found: int | None = self.at(NEWEST).get(f"/allocations/{consumer}").json.get("consumer_generation")
+        return found
+
     # -- shorthands for setting a scene; each asserts that it worked ----------------------------------
 
     def provider(self, name: str, parent: str | None = None, **inventories: Any) -> str:
@@ -136,6 +148,16 @@ class Client:
         """What is used of a provider."""
         found: dict[str, int] = self.at(NEWEST).get(f"/resource_providers/{provider}/usages").json["usages"]
         return found
+
+
+def unique(prefix: str = "thing") -> str:
+    """A name nobody else uses."""
+    return f"{prefix}-{uuid.uuid4().hex}"
+
+
+def custom(prefix: str = "X") -> str:
+    """The name of a custom trait or resource class nobody else uses."""
+    return f"CUSTOM_{prefix}_{uuid.uuid4().hex.upper()}"
 
 
 def detail(answer: TestResponse) -> str:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from oslo_config import cfg
+from oslo_policy import opts as oslo_policy_opts
 
+from placement.api.application import ApiSettings
 from placement.app import build
 from placement.storage.database import Database
 from tests.client import Client
@@ -32,7 +37,7 @@ def database(connection_url: str) -> Iterator[Database]:
 @pytest.fixture
 def application(database: Database) -> Iterator[Flask]:
     """The service in this process, on a database of this test's own."""
-    application = build(database)
+    application = build(database, compatible())
     yield application
     application.extensions["placement_use_cases"].forest.close()
 
@@ -47,6 +52,52 @@ def http(application: Flask) -> FlaskClient:
 def api(application: Flask) -> Client:
     """Requests of an administrator at the newest microversion."""
     return Client(application.test_client())
+
+
+def compatible(**options: Any) -> ApiSettings:
+    """The settings that compatibility is promised for: the administrator passes the older defaults, too."""
+    configuration = cfg.ConfigOpts()
+    configuration([], project="placement", default_config_files=[], default_config_dirs=[])
+    oslo_policy_opts.set_defaults(configuration)
+    configuration.set_override("enforce_new_defaults", False, group="oslo_policy")
+    return ApiSettings(configuration=configuration, **options)
+
+
+@contextmanager
+def application_on(backend: str) -> Iterator[Flask]:
+    """The service in this process, on a database of its own."""
+    with database_url(backend) as url:
+        database = Database(url)
+        application = build(database, compatible())
+        yield application
+        application.extensions["placement_use_cases"].forest.close()
+        database.dispose()
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def shared_application(request: pytest.FixtureRequest) -> Iterator[Flask]:
+    """The service on a database that the tests of one module share."""
+    with application_on(request.param) as application:
+        yield application
+
+
+@pytest.fixture(scope="module")
+def embedded_application() -> Iterator[Flask]:
+    """The same, for what has nothing to do with databases."""
+    with application_on("sqlite") as application:
+        yield application
+
+
+@pytest.fixture
+def embedded(embedded_application: Flask) -> Client:
+    """Requests of an administrator about HTTP itself."""
+    return Client(embedded_application.test_client())
+
+
+@pytest.fixture
+def shared(shared_application: Flask) -> Client:
+    """Requests of an administrator, among the leftovers of other tests: use names of your own."""
+    return Client(shared_application.test_client())
 
 
 @pytest.fixture

@@ -8,12 +8,14 @@ from itertools import count
 
 from placement.candidates.answer import Answer
 from placement.candidates.forest import Forest
-from placement.candidates.query import ForestQuery, GroupQuery
+from placement.candidates.query import ForestOrder, ForestQuery, GroupQuery, Preference
 from placement.candidates.records import InventoryRow, ProviderRecord, ProviderRow, Snapshot
+from placement.candidates.scoring.order import Order
 from placement.candidates.search import Found, search
 from placement.candidates.sharing import SharingMap
 from placement.domain.groups import CandidateQuery, RequestGroup
 from tests.naive import SHARING_TRAIT, Candidate, NaiveProvider
+from tests.naive_scoring import SoftCondition
 
 _UNKNOWN = -1
 
@@ -86,7 +88,13 @@ class World:
             )
         )
 
-    def query(self, query: CandidateQuery, maximum: int = 10**9, depth_first: bool = False) -> ForestQuery:
+    def query(
+        self,
+        query: CandidateQuery,
+        maximum: int = 10**9,
+        depth_first: bool = False,
+        order: ForestOrder | None = None,
+    ) -> ForestQuery:
         """The query by ids; what nobody has matches nobody."""
         return ForestQuery(
             groups=tuple(self._group(group) for group in query.groups),
@@ -96,8 +104,23 @@ class World:
             same_subtree=query.same_subtree,
             root_required=tuple(frozenset({self.traits.get(name, _UNKNOWN)}) for name in query.root_required),
             root_forbidden=self._traits(query.root_forbidden),
+            root_member_of=tuple(self._aggregates(names) for names in query.root_member_of),
             one_provider_per_tree=query.one_provider_per_tree,
             depth_first=depth_first,
+            order=order,
+        )
+
+    def ordered(self, order: Order, preferences: Sequence[SoftCondition] = ()) -> ForestOrder:
+        """The order by ids."""
+        return ForestOrder(
+            order,
+            self.classes,
+            tuple(
+                Preference(
+                    soft.weight, self._traits(soft.traits), self._aggregates(soft.aggregates), soft.absent
+                )
+                for soft in preferences
+            ),
         )
 
     def _traits(self, names: frozenset[str]) -> frozenset[int]:
@@ -119,9 +142,15 @@ class World:
             in_tree=group.in_tree,
         )
 
-    def search(self, query: CandidateQuery, maximum: int = 10**9, depth_first: bool = False) -> Found:
+    def search(
+        self,
+        query: CandidateQuery,
+        maximum: int = 10**9,
+        depth_first: bool = False,
+        order: ForestOrder | None = None,
+    ) -> Found:
         """The search on the forest."""
-        return search(self.forest, self.sharing, self.query(query, maximum, depth_first))
+        return search(self.forest, self.sharing, self.query(query, maximum, depth_first, order))
 
     def candidates(self, found: Found) -> list[Candidate]:
         """What was found, in its order."""

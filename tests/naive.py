@@ -108,11 +108,15 @@ def enumerate_candidates(providers: Iterable[NaiveProvider], query: CandidateQue
 
 
 def is_allowed_anchor(provider: NaiveProvider, query: CandidateQuery) -> bool:
-    """Set A: only providers without parent, with every root-required and no root-forbidden trait."""
+    """Set A: only providers without parent, with every root-required and no root-forbidden trait.
+
+    Beyond Placement: in one of the aggregates of every root_member_of.
+    """
     return (
         provider.parent is None
         and query.root_required <= provider.traits
         and not query.root_forbidden & provider.traits
+        and all(any_of & provider.aggregates for any_of in query.root_member_of)
     )
 
 

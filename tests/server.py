@@ -117,7 +117,7 @@ def running_service(
     environment: dict[str, str] | None = None,
 ) -> Iterator[RunningServer]:
     """The real service on a free port of loopback, ended after the block."""
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, "-m", "placement.operations", "serve", "--port", str(port)]
     command += ["--workers", str(workers), "--database", connection, *arguments]
     with tempfile.NamedTemporaryFile(prefix="placement-log-", suffix=".txt") as log:
@@ -141,7 +141,8 @@ def running_service(
                 process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: Any = probe.getsockname()[1]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.forests import World, without
 from tests.naive import enumerate_candidates, summarised_providers
-from tests.strategies import Search, searches
+from tests.strategies import AGGREGATES, Search, searches
 
 EXAMPLES = 1500
 
@@ -32,6 +35,18 @@ def test_same_candidates_before_nested_candidates(given_search: Search) -> None:
     expected = enumerate_candidates(providers, query)
     assert set(world.candidates(found)) == expected
     assert world.summarised(found, whole_trees=False) == summarised_providers(providers, expected, query)
+
+
+@settings(max_examples=EXAMPLES // 3, deadline=None)
+@given(searches(), st.lists(st.frozensets(st.sampled_from(AGGREGATES), min_size=1), min_size=1, max_size=2))
+def test_same_candidates_below_roots_in_aggregates(
+    given_search: Search, aggregates: list[frozenset[str]]
+) -> None:
+    providers, drawn = given_search
+    query = replace(drawn, root_member_of=tuple(aggregates))
+    world = World(providers)
+    world.load()
+    assert set(world.candidates(world.search(query))) == enumerate_candidates(providers, query)
 
 
 @settings(max_examples=EXAMPLES // 2, deadline=None)

@@ -4,32 +4,43 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from flask import Flask, Response, request
+from flask import Flask, Response, current_app, request
+from oslo_config import cfg
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from placement.api import auth, context, errors, microversions
 from placement.api.errors import HttpError
+from placement.api.gate import guarded_by
+from placement.api.middleware import REQUEST_ID, surrounded
 from placement.api.policy import Policy
 from placement.api.rendering.candidates import CandidatesRenderer
 from placement.api.routes import (
     allocation_candidates,
     allocations,
+    claims,
     clusters,
+    extended_candidates,
+    flavors,
     inventories,
+    listings,
     memberships,
     names,
+    reshaper,
     resource_providers,
     root,
     usages,
 )
-from placement.domain.errors import PlacementError
+from placement.api.tokens import BadTokens, Tokens
+from placement.dialects.nova import FlavorRefused
+from placement.domain.errors import NotFound, PlacementError
 from placement.services.use_cases import UseCases
 
-LOG = logging.getLogger("placement.requests")
+LOG = logging.getLogger(__name__)
 _NOBODY = "00000000-0000-0000-0000-000000000000"
 _EXTENSIONS = "/ext/"
-_LARGEST_BODY = 32 * 2**20
 _BLUEPRINTS = (
     root.blueprint,
     resource_providers.blueprint,
@@ -39,7 +50,12 @@ _BLUEPRINTS = (
     allocations.blueprint,
     allocation_candidates.blueprint,
     usages.blueprint,
+    reshaper.blueprint,
     clusters.blueprint,
+    flavors.blueprint,
+    extended_candidates.blueprint,
+    claims.blueprint,
+    listings.blueprint,
 )
 
 
@@ -49,19 +65,30 @@ class ApiSettings:
 
     incomplete_consumer_project_id: str = _NOBODY
     incomplete_consumer_user_id: str = _NOBODY
+    auth_strategy: str = "noauth2"
+    tokens_file: Path | None = None
+    largest_body_bytes: int = 32 * 2**20
+    # For the libraries that read their options themselves: policy, CORS, proxy headers, token validation.
+    configuration: cfg.ConfigOpts | None = None
 
 
 def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     """The WSGI application around the use cases."""
+    configuration = settings.configuration or _no_configuration()
+    policy = Policy(configuration)
     application = Flask("placement", static_folder=None)
     application.url_map.merge_slashes = False
-    application.config["MAX_CONTENT_LENGTH"] = _LARGEST_BODY
+    application.config["MAX_CONTENT_LENGTH"] = settings.largest_body_bytes
     application.extensions["placement_use_cases"] = use_cases
     application.extensions["placement_settings"] = settings
-    application.extensions["placement_policy"] = Policy()
+    application.extensions["placement_policy"] = policy
+    application.extensions["placement_authentication"] = _strategy(settings)
     application.extensions["placement_candidates_renderer"] = CandidatesRenderer()
     for blueprint in _BLUEPRINTS:
         application.register_blueprint(blueprint)
+    unknown = sorted(rule for rule in guarded_by() if not policy.knows(rule))
+    if unknown:
+        raise LookupError(f"routes ask for policy rules that are not in api/rules.py: {', '.join(unknown)}")
     for rule in application.url_map.iter_rules():
         # HEAD and OPTIONS are methods that no path has (Placement API, routing details).
         rule.methods = (rule.methods or set()) - {"HEAD", "OPTIONS"}
@@ -69,17 +96,38 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.before_request(_authenticate)
     application.before_request(_agree_on_version)
     application.before_request(_check_body_headers)
+    application.before_request(_refuse_odd_paths)
     application.after_request(_finish)
     application.register_error_handler(PlacementError, _placement_error)
+    application.register_error_handler(FlavorRefused, _flavor_refused)
     application.register_error_handler(HttpError, _http_error)
     application.register_error_handler(HTTPException, _routing_error)
     application.register_error_handler(Exception, _fault)
+    bare = application.wsgi_app
+    wrapped: Any = surrounded(bare, configuration, keystone=settings.auth_strategy == "keystone")
+    application.wsgi_app = wrapped  # type: ignore[method-assign]
     return application
+
+
+def _no_configuration() -> cfg.ConfigOpts:
+    configuration = cfg.ConfigOpts()
+    configuration([], project="placement", default_config_files=[], default_config_dirs=[])
+    return configuration
+
+
+def _strategy(settings: ApiSettings) -> auth.Strategy:
+    if settings.auth_strategy == "keystone":
+        return auth.keystone
+    if settings.auth_strategy == "token":
+        if settings.tokens_file is None:
+            raise BadTokens("[api] auth_strategy token needs [api] tokens_file.")
+        return auth.static_tokens(Tokens(settings.tokens_file))
+    return auth.noauth2
 
 
 def _authenticate() -> None:
     if request.path not in ("/", ""):
-        context.current().caller = auth.noauth2()
+        context.current().caller = current_app.extensions["placement_authentication"]()
 
 
 def _agree_on_version() -> None:
@@ -96,34 +144,35 @@ def _agree_on_version() -> None:
 
 
 def _check_body_headers() -> None:
-    length = request.headers.get("Content-Length", "")
-    if length and not length.strip().isdecimal():
+    length = request.headers.get("Content-Length", "").strip()
+    if length and not (length.isascii() and length.isdecimal()):
         raise HttpError(400, "content-length header must be an integer")
-    if length and int(length) > 0 and not request.headers.get("Content-Type"):
+    if length.strip("0") and not request.headers.get("Content-Type"):
         raise HttpError(400, "content-type header required")
+
+
+def _refuse_odd_paths() -> None:
+    # The router takes several leading slashes for one, and no database holds names with a NUL.
+    sent = request.environ.get("PATH_INFO", "")
+    if sent.startswith("//") or "\0" in sent:
+        raise NotFound("")
 
 
 def _finish(response: Response) -> Response:
     at = context.current()
-    response.headers["x-openstack-request-id"] = at.request_id
+    response.headers[REQUEST_ID] = at.request_id
     if at.version is not None:
         response.headers[microversions.HEADER] = f"{microversions.SERVICE} {at.version}"
         response.headers.add("Vary", microversions.HEADER)
-    LOG.info(
-        '%s "%s %s" status: %d len: %s microversion: %s%s',
-        request.remote_addr,
-        request.method,
-        request.full_path.rstrip("?"),
-        response.status_code,
-        response.headers.get("Content-Length", "-"),
-        at.version or "-",
-        f" global: {at.global_id}" if at.global_id else "",
-    )
     return response
 
 
 def _placement_error(error: PlacementError) -> Response:
     return errors.render(errors.status_of(error), str(error), code=error.code)
+
+
+def _flavor_refused(refused: FlavorRefused) -> Response:
+    return errors.render_all(400, refused.problems)
 
 
 def _http_error(error: HttpError) -> Response:

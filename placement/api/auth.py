@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from flask import request
 
 from placement.api.context import Caller
 from placement.api.errors import HttpError
+from placement.api.tokens import Tokens
+
+Strategy = Callable[[], Caller]
 
 
 def noauth2() -> Caller:
@@ -18,10 +23,48 @@ def noauth2() -> Caller:
         raise HttpError(401, "A token is required in the X-Auth-Token header.")
     user, _, project = token.partition(":")
     sent_roles = request.headers.get("X-Roles")
-    if sent_roles is not None:
-        roles = frozenset(role.strip().lower() for role in sent_roles.split(",") if role.strip())
-    else:
-        roles = frozenset({"admin"}) if user == "admin" else frozenset()
+    roles = _roles(sent_roles or "") if sent_roles is not None else frozenset({"admin"} & {user})
     system_scope = request.headers.get("OpenStack-System-Scope") == "all"
     project_id = request.headers.get("X-Project-Id") or project or user
     return Caller(user, None if system_scope else project_id, roles, system_scope)
+
+
+def keystone() -> Caller:
+    """What the token middleware found out about the caller's token. Raises HttpError 401."""
+    user = request.headers.get("X-User-Id")
+    if not user:
+        raise HttpError(401, "The request you have made requires authentication.")
+    return Caller(
+        user,
+        request.headers.get("X-Project-Id"),
+        _roles(request.headers.get("X-Roles", "")),
+        request.headers.get("OpenStack-System-Scope") == "all",
+    )
+
+
+def static_tokens(tokens: Tokens) -> Strategy:
+    """Look the token up; it may come in X-Auth-Token or as a bearer."""
+
+    def strategy() -> Caller:
+        caller = tokens.caller(_sent_token())
+        if caller is None:
+            raise HttpError(
+                401,
+                "A known token is required in the X-Auth-Token header, or as Authorization: Bearer.",
+                headers={"WWW-Authenticate": 'Bearer realm="placement"'},
+            )
+        return caller
+
+    return strategy
+
+
+def _sent_token() -> str:
+    token = request.headers.get("X-Auth-Token")
+    if token is not None:
+        return token
+    scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
+    return credentials.strip() if scheme.lower() == "bearer" else ""
+
+
+def _roles(text: str) -> frozenset[str]:
+    return frozenset(role.strip().lower() for role in text.split(",") if role.strip())

@@ -195,10 +195,6 @@ def _root_required(values: Sequence[str]) -> tuple[frozenset[str], frozenset[str
         )
     if not values:
         return frozenset(), frozenset()
-    if values[0].startswith("in:"):
-        raise BadRequest(
-            f"{PREFIX}The 'in:' form is not supported in root_required. Got: {values[0]}", code=_BAD
-        )
     expression = grammar.parse_required([values[0]], Grammar(any_of_traits=False))
     required = frozenset(trait for any_of in expression.required for trait in any_of)
     both = sorted(required & expression.forbidden)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-import uuid
 from dataclasses import dataclass, field
 
 from flask import g, request
 
 from placement.api.microversions import OLDEST, Feature, Microversion
 
+# Where the middleware around the application leaves the request's id in the WSGI environment.
+ENVIRONMENT_KEY = "placement.request_id"
 _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -31,17 +32,18 @@ class RequestContext:
     """The request at hand; `version` is None until it is agreed."""
 
     request_id: str
-    global_id: str | None = None
     version: Microversion | None = None
     caller: Caller = field(default=ANONYMOUS)
 
 
 def begin() -> None:
-    """Start the context of a request."""
-    given = request.headers.get("X-Openstack-Request-Id", "")
-    g.placement = RequestContext(
-        request_id=f"req-{uuid.uuid4()}", global_id=given if _GLOBAL_ID.fullmatch(given) else None
-    )
+    """Start the context of a request, under the id that the surrounding middleware gave it."""
+    g.placement = RequestContext(request.environ[ENVIRONMENT_KEY])
+
+
+def global_id(sent: str) -> str | None:
+    """The id that a caller gave a request which spans services, if it has the form of one."""
+    return sent if _GLOBAL_ID.fullmatch(sent) else None
 
 
 def current() -> RequestContext:

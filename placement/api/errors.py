@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -73,9 +74,17 @@ def render(
     status: int, message: str, *, code: str = errors.UNDEFINED_CODE, extra: dict[str, str] | None = None
 ) -> Response:
     """The error as a response, in the form the caller accepts: HTML, JSON or plain text."""
+    return render_all(status, [(code, message)], extra=extra)
+
+
+def render_all(
+    status: int, problems: Sequence[tuple[str, str]], *, extra: dict[str, str] | None = None
+) -> Response:
+    """Everything that is wrong, (code, message) each, as one response; JSON has one error for each."""
     title = HTTPStatus(status).phrase
     # Clients take the last line of the detail for the message, so it must not contain a line break.
-    message = _NEWLINES.sub(" ", message)
+    problems = [(code, _NEWLINES.sub(" ", message)) for code, message in problems]
+    message = "; ".join(message for _, message in problems)
     lead = _LEAD.get(status, "")
     if status == 405:
         lead = f"The method {request.method} is not allowed for this resource."
@@ -89,34 +98,42 @@ def render(
     if kind == "text/plain":
         body = f"{status} {title}\n\n{lead}\n\n{message}"
         return Response(body, status, content_type="text/plain; charset=UTF-8")
+    listed = [_error(status, lead, code, message, extra or {}) for code, message in problems]
+    return Response(orjson.dumps({"errors": listed}), status, content_type="application/json")
+
+
+def _error(status: int, lead: str, code: str, message: str, extra: dict[str, str]) -> dict[str, Any]:
     error: dict[str, Any] = {
         "status": status,
-        "title": title,
+        "title": HTTPStatus(status).phrase,
         "detail": f"{lead}\n\n {message}  ",
         "request_id": context.current().request_id,
     }
     version = context.current().version
     if version is not None and version.offers(Feature.ERROR_CODES):
         error["code"] = code
-    error.update(extra or {})
-    return Response(orjson.dumps({"errors": [error]}), status, content_type="application/json")
+    return {**error, **extra}
 
 
 def _accepted_kind() -> str:
-    header = request.headers.get("Accept", "").strip()
-    if header in ("", "*/*"):
+    accept = _accepted()
+    if accept is None:
         return "application/json"
-    accept = request.accept_mimetypes
-    if _admits(accept, "text/html"):
+    html, json = accept.quality("text/html"), accept.quality("application/json")
+    if html > 0 and html >= json:
         return "text/html"
-    return "application/json" if _admits(accept, "application/json") else "text/plain"
+    return "application/json" if json > 0 else "text/plain"
 
 
-def _admits(accept: MIMEAccept, kind: str) -> bool:
-    return accept.quality(kind) > 0
+def _accepted() -> MIMEAccept | None:
+    """What the caller takes, None for anything: no header, the bare wildcard, or no media type in it."""
+    accept = request.accept_mimetypes
+    if request.headers.get("Accept", "").strip() == "*/*" or not any("/" in kind for kind in accept.values()):
+        return None
+    return accept
 
 
 def admits_json() -> bool:
     """Whether the caller takes JSON."""
-    header = request.headers.get("Accept", "").strip()
-    return header in ("", "*/*") or _admits(request.accept_mimetypes, "application/json")
+    accept = _accepted()
+    return accept is None or accept.quality("application/json") > 0

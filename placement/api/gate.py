@@ -14,6 +14,13 @@ from placement.api.microversions import Feature
 from placement.domain.errors import NotFound
 
 Handler = Callable[..., Any]
+Target = Callable[[], dict[str, str]]
+_RULES: set[str] = set()
+
+
+def guarded_by() -> frozenset[str]:
+    """The policy rules that some route asks for."""
+    return frozenset(_RULES)
 
 
 def route(
@@ -27,13 +34,16 @@ def route(
     gives_json: bool = False,
     media_types_first: bool = False,
     missing_method_below: Feature | None = None,
+    target: Target = dict,
 ) -> Callable[[Handler], Handler]:
     """Register a handler behind its gate.
 
     `since`: 404 below that feature. `missing_method_below`: 405 below it.
     `takes_json`: the body must be JSON. `gives_json`: the caller must accept JSON.
     `media_types_first`: these are tested before the version.
+    `target`: what of the request the policy rule may look at.
     """
+    _RULES.add(policy)
 
     def decorate(handler: Handler) -> Handler:
         @wraps(handler)
@@ -46,7 +56,7 @@ def route(
                 raise HttpError(405, "The method specified is not allowed for this resource.")
             if not media_types_first:
                 _check_media_types(takes_json, gives_json)
-            current_app.extensions["placement_policy"].authorize(policy)
+            current_app.extensions["placement_policy"].authorize(policy, **target())
             return handler(**path_arguments)
 
         blueprint.add_url_rule(path, endpoint=f"{method} {path}", view_func=gated, methods=[method])

@@ -98,7 +98,13 @@ def negotiate(header: str | None) -> Microversion:
     numbers = _NUMBERS.fullmatch(wanted) if wanted.isascii() else None
     if numbers is None:
         raise InvalidVersion(wanted)
-    version = Microversion(*(int(number[:9]) for number in numbers.groups()))
+    version = Microversion(*(_number(text) for text in numbers.groups()))
     if not OLDEST <= version <= NEWEST:
         raise UnsupportedVersion(wanted)
     return version
+
+
+def _number(text: str) -> int:
+    """A number of any length as far as it matters: no version has nine digits."""
+    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
+    return int(f"{sign}{digits.lstrip('0')[:9] or '0'}")

@@ -11,8 +11,10 @@ import numpy as np
 from placement.candidates.arrays import Indices
 from placement.candidates.forest import Forest
 from placement.candidates.query import Slot
-from placement.candidates.search import Candidates, Found
+from placement.candidates.ranking import ScoreTable
+from placement.candidates.search import Found
 from placement.candidates.uuids import to_text
+from placement.candidates.walks import Candidates
 
 
 class ProviderSummary(NamedTuple):
@@ -23,6 +25,14 @@ class ProviderSummary(NamedTuple):
     root_uuid: str
     resources: list[tuple[int, int, int]]
     trait_ids: frozenset[int]
+
+
+class Element(NamedTuple):
+    """One candidate: amounts by provider and class id, providers by suffix, and its score (0: unordered)."""
+
+    amounts: dict[str, dict[int, int]]
+    mappings: dict[str, list[str]]
+    score: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +67,44 @@ class Answer:
     def __len__(self) -> int:
         return len(self._found.candidates)
 
+    def scores(self) -> ScoreTable | None:
+        """The score of each candidate with its parts; None if nothing was ordered."""
+        if self._found.ranking is None:
+            return None
+        return self._found.ranking.table(self._found.candidates)
+
+    def elements(self) -> Iterator[Element]:
+        """The candidates one by one, with all there is to say of each."""
+        ranking = self._found.ranking
+        scores = [] if ranking is None else ranking.of_candidates(self._found.candidates).tolist()
+        for at, row in enumerate(self._found.candidates):
+            uuids = [uuid.decode() for uuid in to_text(self._forest.providers.uuid[row])]
+            amounts: dict[str, dict[int, int]] = {}
+            mappings: dict[str, list[str]] = {}
+            for slot, uuid in zip(self.slots, uuids, strict=True):
+                for class_id, amount in slot.resources:
+                    held = amounts.setdefault(uuid, {})
+                    held[class_id] = held.get(class_id, 0) + amount
+                members = mappings.setdefault(slot.suffix, [])
+                if uuid not in members:
+                    members.append(uuid)
+            yield Element(amounts, mappings, scores[at] if scores else 0)
+
     def layouts(self) -> Iterator[Layout]:
         """The candidates, grouped by how slots share providers; `places` are their places in the answer."""
         rows = self._found.candidates
         if not len(rows):
             return
-        numbers = (rows[:, :, None] == rows[:, None, :]).argmax(axis=2)
-        patterns, inverse = np.unique(numbers, axis=0, return_inverse=True)
-        inverse = inverse.ravel()
-        for at, pattern in enumerate(patterns.tolist()):
-            chosen = np.flatnonzero(inverse == at)
-            order = {slot: number for number, slot in enumerate(dict.fromkeys(pattern))}
-            yield Layout(tuple(order[slot] for slot in pattern), chosen.tolist(), rows[chosen], self._forest)
+        # Per slot the first slot with the same provider.
+        firsts = (rows[:, :, None] == rows[:, None, :]).argmax(axis=2)
+        remaining = np.arange(len(rows))
+        while len(remaining):
+            pattern = firsts[remaining[0]]
+            alike = (firsts[remaining] == pattern).all(axis=1)
+            chosen, remaining = remaining[alike], remaining[~alike]
+            slots = pattern.tolist()
+            order = {slot: number for number, slot in enumerate(dict.fromkeys(slots))}
+            yield Layout(tuple(order[slot] for slot in slots), chosen.tolist(), rows[chosen], self._forest)
 
     def contributing(self) -> Indices:
         """The providers that give resources to some candidate, ascending."""

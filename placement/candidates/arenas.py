@@ -1,4 +1,4 @@
-"""Second stage of a search: trees that look alike to the query become one problem.
+"""Third stage of a search: trees that look alike to the query become one problem.
 
 The arena of a root lists the providers of its tree that can fill some slot, and the sharing providers
 anchored there. Two roots whose arenas have the same features pose the same `Problem`.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,12 +61,11 @@ class Arenas:
         self._distinct = list({id(choice): choice for choice in choices}.values())
         numbers = {id(choice): number for number, choice in enumerate(self._distinct)}
         self._choice_of = [numbers[id(choice)] for choice in choices]
-        self._own_masks = [_mask(forest.count, choice.own) for choice in self._distinct]
-        self._foreign_masks = [_mask(forest.count, choice.foreign) for choice in self._distinct]
-        relevant = np.logical_or.reduce(self._own_masks)
-        self._own_rows = np.flatnonzero(relevant).astype(np.int32)
-        self._own_roots = forest.providers.root[self._own_rows]
-        serving = np.logical_or.reduce(self._foreign_masks)[sharing.pair_provider]
+        self._own_masks = [choice.own_mask for choice in self._distinct]
+        self._foreign_masks = [choice.foreign_mask for choice in self._distinct]
+        self._own_rows = np.flatnonzero(_any_of(self._own_masks))
+        self._own_roots = forest.roots_of(self._own_rows)
+        serving = _any_of(self._foreign_masks)[sharing.pair_provider]
         self._foreign_rows = sharing.pair_provider[serving]
         self._foreign_roots = sharing.pair_anchor[serving]
         self._isolated = _slot_mask(slots, lambda slot: query.isolate and slot.suffixed)
@@ -227,10 +227,8 @@ class Arenas:
         )
 
 
-def _mask(count: int, rows: Indices) -> Mask:
-    mask = np.zeros(count, bool)
-    mask[rows] = True
-    return mask
+def _any_of(masks: Sequence[Mask]) -> Mask:
+    return reduce(np.logical_or, masks)
 
 
 def _slot_mask(slots: Sequence[Slot], condition: Callable[[Slot], bool]) -> int:

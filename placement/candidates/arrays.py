@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Indices = NDArray[np.int32]
+# Rows to look at; the index type of the machine, for numpy converts any other before each use.
+Rows = NDArray[np.intp]
 Amounts = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
@@ -15,6 +19,22 @@ Mask = NDArray[np.bool_]
 HUGE = 2**60
 _FIRST_ROWS = 64
 _RECENT = 4096
+_CHUNK = 20_000
+
+
+Item = TypeVar("Item")
+
+
+def chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """The items in lists of bounded length, so that a stream never stands in memory as Python objects."""
+    source = iter(items)
+    while chunk := list(islice(source, _CHUNK)):
+        yield chunk
+
+
+def table_of(rows: Iterable[Sequence[int]], width: int) -> Amounts:
+    """Rows of integers as one (n, width) array."""
+    return np.concatenate([np.empty((0, width), np.int64), *(np.array(c, np.int64) for c in chunks(rows))])
 
 
 class Columns:

@@ -3,80 +3,129 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from placement.candidates.arrays import Indices, Mask
+from placement.candidates.arrays import Mask, Rows
+from placement.candidates.conditions import (
+    Carries,
+    Condition,
+    Exists,
+    Fits,
+    InTree,
+    IsIn,
+    conditions_of,
+    split,
+)
 from placement.candidates.forest import Forest
 from placement.candidates.query import GroupQuery, Slot
 from placement.candidates.sharing import Sharing
+from placement.candidates.trail import ProvidersPassed, Trail
 
-_NO_TREE = -2
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Choices:
-    """Who can fill a slot: `own` for the tree they are in, `foreign` as sharing providers of another tree."""
+    """Who can fill a slot: `own` for the tree they are in, `foreign` as sharing providers of another tree.
 
-    own: Indices
-    foreign: Indices
+    `count` is the number of rows of the forest.
+    """
+
+    count: int
+    own: Rows
+    foreign: Rows
+
+    @cached_property
+    def own_mask(self) -> Mask:
+        """`own`, as one flag per row of the forest."""
+        return _flags(self.count, self.own)
+
+    @cached_property
+    def foreign_mask(self) -> Mask:
+        """`foreign`, as one flag per row of the forest."""
+        return _flags(self.count, self.foreign)
 
 
-def providers_matching(forest: Forest, group: GroupQuery) -> Indices:
+def _flags(count: int, rows: Rows) -> Mask:
+    flags = np.zeros(count, bool)
+    flags[rows] = True
+    return flags
+
+
+_NOBODY: Rows = np.empty(0, np.intp)
+
+
+def providers_matching(forest: Forest, group: GroupQuery, trail: Trail | None = None) -> Rows:
     """All providers that alone satisfy everything a group says, ascending.
 
     This is the rule of suffixed groups and of the provider list (Placement API).
     """
-    rows = _fitting(forest, group.resources)
-    rows = _with_traits(forest, rows, group)
-    rows = rows[forest.aggregates.satisfying(rows, group.member_of, group.forbidden_aggregates)]
-    return rows[_in_tree(forest, rows, group)]
+    narrowing = _Narrowing(forest, group, trail)
+    narrowing.fit(group.resources)
+    for condition in conditions_of(group, one_by_one=narrowing.one_by_one):
+        narrowing.keep(condition)
+    return narrowing.rows
 
 
-def choices_of(forest: Forest, slot: Slot, sharing: Sharing) -> Choices:
+def choices_of(forest: Forest, slot: Slot, sharing: Sharing, trail: Trail | None = None) -> Choices:
     """Who can fill the slot."""
     if slot.suffixed:
-        own = providers_matching(forest, slot.group)
-        return Choices(own, np.intersect1d(own, sharing.providers))
-    return _unsuffixed_choices(forest, slot, sharing)
+        own = providers_matching(forest, slot.group, trail)
+        return Choices(forest.count, own, _sharing_among(own, sharing))
+    return _unsuffixed_choices(forest, slot, sharing, trail)
 
 
-def _unsuffixed_choices(forest: Forest, slot: Slot, sharing: Sharing) -> Choices:
-    group, roots = slot.group, forest.providers.root
-    rows = _fitting(forest, slot.resources)
-    rows = rows[forest.traits.satisfying(rows, (), group.forbidden)]
-    rows = rows[forest.aggregates.satisfying(rows, (), group.forbidden_aggregates)]
-    member = forest.aggregates.satisfying(rows, group.member_of)
-    foreign = np.empty(0, np.int32)
+def _unsuffixed_choices(forest: Forest, slot: Slot, sharing: Sharing, trail: Trail | None) -> Choices:
+    group = slot.group
+    narrowing = _Narrowing(forest, group, trail)
+    narrowing.fit(slot.resources)
+    for ban in (Carries((), group.forbidden), IsIn((), group.forbidden_aggregates)):
+        if ban.forbidden:
+            for condition in split(ban, one_by_one=narrowing.one_by_one):
+                narrowing.keep(condition)
+    foreign = _NOBODY
     if group.in_tree is None and not sharing.is_empty:
-        foreign = np.intersect1d(rows[member], sharing.providers)
+        members = narrowing.rows[IsIn(group.member_of).among(forest, narrowing.rows)]
+        foreign = _sharing_among(members, sharing)
     if group.member_of:
-        # The aggregates of a root span its tree, for the unsuffixed group only.
-        member |= forest.aggregates.satisfying(roots[rows], group.member_of)
-        rows = rows[member]
-    return Choices(rows[_in_tree(forest, rows, group)], foreign)
+        # Not one by one: the same provider, or the root, must be in an aggregate of every set.
+        narrowing.keep(IsIn(group.member_of, or_root=True))
+    if group.in_tree is not None:
+        narrowing.keep(InTree(group.in_tree))
+    return Choices(forest.count, narrowing.rows, foreign)
 
 
-def _fitting(forest: Forest, resources: tuple[tuple[int, int], ...]) -> Indices:
-    if not resources:
-        return np.flatnonzero(forest.alive()).astype(np.int32)
-    (first_class, first_amount), *others = resources
-    rows = forest.column(first_class).fitting(first_amount)
-    for class_id, amount in others:
-        rows = rows[forest.column(class_id).among_fitting(rows, amount)]
-    return rows
+def _sharing_among(rows: Rows, sharing: Sharing) -> Rows:
+    if sharing.is_empty:
+        return _NOBODY
+    return np.intersect1d(rows, sharing.providers).astype(np.intp)
 
 
-def _with_traits(forest: Forest, rows: Indices, group: GroupQuery) -> Indices:
-    if not group.required and not group.forbidden:
-        return rows
-    return rows[forest.traits.satisfying(rows, group.required, group.forbidden)]
+class _Narrowing:
+    """Providers that become fewer, condition by condition."""
 
+    def __init__(self, forest: Forest, group: GroupQuery, trail: Trail | None) -> None:
+        self.rows: Rows = _NOBODY
+        self.one_by_one = trail is not None and trail.one_by_one
+        self._forest = forest
+        self._group = group
+        self._trail = trail
 
-def _in_tree(forest: Forest, rows: Indices, group: GroupQuery) -> Mask | slice:
-    if group.in_tree is None:
-        return slice(None)
-    named = forest.row_of_uuid(group.in_tree)
-    root = forest.providers.root[named] if named >= 0 else _NO_TREE
-    matching: Mask = forest.providers.root[rows] == root
-    return matching
+    def fit(self, resources: tuple[tuple[int, int], ...]) -> None:
+        """Begin with those that fit all the resources, with all providers if there are none."""
+        if not resources:
+            self._take(Exists(), None, np.flatnonzero(self._forest.alive()))
+            return
+        first, *others = (Fits(class_id, amount) for class_id, amount in resources)
+        self._take(first, None, first.everywhere(self._forest))
+        for condition in others:
+            self.keep(condition)
+
+    def keep(self, condition: Condition) -> None:
+        """Only those that meet the condition, too."""
+        self._take(condition, self.rows, self.rows[condition.among(self._forest, self.rows)])
+
+    def _take(self, condition: Condition, before: Rows | None, rows: Rows) -> None:
+        self.rows = rows
+        if self._trail is not None:
+            self._trail.providers.append(ProvidersPassed(self._group, condition, before, rows))

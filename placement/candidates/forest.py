@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from placement.candidates.arrays import HUGE, Amounts, Columns, IdIndex, Indices, Mask
+from placement.candidates.arrays import HUGE, Amounts, Columns, IdIndex, Indices, Mask, Rows, chunks, table_of
 from placement.candidates.inventory_column import InventoryColumn
 from placement.candidates.memberships import Memberships
 from placement.candidates.records import ProviderRecord, Snapshot
@@ -60,6 +60,8 @@ class Forest:
         self._index = IdIndex()
         self._vacant: list[int] = []
         self._stamp = 0
+        self._flat = True
+        self._flat_as_of = -1
 
     def __len__(self) -> int:
         return self.count - len(self._vacant)
@@ -75,27 +77,41 @@ class Forest:
         self._load_providers(snapshot)
         self._load_inventories(snapshot)
         for members, pairs in ((self.traits, snapshot.traits), (self.aggregates, snapshot.aggregates)):
-            table = np.array(list(pairs), np.int64).reshape(-1, 2)
+            table = table_of(pairs, 2)
             rows = self._index.rows_of(table[:, 0])
             known = rows >= 0
             members.load(self.count, (rows[known], table[known, 1].astype(np.int32)))
 
     def _load_providers(self, snapshot: Snapshot) -> None:
-        rows = sorted(snapshot.providers)
-        count = self.count = len(rows)
+        numbers, uuids = [np.empty((0, 5), np.int64)], [from_text(())]
+        for chunk in chunks(snapshot.providers):
+            uuids.append(from_text([row.uuid for row in chunk]))
+            numbers.append(
+                np.array(
+                    [
+                        (row.id, row.generation, row.parent_id or _NONE, row.root_id, row.revision)
+                        for row in chunk
+                    ],
+                    np.int64,
+                )
+            )
+        table = np.concatenate(numbers)
+        order = np.argsort(table[:, 0], kind="stable")
+        table = table[order]
+        count = self.count = len(table)
         providers = self.providers
         providers.ensure(count)
+        self.traits.ensure(count)
+        self.aggregates.ensure(count)
         if not count:
             return
-        ids, uuids, generations, parents, roots, revisions = zip(*rows, strict=True)
-        providers.id[:count] = ids
-        providers.uuid[:count] = from_text(uuids)
-        providers.generation[:count] = generations
-        providers.revision[:count] = revisions
+        providers.id[:count] = table[:, 0]
+        providers.uuid[:count] = np.concatenate(uuids)[order]
+        providers.generation[:count] = table[:, 1]
+        providers.revision[:count] = table[:, 4]
         self._index.load(providers.id[:count])
-        parent_ids = np.array([_NONE if parent is None else parent for parent in parents], np.int64)
-        providers.parent[:count] = self._index.rows_of(parent_ids)
-        providers.root[:count] = self._index.rows_of(np.array(roots, np.int64))
+        providers.parent[:count] = self._index.rows_of(table[:, 2])
+        providers.root[:count] = self._index.rows_of(table[:, 3])
         providers.tree_stamp[:count] = self._stamp
         self._link_all()
 
@@ -110,10 +126,13 @@ class Forest:
         providers.tree_size[:count] = np.bincount(root, minlength=count)
 
     def _load_inventories(self, snapshot: Snapshot) -> None:
-        flat = [(provider, *row) for provider, row in snapshot.inventories]
-        if not flat:
-            return
-        table = np.array([(*row[:2], max(-HUGE, min(row[2], HUGE)), *row[3:]) for row in flat], np.int64)
+        table = table_of(
+            (
+                (provider, row.class_id, min(row.capacity, HUGE), *row[2:])
+                for provider, row in snapshot.inventories
+            ),
+            7,
+        )
         rows = self._index.rows_of(table[:, 0])
         known = rows >= 0
         table, rows = table[known], rows[known]
@@ -256,6 +275,18 @@ class Forest:
             if self.providers.id[row] >= 0:
                 return row
         return _NONE
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether no provider has a parent."""
+        if self._flat_as_of != self.shape_version:
+            self._flat = not (self.providers.parent[: self.count] >= 0).any()
+            self._flat_as_of = self.shape_version
+        return self._flat
+
+    def roots_of(self, rows: Rows) -> Rows:
+        """The root of each provider."""
+        return rows if self.is_flat else self.providers.root.take(rows).astype(np.intp)
 
     def alive(self) -> Mask:
         """Which rows hold a provider."""

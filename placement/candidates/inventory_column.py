@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placement.candidates.arrays import HUGE, Amounts, Columns, Indices, Mask
+from placement.candidates.arrays import HUGE, Amounts, Columns, Indices, Mask, Rows
 from placement.candidates.records import InventoryRow
 
 
@@ -37,11 +37,15 @@ class InventoryColumn:
                 "step_size": (np.int32, 1),
             }
         )
+        # Slot -1 stands for "none" and is masked out, but must be there to be looked at.
+        self.slots.ensure(1)
         self._slot_of = _SlotOf({"slot": (np.int32, -1)})
         self._count = 0
         self._vacant: list[int] = []
         # Few classes use units; the filter skips the comparisons that cannot matter.
         self._uses_min = self._uses_max = self._uses_step = False
+        # Whether every slot has the number of its provider, as in a cloud whose hosts all have the class.
+        self._aligned = True
 
     def load(self, providers: Indices, rows: Amounts) -> None:
         """Start over from parallel arrays.
@@ -63,6 +67,7 @@ class InventoryColumn:
         if count:
             self._slot_of.ensure(int(providers.max()) + 1)
             self._slot_of.slot[providers] = np.arange(count, dtype=np.int32)
+        self._aligned = bool((providers == np.arange(count)).all())
         self._uses_min = bool((slots.min_unit[:count] > 1).any())
         self._uses_max = bool((slots.max_unit[:count] < slots.capacity_of[:count]).any())
         self._uses_step = bool((slots.step_size[:count] > 1).any())
@@ -80,6 +85,7 @@ class InventoryColumn:
                 slots.ensure(slot + 1)
                 self._count += 1
             self._slot_of.slot[provider] = slot
+            self._aligned &= slot == provider
         capacity = max(-HUGE, min(row.capacity, HUGE))
         slots.provider[slot] = provider
         slots.capacity_of[slot] = capacity
@@ -106,19 +112,20 @@ class InventoryColumn:
         """The slot of one provider, -1 if it has no inventory of the class."""
         return int(self._slot_of.slot[provider]) if provider < self._slot_of.capacity else -1
 
-    def slots_of(self, providers: Indices) -> Indices:
+    def slots_of(self, providers: Indices | Rows) -> Indices:
         """The slots of many providers, -1 where there is no inventory."""
         self._slot_of.ensure(int(providers.max()) + 1 if len(providers) else 0)
         return self._slot_of.slot[providers]
 
-    def fitting(self, amount: int) -> Indices:
+    def fitting(self, amount: int) -> Rows:
         """The providers that can take one allocation of `amount` now (Placement API: fit)."""
         slots, count = self.slots, self._count
         fits = slots.free[:count] >= amount
         self._keep_admitting(fits, np.s_[:count], amount)
-        return slots.provider[:count][fits]
+        chosen = np.flatnonzero(fits)
+        return chosen if self._aligned else slots.provider[chosen].astype(np.intp)
 
-    def among_fitting(self, providers: Indices, amount: int) -> Mask:
+    def among_fitting(self, providers: Rows, amount: int) -> Mask:
         """Which of the given providers can take one allocation of `amount` now."""
         at = self.slots_of(providers)
         fits: Mask = (at >= 0) & (self.slots.free[at] >= amount)
@@ -134,13 +141,12 @@ class InventoryColumn:
         if self._uses_step:
             fits &= amount % slots.step_size[at].astype(np.int64) == 0
 
-    def headroom(self, providers: Indices) -> Amounts:
+    def headroom(self, providers: Indices | Rows) -> Amounts:
         """How much each provider can take in one consumer's sum: free, but at most max_unit; 0 if none."""
         at = self.slots_of(providers)
         room = np.minimum(self.slots.free[at], self.slots.max_unit[at])
         return np.where(at >= 0, room, 0)
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no provider has the class."""
-        return self._count == len(self._vacant)
+    def occupied(self) -> Rows:
+        """The slots that hold an inventory."""
+        return np.flatnonzero(self.slots.provider[: self._count] >= 0)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from placement.candidates.arrays import Columns, Indices, Mask
+from placement.candidates.arrays import Columns, Indices, Mask, Rows
 
 _EMPTY_SET = 0
 
@@ -109,7 +109,7 @@ class Memberships:
         return found
 
     def satisfying(
-        self, rows: Indices, required: Iterable[Iterable[int]], forbidden: Iterable[int] = ()
+        self, rows: Indices | Rows, required: Iterable[Iterable[int]], forbidden: Iterable[int] = ()
     ) -> Mask:
         """Which of the rows meet every any-of set in `required` and carry nothing `forbidden`."""
         fine = ~self._sets_with(forbidden)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from placement.candidates.scoring.order import Order
 
 Ids = frozenset[int]
 
@@ -33,10 +36,33 @@ class GroupQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class Preference:
+    """A soft condition: the host carries one of the traits or is in one of the aggregates, or is not.
+
+    Whoever meets it gains 100 times the weight, as from a strategy that scores all or nothing.
+    """
+
+    weight: int
+    traits: Ids = frozenset()
+    aggregates: Ids = frozenset()
+    absent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ForestOrder:
+    """Candidates best first. `class_ids` knows the listed resource classes that exist."""
+
+    order: Order
+    class_ids: Mapping[str, int]
+    preferences: tuple[Preference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ForestQuery:
     """A whole query by ids; the words are those of domain.groups.CandidateQuery.
 
-    `sharing_trait` is the id of MISC_SHARES_VIA_AGGREGATE. `maximum` bounds the candidates.
+    `sharing_trait` is the id of MISC_SHARES_VIA_AGGREGATE. `maximum` bounds the candidates. `order`: the best
+    of all instead of the first found; where that takes building them, the best of the first `considered`.
     """
 
     groups: tuple[GroupQuery, ...]
@@ -46,8 +72,11 @@ class ForestQuery:
     same_subtree: tuple[frozenset[str], ...] = ()
     root_required: tuple[Ids, ...] = ()
     root_forbidden: Ids = frozenset()
+    root_member_of: tuple[Ids, ...] = ()
     one_provider_per_tree: bool = False
     depth_first: bool = False
+    order: ForestOrder | None = None
+    considered: int = 2**31
 
 
 @dataclass(frozen=True, slots=True)

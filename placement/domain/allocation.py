@@ -40,3 +40,15 @@ class ProviderAmount:
     provider_id: int
     class_id: int
     amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationFilter:
+    """Only allocations to which all that is given applies; `untyped`: of consumers without a type."""
+
+    project_id: str | None = None
+    user_id: str | None = None
+    consumer_type: str | None = None
+    untyped: bool = False
+    provider_uuid: str | None = None
+    cluster: str | None = None

@@ -170,16 +170,23 @@ def _parse_aggregates(value: str, given: str) -> frozenset[str]:
     return frozenset(uuids)
 
 
-def parse_in_tree(value: str, *, dashed_only: bool = False) -> str:
-    """The provider uuid of `in_tree`, normalised. Raises BadRequest.
-
-    `dashed_only` refuses undashed spellings, as the provider list does.
-    """
-    trimmed = value.strip()
-    normal = normalize_uuid(trimmed)
-    if normal is None or (dashed_only and not is_dashed_uuid(trimmed)):
-        raise BadRequest(f"{_PREFIX}Expected 'in_tree' parameter to be a format of uuid. Got: {value}")
+def parse_in_tree(value: str) -> str:
+    """The provider uuid of a group's `in_tree`, normalised. Raises BadRequest."""
+    normal = normalize_uuid(value.strip())
+    if normal is None:
+        raise _no_tree(value)
     return normal
+
+
+def parse_listed_tree(value: str) -> str:
+    """The provider uuid of the provider list's `in_tree`: dashed, and taken literally. Raises BadRequest."""
+    if not is_dashed_uuid(value):
+        raise _no_tree(value)
+    return value
+
+
+def _no_tree(value: str) -> BadRequest:
+    return BadRequest(f"{_PREFIX}Expected 'in_tree' parameter to be a format of uuid. Got: {value}")
 
 
 def parse_same_subtree(value: str) -> frozenset[str]:

@@ -32,6 +32,8 @@ class CandidateQuery:
     `isolate`: providers of all suffixed groups differ pairwise. `same_subtree`: per constraint the suffixes
     whose providers must share one of them as ancestor. `one_provider_per_tree`: candidates may not combine
     providers of one tree (the rule before microversion 1.29). `limit` None means as many as configured.
+    `root_member_of` is a conjunction of any-of sets of aggregate uuids that the root itself is in; the query
+    strings of Placement cannot say it.
     """
 
     groups: tuple[RequestGroup, ...]
@@ -39,5 +41,6 @@ class CandidateQuery:
     same_subtree: tuple[frozenset[str], ...] = ()
     root_required: frozenset[str] = frozenset()
     root_forbidden: frozenset[str] = frozenset()
+    root_member_of: tuple[frozenset[str], ...] = ()
     limit: int | None = None
     one_provider_per_tree: bool = False

@@ -1,104 +1,100 @@
-"""The `placement` command."""
+"""The `placement` command: options that every command understands, and how failures are shown."""
 
 from __future__ import annotations
 
 import argparse
-import ipaddress
+import logging
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from importlib.metadata import version
 
-from placement.domain.errors import PlacementError
-from placement.operations import demonstration, settings
-from placement.operations.server import Server, default_workers
-from placement.services import schema
+from cliff.app import App
 
-_DEFAULT_DATABASE = "sqlite:///var/placement.sqlite"
-_HOST = "127.0.0.1"
-_PORT = 8778
+from placement.operations.commands.catalog import Catalog
+
+URL_VARIABLE = "PLACEMENT_URL"
+TOKEN_VARIABLE = "PLACEMENT_TOKEN"
+_DEFAULT_URL = "http://127.0.0.1:8778"
+_DEFAULT_TOKEN = "admin"
+_BROKEN_PIPE_EXIT = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    parsed = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        return int(parsed.run(parsed) or 0)
-    except PlacementError as error:
-        print(f"placement: {error}", file=sys.stderr)
-        return 1
+        exit_code = Placement().run(given)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; the interpreter shall not complain while it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE_EXIT
+    return exit_code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="placement", description="A resource allocation service.")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    serve = commands.add_parser("serve", help="run the service")
-    serve.add_argument("--host", default=_HOST, help="address to listen on (default %(default)s)")
-    serve.add_argument("--port", type=int, default=_PORT, help="port to listen on (default %(default)s)")
-    serve.add_argument("--workers", type=int, default=default_workers(), help="worker processes")
-    serve.add_argument("--demo", action="store_true", help="load the example clusters into an empty database")
-    serve.add_argument(
-        "--allow-remote-noauth",
-        action="store_true",
-        help="listen beyond loopback although every caller is believed",
-    )
-    serve.set_defaults(run=_serve)
-    database = commands.add_parser("db", help="look after the database schema")
-    actions = database.add_subparsers(title="actions", required=True, metavar="ACTION")
-    upgrade = actions.add_parser("upgrade", help="bring the schema to the newest version")
-    upgrade.set_defaults(run=_upgrade)
-    version = actions.add_parser("version", help="print the schema version")
-    version.set_defaults(run=_version)
-    for command in (serve, upgrade, version):
-        command.add_argument(
-            "--database", metavar="URL", help="SQLite or PostgreSQL, before any configuration"
+class Placement(App):
+    """One run of the command."""
+
+    NAME = "placement"
+    # Not the root logger: `serve` leaves that to the worker processes.
+    LOG = logging.getLogger("placement.command")
+    CONSOLE_MESSAGE_FORMAT = "placement: %(message)s"
+
+    def __init__(self) -> None:
+        super().__init__("A resource allocation service.", None, Catalog(), deferred_help=True)
+
+    def build_option_parser(
+        self, description: str | None, version: str | None, argparse_kwargs: object = None
+    ) -> argparse.ArgumentParser:
+        """The options that may stand before or behind any command."""
+        # Abbreviations could swallow options of a command.
+        parser = argparse.ArgumentParser(
+            self.NAME, description=description, add_help=False, allow_abbrev=False
         )
-        command.add_argument("--config-file", metavar="FILE", help="ini file with the options")
-    return parser
-
-
-def _connection(parsed: argparse.Namespace) -> str:
-    """The database URL, left in the environment for the worker processes."""
-    if parsed.config_file:
-        if not Path(parsed.config_file).is_file():
-            raise PlacementError(f"--config-file: {parsed.config_file} is no file")
-        os.environ[settings.FILE_VARIABLE] = parsed.config_file
-    if parsed.database:
-        os.environ[settings.CONNECTION_VARIABLE] = parsed.database
-    connection = settings.load().placement_database.connection
-    if not connection:
-        connection = _DEFAULT_DATABASE
-        os.environ[settings.CONNECTION_VARIABLE] = connection
-    return str(connection)
-
-
-def _serve(parsed: argparse.Namespace) -> int:
-    connection = _connection(parsed)
-    if not parsed.allow_remote_noauth and not _is_loopback(parsed.host):
-        raise PlacementError(
-            f"--host: {parsed.host} is not a loopback address, and with auth_strategy noauth2 every "
-            "caller is believed. Listen on 127.0.0.1, or give --allow-remote-noauth if that is what you want."
+        parser.add_argument("-h", "--help", dest="deferred_help", action="store_true", help="show this list")
+        parser.add_argument("--version", action=_Version, help="print the version")
+        parser.add_argument("--debug", action="store_true", help="show tracebacks on errors")
+        parser.add_argument(
+            "--url",
+            default=os.environ.get(URL_VARIABLE) or _DEFAULT_URL,
+            help=f"service that client commands talk to (default ${URL_VARIABLE}, else {_DEFAULT_URL})",
         )
-    schema.make_ready(connection)
-    if parsed.demo:
-        demonstration.load_into_empty(connection)
-    demonstration.greet(parsed.host, parsed.port, connection, with_examples=parsed.demo)
-    Server(parsed.host, parsed.port, parsed.workers).run()
-    return 0
+        parser.add_argument(
+            "--token",
+            default=os.environ.get(TOKEN_VARIABLE) or _DEFAULT_TOKEN,
+            help=f"what they identify themselves with (default ${TOKEN_VARIABLE}, else {_DEFAULT_TOKEN})",
+        )
+        return parser
+
+    def configure_logging(self) -> None:
+        """Errors go to standard error, a line each."""
+        handler = logging.StreamHandler(self.stderr)
+        handler.setFormatter(logging.Formatter(self.CONSOLE_MESSAGE_FORMAT))
+        self.LOG.addHandler(handler)
+
+    def interact(self) -> None:
+        """Without a command there is nothing to do but to show them."""
+        self.options.deferred_help = True
+        self.print_help_if_requested()
+
+    def run_subcommand(self, argv: list[str]) -> int:
+        """Run the command that the arguments begin with."""
+        try:
+            self.command_manager.find_command(argv)
+        except ValueError:
+            near = ", ".join(self.get_fuzzy_matches(argv[0]))
+            self.LOG.error("%s: no such command; did you mean one of: %s?", " ".join(argv), near)
+            return 1
+        return super().run_subcommand(argv)
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+class _Version(argparse.Action):
+    """Prints the version; looking it up takes a while, so only when asked."""
 
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
 
-def _upgrade(parsed: argparse.Namespace) -> int:
-    schema.upgrade(_connection(parsed))
-    return _version(parsed)
-
-
-def _version(parsed: argparse.Namespace) -> int:
-    print(schema.version(_connection(parsed)))
-    return 0
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(f"placement {version('placement')}")
+        parser.exit()

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import logging
+import random
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from placement.candidates.answer import Answer
+from placement.candidates.explanation import Explanation, explain
 from placement.candidates.query import ForestQuery, GroupQuery
-from placement.candidates.search import search
+from placement.candidates.scoring.order import Order
+from placement.candidates.search import search, shuffled
+from placement.candidates.trail import Trail
+from placement.candidates.wording import Vocabulary, verdict
 from placement.domain.errors import BadRequest
 from placement.domain.groups import CandidateQuery, RequestGroup
-from placement.services.forest_keeper import ForestKeeper
-from placement.storage import names
+from placement.services.forest_keeper import ForestKeeper, View
+from placement.services.ordering import SCORING, order_of, order_of_text
+from placement.services.wishes import NO_WISHES, SoftCondition, Wishes, resolve_order
+from placement.storage import clusters, names, providers
+from placement.storage.clusters import Cluster
 from placement.storage.database import Database
 from placement.storage.names import SHARING_TRAIT, Names
 
+LOG = logging.getLogger(__name__)
 # No aggregate has this id; an aggregate nobody was ever in matches nobody.
 _NO_AGGREGATE = -1
 # Amounts beyond this fit nowhere and need not be told apart.
@@ -24,18 +34,31 @@ _LARGEST_AMOUNT = 2**60
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """How candidates are generated: `maximum` candidates at most (None: no bound), in which order."""
+    """How candidates are generated: `maximum` candidates at most (None: no bound), in which order.
+
+    `randomize`: a query with a limit gets a random choice of all that were generated, others a random order;
+    where candidates are ordered by score, that order stands. `order` counts unless a query says otherwise.
+    """
 
     maximum: int | None = 100_000
     depth_first: bool = False
+    randomize: bool = False
+    order: Order | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One finished search."""
+    """One finished search; `aggregates` names those of the query."""
 
     answer: Answer
     names: Names
+    explanation: Explanation | None = None
+    aggregates: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What the ids of the explanation are called; providers stay uuids."""
+        return Vocabulary(self.names.classes, self.names.traits, self.aggregates)
 
 
 class Candidates:
@@ -47,36 +70,108 @@ class Candidates:
         self._settings = settings
 
     @contextmanager
-    def find(self, query: CandidateQuery) -> Iterator[Search]:
+    def find(self, query: CandidateQuery, wishes: Wishes = NO_WISHES) -> Iterator[Search]:
         """Search; the answer may be read only inside the block, while the forest stands still.
 
         Raises BadRequest for unknown names, Unavailable.
         """
         with self._keeper.current() as view:
-            found = search(view.forest, view.sharing, self._resolve(view.names, query))
-            yield Search(Answer(view.forest, found), view.names)
+            yield self._search(view, query, wishes)
 
-    def _resolve(self, known: Names, query: CandidateQuery) -> ForestQuery:
-        bounds = [bound for bound in (query.limit, self._settings.maximum) if bound is not None]
+    def _search(self, view: View, query: CandidateQuery, wishes: Wishes) -> Search:
+        aggregates = self._aggregates(query, wishes)
+        wanted = self._resolve(view.names, query, wishes, aggregates)
+        trail = Trail(one_by_one=wishes.explain)
+        found = search(view.forest, view.sharing, wanted, trail)
+        if self._settings.randomize and wanted.order is None:
+            found = shuffled(found, query.limit, random.getrandbits(32))
+        explanation = None
+        if wishes.explain or not len(found.candidates):
+            sharing = view.sharing.of(view.forest, wanted.sharing_trait)
+            explanation = explain(view.forest, sharing, trail)
+        uuids = {id_: uuid for uuid, id_ in aggregates.items()}
+        result = Search(Answer(view.forest, found), view.names, explanation, uuids)
+        if explanation is not None and not len(found.candidates):
+            LOG.info("no candidates: %s", verdict(explanation, result.vocabulary))
+        return result
+
+    def _aggregates(self, query: CandidateQuery, wishes: Wishes) -> Mapping[str, int]:
+        """The ids of all aggregates that are mentioned."""
+        sets = [frozenset(wishes.aggregates), *query.root_member_of]
+        sets += [any_of for group in query.groups for any_of in _aggregates_of(group)]
+        return _aggregate_ids(self._database, sets)
+
+    def _resolve(
+        self, known: Names, query: CandidateQuery, wishes: Wishes, aggregates: Mapping[str, int]
+    ) -> ForestQuery:
+        order = self._settings.order if wishes.default_order else wishes.order
+        by_score = resolve_order(order, wishes, known, aggregates)
+        # A random choice needs all of the candidates to choose from.
+        limit = None if self._settings.randomize and by_score is None else query.limit
+        bounds = [bound for bound in (limit, self._settings.maximum) if bound is not None]
+        home = () if wishes.cluster_aggregate is None else (frozenset((wishes.cluster_aggregate,)),)
         return ForestQuery(
-            groups=tuple(resolve_group(self._database, known, group) for group in query.groups),
+            groups=tuple(resolve_group(known, group, aggregates) for group in query.groups),
             sharing_trait=known.trait_ids[SHARING_TRAIT],
             maximum=max(1, min(bounds)) if bounds else 2**31,
             isolate=query.isolate,
             same_subtree=query.same_subtree,
             root_required=tuple(trait_set(known, [trait]) for trait in sorted(query.root_required)),
             root_forbidden=trait_set(known, query.root_forbidden),
+            root_member_of=_aggregate_sets(aggregates, (*query.root_member_of, *home)),
             one_provider_per_tree=query.one_provider_per_tree,
             depth_first=self._settings.depth_first,
+            order=by_score,
+            considered=self._settings.maximum or 2**31,
         )
 
+    def wishes(
+        self,
+        order_by: str | None = None,
+        cluster: str | None = None,
+        preferences: tuple[SoftCondition, ...] = (),
+        *,
+        explain: bool = False,
+    ) -> Wishes:
+        """The wishes of a request; without `order_by` the cluster's order counts, else the service's.
 
-def resolve_group(database: Database, known: Names, group: RequestGroup, prefix: str = "") -> GroupQuery:
+        Raises BadRequest naming the parameter.
+        """
+        found = None if cluster is None else self._cluster(cluster)
+        setting = None if found is None else found.settings.get(SCORING)
+        if order_by is not None:
+            order = order_of_text(order_by, "order_by")
+        else:
+            order = None if setting is None else order_of(setting, SCORING)
+        return Wishes(
+            order=order,
+            default_order=order_by is None and setting is None,
+            strict=order_by is not None,
+            preferences=preferences,
+            cluster_aggregate=None if found is None else found.aggregate_uuid,
+            explain=explain,
+        )
+
+    def _cluster(self, name: str) -> Cluster:
+        with self._database.read() as connection:
+            found = clusters.find(connection, name)
+        if found is None:
+            raise BadRequest(f"cluster: No cluster {name} found")
+        return found
+
+    def names_of(self, uuids: Iterable[str]) -> Mapping[str, str]:
+        """The names of some providers by uuid."""
+        with self._database.read() as connection:
+            return providers.names_by_uuid(connection, list(uuids))
+
+
+def resolve_group(
+    known: Names, group: RequestGroup, aggregates: Mapping[str, int], prefix: str = ""
+) -> GroupQuery:
     """A request group by ids. Raises BadRequest naming what does not exist."""
     for name in group.resources:
         if name not in known.class_ids:
             raise BadRequest(f"Invalid resource class in resources parameter: No such resource class {name}.")
-    aggregates = _aggregate_ids(database, group)
     return GroupQuery(
         suffix=group.suffix,
         resources=tuple(
@@ -84,9 +179,7 @@ def resolve_group(database: Database, known: Names, group: RequestGroup, prefix:
         ),
         required=tuple(trait_set(known, any_of, prefix) for any_of in group.required),
         forbidden=trait_set(known, group.forbidden, prefix),
-        member_of=tuple(
-            frozenset(aggregates.get(uuid, _NO_AGGREGATE) for uuid in any_of) for any_of in group.member_of
-        ),
+        member_of=_aggregate_sets(aggregates, group.member_of),
         forbidden_aggregates=frozenset(
             aggregates[uuid] for uuid in group.forbidden_aggregates if uuid in aggregates
         ),
@@ -102,9 +195,22 @@ def trait_set(known: Names, traits: Iterable[str], prefix: str = "") -> frozense
     return frozenset(known.trait_ids[trait] for trait in traits)
 
 
-def _aggregate_ids(database: Database, group: RequestGroup) -> Mapping[str, int]:
-    wanted = {uuid for any_of in group.member_of for uuid in any_of} | group.forbidden_aggregates
+def group_aggregates(database: Database, group: RequestGroup) -> Mapping[str, int]:
+    """The ids of the aggregates of one group that somebody has ever been in."""
+    return _aggregate_ids(database, _aggregates_of(group))
+
+
+def _aggregates_of(group: RequestGroup) -> tuple[frozenset[str], ...]:
+    return (*group.member_of, group.forbidden_aggregates)
+
+
+def _aggregate_ids(database: Database, sets: Iterable[frozenset[str]]) -> Mapping[str, int]:
+    wanted = frozenset().union(*sets)
     if not wanted:
         return {}
     with database.read() as connection:
         return names.aggregate_ids(connection, wanted)
+
+
+def _aggregate_sets(ids: Mapping[str, int], sets: Iterable[frozenset[str]]) -> tuple[frozenset[int], ...]:
+    return tuple(frozenset(ids.get(uuid, _NO_AGGREGATE) for uuid in any_of) for any_of in sets)

@@ -6,27 +6,26 @@ by a conditional update where it still fits. Source of the rules: Placement API,
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import gcd
 
-from placement.domain.allocation import AnyGeneration, ConsumerClaim
-from placement.domain.errors import BadRequest, CapacityExceeded, ConcurrentUpdate, NotFound
+from placement.domain.allocation import ConsumerClaim
+from placement.domain.errors import BadRequest, NotFound
+from placement.services.replacement import Replacement, label_ids
 from placement.services.transactions import attempt
-from placement.storage import allocations, consumers, inventories, names, providers, tables
-from placement.storage.allocations import Change, Held
-from placement.storage.consumers import LabelIds, Labelling
+from placement.storage import allocations, consumers, providers
+from placement.storage.allocations import Change
+from placement.storage.consumers import LabelIds
 from placement.storage.database import Database, Transaction
-from placement.storage.providers import Locked
+from placement.storage.names import ClassIds
 
 
 class Claims:
     """Writes what consumers hold."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, labels: LabelIds) -> None:
         self._database = database
-        self._labels = LabelIds(database)
+        self._labels = labels
+        self._class_ids = ClassIds()
 
     def replace(self, claims: Sequence[ConsumerClaim], *, of_one_consumer: bool = True) -> None:
         """Make every consumer hold exactly what its claim says; all or nothing.
@@ -34,20 +33,20 @@ class Claims:
         Raises BadRequest for unknown providers or classes, ConcurrentUpdate for a consumer generation,
         CapacityExceeded when something does not fit, Unavailable.
         """
-        labels = self._labels.of(
-            (kind, label)
-            for claim in claims
-            for kind, label in (
-                ("project", claim.project_id),
-                ("user", claim.user_id),
-                ("type", claim.consumer_type),
-            )
-            if label is not None
-        )
-        attempt(
-            self._database,
-            lambda transaction: _Replacement(transaction, claims, labels, of_one_consumer).run(),
-        )
+        labels = label_ids(self._labels, claims)
+
+        def work(transaction: Transaction) -> None:
+            replacement = Replacement(transaction, claims, labels)
+            replacement.settle_consumers()
+            replacement.check_generations()
+            replacement.hold_providers()
+            ids = self._class_ids(transaction, replacement.class_names())
+            _check_classes(claims, ids, of_one_consumer=of_one_consumer)
+            replacement.resolve(ids)
+            replacement.apply()
+            replacement.store()
+
+        attempt(self._database, work)
 
     def release(self, consumer_uuid: str) -> None:
         """Delete everything a consumer holds, whatever its generation; no provider generation changes.
@@ -72,169 +71,12 @@ class Claims:
         attempt(self._database, work)
 
 
-@dataclass(slots=True)
-class _Replacement:
-    """One transaction that replaces allocations."""
-
-    transaction: Transaction
-    claims: Sequence[ConsumerClaim]
-    labels: Mapping[tuple[str, str], int]
-    of_one_consumer: bool
-
-    def run(self) -> None:
-        existing = self._settle_consumers()
-        held = allocations.held_by(self.transaction, existing) if existing else []
-        locked = self._lock_providers(held)
-        fresh = self._resolve(locked)
-        self._apply(held, fresh, locked)
-        allocations.replace(self.transaction, {row.consumer_uuid for row in held}, fresh)
-        self._finish(existing, held, fresh)
-
-    # -- consumers ----------------------------------------------------------------------------------
-
-    def _settle_consumers(self) -> list[str]:
-        """Lock or create the consumers and check their generations; returns those that existed before."""
-        uuids = [claim.consumer_uuid for claim in self.claims]
-        generations = consumers.lock_generations(self.transaction, uuids)
-        for claim in self.claims:
-            self._check_generation(claim, generations.get(claim.consumer_uuid))
-        absent = [claim for claim in self.claims if claim.consumer_uuid not in generations]
-        wanted = {claim.consumer_uuid for claim in absent if claim.resources}
-        created = consumers.create(
-            self.transaction, [self._labelling(claim) for claim in absent if claim.resources]
-        )
-        lost = wanted - created
-        if lost:
-            # Another writer created them between our look and our insert, and has committed since.
-            late = consumers.lock_generations(self.transaction, lost)
-            for claim in absent:
-                if claim.consumer_uuid in late:
-                    self._check_generation(claim, late[claim.consumer_uuid])
-            generations.update(late)
-        return sorted(generations)
-
-    @staticmethod
-    def _check_generation(claim: ConsumerClaim, actual: int | None) -> None:
-        if isinstance(claim.generation, AnyGeneration) or claim.generation == actual:
-            return
-        expected = "null" if actual is None else actual
-        raise ConcurrentUpdate(
-            f"consumer generation conflict - expected {expected} but got {claim.generation}"
-        )
-
-    def _labelling(self, claim: ConsumerClaim) -> Labelling:
-        type_id = None if claim.consumer_type is None else self.labels["type", claim.consumer_type]
-        return Labelling(
-            claim.consumer_uuid,
-            self.labels["project", claim.project_id],
-            self.labels["user", claim.user_id],
-            type_id,
-        )
-
-    def _finish(self, existing: Sequence[str], held: Sequence[Held], fresh: Sequence[Held]) -> None:
-        holding = {row.consumer_uuid for row in fresh}
-        emptied = [uuid for uuid in existing if uuid not in holding]
-        for claim in self.claims:
-            if claim.consumer_uuid in existing and claim.resources:
-                consumers.advance(self.transaction, self._labelling(claim))
-        consumers.delete(self.transaction, emptied)
-        named = {row.provider_id for row in fresh}
-        named |= {row.provider_id for row in held if row.consumer_uuid in emptied}
-        left = {row.provider_id for row in held} - named
-        providers.touch(self.transaction, named, left)
-
-    # -- providers and classes ----------------------------------------------------------------------
-
-    def _lock_providers(self, held: Sequence[Held]) -> dict[str, Locked]:
-        wanted = {uuid for claim in self.claims for uuid in claim.resources}
-        rows = providers.lock_all(self.transaction, wanted, {row.provider_id for row in held})
-        locked = {row.uuid: row for row in rows}
-        for claim in self.claims:
-            for uuid in claim.resources:
-                if uuid not in locked:
-                    raise BadRequest(f"Allocation for resource provider '{uuid}' that does not exist.")
-        return locked
-
-    def _resolve(self, locked: Mapping[str, Locked]) -> list[Held]:
-        """The claims by ids."""
-        wanted = {name for claim in self.claims for amounts in claim.resources.values() for name in amounts}
-        ids = names.class_ids(self.transaction, wanted)
-        fresh = []
-        for claim in self.claims:
-            for uuid, amounts in claim.resources.items():
-                for name, amount in amounts.items():
-                    if name not in ids:
-                        whom = f"for consumer {claim.consumer_uuid}: " if self.of_one_consumer else ""
-                        raise BadRequest(f"Unable to allocate inventory {whom}No such resource class {name}")
-                    fresh.append(Held(claim.consumer_uuid, locked[uuid].id, ids[name], amount))
-        return fresh
-
-    # -- amounts ------------------------------------------------------------------------------------
-
-    def _apply(self, held: Sequence[Held], fresh: Sequence[Held], locked: Mapping[str, Locked]) -> None:
-        changes = changes_of(held, fresh)
-        allowed = allocations.apply_changes(self.transaction, changes)
-        refused = [change for change in changes if (change.provider_id, change.class_id) not in allowed]
-        if refused:
-            uuids = {row.id: uuid for uuid, row in locked.items()}
-            raise explain_refusal(self.transaction, refused, fresh, uuids)
-
-
-def changes_of(held: Sequence[Held], fresh: Sequence[Held]) -> list[Change]:
-    """The net change per inventory when `held` is replaced by `fresh`."""
-    delta: dict[tuple[int, int], int] = defaultdict(int)
-    amounts: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for row in held:
-        delta[row.provider_id, row.class_id] -= row.amount
-    for row in fresh:
-        delta[row.provider_id, row.class_id] += row.amount
-        amounts[row.provider_id, row.class_id].append(row.amount)
-    return [
-        Change(*key, change, min(amounts[key]), max(amounts[key]), gcd(*amounts[key]))
-        if key in amounts
-        else Change(*key, change, 0, 0, 0)
-        for key, change in delta.items()
-    ]
-
-
-def explain_refusal(
-    transaction: Transaction, refused: Sequence[Change], fresh: Sequence[Held], uuids: Mapping[int, str]
-) -> CapacityExceeded:
-    """Why an inventory did not take its change: no record, units, or capacity, in this order."""
-    prefix = "Unable to allocate inventory: "
-    stored = inventories.stored(transaction, {change.provider_id for change in refused})
-    missing = sorted(c for c in refused if c.class_id not in stored.get(c.provider_id, {}))
-    if missing:
-        provider_id = missing[0].provider_id
-        listed = ", ".join(
-            _class_name(transaction, change.class_id)
-            for change in missing
-            if change.provider_id == provider_id
-        )
-        return CapacityExceeded(
-            f"{prefix}Inventory for '{listed}' on resource provider '{uuids[provider_id]}' invalid."
-        )
-    change = min(refused)
-    record = stored[change.provider_id][change.class_id]
-    where = f"{record.class_name} on resource provider {uuids[change.provider_id]}"
-    amounts = [
-        row.amount
-        for row in fresh
-        if (row.provider_id, row.class_id) == (change.provider_id, change.class_id)
-    ]
-    units = record.inventory
-    for amount in amounts:
-        if not units.admits(amount):
-            return CapacityExceeded(
-                f"{prefix}Unable to create allocation for {where}: {amount} breaks "
-                f"min_unit {units.min_unit}, max_unit {units.max_unit} or step_size {units.step_size}. "
-                "The requested amount would violate inventory constraints."
-            )
-    return CapacityExceeded(
-        f"{prefix}Unable to create allocation for {where}: {change.delta} more with {record.used} of "
-        f"{units.capacity} used. The requested amount would exceed the capacity."
-    )
-
-
-def _class_name(transaction: Transaction, class_id: int) -> str:
-    return names.name_of(transaction, tables.resource_classes, class_id)
+def _check_classes(
+    claims: Sequence[ConsumerClaim], known: Mapping[str, int], *, of_one_consumer: bool
+) -> None:
+    for claim in claims:
+        for amounts in claim.resources.values():
+            for name in amounts:
+                if name not in known:
+                    whom = f"for consumer {claim.consumer_uuid}: " if of_one_consumer else ""
+                    raise BadRequest(f"Unable to allocate inventory {whom}No such resource class {name}")

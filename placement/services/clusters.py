@@ -11,6 +11,7 @@ from typing import Any
 from placement.dialects.koordinator.node import import_node
 from placement.dialects.koordinator.profile import Profile
 from placement.domain.errors import BadRequest, Conflict, NotFound
+from placement.services.ordering import SCORING, order_of
 from placement.services.transactions import attempt
 from placement.services.trees import TreeChange, bring_about, remove
 from placement.storage import clusters, inventories, memberships, providers, trees
@@ -62,7 +63,8 @@ class Clusters:
     def put(self, name: str, settings: Mapping[str, Any]) -> tuple[bool, Cluster]:
         """Create a cluster or replace its settings; whether it is new.
 
-        Settings: `profile` (design or koord-scheduler), `description`. Raises BadRequest naming the field.
+        Settings: `profile` (design or koord-scheduler), `description`, `scoring` (the order of candidates
+        for searches in the cluster). Raises BadRequest naming the field.
         """
         if not _NAME.fullmatch(name):
             raise BadRequest(
@@ -176,7 +178,8 @@ class Clusters:
 
 
 def _found(connection: Executor, name: str) -> Cluster:
-    cluster = clusters.find(connection, name)
+    # What no cluster may be called need not be looked up; a database would choke on some of it.
+    cluster = clusters.find(connection, name) if _NAME.fullmatch(name) else None
     if cluster is None:
         raise _unknown(name)
     return cluster
@@ -197,7 +200,11 @@ def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     description = settings.get("description", "")
     if not isinstance(description, str) or len(description) > _LONGEST_DESCRIPTION:
         raise BadRequest(f"description: must be text of at most {_LONGEST_DESCRIPTION} characters")
-    unknown = sorted(settings.keys() - {"profile", "description"})
+    unknown = sorted(settings.keys() - {"profile", "description", SCORING})
     if unknown:
         raise BadRequest(f"{', '.join(unknown)}: not a setting of a cluster")
-    return {"profile": str(profile), "description": description}
+    checked: dict[str, Any] = {"profile": str(profile), "description": description}
+    if settings.get(SCORING) is not None:
+        order_of(settings[SCORING], SCORING)
+        checked[SCORING] = settings[SCORING]
+    return checked

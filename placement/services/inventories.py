@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 
 from placement.domain.errors import BadRequest, ConcurrentUpdate, InventoryInUse, NotFound
@@ -12,6 +13,8 @@ from placement.storage import inventories, names, providers
 from placement.storage.database import Database, Transaction
 from placement.storage.inventories import Offer, Stored
 from placement.storage.providers import Locked
+
+LOG = logging.getLogger(__name__)
 
 
 class Inventories:
@@ -45,7 +48,7 @@ class Inventories:
 
         def work(transaction: Transaction) -> int:
             locked = held(transaction, uuid)
-            _check_capacity(inventory, prefix, zero_capacity=zero_capacity)
+            check_capacity(inventory, prefix, zero_capacity=zero_capacity)
             class_id = _known_class(transaction, class_name, prefix)
             if class_id in inventories.stored(transaction, [locked.id]).get(locked.id, {}):
                 raise ConcurrentUpdate(f"Update conflict: Inventory of class {class_name} exists on {uuid}.")
@@ -67,7 +70,7 @@ class Inventories:
             check_generation(locked, generation)
             prefix = f"Unable to update inventory for resource provider {uuid}: "
             for inventory in wanted.values():
-                _check_capacity(inventory, prefix, zero_capacity=zero_capacity)
+                check_capacity(inventory, prefix, zero_capacity=zero_capacity)
             ids = names.class_ids(transaction, wanted)
             for name in wanted:
                 if name not in ids:
@@ -93,16 +96,18 @@ class Inventories:
             locked = held(transaction, uuid)
             check_generation(locked, generation)
             prefix = f"Unable to update inventory for resource provider {uuid}: "
-            _check_capacity(inventory, prefix, zero_capacity=zero_capacity)
+            check_capacity(inventory, prefix, zero_capacity=zero_capacity)
             class_id = names.class_ids(transaction, [class_name]).get(class_name)
             if class_id is None:
                 raise NotFound(f"No such resource class {class_name}.")
-            if class_id not in inventories.stored(transaction, [locked.id]).get(locked.id, {}):
+            records = inventories.stored(transaction, [locked.id]).get(locked.id, {})
+            if class_id not in records:
                 raise BadRequest(
                     f"No inventory record with resource class for resource provider {uuid}: "
                     f"No inventory of class {class_name} found."
                 )
-            inventories.update(transaction, locked.id, class_id, inventory)
+            _warn_of_shrinking(records[class_id], inventory, uuid)
+            inventories.update_many(transaction, [(locked.id, class_id, inventory)])
             return _raise_generation(transaction, locked)
 
         return attempt(self._database, work)
@@ -118,7 +123,7 @@ class Inventories:
                 raise NotFound(f"No inventory of class {class_name} found for delete")
             if chosen[0].used:
                 raise ConcurrentUpdate(
-                    f"Unable to delete inventory of class {class_name}: {_in_use(chosen, uuid)}."
+                    f"Unable to delete inventory of class {class_name}: {in_use(chosen, uuid)}."
                 )
             inventories.delete(transaction, locked.id, [chosen[0].class_id])
             _raise_generation(transaction, locked)
@@ -151,26 +156,43 @@ def replace_records(
     blocking = [record for record in gone if record.used]
     if blocking:
         ending = "." if in_use_prefix else ""
-        raise InventoryInUse(f"{in_use_prefix}{_in_use(blocking, locked.uuid)}{ending}")
+        raise InventoryInUse(f"{in_use_prefix}{in_use(blocking, locked.uuid)}{ending}")
     inventories.delete(transaction, locked.id, [record.class_id for record in gone])
-    for class_id, inventory in wanted.items():
-        if class_id in records and records[class_id].inventory != inventory:
-            inventories.update(transaction, locked.id, class_id, inventory)
+    changed = {
+        class_id: inventory
+        for class_id, inventory in wanted.items()
+        if class_id in records and records[class_id].inventory != inventory
+    }
+    for class_id, inventory in changed.items():
+        _warn_of_shrinking(records[class_id], inventory, locked.uuid)
+    inventories.update_many(transaction, [(locked.id, *change) for change in changed.items()])
     fresh = {class_id: inventory for class_id, inventory in wanted.items() if class_id not in records}
     inventories.insert(transaction, locked.id, fresh)
 
 
-def _in_use(records: Iterable[Stored], uuid: str) -> str:
+def _warn_of_shrinking(stored: Stored, wanted: Inventory, uuid: str) -> None:
+    if wanted.capacity < stored.used:
+        LOG.warning(
+            "Resource provider %s now has %d of %s in use with a capacity of %d.",
+            uuid,
+            stored.used,
+            stored.class_name,
+            wanted.capacity,
+        )
+
+
+def in_use(records: Iterable[Stored], uuid: str) -> str:
+    """The sentence about records that cannot go, classes in the order of their ids."""
     listed = ", ".join(record.class_name for record in sorted(records, key=lambda record: record.class_id))
     return f"Inventory for '{listed}' on resource provider '{uuid}' in use"
 
 
-def _check_capacity(inventory: Inventory, prefix: str, *, zero_capacity: bool) -> None:
-    """The capacity may not be negative, nor zero where that is not understood (microversion 1.26)."""
+def check_capacity(inventory: Inventory, prefix: str, *, zero_capacity: bool) -> None:
+    """Raises BadRequest for a negative capacity, and for zero where that is not understood (before 1.26)."""
+    if inventory.capacity <= 0 and not zero_capacity:
+        raise BadRequest(f"{prefix}The reserved value is greater than or equal to total.")
     if inventory.capacity < 0:
         raise BadRequest(f"{prefix}The reserved value is greater than total.")
-    if inventory.capacity == 0 and not zero_capacity:
-        raise BadRequest(f"{prefix}The reserved value is greater than or equal to total.")
 
 
 def _known_class(transaction: Transaction, name: str, prefix: str) -> int:

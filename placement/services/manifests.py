@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import orjson
@@ -55,8 +55,26 @@ def node_manifests(documents: list[Any]) -> NodeManifests:
 
     Also takes one object {"node": ..., "nodeResourceTopology": ...}. Raises BadRequest.
     """
-    found: dict[str, Mapping[str, Any]] = {}
+    return _paired(_flattened(documents))
+
+
+def nodes_manifests(documents: list[Any]) -> dict[str, NodeManifests]:
+    """The same for any number of nodes: by name, in order of first appearance. Raises BadRequest."""
+    by_name: dict[str, list[Mapping[str, Any]]] = {}
     for manifest in _flattened(documents):
+        metadata = manifest.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, Mapping) else None
+        if not isinstance(name, str):
+            raise BadRequest(f"metadata.name: a {manifest.get('kind')} has none")
+        by_name.setdefault(name, []).append(manifest)
+    if not by_name:
+        raise BadRequest("kind: the Node is missing")
+    return {name: _paired(manifests) for name, manifests in by_name.items()}
+
+
+def _paired(manifests: Iterable[Mapping[str, Any]]) -> NodeManifests:
+    found: dict[str, Mapping[str, Any]] = {}
+    for manifest in manifests:
         kind = manifest.get("kind")
         if kind not in ("Node", _TOPOLOGY):
             raise BadRequest(f"kind: expected Node or {_TOPOLOGY}, got {kind!r}")

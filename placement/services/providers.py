@@ -9,7 +9,7 @@ from placement.candidates.filters import providers_matching
 from placement.domain.errors import BadRequest, Conflict, NotFound
 from placement.domain.groups import RequestGroup
 from placement.domain.identifiers import normalize_uuid
-from placement.services.candidates import resolve_group
+from placement.services.candidates import group_aggregates, resolve_group
 from placement.services.forest_keeper import ForestKeeper
 from placement.services.transactions import attempt
 from placement.storage import providers
@@ -47,7 +47,11 @@ class Providers:
         ids = None
         if group != RequestGroup():
             with self._keeper.current() as view:
-                wanted = resolve_group(self._database, view.names, group, _TRAITS_PREFIX)
+                aggregates = group_aggregates(self._database, group)
+                wanted = resolve_group(view.names, group, aggregates, _TRAITS_PREFIX)
+                if group.in_tree is not None and group.in_tree != normalize_uuid(group.in_tree):
+                    # The list compares uuids literally, and none is stored in this spelling.
+                    return []
                 rows = providers_matching(view.forest, wanted)
                 ids = view.forest.providers.id[rows].tolist()
         with self._database.read() as connection:

@@ -35,13 +35,20 @@ def version(connection: str) -> str | None:
         return schema.version(database)
 
 
-def make_ready(connection: str) -> None:
-    """See to it that the service can start: an embedded database is migrated, a server's must be current.
+def stamp(connection: str, revision: str) -> None:
+    """Record a schema version without changing anything. Raises BadRequest for one that does not exist."""
+    with _opened(connection) as database:
+        schema.stamp(database, revision)
 
+
+def make_ready(connection: str, *, upgrade_first: bool = False) -> None:
+    """See to it that the service can start.
+
+    An embedded database is migrated; a server's must be current, unless `upgrade_first` says otherwise.
     Standard names that are missing are inserted. Raises SchemaOutdated, Unavailable.
     """
     with _opened(connection) as database:
-        if database.is_sqlite:
+        if database.is_sqlite or upgrade_first:
             schema.upgrade(database)
             return
         present, wanted = schema.version(database), schema.newest(database)

@@ -13,7 +13,6 @@ from placement.storage.failures import TryAgain
 
 Result = TypeVar("Result")
 
-_ATTEMPTS = 10
 _FIRST_PAUSE_SECONDS = 0.005
 _LONGEST_PAUSE_SECONDS = 0.5
 
@@ -24,12 +23,12 @@ def attempt(database: Database, work: Callable[[Transaction], Result]) -> Result
     Raises Unavailable when the attempts are used up; nothing was changed then.
     """
     pause = _FIRST_PAUSE_SECONDS
-    for number in range(_ATTEMPTS):
+    for number in range(database.attempts):
         try:
             with database.write() as transaction:
                 return work(transaction)
         except TryAgain as error:
-            if number == _ATTEMPTS - 1:
+            if number == database.attempts - 1:
                 raise Unavailable(f"{error} Nothing was changed; try again later.") from error
             # Jitter keeps writers that collided from colliding again.
             time.sleep(pause * random.uniform(0.5, 1.5))

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from placement.services.best_fit import BestFit
 from placement.services.candidates import Candidates, SearchSettings
 from placement.services.claims import Claims
 from placement.services.clusters import Clusters
+from placement.services.flavors import Flavors
 from placement.services.forest_keeper import ForestKeeper
 from placement.services.holdings import Holdings
 from placement.services.inventories import Inventories
+from placement.services.listings import Listings
 from placement.services.memberships import Memberships
 from placement.services.names import ResourceClasses, Traits
 from placement.services.providers import Providers
+from placement.services.reshaper import Reshaper
+from placement.storage.consumers import LabelIds
 from placement.storage.database import Database
 
 
@@ -25,11 +30,16 @@ class UseCases:
         self.clusters = Clusters(database)
         self.forest = ForestKeeper(database)
         self.candidates = Candidates(database, self.forest, search_settings)
-        self.claims = Claims(database)
+        labels = LabelIds(database)
+        self.claims = Claims(database, labels)
+        self.flavors = Flavors(self.clusters, self.candidates)
         self.holdings = Holdings(database)
+        self.best_fit = BestFit(self.candidates, self.claims, self.holdings)
         self.inventories = Inventories(database)
+        self.listings = Listings(database)
         self.memberships = Memberships(database)
         self.providers = Providers(database, self.forest)
+        self.reshaper = Reshaper(database, labels)
         self.resource_classes = ResourceClasses(database)
         self.traits = Traits(database)
 

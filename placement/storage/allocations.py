@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -50,48 +51,52 @@ class Change(NamedTuple):
     divisor: int
 
 
-def apply_changes(transaction: Transaction, changes: Sequence[Change]) -> set[tuple[int, int]]:
-    """Raise and lower `used` where units and capacity allow; the (provider, class) ids that were allowed.
+# The decision of a claim, in both dialects. A change that does not raise the use is never refused for
+# capacity (Placement API, when an allocation fits). The text is constant, so that nothing is compiled twice.
+_APPLY = """
+    UPDATE inventories SET used = used + wanted.delta
+      FROM {wanted}
+     WHERE inventories.resource_provider_id = wanted.provider_id
+       AND inventories.resource_class_id = wanted.class_id
+       AND (wanted.most = 0 OR (wanted.least >= min_unit AND wanted.most <= max_unit
+                                AND wanted.divisor % step_size = 0))
+       AND (wanted.delta <= 0 OR used + wanted.delta <= (total - reserved) * allocation_ratio)
+    RETURNING inventories.resource_provider_id, inventories.resource_class_id
+"""
+_APPLY_POSTGRESQL = sa.text(
+    _APPLY.format(
+        wanted="""unnest(CAST(:provider_id AS integer[]), CAST(:class_id AS integer[]),
+                         CAST(:delta AS bigint[]), CAST(:least AS bigint[]),
+                         CAST(:most AS bigint[]), CAST(:divisor AS bigint[]))
+                  AS wanted(provider_id, class_id, delta, least, most, divisor)"""
+    )
+)
+_APPLY_SQLITE = sa.text(
+    _APPLY.format(
+        wanted="""(SELECT json_extract(value, '$[0]') AS provider_id,
+                          json_extract(value, '$[1]') AS class_id,
+                          json_extract(value, '$[2]') AS delta,
+                          json_extract(value, '$[3]') AS least,
+                          json_extract(value, '$[4]') AS most,
+                          json_extract(value, '$[5]') AS divisor
+                     FROM json_each(:changes)) AS wanted"""
+    )
+)
 
-    A change that does not raise the use is never refused for capacity (Placement API, when an
-    allocation fits).
-    """
+
+def apply_changes(transaction: Transaction, changes: Sequence[Change]) -> set[tuple[int, int]]:
+    """Raise and lower `used` where units and capacity allow; the (provider, class) ids that were allowed."""
     if not changes:
         return set()
-    wanted = (
-        sa.values(
-            sa.column("provider_id", sa.Integer),
-            sa.column("class_id", sa.Integer),
-            sa.column("delta", sa.BigInteger),
-            sa.column("least", sa.BigInteger),
-            sa.column("most", sa.BigInteger),
-            sa.column("divisor", sa.BigInteger),
-            name="wanted",
-        )
-        .data([tuple(change) for change in sorted(changes)])
-        .cte("wanted")
-    )
-    stored, asked = _inventories.c, wanted.c
-    capacity = (stored.total - stored.reserved) * stored.allocation_ratio
-    statement = (
-        sa.update(_inventories)
-        .where(
-            stored.resource_provider_id == asked.provider_id,
-            stored.resource_class_id == asked.class_id,
-            sa.or_(
-                asked.most == 0,
-                sa.and_(
-                    asked.least >= stored.min_unit,
-                    asked.most <= stored.max_unit,
-                    asked.divisor % stored.step_size == 0,
-                ),
-            ),
-            sa.or_(asked.delta <= 0, stored.used + asked.delta <= capacity),
-        )
-        .values(used=stored.used + asked.delta)
-        .returning(stored.resource_provider_id, stored.resource_class_id)
-    )
-    return {(row[0], row[1]) for row in transaction.execute(statement)}
+    if transaction.is_postgresql:
+        columns = [list(column) for column in zip(*changes, strict=True)]
+        found = transaction.execute(_APPLY_POSTGRESQL, dict(zip(Change._fields, columns, strict=True)))
+    else:
+        found = transaction.execute(_APPLY_SQLITE, {"changes": json.dumps(changes)})
+    return {(row[0], row[1]) for row in found}
+
+
+_insert = sa.insert(_table)
 
 
 def replace(transaction: Transaction, consumers_holding: Collection[str], fresh: Sequence[Held]) -> None:
@@ -109,7 +114,7 @@ def replace(transaction: Transaction, consumers_holding: Collection[str], fresh:
             }
             for held in sorted(fresh)
         ]
-        transaction.execute(sa.insert(_table).values(rows))
+        transaction.execute(_insert, rows)
 
 
 class ConsumerHolding(NamedTuple):

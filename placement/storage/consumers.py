@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -114,23 +115,49 @@ def create(transaction: Transaction, labellings: Collection[Labelling]) -> set[s
         return set()
     rows = [
         {**labelling._asdict(), "generation": 1, "created_at": transaction.now}
-        for labelling in sorted(labellings)
+        for labelling in sorted(labellings, key=lambda labelling: labelling.uuid)
     ]
-    statement = transaction.insert_or_ignore(_table).values(rows).returning(_table.c.uuid)
-    return set(transaction.execute(statement).scalars())
+    statement = transaction.insert_or_ignore(_table).returning(_table.c.uuid)
+    return set(transaction.execute(statement, rows).scalars())
 
 
-def advance(transaction: Transaction, labelling: Labelling) -> None:
-    """The next generation of an existing consumer, with its labels."""
-    values = {
-        "generation": _table.c.generation + 1,
-        "project_id": labelling.project_id,
-        "user_id": labelling.user_id,
-        "updated_at": transaction.now,
-    }
-    if labelling.consumer_type_id is not None:
-        values["consumer_type_id"] = labelling.consumer_type_id
-    transaction.execute(sa.update(_table).where(_table.c.uuid == labelling.uuid).values(values))
+# Both texts are constant, so that nothing is compiled twice. A type of 0 leaves the type alone.
+_ADVANCE = """
+    UPDATE consumers SET generation = generation + 1, updated_at = :now,
+           project_id = wanted.project_id, user_id = wanted.user_id,
+           consumer_type_id = COALESCE(NULLIF(wanted.type_id, 0), consumer_type_id)
+      FROM {wanted}
+     WHERE consumers.uuid = wanted.uuid
+"""
+_ADVANCE_POSTGRESQL = sa.text(
+    _ADVANCE.format(
+        wanted="""unnest(CAST(:uuid AS varchar[]), CAST(:project_id AS integer[]),
+                         CAST(:user_id AS integer[]), CAST(:type_id AS integer[]))
+                  AS wanted(uuid, project_id, user_id, type_id)"""
+    )
+).bindparams(sa.bindparam("now", type_=sa.DateTime))
+_ADVANCE_SQLITE = sa.text(
+    _ADVANCE.format(
+        wanted="""(SELECT json_extract(value, '$[0]') AS uuid,
+                          json_extract(value, '$[1]') AS project_id,
+                          json_extract(value, '$[2]') AS user_id,
+                          json_extract(value, '$[3]') AS type_id
+                     FROM json_each(:labellings)) AS wanted"""
+    )
+).bindparams(sa.bindparam("now", type_=sa.DateTime))
+
+
+def advance(transaction: Transaction, labellings: Sequence[Labelling]) -> None:
+    """The next generation of existing consumers, with their labels."""
+    if not labellings:
+        return
+    rows = [labelling._replace(consumer_type_id=labelling.consumer_type_id or 0) for labelling in labellings]
+    if transaction.is_postgresql:
+        uuid, project_id, user_id, type_id = (list(column) for column in zip(*rows, strict=True))
+        columns = {"uuid": uuid, "project_id": project_id, "user_id": user_id, "type_id": type_id}
+        transaction.execute(_ADVANCE_POSTGRESQL, {**columns, "now": transaction.now})
+    else:
+        transaction.execute(_ADVANCE_SQLITE, {"labellings": json.dumps(rows), "now": transaction.now})
 
 
 def delete(transaction: Transaction, uuids: Collection[str]) -> None:

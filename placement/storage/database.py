@@ -29,6 +29,13 @@ def utcnow() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
 
 
+_NEXT_STAMP = (
+    sa.update(tables.change_counter)
+    .values(value=tables.change_counter.c.value + 1)
+    .returning(tables.change_counter.c.value)
+)
+
+
 class Executor(Protocol):
     """Whatever runs statements: a read connection or a write transaction."""
 
@@ -52,14 +59,17 @@ class Transaction:
         """Whether rows can and must be locked; on SQLite the whole transaction is alone."""
         return self.connection.dialect.name == "postgresql"
 
-    @cached_property
+    @property
     def stamp(self) -> Any:
         """The value for `revision` columns: see storage.types.Revision."""
         if self.is_postgresql:
             return sa.func.pg_current_xact_id(type_=tables.providers.c.revision.type)
-        counter = tables.change_counter
-        raised = sa.update(counter).values(value=counter.c.value + 1).returning(counter.c.value)
-        return sa.literal(self.execute(raised).scalar_one(), type_=tables.providers.c.revision.type)
+        return sa.literal(self.stamp_number, type_=tables.providers.c.revision.type)
+
+    @cached_property
+    def stamp_number(self) -> int:
+        """The stamp on SQLite: the next number of the counter."""
+        return int(self.execute(_NEXT_STAMP).scalar_one())
 
     def insert_or_ignore(self, table: sa.Table) -> Any:
         """An insert that skips rows whose unique key exists."""
@@ -75,12 +85,29 @@ class Database:
     """One database: short read connections and all-or-nothing write transactions."""
 
     def __init__(
-        self, url: str, *, pool_size: int = 10, max_overflow: int = 10, pool_timeout: int = 10
+        self,
+        url: str,
+        *,
+        parameters: str = "",
+        pool_size: int = 10,
+        max_overflow: int = 10,
+        pool_timeout: int = 10,
+        recycle_seconds: int = 3600,
+        durable: bool = True,
+        attempts: int = 10,
     ) -> None:
+        """The database at `url`, whose query gets the `parameters`.
+
+        `durable` False lets SQLite lose commits in a power cut. `attempts`: how often services try a
+        transaction that concurrent ones keep from finishing.
+        """
         self.url = _supported_url(url)
+        if parameters:
+            self.url = self.url.update_query_string(parameters)
+        self.attempts = attempts
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         options: dict[str, Any] = {"pool_timeout": pool_timeout, "pool_size": pool_size}
-        options["max_overflow"] = max_overflow
+        options |= {"max_overflow": max_overflow, "pool_recycle": recycle_seconds}
         if self.is_sqlite:
             if self.url.database:
                 Path(self.url.database).parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +123,10 @@ class Database:
         self.engine = sa.create_engine(self.url, **options)
         self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         if self.is_sqlite:
-            sa.event.listen(self.engine, "connect", _prepare_sqlite)
+            synchronous = "FULL" if durable else "OFF"
+            sa.event.listen(
+                self.engine, "connect", lambda connection, _: _prepare_sqlite(connection, synchronous)
+            )
             sa.event.listen(self.engine, "begin", _begin_sqlite)
 
     @contextmanager
@@ -169,10 +199,10 @@ def _supported_url(url: str) -> sa.URL:
     return parsed
 
 
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
+def _prepare_sqlite(connection: Any, synchronous: str) -> None:
     # The driver must not open transactions on its own: `begin` below chooses their kind.
     connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    for pragma in ("journal_mode=WAL", f"synchronous={synchronous}", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
 
 

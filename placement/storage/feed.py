@@ -27,27 +27,24 @@ NAMES_CHANGED = "names"
 _RECORDS_AT_ONCE = 2000
 _STREAM = 10_000
 
-_LOOK_POSTGRESQL = sa.text(
-    """
+# Prepared once per connection: planning it would cost more than running it.
+_PREPARE_POSTGRESQL = """
+    PREPARE placement_look(xid8) AS
     SELECT 'horizon' AS kind, 0 AS reference,
            pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS revision
     UNION ALL
-    SELECT 'changed', id, revision::text::bigint FROM resource_providers
-     WHERE revision >= CAST(CAST(:horizon AS text) AS xid8)
+    SELECT 'changed', id, revision::text::bigint FROM resource_providers WHERE revision >= $1
     UNION ALL
-    SELECT kind, reference, revision::text::bigint FROM changes
-     WHERE revision >= CAST(CAST(:horizon AS text) AS xid8)
-    """
-)
-_LOOK_SQLITE = sa.text(
-    """
+    SELECT kind, reference, revision::text::bigint FROM changes WHERE revision >= $1
+"""
+_LOOK_POSTGRESQL = "EXECUTE placement_look(%(horizon)s)"
+_LOOK_SQLITE = """
     SELECT 'horizon' AS kind, 0 AS reference, value + 1 AS revision FROM change_counter
     UNION ALL
     SELECT 'changed', id, revision FROM resource_providers WHERE revision >= :horizon
     UNION ALL
     SELECT kind, reference, revision FROM changes WHERE revision >= :horizon
-    """
-)
+"""
 
 
 @dataclass(slots=True)
@@ -86,17 +83,32 @@ class Feed:
             raise classify(error) or error from error
 
     def _look(self, horizon: int) -> Look | None:
+        connection = self._connected()
+        if self._database.is_sqlite:
+            version = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+            if version == self._data_version:
+                return None
+            look = _read_look(connection, _LOOK_SQLITE, horizon)
+            self._data_version = version
+            return look
+        return _read_look(connection, _LOOK_POSTGRESQL, horizon)
+
+    def _connected(self) -> sa.Connection:
         if self._connection is None:
             self._connection = self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             self._data_version = None
+            if not self._database.is_sqlite:
+                # Few rows are ever new, whatever statistics from before a bulk load say.
+                self._connection.exec_driver_sql("SET enable_seqscan = off")
+                self._connection.exec_driver_sql("SET plan_cache_mode = force_generic_plan")
+                self._connection.exec_driver_sql("DEALLOCATE ALL")
+                self._connection.exec_driver_sql(_PREPARE_POSTGRESQL)
+        return self._connection
+
+    def _horizon_statement(self) -> sa.Executable:
         if self._database.is_sqlite:
-            version = self._connection.exec_driver_sql("PRAGMA data_version").scalar_one()
-            if version == self._data_version:
-                return None
-            look = _read_look(self._connection, _LOOK_SQLITE, horizon)
-            self._data_version = version
-            return look
-        return _read_look(self._connection, _LOOK_POSTGRESQL, horizon)
+            return sa.select(tables.change_counter.c.value + 1)
+        return sa.text("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
 
     def close(self) -> None:
         """Give the connection back."""
@@ -108,18 +120,20 @@ class Feed:
     def records(self, ids: Sequence[int]) -> list[ProviderRecord]:
         """The present state of some providers, each consistent in itself; missing ones are left out."""
         records: list[ProviderRecord] = []
-        with self._database.read() as connection:
+        try:
             for start in range(0, len(ids), _RECORDS_AT_ONCE):
-                rows = connection.execute(_records_statement(ids[start : start + _RECORDS_AT_ONCE]))
-                records.extend(_assemble(rows))
+                wanted = {"ids": list(ids[start : start + _RECORDS_AT_ONCE])}
+                records.extend(_assemble(self._connected().execute(_RECORDS, wanted)))
+        except sa.exc.SQLAlchemyError as error:
+            self.close()
+            raise classify(error) or error from error
         return records
 
     @contextmanager
     def snapshot(self) -> Iterator[tuple[int, Snapshot]]:
         """All providers of one moment and the horizon to look from next. Streams: consume it inside."""
         with self._database.snapshot() as connection:
-            look = _LOOK_SQLITE if self._database.is_sqlite else _LOOK_POSTGRESQL
-            horizon = _read_look(connection, look, 2**62).horizon
+            horizon = connection.execute(self._horizon_statement()).scalar_one()
             stream = connection.execution_options(yield_per=_STREAM)
             inventory = tables.inventories.c
             yield (
@@ -145,9 +159,10 @@ def record_change(transaction: Transaction, kind: str, references: Iterable[int]
     transaction.execute(statement, rows)
 
 
-def _read_look(connection: sa.Connection, statement: sa.TextClause, horizon: int) -> Look:
+def _read_look(connection: sa.Connection, statement: str, horizon: int) -> Look:
     look = Look()
-    for kind, reference, revision in connection.execute(statement, {"horizon": horizon}):
+    rows = connection.exec_driver_sql(statement, {"horizon": str(horizon)})
+    for kind, reference, revision in rows:
         if kind == "horizon":
             look.horizon = revision
         elif kind == "changed":
@@ -208,9 +223,10 @@ def _pairs(connection: sa.Connection, table: sa.Table, column: str) -> Iterator[
         yield row[0], row[1]
 
 
-def _records_statement(ids: Sequence[int]) -> sa.CompoundSelect[Any]:
+def _records_statement() -> sa.CompoundSelect[Any]:
     """Everything about the providers in one statement, so that each record is of one moment."""
     none = sa.null()
+    ids: Any = sa.bindparam("ids", expanding=True)
     inventory = tables.inventories.c
     id_, uuid, generation, parent, root, revision = _provider_columns()
     members = (
@@ -232,6 +248,9 @@ def _records_statement(ids: Sequence[int]) -> sa.CompoundSelect[Any]:
             for kind, table, column in members
         ),
     )  # fmt: skip
+
+
+_RECORDS = _records_statement()
 
 
 def _assemble(rows: Iterable[Any]) -> list[ProviderRecord]:

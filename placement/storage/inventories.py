@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -106,15 +106,6 @@ def insert(transaction: Transaction, provider_id: int, inventories: Mapping[int,
     transaction.execute(sa.insert(_table).values(rows))
 
 
-def update(transaction: Transaction, provider_id: int, class_id: int, inventory: Inventory) -> None:
-    """Replace one record; what is used of it stays."""
-    transaction.execute(
-        sa.update(_table)
-        .where(_table.c.resource_provider_id == provider_id, _table.c.resource_class_id == class_id)
-        .values(updated_at=transaction.now, **_values(inventory))
-    )
-
-
 def delete(transaction: Transaction, provider_id: int, class_ids: Collection[int]) -> None:
     """Remove records."""
     if class_ids:
@@ -124,6 +115,56 @@ def delete(transaction: Transaction, provider_id: int, class_ids: Collection[int
                 _table.c.resource_class_id.in_(sorted(class_ids)),
             )
         )
+
+
+def insert_many(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]]) -> None:
+    """Insert records of many providers: (provider id, class id, record)."""
+    if wanted:
+        rows = [
+            {
+                "resource_provider_id": provider_id,
+                "resource_class_id": class_id,
+                "used": 0,
+                "created_at": transaction.now,
+                **_values(inventory),
+            }
+            for provider_id, class_id, inventory in wanted
+        ]
+        transaction.execute(sa.insert(_table).values(rows))
+
+
+def update_many(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]]) -> None:
+    """Replace records of many providers in one statement; what is used of them stays."""
+    if not wanted:
+        return
+    columns = list(_values(wanted[0][2]))
+    asked = (
+        sa.values(
+            sa.column("provider_id", sa.Integer),
+            sa.column("class_id", sa.Integer),
+            *(sa.column(name, _table.c[name].type) for name in columns),
+            name="wanted",
+        )
+        .data(
+            [(provider_id, class_id, *_values(record).values()) for provider_id, class_id, record in wanted]
+        )
+        .cte("wanted")
+    )
+    transaction.execute(
+        sa.update(_table)
+        .where(
+            _table.c.resource_provider_id == asked.c.provider_id,
+            _table.c.resource_class_id == asked.c.class_id,
+        )
+        .values(updated_at=transaction.now, **{name: asked.c[name] for name in columns})
+    )
+
+
+def delete_many(transaction: Transaction, keys: Collection[tuple[int, int]]) -> None:
+    """Remove records of many providers: (provider id, class id)."""
+    if keys:
+        place = sa.tuple_(_table.c.resource_provider_id, _table.c.resource_class_id)
+        transaction.execute(sa.delete(_table).where(place.in_(sorted(keys))))
 
 
 def class_in_use(transaction: Transaction, class_id: int) -> bool:

@@ -100,3 +100,17 @@ def class_ids(connection: Executor, wanted: Iterable[str]) -> dict[str, int]:
 def trait_ids(connection: Executor, wanted: Iterable[str]) -> dict[str, int]:
     """The ids of the traits that exist."""
     return ids_of(connection, tables.traits, wanted)
+
+
+class ClassIds:
+    """Ids of resource classes for the hot path: standard classes never go, so they are asked for once."""
+
+    def __init__(self) -> None:
+        self._standard: dict[str, int] = {}
+
+    def __call__(self, connection: Executor, wanted: Iterable[str]) -> dict[str, int]:
+        """The ids of the resource classes that exist."""
+        unknown = [name for name in wanted if name not in self._standard]
+        found = class_ids(connection, unknown)
+        self._standard.update((name, id_) for name, id_ in found.items() if name in STANDARD_CLASSES)
+        return {**found, **{name: self._standard[name] for name in wanted if name in self._standard}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -90,6 +90,12 @@ def uuids_by_name(connection: Executor, names: Collection[str]) -> dict[str, str
     return {row[0]: row[1] for row in connection.execute(statement)}
 
 
+def names_by_uuid(connection: Executor, uuids: Collection[str]) -> dict[str, str]:
+    """The names of the providers of these uuids that exist."""
+    statement = sa.select(_self.c.uuid, _self.c.name).where(_self.c.uuid.in_(sorted(uuids)))
+    return {row[0]: row[1] for row in connection.execute(statement)}
+
+
 class Locked(NamedTuple):
     """A provider whose row is held until the transaction ends."""
 
@@ -122,6 +128,54 @@ def lock_all(transaction: Transaction, uuids: Collection[str], ids: Collection[i
         wanted = wanted | _self.c.id.in_(sorted(ids))
     statement = transaction.locked(_lockable.where(wanted).order_by(_self.c.id))
     return [Locked(*row) for row in transaction.execute(statement)]
+
+
+def _hold_and_stamp(revision: sa.ColumnElement[int]) -> sa.Update:
+    """Lock in ascending order of ids, then stamp, in one statement; some get the next generation too."""
+    named = sa.or_(
+        _self.c.uuid.in_(sa.bindparam("uuids", expanding=True)),
+        _self.c.id.in_(sa.bindparam("ids", expanding=True)),
+    )
+    held = sa.select(_self.c.id).where(named).order_by(_self.c.id).with_for_update().cte("held")
+    raised = sa.or_(
+        _self.c.uuid.in_(sa.bindparam("raised_uuids", expanding=True)),
+        _self.c.id.in_(sa.bindparam("raised_ids", expanding=True)),
+    )
+    return (
+        sa.update(_self)
+        .where(_self.c.id == held.c.id)
+        .values(
+            generation=_self.c.generation + sa.case((raised, 1), else_=0),
+            revision=revision,
+            updated_at=sa.bindparam("now"),
+        )
+        .returning(_self.c.id, _self.c.uuid)
+    )
+
+
+_HOLD_POSTGRESQL = _hold_and_stamp(sa.func.pg_current_xact_id(type_=_self.c.revision.type))
+_HOLD_SQLITE = _hold_and_stamp(sa.bindparam("stamp", type_=_self.c.revision.type))
+
+
+def hold_and_stamp(
+    transaction: Transaction,
+    raised_uuids: Collection[str],
+    raised_ids: Collection[int] = (),
+    unraised_ids: Collection[int] = (),
+) -> dict[str, int]:
+    """Hold providers and stamp them, raising the generation of those in `raised`; their ids by uuid."""
+    parameters = {
+        "uuids": sorted(raised_uuids),
+        "ids": sorted({*raised_ids, *unraised_ids}),
+        "raised_uuids": sorted(raised_uuids),
+        "raised_ids": sorted(raised_ids),
+        "now": transaction.now,
+    }
+    if transaction.is_postgresql:
+        rows = transaction.execute(_HOLD_POSTGRESQL, parameters)
+    else:
+        rows = transaction.execute(_HOLD_SQLITE, {**parameters, "stamp": transaction.stamp_number})
+    return {row[1]: row[0] for row in rows}
 
 
 def lock_trees(transaction: Transaction, *, shared: bool) -> None:
@@ -209,15 +263,22 @@ def move(transaction: Transaction, locked: Locked, parent: Locked | None, member
 
 def touch(transaction: Transaction, raised: Collection[int], unraised: Collection[int] = ()) -> None:
     """Stamp providers; those in `raised` get the next generation too."""
-    step = sa.case((_self.c.id.in_(sorted(raised)), 1), else_=0) if unraised else sa.literal(1)
-    if not raised:
-        step = sa.literal(0)
-    ids = sorted({*raised, *unraised})
-    if not ids:
+    advance(transaction, {**dict.fromkeys(unraised, 0), **dict.fromkeys(raised, 1)})
+
+
+def advance(transaction: Transaction, steps: Mapping[int, int]) -> None:
+    """Stamp providers and raise the generation of each by its step."""
+    if not steps:
         return
+    by_step: dict[int, list[int]] = {}
+    for id_, size in sorted(steps.items()):
+        by_step.setdefault(size, []).append(id_)
+    step: sa.ColumnElement[int] = sa.literal(next(iter(by_step)))
+    if len(by_step) > 1:
+        step = sa.case(*((_self.c.id.in_(ids), size) for size, ids in by_step.items()), else_=0)
     transaction.execute(
         sa.update(_self)
-        .where(_self.c.id.in_(ids))
+        .where(_self.c.id.in_(sorted(steps)))
         .values(generation=_self.c.generation + step, revision=transaction.stamp, updated_at=transaction.now)
     )
 

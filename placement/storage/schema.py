@@ -8,10 +8,12 @@ import alembic.command
 import alembic.config
 import alembic.migration
 import alembic.script
+import alembic.util
 import os_resource_classes
 import os_traits
 import sqlalchemy as sa
 
+from placement.domain.errors import BadRequest
 from placement.storage import tables
 from placement.storage.database import Database, Transaction
 from placement.storage.feed import NAMES_CHANGED, record_change
@@ -44,6 +46,14 @@ def upgrade(database: Database, revision: str = "head") -> None:
 def downgrade(database: Database, revision: str) -> None:
     """Take the schema back to `revision` ("base" removes everything)."""
     alembic.command.downgrade(configuration(database), revision)
+
+
+def stamp(database: Database, revision: str) -> None:
+    """Record a revision without running migrations. Raises BadRequest for one that does not exist."""
+    try:
+        alembic.command.stamp(configuration(database), revision)
+    except alembic.util.CommandError as error:
+        raise BadRequest(str(error)) from None
 
 
 def version(database: Database) -> str | None:

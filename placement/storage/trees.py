@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from placement.domain.inventory import Inventory
 from placement.storage import tables
 from placement.storage.database import Executor, Transaction
 
 _providers = tables.providers
-_inventories = tables.inventories
 _traits = tables.provider_traits
 
 
@@ -59,53 +57,6 @@ def insert_providers(
             sa.update(_providers).where(_providers.c.id.in_(roots)).values(root_provider_id=_providers.c.id)
         )
     return ids
-
-
-def insert_inventories(transaction: Transaction, wanted: Iterable[tuple[int, int, Inventory]]) -> None:
-    """Insert (provider id, class id, record) rows."""
-    rows = [
-        {
-            "resource_provider_id": provider_id,
-            "resource_class_id": class_id,
-            "used": 0,
-            "created_at": transaction.now,
-            **_fields(inventory),
-        }
-        for provider_id, class_id, inventory in wanted
-    ]
-    if rows:
-        transaction.execute(sa.insert(_inventories).values(rows))
-
-
-def update_inventories(transaction: Transaction, wanted: Iterable[tuple[int, int, Inventory]]) -> None:
-    """Replace the records of (provider id, class id)."""
-    rows = [
-        {"provider": provider_id, "class": class_id, "now": transaction.now, **_fields(inventory)}
-        for provider_id, class_id, inventory in wanted
-    ]
-    if rows:
-        statement = (
-            sa.update(_inventories)
-            .where(
-                _inventories.c.resource_provider_id == sa.bindparam("provider"),
-                _inventories.c.resource_class_id == sa.bindparam("class"),
-            )
-            .values(
-                updated_at=sa.bindparam("now"), **{name: sa.bindparam(name) for name in _fields(Inventory(1))}
-            )
-        )
-        transaction.execute(statement, rows)
-
-
-def delete_inventories(transaction: Transaction, keys: Collection[tuple[int, int]]) -> None:
-    """Delete the records of (provider id, class id)."""
-    if keys:
-        place = sa.tuple_(_inventories.c.resource_provider_id, _inventories.c.resource_class_id)
-        transaction.execute(sa.delete(_inventories).where(place.in_(sorted(keys))))
-
-
-def _fields(inventory: Inventory) -> dict[str, Any]:
-    return {name: getattr(inventory, name) for name in Inventory.__dataclass_fields__}
 
 
 def traits_of(connection: Executor, provider_ids: Collection[int]) -> dict[int, set[int]]:

@@ -7,7 +7,7 @@ summaries of a tree are kept as long as nothing in the tree changes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import orjson
 
@@ -26,9 +26,21 @@ class CandidatesRenderer:
         self._bytes = 0
         self._names: object = None
 
-    def body(self, search: Search, version: Microversion) -> bytes:
-        """The JSON body. To be called while the forest stands still."""
+    def body(
+        self,
+        search: Search,
+        version: Microversion,
+        *,
+        remarks: Sequence[bytes] = (),
+        appendix: bytes = b"",
+    ) -> bytes:
+        """The JSON body. To be called while the forest stands still.
+
+        `remarks` are members to add to each element, `appendix` to the body; as JSON without braces.
+        """
         requests = _requests(search, version)
+        if remarks:
+            requests = [b"%b,%b}" % pair for pair in zip((r[:-1] for r in requests), remarks, strict=True)]
         if version.offers(Feature.NESTED_CANDIDATES):
             summaries = self._whole_trees(search)
         else:
@@ -39,7 +51,9 @@ class CandidatesRenderer:
                 b",".join(requests),
                 b'],"provider_summaries":{',
                 b",".join(summaries),
-                b"}}",
+                b"}",
+                b"," + appendix if appendix else b"",
+                b"}",
             )
         )
 

@@ -74,10 +74,7 @@ def claim_from(uuid: str, body: dict[str, Any]) -> ConsumerClaim:
     incomplete = current_app.extensions["placement_settings"]
     return ConsumerClaim(
         consumer_uuid=uuid,
-        resources={
-            normalize_uuid(provider) or provider: entry["resources"]
-            for provider, entry in body["allocations"].items()
-        },
+        resources={uuid: entry["resources"] for uuid, entry in by_uuid(body["allocations"]).items()},
         project_id=body.get("project_id", incomplete.incomplete_consumer_project_id),
         user_id=body.get("user_id", incomplete.incomplete_consumer_user_id),
         generation=body.get("consumer_generation", ANY_GENERATION),
@@ -107,13 +104,21 @@ def _many() -> dict[str, dict[str, Any]]:
 
 def claims_from(entries: dict[str, dict[str, Any]]) -> list[ConsumerClaim]:
     """The claims of many consumers. Raises BadRequest for keys that are no uuid."""
-    claims = []
-    for key, entry in entries.items():
-        uuid = normalize_uuid(key)
-        if uuid is None:
+    for key in entries:
+        if normalize_uuid(key) is None:
             raise BadRequest(f"Malformed consumer_uuid: {key}")
-        claims.append(claim_from(uuid, entry))
-    return claims
+    return [claim_from(uuid, entry) for uuid, entry in by_uuid(entries).items()]
+
+
+def by_uuid(entries: dict[str, Any]) -> dict[str, Any]:
+    """The entries under normalised uuids. Raises BadRequest for one uuid in two spellings."""
+    found: dict[str, Any] = {}
+    for key, entry in entries.items():
+        uuid = normalize_uuid(key) or key
+        if uuid in found:
+            raise BadRequest(f"JSON does not validate: {uuid} occurs twice, in two spellings.")
+        found[uuid] = entry
+    return found
 
 
 @route(

@@ -53,7 +53,7 @@ def listed() -> Response:
         forbidden=traits.forbidden,
         member_of=aggregates.required,
         forbidden_aggregates=aggregates.forbidden,
-        in_tree=None if in_tree is None else grammar.parse_in_tree(in_tree, dashed_only=True),
+        in_tree=None if in_tree is None else grammar.parse_listed_tree(in_tree),
     )
     found = use_cases().providers.listed(last(given, "name") or None, uuid, group)
     body = {"resource_providers": [provider_body(provider) for provider in found]}

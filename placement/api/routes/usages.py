@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Response
+from flask import Blueprint, Response, request
 
 from placement.api import context
 from placement.api.gate import route
@@ -18,7 +18,21 @@ from placement.api.services import use_cases
 blueprint = Blueprint("usages", __name__)
 
 
-@route(blueprint, "/usages", "GET", "placement:usages", since=Feature.USAGES, gives_json=True)
+def _project() -> dict[str, str]:
+    """Readers may ask about their own project, so the rule has to see which one it is."""
+    values = request.args.getlist("project_id")
+    return {"project_id": values[-1]} if values else {}
+
+
+@route(
+    blueprint,
+    "/usages",
+    "GET",
+    "placement:usages",
+    since=Feature.USAGES,
+    gives_json=True,
+    target=_project,
+)
 def usages() -> Response:
     """What a project (and user) uses; from 1.38 on by consumer type."""
     given = parameters()

@@ -10,28 +10,31 @@ from marshmallow import fields
 from placement.api.microversions import Feature
 from placement.api.schemas import patterns
 from placement.api.schemas.base import VersionedSchema
-from placement.api.schemas.fields import Integer, Mapping, Object, Sequence, String, Uuid, _Field, refuse
+from placement.api.schemas.fields import Integer, Mapping, Object, Sequence, String, Uuid, nested, refuse
 
 _RESOURCES = Mapping(patterns.NAME, Integer(1), least=1, required=True)
 _LONGEST_LABEL = 255
 
 
-class Mappings(_Field):
+class Mappings(Mapping):
     """Which group got which providers; checked for form, then ignored.
 
     Keys without any suffix character, such as that of the unsuffixed group, are taken unchecked.
     """
 
-    _values = Sequence(Uuid(), least=1)
+    def __init__(self, **options: Any) -> None:
+        super().__init__("[a-zA-Z0-9_-]", Sequence(Uuid(), least=1), least=1, **options)
 
-    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> None:
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
             self.wrong_type(value)
         if not value:
             refuse("{} should be non-empty", "minProperties")
-        for key, providers in value.items():
-            if re.search("[a-zA-Z0-9_-]", key):
-                self._values.deserialize(providers)
+        return {
+            key: nested(key, self.values, providers)
+            for key, providers in value.items()
+            if re.search(self.key_pattern, key)
+        }
 
 
 def _label(**options: Any) -> fields.Field[Any]:
@@ -81,6 +84,3 @@ class Allocations(_Consumer):
     """PUT /allocations/{consumer} from 1.28 on, and each entry of POST /allocations: empty releases."""
 
     allocations = Mapping(patterns.UUID, Object(_ProviderAllocation), required=True)
-
-
-MANY_ALLOCATIONS_KEY = patterns.UUID

@@ -10,7 +10,7 @@ from typing import Any
 from marshmallow import RAISE, Schema, ValidationError, fields, pre_load
 
 from placement.api.microversions import NEWEST, Feature, Microversion
-from placement.api.schemas.fields import Mapping, Object, Sequence, refuse
+from placement.api.schemas.fields import MOST_KEYS, Mapping, Object, Sequence, refuse, shown
 from placement.domain.errors import BadRequest, Violation
 
 
@@ -36,14 +36,14 @@ class VersionedSchema(Schema):
     def check_shape(self, data: Any, **_: Any) -> Any:
         """An object with all that is required and nothing that is not known."""
         if not isinstance(data, MappingABC):
-            refuse(f"{data!r} is not of type 'object'", "type")
+            refuse(f"{shown(data)} is not of type 'object'", "type")
         known = {field.data_key or name: field for name, field in self.fields.items()}
         for key, field in known.items():
             if field.required and key not in data:
                 refuse(f"{key!r} is a required property", "required")
-        strange = [key for key in data if key not in known]
+        strange = sorted(key for key in data if key not in known)
         if strange:
-            listed = ", ".join(repr(key) for key in strange)
+            listed = ", ".join(shown(key) for key in strange[:MOST_KEYS])
             verb = "was" if len(strange) == 1 else "were"
             refuse(
                 f"Additional properties are not allowed ({listed} {verb} unexpected)", "additionalProperties"
@@ -91,8 +91,8 @@ def load_field(field: fields.Field[Any], data: Any, prefix: str) -> Any:
 
 def describe(violation: Violation) -> str:
     """The sentence with the clause that tells the broken rule and the place."""
-    schema_path = "".join(f"[{part!r}]" for part in violation.schema_path)
-    instance_path = "".join(f"[{part!r}]" for part in violation.instance_path)
+    schema_path = "".join(f"[{shown(part)}]" for part in violation.schema_path)
+    instance_path = "".join(f"[{shown(part)}]" for part in violation.instance_path)
     return (
         f"{violation.reason} Failed validating {violation.keyword!r} in schema{schema_path}: "
         f"On instance{instance_path}"
@@ -116,7 +116,7 @@ def _first_of_field(field: Any, messages: Any, schema_path: Path, instance_path:
     if isinstance(messages, list):
         return _placed(messages, schema_path, instance_path)
     if isinstance(field, Object):
-        return _first(field.schema, messages, schema_path, instance_path)
+        return _first(field.nested, messages, schema_path, instance_path)
     key, inner = next(iter(messages.items()))
     if key == "_schema":
         return _placed(inner, schema_path, instance_path)

@@ -6,6 +6,7 @@ Source: Placement API, schema-violation messages.
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Mapping as MappingABC
 from typing import Any, NoReturn
 
@@ -13,6 +14,17 @@ from marshmallow import ValidationError, fields
 
 from placement.domain.errors import Violation
 from placement.domain.identifiers import normalize_uuid
+
+MOST_KEYS = 10
+_short = reprlib.Repr()
+_short.maxlevel = 4
+_short.maxdict = _short.maxlist = 10
+_short.maxstring = _short.maxlong = _short.maxother = 300
+
+
+def shown(value: Any) -> str:
+    """The value as a Python literal, cut where it is long or deep: a message is not an echo of the body."""
+    return _short.repr(value)
 
 
 def refuse(reason: str, keyword: str) -> NoReturn:
@@ -22,7 +34,7 @@ def refuse(reason: str, keyword: str) -> NoReturn:
 
 def _type_name(value: Any, *names: str) -> NoReturn:
     listed = ", ".join(f"'{name}'" for name in names)
-    refuse(f"{value!r} is not of type {listed}", "type")
+    refuse(f"{shown(value)} is not of type {listed}", "type")
 
 
 class _Field(fields.Field[Any]):
@@ -85,9 +97,9 @@ class Number(_Field):
 
 def _check_range(value: float, minimum: float | None, maximum: float | None) -> None:
     if minimum is not None and value < minimum:
-        refuse(f"{value!r} is less than the minimum of {minimum}", "minimum")
+        refuse(f"{shown(value)} is less than the minimum of {minimum}", "minimum")
     if maximum is not None and value > maximum:
-        refuse(f"{value!r} is greater than the maximum of {maximum}", "maximum")
+        refuse(f"{shown(value)} is greater than the maximum of {maximum}", "maximum")
 
 
 class String(_Field):
@@ -107,11 +119,14 @@ class String(_Field):
         if not isinstance(value, str):
             self.wrong_type(value)
         if len(value) < self.least:
-            refuse(f"{value!r} should be non-empty", "minLength")
+            refuse(f"{shown(value)} should be non-empty", "minLength")
         if self.most is not None and len(value) > self.most:
-            refuse(f"{value!r} is too long", "maxLength")
+            refuse(f"{shown(value)} is too long", "maxLength")
         if self.pattern is not None and not re.fullmatch(self.pattern.strip("^$"), value):
-            refuse(f"{value!r} does not match {self.pattern!r}", "pattern")
+            refuse(f"{shown(value)} does not match {self.pattern!r}", "pattern")
+        if "\0" in value:
+            # No database holds such a text.
+            refuse(f"{shown(value)} does not match '^[^\\x00]*$'", "pattern")
         return value
 
 
@@ -125,7 +140,7 @@ class Uuid(_Field):
             self.wrong_type(value)
         normal = normalize_uuid(value)
         if normal is None:
-            refuse(f"{value!r} is not a 'uuid'", "format")
+            refuse(f"{shown(value)} is not a 'uuid'", "format")
         return normal
 
 
@@ -147,9 +162,9 @@ class Sequence(_Field):
             self.wrong_type(value)
         if len(value) < self.least:
             refuse("[] should be non-empty", "minItems")
-        result = [_nested(index, self.items, item) for index, item in enumerate(value)]
+        result = [nested(index, self.items, item) for index, item in enumerate(value)]
         if self.unique and len({str(item) for item in result}) < len(result):
-            refuse(f"{value!r} has non-unique elements", "uniqueItems")
+            refuse(f"{shown(value)} has non-unique elements", "uniqueItems")
         return result
 
 
@@ -174,12 +189,12 @@ class Mapping(_Field):
         pattern = re.compile(self.key_pattern.strip("^$"))
         strange = [key for key in value if not pattern.fullmatch(key)]
         if strange:
-            listed = ", ".join(repr(key) for key in sorted(strange))
+            listed = ", ".join(shown(key) for key in sorted(strange)[:MOST_KEYS])
             verb = "does" if len(strange) == 1 else "do"
             refuse(
                 f"{listed} {verb} not match any of the regexes: {self.key_pattern!r}", "additionalProperties"
             )
-        return {key: _nested(key, self.values, item) for key, item in value.items()}
+        return {key: nested(key, self.values, item) for key, item in value.items()}
 
 
 class Anything(_Field):
@@ -190,21 +205,27 @@ class Anything(_Field):
         return value
 
 
-class Object(fields.Nested):
-    """A JSON object with a schema of its own."""
+class Object(_Field):
+    """A JSON object with a schema of its own.
 
-    def __init__(self, nested: Any, *, nullable: bool = False, **options: Any) -> None:
-        super().__init__(nested, allow_none=True, **options)
-        self.nullable = nullable
+    `nested` is the schema's class until the microversion is known (see `base.in_version`), then its instance.
+    Not marshmallow's own Nested: that sets up the fields of the schema again and so undoes the microversion.
+    """
 
-    def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
-        """The object, loaded by its schema."""
+    type_name = "object"
+
+    def __init__(self, nested: Any, **options: Any) -> None:
+        super().__init__(**options)
+        self.nested = nested
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Any:
         if not isinstance(value, MappingABC):
-            _type_name(value, "object")
-        return super().deserialize(value, attr, data, **kwargs)
+            self.wrong_type(value)
+        return self.nested.load(value)
 
 
-def _nested(key: str | int, field: fields.Field[Any], value: Any) -> Any:
+def nested(key: str | int, field: fields.Field[Any], value: Any) -> Any:
+    """The value under a key, loaded; what is wrong with it is reported at that key."""
     try:
         return field.deserialize(value)
     except ValidationError as error:

@@ -39,10 +39,11 @@ class _RecordInMap(_Record):
 
 
 class AllInventories(VersionedSchema):
-    """PUT .../inventories."""
+    """PUT .../inventories, and each provider of POST /reshaper."""
 
     resource_provider_generation = Integer(required=True)
-    inventories = Mapping(patterns.NAME, Object(_RecordInMap), required=True)
+    # Any key: what is no name at all is answered like a class that does not exist.
+    inventories = Mapping(patterns.ANYTHING, Object(_RecordInMap), required=True)
 
 
 def inventory_from(data: dict[str, Any]) -> Inventory:

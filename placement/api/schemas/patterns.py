@@ -3,4 +3,6 @@
 NAME = "^[A-Z0-9_]+$"
 CUSTOM_NAME = "^CUSTOM_[A-Z0-9_]+$"
 UUID = "^[0-9a-fA-F-]{36}$"
+# All but NUL, which no database holds.
+ANYTHING = r"^[^\x00]*$"
 LONGEST_NAME = 255

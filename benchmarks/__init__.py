@@ -1,0 +1,1 @@
+"""Measurements beside the incumbent: ratios of medians in one interleaved run, never asserted in a test."""

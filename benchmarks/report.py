@@ -1,0 +1,83 @@
+"""Tables of results, as Markdown that can be read on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from benchmarks.measure import Throughput, Timing
+
+_HEADER = ("work", "ours p50", "p99", "incumbent p50", "p99", "ratio", "candidates", "body")
+_OURS, _THEIRS = "ours", "incumbent"
+
+
+class Table:
+    """Rows of one data set."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._rows: list[tuple[str, ...]] = []
+
+    def timing(self, name: str, by_server: Mapping[str, Timing]) -> None:
+        """Milliseconds of a query on each server."""
+        ours, theirs = by_server[_OURS], by_server.get(_THEIRS)
+        counts = f"{ours.candidates}"
+        if theirs is not None and theirs.candidates != ours.candidates:
+            counts += f" / {theirs.candidates}"
+        self._rows.append(
+            (
+                name,
+                f"{ours.percentile(0.5):.2f} ms",
+                f"{ours.percentile(0.99):.2f}",
+                f"{theirs.percentile(0.5):.1f} ms" if theirs else "-",
+                f"{theirs.percentile(0.99):.1f}" if theirs else "-",
+                f"{theirs.percentile(0.5) / ours.percentile(0.5):.0f}x" if theirs else "-",
+                counts,
+                f"{ours.size / 1000:.0f} kB",
+            )
+        )
+
+    def throughput(self, name: str, by_server: Mapping[str, Throughput]) -> None:
+        """Successes per second on each server."""
+        ours, theirs = by_server[_OURS], by_server.get(_THEIRS)
+        failures = "/".join(str(found.failed) for found in by_server.values())
+        self._rows.append(
+            (
+                name,
+                f"{ours.per_second:.0f}/s",
+                "",
+                f"{theirs.per_second:.1f}/s" if theirs else "-",
+                "",
+                f"{ours.per_second / theirs.per_second:.0f}x" if theirs and theirs.per_second else "-",
+                f"failed {failures}",
+                "",
+            )
+        )
+
+    def memory(self, megabytes: Mapping[str, float]) -> None:
+        """Peak resident memory of all processes."""
+        theirs = megabytes.get(_THEIRS)
+        self._rows.append(
+            (
+                "peak resident memory, master and 2 workers",
+                f"{megabytes[_OURS]:.0f} MB",
+                "",
+                f"{theirs:.0f} MB" if theirs else "-",
+                "",
+                f"{theirs / megabytes[_OURS]:.1f}x" if theirs else "-",
+                "",
+                "",
+            )
+        )
+
+    def print(self) -> None:
+        """Write the table to standard output."""
+        rows = [_HEADER, *self._rows]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
+        print(f"\n### {self._title}\n")
+        for number, row in enumerate(rows):
+            print(
+                "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
+            )
+            if number == 0:
+                print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
+        print(flush=True)

@@ -1,0 +1,107 @@
+"""This service and the incumbent, each behind gunicorn with two workers, on databases of the same kind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.request import urlopen
+
+from tests.server import database_url, free_port, running_service
+
+_INCUMBENT = "openstack-placement==16.0.0"
+_HOME = Path(__file__).parent / ".incumbent"
+_CONFIGURATION = """
+[placement_database]
+connection = {connection}
+[api]
+auth_strategy = noauth2
+[oslo_policy]
+enforce_new_defaults = False
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A running server: its name in tables, its address, and the processes that serve."""
+
+    name: str
+    url: str
+    master: int
+
+    def resident_megabytes(self) -> float:
+        """Resident memory of all its processes, pages shared between them counted once per process."""
+        pids = [self.master, *_children(self.master)]
+        return sum(_resident(pid) for pid in pids) / 1024
+
+    def largest_worker_megabytes(self) -> float:
+        """Resident memory of the largest worker."""
+        return max(_resident(pid) for pid in _children(self.master)) / 1024
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _resident(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    return 0
+
+
+@contextmanager
+def ours(backend: str, workers: int = 2) -> Iterator[Measured]:
+    """This service on a fresh database."""
+    with database_url(backend) as connection, running_service(connection, workers=workers) as server:
+        yield Measured("ours", server.url, server.process.pid)
+
+
+@contextmanager
+def incumbent(backend: str, workers: int = 2) -> Iterator[Measured]:
+    """The incumbent from PyPI, in a virtual environment of its own, on a fresh database."""
+    python = _installed_incumbent()
+    with database_url(backend, migrated=False) as connection:
+        place = _HOME / f"configuration-{os.getpid()}"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "placement.conf").write_text(_CONFIGURATION.format(connection=connection))
+        environment = {**os.environ, "OS_PLACEMENT_CONFIG_DIR": str(place)}
+        manage = [python.parent / "placement-manage", "--config-file", place / "placement.conf", "db", "sync"]
+        subprocess.run(manage, env=environment, check=True, capture_output=True)
+        port = free_port()
+        command = [python.parent / "gunicorn", "-b", f"127.0.0.1:{port}", "-w", str(workers)]
+        command += ["--timeout", "600", "placement.wsgi.api:application"]
+        log = (place / "log").open("wb")
+        process = subprocess.Popen(command, env=environment, cwd=place, stdout=log, stderr=log)
+        try:
+            _await(f"http://127.0.0.1:{port}", process)
+            yield Measured("incumbent", f"http://127.0.0.1:{port}", process.pid)
+        finally:
+            process.terminate()
+            process.wait()
+            log.close()
+
+
+def _installed_incumbent() -> Path:
+    python = _HOME / "venv" / "bin" / "python"
+    if not (python.parent / "placement-manage").exists():
+        print("installing the incumbent ...", file=sys.stderr)
+        venv.create(_HOME / "venv", with_pip=True)
+        packages = [_INCUMBENT, "gunicorn", "psycopg2-binary"]
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
+    return python
+
+
+def _await(url: str, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(600):
+        if process.poll() is not None:
+            raise RuntimeError("the incumbent does not start")
+        with suppress(OSError), urlopen(url, timeout=5):
+            return
+        time.sleep(0.1)

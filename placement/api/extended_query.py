@@ -1,0 +1,68 @@
+"""The query string of our own search: the newest grammar plus order_by, cluster, prefer and explain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from placement.api import candidate_query
+from placement.api.microversions import NEWEST
+from placement.api.queries import Parameters, every, single
+from placement.api.services import use_cases
+from placement.domain.errors import BadRequest
+from placement.domain.groups import CandidateQuery
+from placement.domain.identifiers import normalize_uuid
+from placement.services.wishes import SoftCondition, Wishes
+
+_OWN = ("order_by", "cluster", "prefer", "explain")
+_HEAVIEST = 100
+_MOST_PREFERENCES = 32
+_TRAIT = re.compile("[A-Z0-9_]{1,255}")
+_FORM = "expected trait or aggregate, with ! in front to avoid it and :weight behind"
+
+
+def parse(parameters: Parameters) -> tuple[CandidateQuery, Wishes]:
+    """The query and the wishes. Raises BadRequest naming the parameter."""
+    rest = [(key, value) for key, value in parameters if key not in _OWN]
+    query = candidate_query.parse(rest, NEWEST)
+    wishes = use_cases().candidates.wishes(
+        order_by=single(parameters, "order_by"),
+        cluster=single(parameters, "cluster"),
+        preferences=_preferences(every(parameters, "prefer")),
+        explain=_flag(single(parameters, "explain")),
+    )
+    return query, wishes
+
+
+def _flag(value: str | None) -> bool:
+    if value not in (None, "0", "1"):
+        raise BadRequest(f"explain: must be 0 or 1, not {value!r}")
+    return value == "1"
+
+
+def _preferences(values: Sequence[str]) -> tuple[SoftCondition, ...]:
+    found = tuple(_parse_preferences(values))
+    if len(found) > _MOST_PREFERENCES:
+        raise BadRequest(f"prefer: at most {_MOST_PREFERENCES} preferences are understood")
+    return found
+
+
+def _parse_preferences(values: Sequence[str]) -> Iterator[SoftCondition]:
+    for piece in (piece.strip() for value in values for piece in value.split(",")):
+        name, colon, weight_text = piece.partition(":")
+        absent = name.startswith("!")
+        name = name.removeprefix("!").strip()
+        weight = _weight(weight_text, piece) if colon else 1
+        aggregate = normalize_uuid(name)
+        if aggregate is not None:
+            yield SoftCondition(weight, aggregate=aggregate, absent=absent)
+        elif _TRAIT.fullmatch(name):
+            yield SoftCondition(weight, trait=name, absent=absent)
+        else:
+            raise BadRequest(f"prefer: {_FORM}. Got: {piece!r}")
+
+
+def _weight(text: str, piece: str) -> int:
+    if not re.fullmatch("[0-9]{1,3}", text) or not 1 <= int(text) <= _HEAVIEST:
+        raise BadRequest(f"prefer: the weight must be 1 to {_HEAVIEST}. Got: {piece!r}")
+    return int(text)

@@ -1,0 +1,52 @@
+"""/ext/v1/allocation_candidates: the search with orders, preferences, clusters and reasons."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+from flask import Blueprint, Response, current_app
+
+from placement.api import context, extended_query
+from placement.api.gate import route
+from placement.api.queries import parameters
+from placement.api.rendering.scores import explanation_body, score_remarks
+from placement.api.responses import json_response
+from placement.api.services import use_cases
+from placement.services.candidates import Search
+from placement.services.wishes import Wishes
+
+blueprint = Blueprint("extended_candidates", __name__)
+
+
+@route(
+    blueprint,
+    "/ext/v1/allocation_candidates",
+    "GET",
+    "placement:allocation_candidates:list",
+    gives_json=True,
+)
+def candidates() -> Response:
+    """Where the request fits, best first, with scores; with explain=1 also why."""
+    query, wishes = extended_query.parse(parameters())
+    renderer = current_app.extensions["placement_candidates_renderer"]
+    with use_cases().candidates.find(query, wishes) as search:
+        appendix = b""
+        if wishes.explain:
+            appendix = orjson.dumps({"explanation": explained(search)})[1:-1]
+        body = renderer.body(search, context.version(), remarks=_remarks(search, wishes), appendix=appendix)
+    return json_response(body)
+
+
+def _remarks(search: Search, wishes: Wishes) -> list[bytes]:
+    table = search.answer.scores()
+    return [] if table is None else score_remarks(table, wishes.preferences)
+
+
+def explained(search: Search) -> dict[str, Any]:
+    """The explanation of the search, with the names of the providers in it."""
+    assert search.explanation is not None
+    uuids = {miss.provider for miss in search.explanation.misses}
+    names = use_cases().candidates.names_of(uuids) if uuids else {}
+    return explanation_body(search.explanation, replace(search.vocabulary, providers=names))

@@ -1,0 +1,55 @@
+"""/ext/v1/flavors: nova flavors translated, and searched for."""
+
+from __future__ import annotations
+
+import orjson
+from flask import Blueprint, Response, current_app
+
+from placement.api import candidate_query, queries
+from placement.api.bodies import json_body
+from placement.api.gate import route
+from placement.api.microversions import NEWEST
+from placement.api.responses import json_response
+from placement.api.services import use_cases
+from placement.dialects.nova import translation_document
+from placement.domain.groups import CandidateQuery
+
+blueprint = Blueprint("flavors", __name__)
+_RULE = "placement:flavors:"
+
+
+@route(
+    blueprint,
+    "/ext/v1/flavors/translation",
+    "POST",
+    f"{_RULE}translate",
+    takes_json=True,
+    gives_json=True,
+)
+def translation() -> Response:
+    """What a flavor asks for, as a candidates query and as the guest's CPU layout."""
+    return json_response(translation_document(use_cases().flavors.translate(json_body())))
+
+
+@route(
+    blueprint,
+    "/ext/v1/flavors/candidates",
+    "POST",
+    f"{_RULE}candidates",
+    takes_json=True,
+    gives_json=True,
+)
+def candidates() -> Response:
+    """Where a flavor fits."""
+    renderer = current_app.extensions["placement_candidates_renderer"]
+    with use_cases().flavors.find(json_body(), _parse) as found:
+        body = {
+            "translation": translation_document(found.translation),
+            "query_used": found.query_used,
+            "candidates": orjson.Fragment(renderer.body(found.search, NEWEST)),
+        }
+    return json_response(body)
+
+
+def _parse(query_string: str) -> CandidateQuery:
+    return candidate_query.parse(queries.read(query_string), NEWEST)

@@ -1,0 +1,88 @@
+"""/ext/v1/allocations and /ext/v1/resource_providers: long lists in pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response
+
+from placement.api.gate import route
+from placement.api.queries import Parameters, parameters, refuse_unknown, single
+from placement.api.rendering.listings import allocations_body, providers_body
+from placement.api.responses import json_response
+from placement.api.services import use_cases
+from placement.domain.allocation import UNKNOWN_CONSUMER_TYPE, AllocationFilter
+from placement.domain.errors import BadRequest
+from placement.domain.grammar import parse_positive
+from placement.domain.identifiers import normalize_uuid
+from placement.services.listings import Include
+
+blueprint = Blueprint("listings", __name__)
+_PAGE = 1000
+_LARGEST_PAGE = 10_000
+_LAST_ID = 2**31 - 1
+
+
+@route(blueprint, "/ext/v1/allocations", "GET", "placement:allocations:list_all", gives_json=True)
+def allocations() -> Response:
+    """Allocations by project, user, type, provider and cluster; `limit` counts consumers."""
+    given = parameters()
+    refuse_unknown(
+        given,
+        ("project_id", "user_id", "consumer_type", "resource_provider", "cluster", "limit", "after"),
+    )
+    kind = single(given, "consumer_type")
+    wanted = AllocationFilter(
+        project_id=single(given, "project_id"),
+        user_id=single(given, "user_id"),
+        consumer_type=None if kind == UNKNOWN_CONSUMER_TYPE else kind,
+        untyped=kind == UNKNOWN_CONSUMER_TYPE,
+        provider_uuid=_uuid(given, "resource_provider"),
+        cluster=single(given, "cluster"),
+    )
+    page = use_cases().listings.allocations(wanted, _uuid(given, "after"), _limit(given))
+    return json_response(allocations_body(page))
+
+
+@route(blueprint, "/ext/v1/resource_providers", "GET", "placement:resource_providers:list", gives_json=True)
+def resource_providers() -> Response:
+    """Providers with their inventories, usages, traits and aggregates, as far as included."""
+    given = parameters()
+    refuse_unknown(given, ("include", "cluster", "limit", "after"))
+    include = _include(given)
+    page = use_cases().listings.providers(single(given, "cluster"), include, _after_id(given), _limit(given))
+    return json_response(providers_body(page, include))
+
+
+def _include(given: Parameters) -> frozenset[Include]:
+    names = [name.strip() for name in (single(given, "include") or "").split(",") if name.strip()]
+    unknown: list[Any] = sorted(set(names) - set(Include))
+    if unknown:
+        raise BadRequest(f"include: {', '.join(unknown)} is none of {', '.join(Include)}")
+    return frozenset(Include(name) for name in names)
+
+
+def _uuid(given: Parameters, key: str) -> str | None:
+    value = single(given, key)
+    if value is None:
+        return None
+    normal = normalize_uuid(value)
+    if normal is None:
+        raise BadRequest(f"{key}: {value!r} is no uuid")
+    return normal
+
+
+def _limit(given: Parameters) -> int:
+    value = single(given, "limit")
+    number = _PAGE if value is None else parse_positive(value)
+    if number is None or number > _LARGEST_PAGE:
+        raise BadRequest(f"limit: must be 1 to {_LARGEST_PAGE}, not {value!r}")
+    return number
+
+
+def _after_id(given: Parameters) -> int:
+    value = single(given, "after")
+    number = 0 if value is None else parse_positive(value)
+    if number is None or number > _LAST_ID:
+        raise BadRequest(f"after: must be the `next` of an earlier page, not {value!r}")
+    return number

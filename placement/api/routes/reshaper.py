@@ -1,0 +1,40 @@
+"""/reshaper. Source: Placement API, reshaper."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response
+
+from placement.api.bodies import validated
+from placement.api.gate import route
+from placement.api.microversions import Feature
+from placement.api.responses import empty_response
+from placement.api.routes.allocations import by_uuid, claims_from
+from placement.api.schemas.inventories import inventory_from
+from placement.api.schemas.reshaper import Reshape
+from placement.api.services import use_cases
+from placement.domain.reshape import ProviderInventories
+
+blueprint = Blueprint("reshaper", __name__)
+
+
+@route(
+    blueprint,
+    "/reshaper",
+    "POST",
+    "placement:reshaper:reshape",
+    since=Feature.RESHAPER,
+    takes_json=True,
+)
+def reshape() -> Response:
+    """Move inventories and allocations together."""
+    body = validated(Reshape)
+    wanted = [
+        ProviderInventories(
+            uuid,
+            entry["resource_provider_generation"],
+            {name: inventory_from(record) for name, record in entry["inventories"].items()},
+        )
+        for uuid, entry in by_uuid(body["inventories"]).items()
+    ]
+    use_cases().reshaper.reshape(wanted, claims_from(body["allocations"]))
+    return empty_response()

@@ -1,0 +1,112 @@
+"""Candidates best first, tree by tree, where all candidates of a tree have one score.
+
+What this never does: change which candidates there are, or their order among equal scores, which stays that
+of the unordered walk. Trees are taken in descending order of their scores, so the first candidates out are
+those that sorting all of them would put first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+import numpy as np
+
+from placement.candidates.arenas import Arenas, LikeTrees
+from placement.candidates.arrays import Amounts, Indices
+from placement.candidates.solver import Solution, solutions
+from placement.candidates.walks import SMALLEST_CHUNK, Candidates
+
+Walk = Callable[[Arenas, Indices, int], Iterator[Candidates]]
+# Scores of one strategy fit; numpy sorts small integers in linear time.
+_SMALL = 2**15
+
+
+def best_first(
+    arenas: Arenas, roots: Indices, scores: Amounts, maximum: int, walk: Walk, *, by_turn: bool
+) -> Iterator[Candidates]:
+    """Blocks of candidates, best first; whoever has enough stops.
+
+    `walk` gives the candidates of trees of one score in their order; `by_turn` tells that it is one
+    candidate per tree in turn, not tree by tree.
+    """
+    keys = scores.astype(np.int16) if int(scores.max(initial=0)) < _SMALL else scores
+    order = np.argsort(-keys, kind="stable")
+    roots, scores = roots[order], scores[order]
+    for start, end in _batches(scores, max(SMALLEST_CHUNK, min(maximum, len(roots)))):
+        if scores[start] == scores[end - 1]:
+            yield from walk(arenas, roots[start:end], maximum)
+        else:
+            yield _merged(arenas, roots[start:end], scores[start:end], maximum, by_turn)
+
+
+def _batches(scores: Amounts, chunk: int) -> Iterator[tuple[int, int]]:
+    """Ranges of descending scores that split no score, of `chunk` to twice as many trees where possible.
+
+    A score with more trees than that is a range of its own.
+    """
+    ends = np.append(np.flatnonzero(scores[1:] != scores[:-1]) + 1, len(scores))
+    start = 0
+    while start < len(scores):
+        at = int(np.searchsorted(ends, min(start + chunk, len(scores))))
+        end, previous = int(ends[at]), int(ends[at - 1]) if at else 0
+        if end - start > 2 * chunk and previous > start:
+            end = previous
+        yield start, end
+        start = end
+
+
+def _merged(arenas: Arenas, roots: Indices, scores: Amounts, maximum: int, by_turn: bool) -> Candidates:
+    """The first `maximum` candidates (or a few more) of trees of different scores."""
+    found: list[tuple[LikeTrees, list[Solution]]] = []
+    counts = np.zeros(len(roots), np.int64)
+    for trees in arenas.of(roots):
+        solved = list(islice(solutions(trees.problem), maximum))
+        counts[trees.ranks] = len(solved)
+        found.append((trees, solved))
+    # Tree by tree is as if every tree had a score of its own.
+    levels = np.cumsum(np.append(0, scores[1:] != scores[:-1])) if by_turn else np.arange(len(roots))
+    wanted = _wanted(counts, levels, maximum)
+    turns = int(wanted.max(initial=0))
+    tables: list[Candidates] = []
+    keys: list[Amounts] = []
+    for trees, solved in found:
+        # The same number for every tree, cut afterwards: a few candidates too many cost less than picking.
+        number = int(wanted[trees.ranks].max())
+        if number:
+            positions = np.array(solved[:number], np.intp)
+            ranks = np.repeat(trees.ranks.astype(np.int64), number)
+            turn = np.tile(np.arange(number), len(trees.ranks))
+            kept = turn < wanted[ranks]
+            table = trees.arenas[:, positions].reshape(-1, positions.shape[1])
+            tables.append(table if kept.all() else table[kept])
+            keys.append(((levels[ranks] * turns + turn) * len(roots) + ranks)[kept])
+    if not tables:
+        return np.empty(0, np.int32)
+    ordered: Candidates = np.concatenate(tables)[np.argsort(np.concatenate(keys))]
+    return ordered
+
+
+def _wanted(counts: Amounts, levels: Amounts, maximum: int) -> Amounts:
+    """How many candidates of each tree can be among the first `maximum`."""
+    before = np.cumsum(counts) - counts
+    wanted = counts.copy()
+    # What comes before a level, is before all trees of the level.
+    first_of_level = np.searchsorted(levels, levels)
+    wanted[before[first_of_level] >= maximum] = 0
+    last = levels == levels[wanted > 0].max(initial=0)
+    left = maximum - int(before[first_of_level[last]].min(initial=0))
+    wanted[last] = np.minimum(wanted[last], _turns(counts[last], left))
+    return wanted
+
+
+def _turns(counts: Amounts, left: int) -> int:
+    """The fewest turns in which trees with so many candidates yield `left` of them."""
+    low, high = 0, int(counts.max(initial=0))
+    while low < high:
+        middle = (low + high) // 2
+        if int(np.minimum(counts, middle).sum()) >= left:
+            high = middle
+        else:
+            low = middle + 1
+    return low

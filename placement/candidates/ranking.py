@@ -1,0 +1,140 @@
+"""How good trees and candidates are for one query, and why."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement.candidates.arrays import Amounts, Indices, Mask
+from placement.candidates.forest import Forest
+from placement.candidates.hosts import Hosts, Sums
+from placement.candidates.query import ForestOrder, Preference, Slot
+from placement.candidates.scoring.order import Scope, best_possible, combined
+from placement.candidates.scoring.shape import LARGE_SCALE
+from placement.candidates.scoring.strategy import Strategy
+from placement.candidates.scoring.vectors import ClassParts, parts_of_hosts, score_hosts
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyScores:
+    """What one strategy says of each candidate."""
+
+    strategy: Strategy
+    scores: list[int]
+    parts: list[ClassParts]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTable:
+    """The scores of some candidates between 0 and `max_score`, and what they are made of.
+
+    `preferences`: per preference which candidates meet it.
+    """
+
+    scores: list[int]
+    max_score: int
+    strategies: list[StrategyScores]
+    preferences: list[list[bool]]
+
+
+class Ranking:
+    """The order of one query, on the forest as it is."""
+
+    def __init__(self, forest: Forest, order: ForestOrder, slots: Sequence[Slot], sharers: Mask) -> None:
+        self._forest = forest
+        self._strategies = order.order.strategies
+        self._preferences = order.preferences
+        self._scope = order.order.scope
+        listed = (name for strategy in self._strategies for name, _ in strategy.resources)
+        self._names = tuple(dict.fromkeys(listed))
+        self._request = _request_of(slots, order.class_ids)
+        self._hosts = Hosts(forest, slots, sharers, self._names, order.class_ids)
+        self._alone = not self._preferences
+        self._met = [_providers_meeting(forest, preference) for preference in self._preferences]
+
+    @property
+    def by_tree(self) -> bool:
+        """Whether all candidates of a tree have one score as long as they stay inside it."""
+        return self._scope is Scope.TREE
+
+    def of_trees(self, roots: Indices) -> Amounts:
+        """The score of all candidates that stay inside each tree; only if `by_tree`."""
+        return self._scores(self._hosts.of_trees(roots), self._met_in_trees(roots), len(roots))
+
+    def of_candidates(self, rows: Indices) -> Amounts:
+        """The score of each candidate."""
+        met = self._met_by_candidates(rows)
+        return self._scores(self._hosts.of_candidates(rows, self._scope), met, len(rows))
+
+    def _scores(self, sums: Sums, met: Sequence[Mask], count: int) -> Amounts:
+        return self._total([score_hosts(each, self._request, *sums) for each in self._strategies], met, count)
+
+    def _total(self, scores: Sequence[Amounts], met: Sequence[Mask], count: int) -> Amounts:
+        total: Amounts = np.zeros(count, np.int64)
+        total += combined(self._strategies, scores, alone=self._alone)
+        for preference, is_met in zip(self._preferences, met, strict=True):
+            total += is_met * np.int64(preference.weight * LARGE_SCALE)
+        return total
+
+    def table(self, rows: Indices) -> ScoreTable:
+        """The score of each candidate with its parts."""
+        sums = self._hosts.of_candidates(rows, self._scope)
+        met = self._met_by_candidates(rows)
+        scores = [score_hosts(each, self._request, *sums) for each in self._strategies]
+        best = best_possible(self._strategies, alone=self._alone)
+        return ScoreTable(
+            scores=self._total(scores, met, len(rows)).tolist(),
+            max_score=best + sum(preference.weight * LARGE_SCALE for preference in self._preferences),
+            strategies=[
+                StrategyScores(each, found.tolist(), parts_of_hosts(each, self._request, *sums))
+                for each, found in zip(self._strategies, scores, strict=True)
+            ],
+            preferences=[is_met.tolist() for is_met in met],
+        )
+
+    # -- preferences --------------------------------------------------------------------------------
+
+    def _met_in_trees(self, roots: Indices) -> list[Mask]:
+        met = []
+        for preference, members in zip(self._preferences, self._met, strict=True):
+            trees = np.zeros(self._forest.count, bool)
+            trees[self._forest.providers.root[members]] = True
+            met.append(trees[roots] ^ preference.absent)
+        return met
+
+    def _met_by_candidates(self, rows: Indices) -> list[Mask]:
+        if not self._preferences:
+            return []
+        anchors = self._hosts.anchors(rows)
+        met = []
+        for preference, members in zip(self._preferences, self._met, strict=True):
+            meets = np.zeros(self._forest.count, bool)
+            meets[members] = True
+            found = np.zeros(len(rows), bool)
+            for providers in self._hosts.drawn(rows):
+                found |= meets[providers]
+            if self.by_tree:
+                trees = np.zeros(self._forest.count, bool)
+                trees[self._forest.providers.root[members]] = True
+                found |= trees[anchors] & (anchors >= 0)
+            met.append(found ^ preference.absent)
+        return met
+
+
+def _request_of(slots: Sequence[Slot], class_ids: Mapping[str, int]) -> dict[str, int]:
+    """What a candidate takes in all, by class name; the same for every candidate of a query."""
+    amounts: dict[int, int] = defaultdict(int)
+    for slot in slots:
+        for class_id, amount in slot.resources:
+            amounts[class_id] += amount
+    return {name: amounts[class_id] for name, class_id in class_ids.items() if amounts[class_id]}
+
+
+def _providers_meeting(forest: Forest, preference: Preference) -> Indices:
+    return np.union1d(
+        forest.traits.rows_with(preference.traits, forest.count),
+        forest.aggregates.rows_with(preference.aggregates, forest.count),
+    ).astype(np.int32)

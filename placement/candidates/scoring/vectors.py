@@ -1,0 +1,74 @@
+"""Scores of many hosts at once, equal to `host.score_host` for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from placement.candidates.arrays import Amounts
+from placement.candidates.scoring.columns import Field, LoadColumn
+from placement.candidates.scoring.load import ALWAYS_COUNTED, Skipped
+from placement.candidates.scoring.registry import SCORERS
+from placement.candidates.scoring.strategy import Strategy
+
+Sums = Mapping[str, Amounts]
+
+
+def score_hosts(strategy: Strategy, request: Mapping[str, int], capacity: Sums, used: Sums) -> Amounts:
+    """One score per host for one request.
+
+    `capacity` and `used` hold one amount per host for every listed class.
+    """
+    asks = any(request.get(name, 0) for name, _ in strategy.resources)
+    columns = _columns(strategy, request, capacity, used)
+    scores: Amounts = SCORERS[strategy.type].of_hosts(strategy, columns, asks)
+    return scores
+
+
+class ClassParts(NamedTuple):
+    """What one class adds per host: its fields where `counted`, else why it is skipped.
+
+    `weight` is None where a strategy knows none.
+    """
+
+    name: str
+    weight: int | None
+    fields: list[Field]
+    counted: list[bool]
+    has_capacity: list[bool]
+
+    def skipped(self, at: int) -> Skipped:
+        """Why the class does not count on a host."""
+        return Skipped.NOT_REQUESTED if self.has_capacity[at] else Skipped.NO_CAPACITY
+
+
+def parts_of_hosts(
+    strategy: Strategy, request: Mapping[str, int], capacity: Sums, used: Sums
+) -> list[ClassParts]:
+    """What each listed class adds to the scores, as `host.score_host` tells it for one host."""
+    scorer = SCORERS[strategy.type]
+    columns = _columns(strategy, request, capacity, used)
+    fields = scorer.fields(strategy, columns)
+    return [
+        ClassParts(
+            name,
+            weight if scorer.weighted else None,
+            fields[at],
+            columns[at].counted.tolist(),
+            (capacity[name] > 0).tolist(),
+        )
+        for at, (name, weight) in enumerate(strategy.resources)
+    ]
+
+
+def _columns(strategy: Strategy, request: Mapping[str, int], capacity: Sums, used: Sums) -> list[LoadColumn]:
+    columns = []
+    for name, weight in strategy.resources:
+        asked = request.get(name, 0)
+        counted = capacity[name] > 0
+        if not asked and name not in ALWAYS_COUNTED:
+            counted = np.zeros_like(counted)
+        columns.append(LoadColumn(weight, used[name] + asked, np.maximum(capacity[name], 1), counted))
+    return columns

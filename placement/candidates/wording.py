@@ -1,0 +1,137 @@
+"""Explanations in words a person understands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from placement.candidates.conditions import Carries, Condition, Exists, Fits, InTree, IsIn
+from placement.candidates.explanation import Explanation, Miss, Stage
+from placement.candidates.query import Ids
+from placement.candidates.trail import (
+    AllGroups,
+    Combines,
+    RootCarries,
+    RootIsIn,
+    Together,
+    TreeCondition,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """What ids are called; `providers` maps uuids to names, missing ones stay uuids."""
+
+    classes: Mapping[int, str]
+    traits: Mapping[int, str]
+    aggregates: Mapping[int, str] = field(default_factory=dict)
+    providers: Mapping[str, str] = field(default_factory=dict)
+
+
+def sentences(explanation: Explanation, words: Vocabulary) -> list[str]:
+    """One sentence per stage; after the first stage that nothing passed, who came closest."""
+    said = []
+    for at, stage in enumerate(explanation.stages):
+        said.append(f"{describe(stage, words)}: {_passed(stage, explanation)}")
+        if at == explanation.first_empty:
+            said.extend(_misses(stage, explanation.misses, words))
+    return said
+
+
+def describe(stage: Stage, words: Vocabulary) -> str:
+    """The condition of a stage, with the group that states it."""
+    text = _WORDING[type(stage.condition)](stage.condition, words)
+    if stage.group is None:
+        return text
+    return f"group {stage.group}, {text}" if stage.group else text
+
+
+def verdict(explanation: Explanation, words: Vocabulary) -> str:
+    """The first stage that nothing passed and the nearest miss, in one sentence; empty if all passed."""
+    if explanation.first_empty is None:
+        return ""
+    stage = explanation.stages[explanation.first_empty]
+    nearest = next(_misses(stage, explanation.misses, words), "")
+    text = f"{describe(stage, words)}: {_passed(stage, explanation)}"
+    return f"{text}; {nearest}" if nearest else text
+
+
+def _passed(stage: Stage, explanation: Explanation) -> str:
+    trees = f"{stage.trees} tree{'' if stage.trees == 1 else 's'}"
+    if stage.providers is None:
+        at_least = isinstance(stage.condition, Combines) and not explanation.complete
+        return f"{'at least ' if at_least else ''}{stage.trees} of {stage.came} trees"
+    came = f"{stage.came} provider{'' if stage.came == 1 else 's'}"
+    return f"{stage.providers} of {came}, in {trees}"
+
+
+def _misses(stage: Stage, misses: Iterable[Miss], words: Vocabulary) -> Iterator[str]:
+    for miss in misses:
+        name = words.providers.get(miss.provider, miss.provider)
+        if miss.class_id is not None and miss.missing:
+            kind = words.classes[miss.class_id]
+            yield f"{name} lacks {miss.missing} {kind}: it has {max(miss.free, 0)} free"
+        elif miss.class_id is not None:
+            yield f"{name} has room, but the amount breaks its min_unit, max_unit or step_size"
+        elif miss.lacking:
+            groups = " and ".join(suffix or "the unsuffixed group" for suffix in miss.lacking)
+            yield f"the tree of {name} has nobody for {groups}"
+        elif stage.group is None:
+            yield f"the tree of {name} met everything before"
+        else:
+            yield f"{name} met everything before"
+
+
+def _fits(condition: Fits, words: Vocabulary) -> str:
+    return f"room for {condition.amount} {words.classes.get(condition.class_id, 'of an unknown class')}"
+
+
+def _trait_sets(required: Iterable[Ids], forbidden: Ids, words: Vocabulary) -> str:
+    return _sets(required, forbidden, lambda id_: words.traits.get(id_, "an unknown trait"), "trait")
+
+
+def _aggregate_sets(required: Iterable[Ids], forbidden: Ids, words: Vocabulary) -> str:
+    def name(id_: int) -> str:
+        return words.aggregates.get(id_, "that nobody is in")
+
+    return _sets(required, forbidden, name, "aggregate")
+
+
+def _sets(required: Iterable[Ids], forbidden: Ids, name: Callable[[int], str], noun: str) -> str:
+    parts = [f"{noun} {' or '.join(sorted(name(id_) for id_ in any_of))}" for any_of in required]
+    parts += [f"no {noun} {label}" for label in sorted(name(id_) for id_ in forbidden)]
+    return ", ".join(parts)
+
+
+def _is_in(condition: IsIn, words: Vocabulary) -> str:
+    text = _aggregate_sets(condition.required, condition.forbidden, words)
+    return f"{text}, itself or its root" if condition.or_root else text
+
+
+def _all_groups(condition: AllGroups, _words: Vocabulary) -> str:
+    return f"trees with somebody for every group up to {condition.suffix or 'the unsuffixed one'}"
+
+
+def _together(condition: Together, words: Vocabulary) -> str:
+    return f"trees that can give {_trait_sets((condition.any_of,), frozenset(), words)} between them"
+
+
+_WORDING: Mapping[type[Condition | TreeCondition], Callable[[Any, Vocabulary], str]] = {
+    Fits: _fits,
+    Carries: lambda condition, words: _trait_sets(condition.required, condition.forbidden, words),
+    IsIn: _is_in,
+    InTree: lambda condition, _: f"in the tree of {condition.uuid}",
+    Exists: lambda _condition, _words: "any provider",
+    AllGroups: _all_groups,
+    Together: _together,
+    RootCarries: lambda condition, words: (
+        f"roots with {_trait_sets(condition.required, condition.forbidden, words)}"
+    ),
+    RootIsIn: lambda condition, words: (
+        f"roots in {_aggregate_sets(condition.required, condition.forbidden, words)}"
+    ),
+    Combines: lambda _condition, _words: (
+        "trees that serve all groups side by side (sums, group_policy, same_subtree)"
+    ),
+}

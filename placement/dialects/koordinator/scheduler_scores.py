@@ -1,0 +1,135 @@
+"""How kube-scheduler is told to score nodes, in our words.
+
+Takes as they are: a Policy or one of its priorities, a KubeSchedulerConfiguration or one of its profiles, and
+the arguments of a single plugin. What they say about other things than resources is passed over.
+Source: Bin packing, and the scheduler configuration of Kubernetes 1.16 to 1.31.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from placement.dialects.koordinator.resources import host_class
+from placement.domain.errors import BadRequest
+
+_RATIO = "RequestedToCapacityRatio"
+_RATIO_ARGUMENTS = "requestedToCapacityRatioArguments"
+_PRIORITIES = {
+    "LeastRequestedPriority": "LeastAllocated",
+    "MostRequestedPriority": "MostAllocated",
+    "BalancedResourceAllocation": "BalancedAllocation",
+}
+_PLUGINS = {
+    "NodeResourcesLeastAllocated": "LeastAllocated",
+    "NodeResourcesMostAllocated": "MostAllocated",
+    "NodeResourcesBalancedAllocation": "BalancedAllocation",
+    "RequestedToCapacityRatio": _RATIO,
+}
+_FIT = "NodeResourcesFit"
+_CORE = {"cpu": "VCPU", "memory": "MEMORY_MB"}
+_CLASS = re.compile(r"[A-Z][A-Z0-9_]*")
+
+Object = Mapping[str, Any]
+
+
+def strategies_from(document: Any) -> list[dict[str, Any]] | None:
+    """The strategies that a document configures, None if it is none of the documents listed above.
+
+    Raises BadRequest if it is one but scores nothing by resources.
+    """
+    if not isinstance(document, Mapping):
+        return None
+    found = _read(document)
+    if found is None:
+        return None
+    strategies = list(found)
+    if not strategies:
+        raise BadRequest("the scheduler configuration has no score of resources")
+    return strategies
+
+
+def _read(document: Object) -> Iterator[dict[str, Any]] | None:
+    if isinstance(document.get("priorities"), list):
+        return _of_policy(document["priorities"])
+    if isinstance(document.get("profiles"), list):
+        profiles = _objects(document["profiles"])
+        return (strategy for profile in profiles for strategy in _of_profile(profile))
+    if isinstance(document.get("pluginConfig"), list):
+        return _of_profile(document)
+    if _RATIO_ARGUMENTS in document:
+        return _of_policy([{"argument": document}])
+    if isinstance(document.get("argument"), Mapping) or document.get("name") in _PRIORITIES:
+        return _of_policy([document])
+    if isinstance(document.get("scoringStrategy"), Mapping):
+        return iter([_of_fit(document, {})])
+    kind = str(document.get("kind", "")).removesuffix("Args")
+    return iter([_of_plugin(kind, document, {})]) if kind in _PLUGINS else None
+
+
+def _of_policy(priorities: list[Any]) -> Iterator[dict[str, Any]]:
+    for priority in _objects(priorities):
+        weight = {"weight": priority["weight"]} if "weight" in priority else {}
+        arguments = priority.get("argument")
+        if isinstance(arguments, Mapping) and isinstance(arguments.get(_RATIO_ARGUMENTS), Mapping):
+            yield {"type": _RATIO, **_shared(arguments[_RATIO_ARGUMENTS]), **weight}
+        elif priority.get("name") in _PRIORITIES:
+            yield {"type": _PRIORITIES[priority["name"]], **weight}
+
+
+def _of_profile(profile: Object) -> Iterator[dict[str, Any]]:
+    weights = _plugin_weights(profile)
+    for plugin in _objects(profile.get("pluginConfig")):
+        name, arguments = str(plugin.get("name")), plugin.get("args")
+        if not isinstance(arguments, Mapping):
+            continue
+        weight = {"weight": weights[name]} if name in weights else {}
+        if name == _FIT and isinstance(arguments.get("scoringStrategy"), Mapping):
+            yield _of_fit(arguments, weight)
+        elif name in _PLUGINS:
+            yield _of_plugin(name, arguments, weight)
+
+
+def _plugin_weights(profile: Object) -> dict[str, Any]:
+    plugins = profile.get("plugins")
+    score = plugins.get("score") if isinstance(plugins, Mapping) else None
+    enabled = score.get("enabled") if isinstance(score, Mapping) else None
+    return {str(plugin.get("name")): plugin["weight"] for plugin in _objects(enabled) if "weight" in plugin}
+
+
+def _of_fit(arguments: Object, weight: Object) -> dict[str, Any]:
+    strategy = arguments["scoringStrategy"]
+    ratio = strategy.get("requestedToCapacityRatio")
+    shape = {"shape": ratio["shape"]} if isinstance(ratio, Mapping) and "shape" in ratio else {}
+    return {"type": strategy.get("type"), **_shared(strategy), **shape, **weight}
+
+
+def _of_plugin(name: str, arguments: Object, weight: Object) -> dict[str, Any]:
+    return {"type": _PLUGINS[name], **_shared(arguments), **weight}
+
+
+def _shared(arguments: Object) -> dict[str, Any]:
+    """The shape as it is, the resources under the names they have here."""
+    found = {key: arguments[key] for key in ("shape",) if key in arguments}
+    resources = arguments.get("resources")
+    if isinstance(resources, list):
+        resources = [
+            {**entry, "name": resource_class(entry["name"])}
+            if isinstance(entry, Mapping) and isinstance(entry.get("name"), str)
+            else entry
+            for entry in resources
+        ]
+    return found if resources is None else {**found, "resources": resources}
+
+
+def resource_class(name: str) -> str:
+    """The class that a resource of a node is scored in; a name that is one already stays."""
+    core = _CORE.get(name.lower())
+    if core is not None:
+        return core
+    return name if _CLASS.fullmatch(name) else host_class(name).name
+
+
+def _objects(values: Any) -> list[Object]:
+    return [value for value in values if isinstance(value, Mapping)] if isinstance(values, list) else []

@@ -1,0 +1,132 @@
+"""Calls to a placement service over HTTP, for the commands that need one."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import requests
+
+from placement.domain.errors import PlacementError
+
+VERSION = "1.39"
+"""The newest microversion, in whose form bodies are read and written."""
+
+_CONNECT_SECONDS = 5
+_ANSWER_SECONDS = 120
+_LONGEST_TEXT = 200
+
+Query = Iterable[tuple[str, str]]
+
+
+class ServiceError(PlacementError):
+    """The service cannot be reached, or refuses a call; the text is what it says."""
+
+
+class Client:
+    """One service, one caller; the connection is kept for the next call."""
+
+    def __init__(self, url: str, token: str) -> None:
+        if not (token.isascii() and token.isprintable()):
+            raise ServiceError("--token: must be printable ASCII")
+        self._url = url.rstrip("/")
+        self._session = requests.Session()
+        # A proxy of the environment does not know what we call loopback.
+        self._session.trust_env = not _is_loopback(_host(url))
+        self._session.headers.update(
+            {
+                "Accept": "application/json",
+                "OpenStack-API-Version": f"placement {VERSION}",
+                "X-Auth-Token": token,
+            }
+        )
+
+    def get(self, path: str, query: Query = ()) -> Any:
+        """The body of a GET. Raises ServiceError."""
+        return self._call("GET", path, query=query)
+
+    def put(self, path: str, body: object) -> Any:
+        """The body of the answer to a PUT of JSON. Raises ServiceError."""
+        return self._call("PUT", path, body)
+
+    def post(self, path: str, body: object) -> Any:
+        """The body of the answer to a POST of JSON. Raises ServiceError."""
+        return self._call("POST", path, body)
+
+    def delete(self, path: str) -> None:
+        """DELETE. Raises ServiceError."""
+        self._call("DELETE", path)
+
+    def _call(self, method: str, path: str, body: object = None, query: Query = ()) -> Any:
+        try:
+            answer = self._session.request(
+                method,
+                self._url + path,
+                params=list(query),
+                json=body,
+                timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS),
+            )
+        except requests.Timeout:
+            raise ServiceError(f"{self._url} does not answer in time") from None
+        except requests.ConnectionError:
+            raise ServiceError(
+                f"{self._url} cannot be reached; is the service running, and --url right?"
+            ) from None
+        except (requests.RequestException, ValueError) as error:
+            raise ServiceError(f"{self._url}: {_one_line(str(error))}") from None
+        if not answer.ok:
+            raise ServiceError(_refusal(answer))
+        if not answer.content:
+            return None
+        try:
+            return answer.json()
+        except ValueError:
+            raise ServiceError(f"{self._url} answers, but is no placement service") from None
+
+
+def path(*segments: str) -> str:
+    """An absolute path of these segments. Raises ServiceError for what cannot be one.
+
+    On the way to the service dots and slashes are taken for steps in the path, quoted or not, and a DELETE
+    must not end up one step higher.
+    """
+    for segment in segments:
+        if segment in ("", ".", "..") or "/" in segment:
+            raise ServiceError(f"{segment!r} is no name of anything")
+    return "".join(f"/{quote(segment, safe='')}" for segment in segments)
+
+
+def _host(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise ServiceError(f"--url: {url} is no URL") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ServiceError(f"--url: {url} does not begin with http://HOST or https://HOST")
+    return parts.hostname
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _refusal(answer: requests.Response) -> str:
+    """The messages of the error body; other servers on the way may answer anything."""
+    try:
+        details = [error["detail"] for error in answer.json()["errors"]]
+        # A sentence about the status comes first; what is the matter is the last line.
+        messages = [detail.strip().splitlines()[-1].strip() for detail in details]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        messages = [_one_line(answer.text)[:_LONGEST_TEXT]]
+    said = "; ".join(message for message in messages if message)
+    return said or f"the service answers {answer.status_code} {answer.reason}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

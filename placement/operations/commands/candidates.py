@@ -1,0 +1,69 @@
+"""`placement candidates`: where a request fits."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from placement.domain.errors import PlacementError
+from placement.operations.commands import names
+from placement.operations.commands.columns import Amounts, Lines
+from placement.operations.commands.display import Listing
+
+COLUMNS = ("#", "Root", "Provider", "Amounts", "Groups", "UUID")
+
+
+class ListCandidates(Listing):
+    """List the candidates of a request, a row for each provider of each candidate.
+
+    The arguments are the parameters of GET /allocation_candidates, such as resources=VCPU:2 limit=5.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The query."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("query", nargs="+", metavar="KEY=VALUE", help="query parameter, repeatable")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        """Ask and list."""
+        query = [_parameter(text) for text in parsed_args.query]
+        return COLUMNS, rows(self, self.client.get("/allocation_candidates", query))
+
+
+def rows(command: Listing, body: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """The rows of a candidates body; the command says so if there is nothing."""
+    if not body["allocation_requests"]:
+        command.remark("Nothing fits.")
+        return []
+    summaries = body["provider_summaries"]
+    roots = {
+        summaries[uuid]["root_provider_uuid"]
+        for request in body["allocation_requests"]
+        for uuid in request["allocations"]
+    }
+    return list(_rows(body, names.in_trees(command.client, roots)))
+
+
+def _rows(body: Mapping[str, Any], known: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:
+    for number, request in enumerate(body["allocation_requests"], start=1):
+        for uuid, entry in request["allocations"].items():
+            root = body["provider_summaries"][uuid]["root_provider_uuid"]
+            groups = [suffix or "(base)" for suffix, used in request["mappings"].items() if uuid in used]
+            # A provider that was renamed or deleted since the search has no name any more.
+            yield (
+                number,
+                known.get(root, root),
+                known.get(uuid, uuid),
+                Amounts(entry["resources"]),
+                Lines(groups),
+                uuid,
+            )
+
+
+def _parameter(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator:
+        raise PlacementError(f"{text}: is no KEY=VALUE, such as resources=VCPU:2")
+    return key, value

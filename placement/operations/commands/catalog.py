@@ -1,0 +1,36 @@
+"""Which commands there are and where they live; a command is imported when it is wanted."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+
+from cliff.commandmanager import CommandManager
+
+_COMMANDS = {
+    "serve": "serve:Serve",
+    "db upgrade": "database:Upgrade",
+    "db version": "database:Version",
+    "candidates": "candidates:ListCandidates",
+    "tree": "tree:ShowTree",
+    "cluster list": "cluster:ListClusters",
+    "cluster show": "cluster:ShowCluster",
+    "cluster create": "cluster:CreateCluster",
+    "cluster delete": "cluster:DeleteCluster",
+    "node list": "node:ListNodes",
+    "node show": "node:ShowNode",
+    "node import": "node:ImportNodes",
+    "node delete": "node:DeleteNode",
+    "allocation show": "allocation:ShowAllocation",
+    "allocation delete": "allocation:DeleteAllocation",
+    "flavor translate": "flavor:TranslateFlavor",
+    "flavor candidates": "flavor:ListFlavorCandidates",
+}
+
+
+class Catalog(CommandManager):
+    """The commands of this package, without looking for any in other packages."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, place in _COMMANDS.items():
+            self.commands[name] = EntryPoint(name, f"{__package__}.{place}", "placement.commands")

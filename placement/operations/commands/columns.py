@@ -1,0 +1,56 @@
+"""Cells that people and programs read differently."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cliff.columns import FormattableColumn
+
+
+class Amounts(FormattableColumn[Mapping[str, int]]):
+    """Amounts by resource class."""
+
+    def human_readable(self) -> str:
+        """One amount a line."""
+        return "\n".join(f"{name}={amount}" for name, amount in sorted(self._value.items()))
+
+
+class Lines(FormattableColumn[Sequence[str]]):
+    """Texts."""
+
+    def human_readable(self) -> str:
+        """One text a line."""
+        return "\n".join(self._value)
+
+
+class Groups(FormattableColumn[Mapping[str, Any]]):
+    """Request groups by suffix."""
+
+    def human_readable(self) -> str:
+        """One group a line: its suffix, its amounts, its traits."""
+        return "\n".join(f"{suffix or '(base)'}: {_asked(group)}" for suffix, group in self._value.items())
+
+
+class Cells(FormattableColumn["Sequence[Mapping[str, Any]] | None"]):
+    """Guest NUMA cells."""
+
+    def human_readable(self) -> str:
+        """One cell a line."""
+        return "\n".join(
+            f"{cell['id']}: shared {_cpus(cell['cpuset'])}, dedicated {_cpus(cell['pcpuset'])}, "
+            f"{cell['memory']} MiB"
+            for cell in self._value or ()
+        )
+
+
+def _asked(group: Mapping[str, Any]) -> str:
+    amounts = [f"{name}={amount}" for name, amount in sorted(group.get("resources", {}).items())]
+    forbidden = [f"!{name}" for name in group.get("forbidden", ())]
+    return " ".join([*amounts, *group.get("required", ()), *forbidden])
+
+
+def _cpus(cpus: Sequence[int]) -> str:
+    from placement.dialects.nova.cpuset import format_cpuset
+
+    return format_cpuset(cpus) or "none"

@@ -1,0 +1,160 @@
+"""`placement flavor`: nova flavors translated, here or by a service that also knows where they fit."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from placement.domain.errors import PlacementError
+from placement.operations.commands import candidates
+from placement.operations.commands.columns import Cells, Groups, Lines
+from placement.operations.commands.display import Details, Listing
+from placement.operations.commands.files import read_json
+
+_AMOUNTS = {
+    "vcpus": "guest CPUs",
+    "ram": "MiB of memory",
+    "disk": "GiB of root disk",
+    "ephemeral": "GiB of ephemeral disk",
+    "swap": "MiB of swap",
+}
+_FIELD_OF = {
+    "vcpus": "vcpus",
+    "ram": "memory_mb",
+    "disk": "root_gb",
+    "ephemeral": "ephemeral_gb",
+    "swap": "swap_mb",
+}
+_SHOWN_AS: dict[str, Callable[[Any], object]] = {
+    "groups": Groups,
+    "root_required": Lines,
+    "same_subtree": lambda subtrees: Lines([",".join(suffixes) for suffixes in subtrees]),
+    "cells": Cells,
+    "warnings": Lines,
+}
+
+
+class TranslateFlavor(Details):
+    """Translate a flavor to a candidates query and to the guest's CPU layout; needs no service.
+
+    FILE is what `openstack flavor show -f json` prints; options come before what it says.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The flavor."""
+        parser = super().get_parser(prog_name)
+        _add_flavor(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Translate and show."""
+        from placement.dialects.nova import translate_document, translation_document
+
+        answer = translation_document(translate_document(_document(parsed_args)))
+        return tuple(answer), [_SHOWN_AS.get(name, _plain)(value) for name, value in answer.items()]
+
+
+class ListFlavorCandidates(Listing):
+    """List the candidates of a flavor, a row for each provider of each candidate.
+
+    FILE is what `openstack flavor show -f json` prints; options come before what it says.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The flavor, and where to look."""
+        parser = super().get_parser(prog_name)
+        _add_flavor(parser)
+        parser.add_argument("--cluster", help="look in this cluster only")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask and list."""
+        request = _document(parsed_args)
+        if parsed_args.cluster is not None:
+            request["cluster"] = parsed_args.cluster
+        found = self.client.post("/ext/v1/flavors/candidates", request)
+        if found["query_used"] == "fallback_querystring":
+            self.remark("No dedicated CPUs are free; these candidates give shared ones.")
+        return candidates.COLUMNS, candidates.rows(self, found["candidates"])
+
+
+def _plain(value: object) -> object:
+    return value
+
+
+def _add_flavor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", nargs="?", metavar="FILE", help="flavor as JSON; - for standard input")
+    for name, meaning in _AMOUNTS.items():
+        parser.add_argument(f"--{name}", type=int, metavar="N", help=meaning)
+    parser.add_argument(
+        "--property", action="append", default=[], metavar="KEY=VALUE", help="extra spec, repeatable"
+    )
+    parser.add_argument(
+        "--image", metavar="FILE", help="image as `openstack image show -f json` prints it; - likewise"
+    )
+    parser.add_argument(
+        "--image-property",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="image property, repeatable",
+    )
+    parser.add_argument("--granular", action="store_true", help="a request group for each guest NUMA cell")
+    parser.add_argument("--strict", action="store_true", help="refuse what nova's validation refuses")
+    parser.add_argument(
+        "--pcpu-fallback", action="store_true", help="also ask for shared CPUs in place of dedicated ones"
+    )
+    parser.add_argument("--boot-from-volume", action="store_true", help="leave the root disk out")
+    parser.add_argument("--limit", type=int, metavar="N", help="candidates at most")
+
+
+def _document(parsed: argparse.Namespace) -> dict[str, Any]:
+    """The translation request that the arguments stand for."""
+    if parsed.file == "-" and parsed.image == "-":
+        raise PlacementError("--image: standard input is read for the flavor already")
+    return {"flavor": _flavor(parsed), "image": _image(parsed), "options": _options(parsed)}
+
+
+def _flavor(parsed: argparse.Namespace) -> dict[str, Any]:
+    from placement.dialects.nova import flavor_from_openstack_json
+
+    flavor: dict[str, Any] = {"extra_specs": {}}
+    if parsed.file is not None:
+        flavor = asdict(flavor_from_openstack_json(read_json(parsed.file)))
+    given = {field: getattr(parsed, name) for name, field in _FIELD_OF.items()}
+    flavor.update({field: amount for field, amount in given.items() if amount is not None})
+    if not {"vcpus", "memory_mb"} <= flavor.keys():
+        raise PlacementError("a flavor is needed: --vcpus and --ram, or a FILE")
+    flavor["extra_specs"] = {**flavor["extra_specs"], **_pairs("--property", parsed.property)}
+    return flavor
+
+
+def _image(parsed: argparse.Namespace) -> dict[str, str]:
+    from placement.dialects.nova import image_from_openstack_json
+
+    properties = {} if parsed.image is None else image_from_openstack_json(read_json(parsed.image))
+    return {**properties, **_pairs("--image-property", parsed.image_property)}
+
+
+def _options(parsed: argparse.Namespace) -> dict[str, Any]:
+    from placement.dialects.nova.flavor import FLAT, GRANULAR
+
+    return {
+        "boot_from_volume": parsed.boot_from_volume,
+        "limit": parsed.limit,
+        "strict": parsed.strict,
+        "pcpu_fallback": parsed.pcpu_fallback,
+        "numa": GRANULAR if parsed.granular else FLAT,
+    }
+
+
+def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise PlacementError(f"{option}: {text} is no KEY=VALUE")
+        pairs[key] = value
+    return pairs

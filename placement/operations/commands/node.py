@@ -1,0 +1,98 @@
+"""`placement node`: the nodes of Kubernetes clusters."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from placement.domain.errors import PlacementError
+from placement.operations.commands import provider_tree
+from placement.operations.commands.cluster import cluster_path
+from placement.operations.commands.columns import Lines
+from placement.operations.commands.display import Action, Listing
+from placement.operations.commands.files import read_bytes
+from placement.operations.commands.tree import TreeDrawing
+
+
+class ListNodes(Listing):
+    """List the nodes of a cluster."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Which cluster."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("cluster", help="name of the cluster")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask and list."""
+        nodes = self.client.get(cluster_path(parsed_args.cluster, "nodes"))["nodes"]
+        return ("name", "resource_provider"), [(node["name"], node["resource_provider"]) for node in nodes]
+
+
+class ShowNode(TreeDrawing):
+    """Draw a node with its capacity and use, cores a character each."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Which one."""
+        parser = super().get_parser(prog_name)
+        _add_node(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask and draw."""
+        body = self.client.get(cluster_path(parsed_args.cluster, "nodes", parsed_args.node))
+        return self.drawn(parsed_args, provider_tree.from_node(body["tree"]))
+
+
+class ImportNodes(Listing):
+    """Import nodes from manifests: each Node, and its NodeResourceTopology if there is one.
+
+    The file is YAML or JSON as `kubectl get -o yaml` prints it, in one or several documents or lists.
+    Importing the same again changes nothing.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Where to and from."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("cluster", help="name of the cluster")
+        parser.add_argument("file", metavar="FILE", help="manifests; - for standard input")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Send the nodes one by one, until one is refused."""
+        from placement.services.manifests import nodes_manifests, parse_yaml
+
+        nodes = nodes_manifests(parse_yaml(read_bytes(parsed_args.file)))
+        columns = ("name", "created", "changed", "deleted", "warnings")
+        return columns, list(self._imported(parsed_args.cluster, nodes))
+
+    def _imported(self, cluster: str, nodes: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+        client = self.client
+        for name, manifests in nodes.items():
+            body = {"node": manifests.node, "nodeResourceTopology": manifests.topology}
+            try:
+                done = client.put(cluster_path(cluster, "nodes", name), body)
+            except PlacementError as error:
+                raise PlacementError(f"{name}: {error}") from None
+            numbers = [len(done[change]) for change in ("created", "changed", "deleted")]
+            yield name, *numbers, Lines(done["warnings"])
+
+
+class DeleteNode(Action):
+    """Delete a node that nobody uses."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Which one."""
+        parser = super().get_parser(prog_name)
+        _add_node(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Delete it."""
+        self.client.delete(cluster_path(parsed_args.cluster, "nodes", parsed_args.node))
+
+
+def _add_node(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("cluster", help="name of the cluster")
+    parser.add_argument("node", help="name of the node")

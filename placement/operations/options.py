@@ -1,0 +1,151 @@
+"""Every option of ours, by group. Names and meanings are those that operators of OpenStack Placement know.
+
+Options of libraries (policy, CORS, proxy headers, Keystone's token middleware, logging) are theirs; the
+sample lists those that matter most.
+"""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+_NOBODY = "00000000-0000-0000-0000-000000000000"
+
+DEFAULT = [
+    cfg.BoolOpt("log_options", default=True, help="Write all options to the log at start, at level debug."),
+    cfg.StrOpt("tempdir", help="Accepted for old configurations; nothing is written there."),
+    cfg.StrOpt("pybasedir", help="Accepted for old configurations; nothing is read there."),
+    cfg.StrOpt("state_path", help="Accepted for old configurations; nothing is kept there."),
+]
+API = [
+    cfg.StrOpt(
+        "auth_strategy",
+        default="keystone",
+        choices=[
+            ("keystone", "tokens of OpenStack Identity; install the extra `keystone`"),
+            ("token", "static bearer tokens from tokens_file"),
+            ("noauth2", "whatever the caller claims; development only"),
+        ],
+        help="How callers are identified.",
+    ),
+    cfg.StrOpt(
+        "tokens_file",
+        help="File that maps static tokens, or their SHA-256, to user, project and roles. "
+        "Only its owner may be able to read it.",
+    ),
+    cfg.IntOpt(
+        "max_request_body_bytes",
+        default=32 * 2**20,
+        min=1024,
+        help="Longer request bodies are answered 413.",
+    ),
+]
+DATABASE = [
+    cfg.StrOpt("connection", secret=True, help="URL of the database, SQLite or PostgreSQL. Required."),
+    cfg.StrOpt(
+        "connection_parameters", default="", help="Appended to the URL as its query: name=value&name=value."
+    ),
+    cfg.StrOpt(
+        "slave_connection",
+        secret=True,
+        help="Accepted for old configurations; all reads go to `connection`.",
+    ),
+    cfg.BoolOpt("sync_on_startup", default=False, help="Bring the schema to the newest version at start."),
+    cfg.StrOpt(
+        "mysql_sql_mode", default="TRADITIONAL", help="Accepted for old configurations; MySQL is not used."
+    ),
+    cfg.BoolOpt(
+        "sqlite_synchronous",
+        default=True,
+        help="Let SQLite wait until data is on the disk. False is faster and loses commits in a power cut.",
+    ),
+    cfg.IntOpt(
+        "connection_recycle_time",
+        default=3600,
+        min=-1,
+        help="Seconds after which a pooled connection is replaced, -1 for never.",
+    ),
+    cfg.IntOpt("max_pool_size", default=10, min=1, help="Connections kept open per process."),
+    cfg.IntOpt("max_overflow", default=10, min=0, help="Connections opened beyond the pool under load."),
+    cfg.IntOpt("pool_timeout", default=10, min=1, help="Seconds to wait for a connection before a 503."),
+    cfg.IntOpt(
+        "max_retries",
+        default=10,
+        min=-1,
+        help="How often to try again at start while the database cannot be reached, -1 for ever.",
+    ),
+    cfg.IntOpt("retry_interval", default=10, min=0, help="Seconds between these attempts."),
+    cfg.IntOpt(
+        "connection_debug",
+        default=0,
+        min=0,
+        max=100,
+        help="What to log of SQL: 0 nothing, from 50 on statements, 100 results as well.",
+    ),
+    cfg.BoolOpt(
+        "connection_trace",
+        default=False,
+        help="Accepted for old configurations; statements carry no traces of the code.",
+    ),
+]
+PLACEMENT = [
+    cfg.BoolOpt(
+        "randomize_allocation_candidates",
+        default=False,
+        help="Give a random choice of all candidates instead of the first ones, in random order.",
+    ),
+    cfg.IntOpt(
+        "max_allocation_candidates",
+        default=100_000,
+        min=-1,
+        help="How many candidates one query may generate; 0 counts as 1, -1 means any number.",
+    ),
+    cfg.StrOpt(
+        "allocation_candidates_generation_strategy",
+        default="breadth-first",
+        choices=[
+            ("breadth-first", "one candidate per tree in turn, so a cut answer spreads over the trees"),
+            ("depth-first", "all candidates of a tree before the next"),
+        ],
+        help="In which order candidates are generated.",
+    ),
+    cfg.IntOpt(
+        "allocation_conflict_retry_count",
+        default=10,
+        min=1,
+        help="How often a write is tried when concurrent ones get in its way.",
+    ),
+    cfg.StrOpt(
+        "incomplete_consumer_project_id",
+        default=_NOBODY,
+        help="Project of consumers written below microversion 1.8.",
+    ),
+    cfg.StrOpt(
+        "incomplete_consumer_user_id",
+        default=_NOBODY,
+        help="User of consumers written below microversion 1.8.",
+    ),
+]
+SCORING: list[cfg.Opt] = [
+    cfg.StrOpt(
+        "order_by",
+        default="none",
+        help="Which candidates come first unless a query or its cluster says: none, pack, spread, "
+        "LeastAllocated, MostAllocated, BalancedAllocation, a strategy or a list of strategies as JSON, "
+        "or a kube-scheduler configuration as JSON.",
+    ),
+]
+WORKAROUNDS: list[cfg.Opt] = [
+    cfg.BoolOpt(
+        "optimize_for_wide_provider_trees",
+        default=False,
+        help="Accepted for old configurations; wide trees are always searched this way.",
+    ),
+]
+GROUPS: dict[str, list[cfg.Opt]] = {
+    "DEFAULT": DEFAULT,
+    "api": API,
+    "placement_database": DATABASE,
+    "placement": PLACEMENT,
+    "scoring": SCORING,
+    "workarounds": WORKAROUNDS,
+}

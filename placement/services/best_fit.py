@@ -1,0 +1,214 @@
+"""Search and claim in one call: a consumer gets the best candidate that is still there.
+
+The search is advice and the claim decides (Claims): when another consumer was faster, the search is asked
+again, which by then knows of that. "Nothing fits" is only ever said by a search that began after the call.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from placement.candidates.answer import Element
+from placement.candidates.wording import verdict
+from placement.domain.allocation import ConsumerClaim
+from placement.domain.errors import (
+    BadRequest,
+    CapacityExceeded,
+    ConcurrentUpdate,
+    Conflict,
+    Unavailable,
+)
+from placement.domain.groups import CandidateQuery
+from placement.services.candidates import Candidates, Search
+from placement.services.claims import Claims
+from placement.services.holdings import Holdings
+from placement.services.wishes import Wishes
+
+_PATIENCE_SECONDS = 20.0
+_PAUSE_SECONDS = 0.005
+# How many candidates are looked at beyond those already lost; clients that lost spread over equal ones.
+_AHEAD = 16
+
+Resources = Mapping[str, Mapping[str, int]]
+
+
+class NoCandidate(Conflict):
+    """Nothing fits the query at present; the message says what was in the way."""
+
+    code = "no_candidate"
+
+
+@dataclass(frozen=True, slots=True)
+class Applicant:
+    """Who claims; the labels are those of allocations."""
+
+    consumer_uuid: str
+    project_id: str
+    user_id: str
+    consumer_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What a consumer holds: amounts by provider and class.
+
+    `fresh` unless it held that before the call; only then `mappings` tells which group got which providers.
+    """
+
+    applicant: Applicant
+    generation: int
+    resources: Resources
+    fresh: bool
+    mappings: Mapping[str, list[str]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposal:
+    resources: Resources
+    mappings: Mapping[str, list[str]]
+
+    @property
+    def key(self) -> frozenset[tuple[str, str, int]]:
+        """What tells the proposal from others."""
+        return frozenset(
+            (uuid, name, amount) for uuid, held in self.resources.items() for name, amount in held.items()
+        )
+
+
+@dataclass(slots=True)
+class _Contest:
+    """One call's struggle with others: what it has lost, and until when it goes on."""
+
+    deadline: float
+    lost: set[frozenset[tuple[str, str, int]]] = field(default_factory=set)
+
+    def lose(self, proposal: _Proposal) -> None:
+        """Another consumer was faster. Raises Unavailable when patience is at its end."""
+        self.lost.add(proposal.key)
+        if time.monotonic() > self.deadline:
+            raise Unavailable(
+                "Other consumers kept claiming the same candidates; nothing was claimed, try again later."
+            )
+
+
+class BestFit:
+    """Claims the best candidate of a query."""
+
+    def __init__(self, candidates: Candidates, claims: Claims, holdings: Holdings) -> None:
+        self._candidates = candidates
+        self._claims = claims
+        self._holdings = holdings
+
+    def claim(self, applicant: Applicant, query: CandidateQuery, wishes: Wishes) -> Fitted:
+        """Let the consumer hold the best candidate.
+
+        Repeating the call returns what the consumer holds, and changes nothing. Raises NoCandidate, Conflict
+        if the consumer holds other amounts than the query asks for, BadRequest, Unavailable.
+        """
+        contest = _Contest(time.monotonic() + _PATIENCE_SECONDS)
+        while True:
+            held = self._held(applicant, query)
+            if held is not None:
+                return held
+            try:
+                proposal = self._propose(query, wishes, contest)
+            except NoCandidate:
+                # A twin of this very call may have taken the last one for the same consumer.
+                held = self._held(applicant, query)
+                if held is None:
+                    raise
+                return held
+            if self._won(applicant, proposal):
+                return Fitted(applicant, 1, proposal.resources, True, proposal.mappings)
+            contest.lose(proposal)
+
+    def _held(self, applicant: Applicant, query: CandidateQuery) -> Fitted | None:
+        """What the consumer holds already, None if nothing."""
+        found = self._holdings.of_consumer(applicant.consumer_uuid)
+        if found is None:
+            return None
+        consumer, rows = found
+        resources: dict[str, dict[str, int]] = {}
+        for row in rows:
+            resources.setdefault(row.provider_uuid, {})[row.class_name] = row.amount
+        if _totals(resources) != _wanted(query):
+            raise Conflict(
+                f"consumer_uuid: {applicant.consumer_uuid} already holds something else "
+                "than the query asks for"
+            )
+        owner = replace(
+            applicant,
+            project_id=consumer.project_id,
+            user_id=consumer.user_id,
+            consumer_type=consumer.consumer_type or applicant.consumer_type,
+        )
+        return Fitted(owner, consumer.generation, resources, False)
+
+    def _propose(self, query: CandidateQuery, wishes: Wishes, contest: _Contest) -> _Proposal:
+        """The best candidate not lost yet; after a loss any of the equally good ones."""
+        wanted = replace(query, limit=len(contest.lost) + _AHEAD)
+        while True:
+            with self._candidates.find(wanted, wishes) as search:
+                elements = list(search.answer.elements())
+                proposals = [_proposal(element, search) for element in elements]
+                if not elements:
+                    raise NoCandidate(_reason(search))
+            left = [
+                (element.score, proposal)
+                for element, proposal in zip(elements, proposals, strict=True)
+                if proposal.key not in contest.lost
+            ]
+            if left:
+                equal = [proposal for score, proposal in left if score == left[0][0]]
+                return random.choice(equal) if contest.lost else equal[0]
+            # All that is there was lost before and has become free again meanwhile.
+            contest.lost.clear()
+            time.sleep(_PAUSE_SECONDS * random.uniform(0.5, 1.5))
+
+    def _won(self, applicant: Applicant, proposal: _Proposal) -> bool:
+        claim = ConsumerClaim(
+            consumer_uuid=applicant.consumer_uuid,
+            resources=proposal.resources,
+            project_id=applicant.project_id,
+            user_id=applicant.user_id,
+            generation=None,
+            consumer_type=applicant.consumer_type,
+        )
+        try:
+            self._claims.replace([claim])
+        except (CapacityExceeded, ConcurrentUpdate, BadRequest):
+            # Taken, taken by a twin of this call, or deleted with its provider: the next look will tell.
+            return False
+        return True
+
+
+def _proposal(element: Element, search: Search) -> _Proposal:
+    classes = search.names.classes
+    resources = {
+        uuid: {classes[class_id]: amount for class_id, amount in amounts.items()}
+        for uuid, amounts in element.amounts.items()
+    }
+    return _Proposal(resources, element.mappings)
+
+
+def _reason(search: Search) -> str:
+    assert search.explanation is not None
+    return f"no candidate: {verdict(search.explanation, search.vocabulary)}"
+
+
+def _totals(resources: Resources) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for amounts in resources.values():
+        total.update(amounts)
+    return total
+
+
+def _wanted(query: CandidateQuery) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for group in query.groups:
+        total.update(group.resources)
+    return total

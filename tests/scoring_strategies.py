@@ -1,0 +1,64 @@
+"""Hypothesis strategies for scores: shapes, strategies, orders, soft conditions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from placement.candidates.scoring.order import Order, Scope
+from placement.candidates.scoring.strategy import Strategy, StrategyType, parse_strategy
+from tests.naive_scoring import SoftCondition
+from tests.strategies import AGGREGATES, RESOURCE_CLASSES, TRAITS
+
+_LISTED = (*RESOURCE_CLASSES, "MEMORY_MB", "PCPU")
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> list[dict[str, int]]:
+    """Rising, falling and broken shapes on either scale."""
+    utilizations = draw(st.lists(st.integers(0, 100), min_size=1, max_size=5, unique=True).map(sorted))
+    most = draw(st.sampled_from((10, 100)))
+    return [{"utilization": at, "score": draw(st.integers(0, most))} for at in utilizations]
+
+
+@st.composite
+def scorers(draw: st.DrawFn) -> Strategy:
+    """Any valid strategy, from its JSON."""
+    kind = draw(st.sampled_from(StrategyType))
+    names = draw(st.lists(st.sampled_from(_LISTED), unique=True, max_size=4))
+    heaviest = 1 if kind is StrategyType.BALANCED_ALLOCATION else 100
+    given: dict[str, Any] = {
+        "type": str(kind),
+        "resources": [{"name": name, "weight": draw(st.integers(0, heaviest))} for name in names],
+        "weight": draw(st.integers(1, 3)),
+    }
+    if kind is StrategyType.REQUESTED_TO_CAPACITY_RATIO:
+        given["shape"] = draw(shapes())
+    return parse_strategy(given)
+
+
+def orders() -> st.SearchStrategy[Order]:
+    """One or two strategies in either scope."""
+    return st.builds(
+        Order, st.lists(scorers(), min_size=1, max_size=2).map(tuple), scope=st.sampled_from(Scope)
+    )
+
+
+def soft_conditions() -> st.SearchStrategy[tuple[SoftCondition, ...]]:
+    """Mostly none, up to two."""
+    condition = st.one_of(
+        st.builds(
+            SoftCondition,
+            st.integers(1, 3),
+            traits=st.frozensets(st.sampled_from(TRAITS), min_size=1, max_size=1),
+            absent=st.booleans(),
+        ),
+        st.builds(
+            SoftCondition,
+            st.integers(1, 3),
+            aggregates=st.frozensets(st.sampled_from(AGGREGATES), min_size=1, max_size=2),
+            absent=st.booleans(),
+        ),
+    )
+    return st.one_of(st.just(()), st.lists(condition, max_size=2).map(tuple))

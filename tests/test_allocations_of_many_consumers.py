@@ -1,0 +1,303 @@
+"""POST /allocations, and what providers and projects have in use. Source: Placement API, those sections."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.client import Client, code, detail, unique
+
+CAPACITY = "The requested amount would exceed the capacity."
+
+
+@pytest.fixture
+def provider(shared: Client) -> str:
+    return shared.provider(unique(), VCPU=10)
+
+
+def consumers(count: int = 2) -> list[str]:
+    return [str(uuid.uuid4()) for _ in range(count)]
+
+
+def entry(version: str, resources: dict[str, Any], generation: int | None = None, **labels: Any) -> Any:
+    found = Client.allocations(resources, generation, **labels)
+    if int(version.split(".")[1]) < 38:
+        del found["consumer_type"]
+    if int(version.split(".")[1]) < 28:
+        del found["consumer_generation"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("version", "status"), [("1.12", 404), ("1.13", 204), ("1.27", 204), ("1.28", 204), ("1.39", 204)]
+)
+def test_post_exists_since_1_13(shared: Client, provider: str, version: str, status: int):
+    one, two = consumers()
+    content = {who: entry(version, {provider: {"VCPU": 1}}) for who in (one, two)}
+    answer = shared.at(version).post("/allocations", content)
+    assert answer.status_code == status
+    if status == 204:
+        assert shared.used(provider) == {"VCPU": 2}
+
+
+@pytest.mark.parametrize("content", [{}, {"x": {}}, [], {"-" * 36: None}])
+def test_bad_bodies_are_400(shared: Client, content: object):
+    answer = shared.post("/allocations", content)
+    assert answer.status_code == 400
+    assert "JSON does not validate" in detail(answer)
+
+
+def test_consumer_keys_must_be_uuids(shared: Client, provider: str):
+    answer = shared.post("/allocations", {"-" * 36: entry("1.39", {provider: {"VCPU": 1}})})
+    assert answer.status_code == 400
+
+
+def test_one_consumer_in_two_spellings_is_400(shared: Client, provider: str):
+    (one,) = consumers(1)
+    content = {who: entry("1.39", {provider: {"VCPU": 1}}) for who in (one, one.upper())}
+    assert shared.post("/allocations", content).status_code == (400 if one != one.upper() else 204)
+
+
+def test_sum_over_the_capacity_writes_nothing(shared: Client, provider: str):
+    one, two = consumers()
+    before = shared.generation(provider)
+    content = {who: entry("1.39", {provider: {"VCPU": 6}}) for who in (one, two)}
+    answer = shared.post("/allocations", content)
+    assert answer.status_code == 409
+    assert CAPACITY in detail(answer)
+    assert shared.used(provider) == {"VCPU": 0}
+    assert shared.generation(provider) == before
+    assert shared.claim({provider: {"VCPU": 1}}, one).status_code == 204
+
+
+def test_full_provider_passes_from_one_consumer_to_another(shared: Client, provider: str):
+    one, two = consumers()
+    assert shared.claim({provider: {"VCPU": 10}}, one).status_code == 204
+    content = {one: entry("1.39", {}, 1), two: entry("1.39", {provider: {"VCPU": 10}})}
+    assert shared.post("/allocations", content).status_code == 204
+    assert shared.used_by(one) == {}
+    assert shared.used_by(two) == {provider: {"VCPU": 10}}
+
+
+def test_two_consumers_swap_full_providers(shared: Client):
+    first, second = shared.provider(unique(), VCPU=4), shared.provider(unique(), VCPU=4)
+    one, two = consumers()
+    shared.claim({first: {"VCPU": 4}}, one)
+    shared.claim({second: {"VCPU": 4}}, two)
+    content = {
+        one: entry("1.39", {second: {"VCPU": 4}}, 1),
+        two: entry("1.39", {first: {"VCPU": 4}}, 1),
+    }
+    assert shared.post("/allocations", content).status_code == 204
+    assert shared.used_by(one) == {second: {"VCPU": 4}}
+
+
+def test_units_count_per_consumer_not_on_the_sum(shared: Client):
+    own = shared.provider(unique(), VCPU={"total": 10, "max_unit": 4})
+    content = {who: entry("1.39", {own: {"VCPU": 4}}) for who in consumers()}
+    assert shared.post("/allocations", content).status_code == 204
+
+
+def test_missing_provider_is_400_and_writes_nothing(shared: Client, provider: str):
+    one, two = consumers()
+    nobody = str(uuid.uuid4())
+    content = {one: entry("1.39", {provider: {"VCPU": 1}}), two: entry("1.39", {nobody: {"VCPU": 1}})}
+    answer = shared.post("/allocations", content)
+    assert answer.status_code == 400
+    assert detail(answer) == f"Allocation for resource provider '{nobody}' that does not exist."
+    assert shared.used_by(one) == {}
+    assert shared.claim({provider: {"VCPU": 1}}, two).status_code == 204
+
+
+def test_class_without_an_inventory_is_409(shared: Client, provider: str):
+    content = {consumers(1)[0]: entry("1.39", {provider: {"PCI_DEVICE": 1}})}
+    answer = shared.post("/allocations", content)
+    assert answer.status_code == 409
+    assert "Inventory for 'PCI_DEVICE' on" in detail(answer)
+
+
+def test_unknown_class_is_400(shared: Client, provider: str):
+    answer = shared.post("/allocations", {consumers(1)[0]: entry("1.39", {provider: {"CUSTOM_NOBODY": 1}})})
+    assert answer.status_code == 400
+    assert detail(answer) == "Unable to allocate inventory No such resource class CUSTOM_NOBODY"
+
+
+def test_one_stale_consumer_refuses_all(shared: Client, provider: str):
+    known, new = consumers()
+    shared.claim({provider: {"VCPU": 1}}, known)
+    content = {
+        new: entry("1.39", {provider: {"VCPU": 1}}),
+        known: entry("1.39", {provider: {"VCPU": 2}}, 7),
+    }
+    answer = shared.post("/allocations", content)
+    assert answer.status_code == 409
+    assert code(answer) == "placement.concurrent_update"
+    assert "consumer generation conflict - expected 1 but got 7" in detail(answer)
+    content[known]["consumer_generation"] = 1
+    assert shared.post("/allocations", content).status_code == 204
+
+
+def test_provider_rises_once_however_many_consumers(shared: Client, provider: str):
+    before = shared.generation(provider)
+    content = {who: entry("1.39", {provider: {"VCPU": 1}}) for who in consumers(5)}
+    assert shared.post("/allocations", content).status_code == 204
+    assert shared.generation(provider) == before + 1
+
+
+def test_many_consumers_change_at_once(shared: Client):
+    own = shared.provider(unique(), VCPU=1000)
+    many = consumers(150)
+    first = {who: entry("1.39", {own: {"VCPU": 1}}) for who in many}
+    assert shared.post("/allocations", first).status_code == 204
+    second = {who: entry("1.39", {own: {"VCPU": 2}}, 1, user_id=who) for who in many}
+    assert shared.post("/allocations", second).status_code == 204
+    assert shared.used(own) == {"VCPU": 300}
+    assert shared.get(f"/allocations/{many[7]}").json["user_id"] == many[7]
+    assert shared.consumer_generation(many[7]) == 2
+
+
+# -- allocations of a provider ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("version", "shown"), [("1.0", False), ("1.27", False), ("1.28", True)])
+def test_provider_lists_its_consumers(shared: Client, provider: str, version: str, shown: bool):
+    one, two = consumers()
+    shared.claim({provider: {"VCPU": 1}}, one)
+    shared.claim({provider: {"VCPU": 2}}, two)
+    answer = shared.at(version).get(f"/resource_providers/{provider}/allocations")
+    generation = {"consumer_generation": 1} if shown else {}
+    assert answer.json == {
+        "resource_provider_generation": shared.generation(provider),
+        "allocations": {
+            one: {"resources": {"VCPU": 1}, **generation},
+            two: {"resources": {"VCPU": 2}, **generation},
+        },
+    }
+
+
+def test_unused_provider_lists_nobody(shared: Client, provider: str):
+    assert shared.get(f"/resource_providers/{provider}/allocations").json["allocations"] == {}
+
+
+def test_allocations_of_a_missing_provider_are_404(shared: Client):
+    nobody = uuid.uuid4()
+    answer = shared.get(f"/resource_providers/{nobody}/allocations")
+    assert answer.status_code == 404
+    assert f"Resource provider '{nobody}' not found: " in detail(answer)
+
+
+# -- usages of projects ----------------------------------------------------------------------------------
+
+
+class Project:
+    """A project with three instances of two users, and a consumer that never told its type."""
+
+    def __init__(self, api: Client) -> None:
+        self.id = unique("project")
+        own = api.provider(unique(), VCPU=100, DISK_GB=100)
+        for user, amounts in (("ann", {"VCPU": 1}), ("ann", {"VCPU": 2, "DISK_GB": 5}), ("bob", {"VCPU": 4})):
+            labels = {"project_id": self.id, "user_id": user}
+            assert api.claim({own: amounts}, **labels).status_code == 204
+        typeless = entry("1.37", {own: {"VCPU": 8}}, project_id=self.id, user_id="bob")
+        assert api.at("1.37").put(f"/allocations/{uuid.uuid4()}", typeless).status_code == 204
+
+
+@pytest.fixture(scope="module")
+def project(shared_application) -> Project:
+    return Project(Client(shared_application.test_client()))
+
+
+@pytest.mark.parametrize(("version", "status"), [("1.8", 404), ("1.9", 200)])
+def test_usages_exist_since_1_9(shared: Client, project: Project, version: str, status: int):
+    assert shared.at(version).get(f"/usages?project_id={project.id}").status_code == status
+
+
+@pytest.mark.parametrize(
+    ("query", "usages"),
+    [
+        ("", {"VCPU": 15, "DISK_GB": 5}),
+        ("&user_id=ann", {"VCPU": 3, "DISK_GB": 5}),
+        ("&user_id=bob", {"VCPU": 12}),
+        ("&user_id=nobody", {}),
+    ],
+)
+@pytest.mark.parametrize("version", ["1.9", "1.37"])
+def test_usages_are_flat_before_1_38(
+    shared: Client, project: Project, version: str, query: str, usages: dict
+):
+    answer = shared.at(version).get(f"/usages?project_id={project.id}{query}")
+    assert answer.json == {"usages": usages}
+
+
+@pytest.mark.parametrize(
+    ("query", "usages"),
+    [
+        (
+            "",
+            {
+                "INSTANCE": {"VCPU": 7, "DISK_GB": 5, "consumer_count": 3},
+                "unknown": {"VCPU": 8, "consumer_count": 1},
+            },
+        ),
+        ("&user_id=ann", {"INSTANCE": {"VCPU": 3, "DISK_GB": 5, "consumer_count": 2}}),
+        ("&consumer_type=INSTANCE", {"INSTANCE": {"VCPU": 7, "DISK_GB": 5, "consumer_count": 3}}),
+        ("&consumer_type=unknown", {"unknown": {"VCPU": 8, "consumer_count": 1}}),
+        ("&consumer_type=all", {"all": {"VCPU": 15, "DISK_GB": 5, "consumer_count": 4}}),
+        ("&consumer_type=ALL", {}),
+        ("&consumer_type=UNKNOWN", {}),
+        ("&consumer_type=MIGRATION", {}),
+        ("&consumer_type=allx", {}),
+    ],
+)
+def test_usages_are_grouped_by_type_since_1_38(shared: Client, project: Project, query: str, usages: dict):
+    for version in ("1.38", "1.39"):
+        answer = shared.at(version).get(f"/usages?project_id={project.id}{query}")
+        assert answer.json == {"usages": usages}
+
+
+def test_unknown_project_uses_nothing(shared: Client):
+    assert shared.get("/usages?project_id=nobody").json == {"usages": {}}
+    assert shared.get("/usages?project_id=nobody&consumer_type=all").json == {"usages": {}}
+
+
+@pytest.mark.parametrize(
+    ("version", "query", "message"),
+    [
+        ("1.9", "", "'project_id' is a required property"),
+        ("1.9", "project_id=", "'' should be non-empty"),
+        ("1.9", f"project_id={'x' * 256}", "is too long"),
+        ("1.9", "project_id=p&user_id=", "'' should be non-empty"),
+        ("1.9", "project_id=p&bogus=1", "'bogus' was unexpected"),
+        ("1.37", "project_id=p&consumer_type=INSTANCE", "'consumer_type' was unexpected"),
+        ("1.38", "project_id=p&consumer_type=instance", "does not match"),
+        ("1.38", "project_id=p&consumer_type=", "Invalid query string parameters"),
+    ],
+)
+def test_bad_usage_queries_are_400(shared: Client, version: str, query: str, message: str):
+    answer = shared.at(version).get(f"/usages?{query}")
+    assert answer.status_code == 400
+    assert detail(answer).startswith("Invalid query string parameters: ")
+    assert message in detail(answer)
+
+
+def test_last_of_repeated_projects_counts(shared: Client, project: Project):
+    answer = shared.at("1.9").get(f"/usages?project_id=nobody&project_id={project.id}")
+    assert answer.json["usages"]["VCPU"] == 15
+
+
+def test_reader_sees_the_own_project_only(shared: Client, project: Project):
+    reader = shared.as_(f"ann:{project.id}", X_Roles="reader")
+    assert reader.get(f"/usages?project_id={project.id}").status_code == 200
+    assert reader.get("/usages?project_id=another").status_code == 403
+    assert reader.get("/usages").status_code == 403
+    assert reader.get("/resource_providers").status_code == 403
+    assert shared.as_(f"ann:{project.id}").get(f"/usages?project_id={project.id}").status_code == 403
+    assert shared.get("/usages").status_code == 400
+
+
+@pytest.mark.parametrize(("version", "cached"), [("1.14", False), ("1.15", True)])
+def test_usages_have_caching_headers_since_1_15(shared: Client, project: Project, version: str, cached: bool):
+    headers = shared.at(version).get(f"/usages?project_id={project.id}").headers
+    assert ("Last-Modified" in headers) is cached

@@ -1,0 +1,239 @@
+"""Authentication strategies, CORS and proxy headers. Source: authentication; process and configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from placement.api.application import ApiSettings
+from placement.api.middleware import RequestLog
+from placement.api.tokens import BadTokens, Tokens
+from placement.app import build
+from placement.storage.database import Database
+from tests.client import Client, unique
+from tests.server import database_url
+
+TOKENS = {
+    "let-me-in": {"user": "root", "project": "platform", "roles": ["admin"]},
+    f"sha256:{hashlib.sha256(b'hashed').hexdigest()}": {"user": "nova", "roles": ["Service"]},
+    "look-only": {"user": "eve", "project": "zoo", "roles": ["reader"]},
+}
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Database]:
+    with database_url("sqlite") as url:
+        database = Database(url)
+        yield database
+        database.dispose()
+
+
+@contextmanager
+def service(
+    database: Database, text: str = "", directory: Path | None = None, **settings: Any
+) -> Iterator[Any]:
+    """The service with the text as its configuration file."""
+    files = []
+    if directory is not None:
+        (directory / "placement.conf").write_text(text)
+        files = [str(directory / "placement.conf")]
+    configuration = cfg.ConfigOpts()
+    configuration([], project="placement", default_config_files=files, default_config_dirs=[])
+    application = build(database, ApiSettings(configuration=configuration, **settings))
+    yield application.test_client()
+    application.extensions["placement_use_cases"].forest.close()
+
+
+# -- static tokens ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tokens_file(tmp_path: Path) -> Path:
+    path = tmp_path / "tokens.json"
+    path.write_text(json.dumps(TOKENS))
+    path.chmod(0o600)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"X-Auth-Token": "let-me-in"}, 200),
+        ({"Authorization": "Bearer let-me-in"}, 200),
+        ({"Authorization": "bearer  hashed"}, 200),
+        ({"X-Auth-Token": "hashed"}, 200),
+        ({"X-Auth-Token": "look-only"}, 403),
+        ({"X-Auth-Token": "look-only", "X-Roles": "admin"}, 403),
+        ({"X-Auth-Token": "wrong"}, 401),
+        ({"X-Auth-Token": ""}, 401),
+        ({"X-Auth-Token": hashlib.sha256(b"hashed").hexdigest()}, 401),
+        ({"Authorization": "Basic let-me-in"}, 401),
+        ({}, 401),
+    ],
+)
+def test_static_tokens(database: Database, tokens_file: Path, headers: dict, status: int):
+    with service(database, auth_strategy="token", tokens_file=tokens_file) as http:
+        answer = http.get("/resource_providers", headers=headers)
+        assert answer.status_code == status
+        assert ("WWW-Authenticate" in answer.headers) is (status == 401)
+        assert http.get("/").status_code == 200
+
+
+def test_reader_with_a_static_token_sees_the_own_project(database: Database, tokens_file: Path):
+    with service(database, auth_strategy="token", tokens_file=tokens_file) as http:
+        headers = {"X-Auth-Token": "look-only", "OpenStack-API-Version": "placement 1.39"}
+        assert http.get("/usages?project_id=zoo", headers=headers).status_code == 200
+        assert http.get("/usages?project_id=farm", headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])
+def test_tokens_that_others_may_read_are_refused(tokens_file: Path, mode: int):
+    tokens_file.chmod(mode)
+    with pytest.raises(BadTokens, match="chmod 600"):
+        Tokens(tokens_file)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        "token: 5",
+        "token: {user: 5}",
+        "token: {user: u, roles: admin}",
+        "token: {user: u, extra: 1}",
+        "sha256:short: {user: u}",
+        '"": {user: u}',
+    ],
+)
+def test_bad_token_files_are_refused_without_naming_the_token(tmp_path: Path, text: str):
+    path = tmp_path / "tokens.yaml"
+    path.write_text(text)
+    path.chmod(0o600)
+    with pytest.raises(BadTokens, match="tokens") as refused:
+        Tokens(path)
+    assert "token:" not in str(refused.value)
+
+
+def test_missing_token_file_is_refused(tmp_path: Path, database: Database):
+    with pytest.raises(BadTokens):
+        Tokens(tmp_path / "nothing")
+    with pytest.raises(BadTokens, match="tokens_file"), service(database, auth_strategy="token"):
+        pass
+
+
+# -- keystone --------------------------------------------------------------------------------------------
+
+
+def test_keystone_refuses_unknown_callers_and_says_where_to_go(database: Database, tmp_path: Path):
+    pytest.importorskip("keystonemiddleware")
+    identity = "http://127.0.0.1:1/v3"
+    text = f"[keystone_authtoken]\nwww_authenticate_uri = {identity}\nauth_url = {identity}\n"
+    text += "auth_type = password\nusername = u\npassword = p\n"
+    with service(database, text, tmp_path, auth_strategy="keystone") as http:
+        answer = http.get("/resource_providers")
+        assert answer.status_code == 401
+        assert answer.headers["WWW-Authenticate"] == f'Keystone uri="{identity}"'
+        assert answer.headers["x-openstack-request-id"].startswith("req-")
+        assert answer.json["error"]["code"] == 401
+        assert http.get("/").status_code == 200
+        assert (
+            http.get("/resource_providers", headers={"X-User-Id": "u", "X-Roles": "admin"}).status_code == 401
+        )
+
+
+# -- CORS ------------------------------------------------------------------------------------------------
+
+ORIGIN = "https://dashboard.example.org"
+PREFLIGHT = {"Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "X-Auth-Token"}
+
+
+def test_cors_answers_preflights_of_allowed_origins(database: Database, tmp_path: Path):
+    with service(database, f"[cors]\nallowed_origin = {ORIGIN}\n", tmp_path) as http:
+        allowed = http.options("/resource_providers", headers={"Origin": ORIGIN, **PREFLIGHT})
+        assert allowed.status_code == 200
+        assert allowed.headers["Access-Control-Allow-Origin"] == ORIGIN
+        assert "PUT" in allowed.headers["Access-Control-Allow-Methods"]
+        other = http.options("/resource_providers", headers={"Origin": "https://x.example", **PREFLIGHT})
+        assert other.status_code == 200
+        assert "Access-Control-Allow-Origin" not in other.headers
+        read = http.get("/resource_providers", headers={"Origin": ORIGIN, "X-Auth-Token": "admin"})
+        assert read.status_code == 200
+        assert read.headers["Access-Control-Allow-Origin"] == ORIGIN
+        assert "Origin" in read.headers["Vary"]
+        assert "OpenStack-API-Version" in read.headers["Access-Control-Expose-Headers"]
+
+
+def test_without_cors_there_are_no_preflights(database: Database):
+    with service(database) as http:
+        answer = http.options(
+            "/resource_providers", headers={"Origin": ORIGIN, "X-Auth-Token": "admin", **PREFLIGHT}
+        )
+        assert answer.status_code == 405
+        assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+# -- proxies ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("enabled", "start"), [(True, "https://api.example.org/"), (False, "http://localhost/")]
+)
+def test_forwarded_headers_count_only_if_enabled(
+    database: Database, tmp_path: Path, enabled: bool, start: str
+):
+    text = f"[oslo_middleware]\nenable_proxy_headers_parsing = {enabled}\n"
+    with service(database, text, tmp_path) as http:
+        headers = {
+            "X-Auth-Token": "admin",
+            "X-Forwarded-Proto": "https",
+            "X-Forwarded-Host": "api.example.org",
+        }
+        answer = http.post("/resource_providers", json={"name": unique()}, headers=headers)
+        assert answer.headers["Location"].startswith(start)
+
+
+# -- the log line ----------------------------------------------------------------------------------------
+
+
+def test_one_line_per_request_tells_what_happened(embedded: Client, caplog):
+    sent = "req-00000000-1111-2222-3333-444444444444"
+    with caplog.at_level(logging.INFO, logger="placement.requests"):
+        answer = embedded.get("/traits?name=in:A%0AB", X_Openstack_Request_Id=sent)
+    (record,) = [record for record in caplog.records if record.name == "placement.requests"]
+    length = answer.headers["Content-Length"]
+    assert record.getMessage() == (
+        f"[{answer.headers['x-openstack-request-id']} {sent}] 127.0.0.1 "
+        f'"GET /traits?name=in:A%0AB" status: 200 len: {length} microversion: 1.39'
+    )
+
+
+def test_log_line_is_one_line_whatever_the_path(embedded: Client, caplog):
+    with caplog.at_level(logging.INFO, logger="placement.requests"):
+        embedded.as_(None).get("/a%0AINFO forged")
+    (record,) = [record for record in caplog.records if record.name == "placement.requests"]
+    assert "\n" not in record.getMessage()
+    assert "status: 401" in record.getMessage()
+    assert "microversion: -" in record.getMessage()
+
+
+def test_start_of_a_request_is_logged_at_debug(embedded: Client, caplog):
+    with caplog.at_level(logging.DEBUG, logger="placement.requests"):
+        embedded.get("/")
+    assert caplog.records[0].getMessage().startswith("Starting request: req-")
+
+
+def test_every_answer_passes_the_log(embedded_application):
+    wsgi = embedded_application.wsgi_app
+    while not isinstance(wsgi, RequestLog):
+        wsgi = wsgi.application
+    assert isinstance(wsgi, RequestLog)

@@ -1,0 +1,216 @@
+"""Our own search orders, prefers, narrows and explains; the default order counts everywhere."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import urlencode
+
+import pytest
+from flask import Flask
+
+from placement.app import build
+from placement.services.candidates import SearchSettings
+from placement.services.ordering import NAMED, order_of_text
+from tests.client import Client, code, detail
+
+PATH = "/ext/v1/allocation_candidates"
+RAMP = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
+RATIO = {"type": "RequestedToCapacityRatio", "shape": RAMP}
+
+
+@pytest.fixture
+def hosts(api: Client) -> dict[str, str]:
+    """Three hosts of 8 VCPU and 1000 MEMORY_MB, of which 6, 2 and 4 VCPU are used; uuids by name."""
+    made = {}
+    for name, used in (("full", 6), ("empty", 2), ("half", 4)):
+        uuid = made[name] = api.provider(name)
+        api.offer(uuid, VCPU={"total": 8}, MEMORY_MB={"total": 1000})
+        assert api.claim({uuid: {"VCPU": used, "MEMORY_MB": 100}}).status_code == 204
+    return made
+
+
+def search(api: Client, resources: str = "VCPU:1", status: int = 200, **parameters: object):
+    given = {
+        key: json.dumps(value) if isinstance(value, (dict, list)) else value
+        for key, value in parameters.items()
+    }
+    answer = api.get(f"{PATH}?{urlencode({'resources': resources, **given})}")
+    assert answer.status_code == status, answer.text
+    return answer
+
+
+def order(answer, hosts: dict[str, str]) -> list[str]:
+    names = {uuid: name for name, uuid in hosts.items()}
+    return [names[next(iter(element["allocations"]))] for element in answer.json["allocation_requests"]]
+
+
+@pytest.mark.parametrize(
+    ("order_by", "expected"),
+    [
+        ("pack", ["full", "half", "empty"]),
+        ("spread", ["empty", "half", "full"]),
+        ("MostAllocated", ["full", "half", "empty"]),
+        ("LeastAllocated", ["empty", "half", "full"]),
+        ("none", ["full", "empty", "half"]),
+        (RATIO, ["full", "half", "empty"]),
+        ([RATIO, {"type": "LeastAllocated", "weight": 3}], ["empty", "half", "full"]),
+        (
+            {
+                "kind": "Policy",
+                "apiVersion": "v1",
+                "priorities": [
+                    {
+                        "name": "RequestedToCapacityRatioPriority",
+                        "weight": 2,
+                        "argument": {
+                            "requestedToCapacityRatioArguments": {
+                                "shape": RAMP,
+                                "resources": [{"name": "cpu", "weight": 3}],
+                            }
+                        },
+                    }
+                ],
+            },
+            ["full", "half", "empty"],
+        ),
+    ],
+    ids=["pack", "spread", "most", "least", "none", "ratio", "two", "policy"],
+)
+def test_order_by(api, hosts, order_by, expected):
+    assert order(search(api, order_by=order_by), hosts) == expected
+    assert order(search(api, order_by=order_by, limit=2), hosts) == expected[:2]
+
+
+def test_each_element_tells_its_score_and_what_it_is_made_of(api, hosts):
+    first = search(api, order_by=RATIO, limit=1).json["allocation_requests"][0]
+    assert {key: first[key] for key in ("score", "max_score", "score_parts")} == {
+        "score": 5,
+        "max_score": 10,
+        "score_parts": [
+            {
+                "type": "RequestedToCapacityRatio",
+                "weight": 1,
+                "score": 5,
+                "max_score": 10,
+                "resources": {
+                    "VCPU": {"utilization": 87, "score": 8, "weight": 1},
+                    "MEMORY_MB": {"utilization": 10, "score": 1, "weight": 1},
+                },
+            }
+        ],
+    }
+    assert "score" not in search(api).json["allocation_requests"][0]
+
+
+def test_preferences_are_soft_and_weighted(api, hosts):
+    api.at("1.39").put("/traits/CUSTOM_SSD")
+    api.carry(hosts["empty"], "CUSTOM_SSD")
+    aggregate = "aaaaaaaa-0000-0000-0000-000000000001"
+    api.join(hosts["half"], aggregate)
+    assert order(search(api, prefer="CUSTOM_SSD"), hosts) == ["empty", "full", "half"]
+    assert order(search(api, prefer="!CUSTOM_SSD"), hosts) == ["full", "half", "empty"]
+    both = search(api, prefer=f"CUSTOM_SSD:2,{aggregate}:5")
+    assert order(both, hosts) == ["half", "empty", "full"]
+    first = both.json["allocation_requests"][0]
+    assert (first["score"], first["max_score"]) == (500, 700)
+    assert first["score_parts"] == [
+        {"prefer": "CUSTOM_SSD", "weight": 2, "met": False},
+        {"prefer": aggregate, "weight": 5, "met": True},
+    ]
+    assert order(search(api, prefer="CUSTOM_SSD", order_by="pack"), hosts)[0] == "empty"
+
+
+def test_a_cluster_narrows_and_brings_its_order(api, hosts):
+    assert api.put("/ext/v1/clusters/east", {"scoring": "spread"}).status_code == 201
+    shown = api.get("/ext/v1/clusters/east").json
+    assert shown["scoring"] == "spread"
+    assert order(search(api, cluster="east"), hosts) == []
+    for name in ("full", "half"):
+        api.join(hosts[name], shown["aggregate"])
+    assert order(search(api, cluster="east"), hosts) == ["half", "full"]
+    assert order(search(api, cluster="east", order_by="pack"), hosts) == ["full", "half"]
+    refused = api.put("/ext/v1/clusters/east", {"scoring": {"type": "Fastest"}})
+    assert refused.status_code == 400
+    assert detail(refused).startswith("scoring.type: must be one of ")
+
+
+def test_explain_tells_why_in_figures_and_words(api, hosts):
+    found = search(api, "VCPU:5", explain=1).json
+    assert len(found["allocation_requests"]) == 1
+    assert found["explanation"]["first_empty"] is None
+    explanation = search(api, "VCPU:8", explain=1).json["explanation"]
+    assert explanation["stages"][0] == {
+        "group": "",
+        "condition": "room for 8 VCPU",
+        "came": 3,
+        "providers": 0,
+        "trees": 0,
+    }
+    assert explanation["first_empty"] == 0
+    assert explanation["nearest"][0] == {
+        "resource_provider": {"uuid": hosts["empty"], "name": "empty"},
+        "resource_class": "VCPU",
+        "missing": 2,
+        "free": 6,
+    }
+    assert explanation["sentences"][1] == "empty lacks 2 VCPU: it has 6 free"
+    assert "explanation" not in search(api, "VCPU:8").json
+
+
+def test_a_search_that_finds_nothing_leaves_one_line(api, hosts, caplog):
+    with caplog.at_level("INFO", logger="placement.services"):
+        search(api, "VCPU:8")
+        search(api, "VCPU:1")
+    (line,) = caplog.messages
+    assert line.startswith("no candidates: room for 8 VCPU: 0 of 3 providers, in 0 trees; ")
+    assert line.endswith(" lacks 2 VCPU: it has 6 free")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"order_by": "fastest"}, "order_by: 'fastest' is no known order"),
+        ({"order_by": "{"}, "order_by: Malformed JSON"),
+        ({"order_by": {"type": "Fastest"}}, "order_by.type: must be one of RequestedToCapacityRatio"),
+        ({"order_by": {**RATIO, "shape": []}}, "order_by.shape: needs at least one point"),
+        (
+            {"order_by": {"type": "LeastAllocated", "resources": [{"name": "CUSTOM_NOBODY"}]}},
+            "order_by: No such resource class CUSTOM_NOBODY.",
+        ),
+        ({"order_by": {"profiles": []}}, "order_by: the scheduler configuration has no score"),
+        ({"cluster": "nowhere"}, "cluster: No cluster nowhere found"),
+        ({"prefer": "ssd"}, "prefer: expected trait or aggregate"),
+        ({"prefer": "CUSTOM_SSD:0"}, "prefer: the weight must be 1 to 100"),
+        ({"prefer": "CUSTOM_NOBODY"}, "prefer: No such trait CUSTOM_NOBODY."),
+        ({"explain": "yes"}, "explain: must be 0 or 1"),
+        ({"colour": "red"}, "Invalid query string parameters: 'colour'"),
+    ],
+)
+def test_what_is_wrong_is_named(api, parameters, message):
+    assert detail(search(api, status=400, **parameters)).startswith(message)
+
+
+def test_a_shape_refusal_has_its_code(api):
+    refused = search(api, status=400, order_by={**RATIO, "shape": []})
+    assert code(refused) == "shape_invalid"
+
+
+def test_the_configured_order_counts_for_placement_itself(database, api, hosts):
+    plain = api.get("/allocation_candidates?resources=VCPU:1").json
+    ordered_application: Flask = build(
+        database, search=SearchSettings(order=order_of_text("pack", "[scoring] order_by"))
+    )
+    ordered = Client(ordered_application.test_client())
+    found = ordered.get("/allocation_candidates?resources=VCPU:1")
+    assert order(found, hosts) == ["full", "half", "empty"]
+    assert found.json["provider_summaries"] == plain["provider_summaries"]
+    assert sorted(map(json.dumps, found.json["allocation_requests"])) == sorted(
+        map(json.dumps, plain["allocation_requests"])
+    )
+    assert order(ordered.get("/allocation_candidates?resources=VCPU:1&limit=1"), hosts) == ["full"]
+    assert order(search(ordered, order_by="none"), hosts) == ["full", "empty", "half"]
+    ordered_application.extensions["placement_use_cases"].forest.close()
+
+
+def test_every_name_is_an_order():
+    assert {name: order_of_text(name, "order_by") for name in NAMED} == dict(NAMED)

@@ -1,0 +1,173 @@
+"""Search and claim in one call: the best candidate, the next best on a lost race, the same when repeated."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlencode
+
+import pytest
+
+from placement.domain.errors import CapacityExceeded
+from placement.services.claims import Claims
+from tests.client import Client, code, detail
+from tests.server import RunningServer
+from tests.test_claims_hand_nothing_out_twice import Claimant
+
+PATH = "/ext/v1/claims"
+CLIENTS = 64
+
+
+def wish(consumer: str | None = None, **query: str) -> dict[str, str]:
+    return {
+        "consumer_uuid": consumer or str(uuid.uuid4()),
+        "project_id": "project",
+        "user_id": "user",
+        "consumer_type": "INSTANCE",
+        "query": urlencode(query or {"resources": "VCPU:1"}),
+    }
+
+
+@pytest.fixture
+def hosts(api: Client) -> list[str]:
+    """Two hosts with 4 VCPU each, the second half used."""
+    made = [api.provider(f"host-{number}", VCPU=4) for number in range(2)]
+    assert api.claim({made[1]: {"VCPU": 2}}).status_code == 204
+    return made
+
+
+def test_the_best_candidate_is_claimed_and_shown(api, hosts):
+    wanted = wish(resources="VCPU:1", order_by="pack")
+    answer = api.post(PATH, wanted)
+    assert answer.status_code == 201
+    assert answer.json == {
+        "consumer_uuid": wanted["consumer_uuid"],
+        "consumer_generation": 1,
+        "project_id": "project",
+        "user_id": "user",
+        "consumer_type": "INSTANCE",
+        "allocations": {hosts[1]: {"resources": {"VCPU": 1}}},
+        "mappings": {"": [hosts[1]]},
+    }
+    stored = api.get(f"/allocations/{wanted['consumer_uuid']}").json
+    assert stored["allocations"][hosts[1]]["resources"] == {"VCPU": 1}
+
+
+def test_repeating_returns_what_the_consumer_holds(api, hosts):
+    wanted = wish()
+    first = api.post(PATH, wanted)
+    again = api.post(PATH, wanted)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json == {key: value for key, value in first.json.items() if key != "mappings"}
+    assert api.used(hosts[0]) == {"VCPU": 1}
+    other = api.post(PATH, {**wanted, "query": "resources=VCPU:2"})
+    assert (other.status_code, detail(other)) == (
+        409,
+        f"consumer_uuid: {wanted['consumer_uuid']} already holds something else than the query asks for",
+    )
+
+
+def test_groups_get_what_they_ask_for(api):
+    host = api.provider("host", VCPU=4)
+    ports = [api.provider(f"port-{number}", host, SRIOV_NET_VF=1) for number in range(2)]
+    query = {
+        "resources": "VCPU:1",
+        "resources1": "SRIOV_NET_VF:1",
+        "resources2": "SRIOV_NET_VF:1",
+        "group_policy": "isolate",
+    }
+    answer = api.post(PATH, wish(**query))
+    assert answer.status_code == 201
+    assert answer.json["mappings"][""] == [host]
+    assert sorted(answer.json["mappings"]["1"] + answer.json["mappings"]["2"]) == sorted(ports)
+    assert sum(held["resources"].get("SRIOV_NET_VF", 0) for held in answer.json["allocations"].values()) == 2
+
+
+def test_nothing_left_is_told_with_the_reason(api, hosts):
+    answer = api.post(PATH, wish(resources="VCPU:5"))
+    assert (answer.status_code, code(answer)) == (409, "no_candidate")
+    assert detail(answer) == (
+        f"no candidate: room for 5 VCPU: 0 of 2 providers, in 0 trees; {hosts[0]} lacks 1 VCPU: it has 4 free"
+    )
+
+
+def test_the_next_best_is_taken_when_the_best_is_gone(api, hosts, monkeypatch):
+    """The database refuses the first candidate, as it does when somebody else was faster."""
+    refused: list[str] = []
+    replace = Claims.replace
+
+    def late(self: Claims, claims: list, **options: bool) -> None:
+        if not refused:
+            refused.extend(claims[0].resources)
+            raise CapacityExceeded("gone")
+        replace(self, claims, **options)
+
+    monkeypatch.setattr(Claims, "replace", late)
+    answer = api.post(PATH, wish(order_by="pack", resources="VCPU:1"))
+    assert refused == [hosts[1]]
+    assert list(answer.json["allocations"]) == [hosts[0]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"consumer_uuid": "x"}, "consumer_uuid"),
+        ({"query": ""}, "query"),
+        ({"query": "resources=VCPU"}, "resources"),
+        ({"query": "resources=VCPU:1&limit=3"}, "limit"),
+        ({"query": "resources=VCPU:1&order_by=x"}, "order_by"),
+        ({"consumer_type": "small"}, "consumer_type"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_what_is_wrong_is_named(api, change, message):
+    answer = api.post(PATH, {**wish(), **change})
+    assert answer.status_code == 400
+    assert message in detail(answer)
+
+
+def test_in_a_storm_every_unit_goes_to_exactly_one(two_workers: RunningServer) -> None:
+    """As many units as half of the claims: each is claimed once, nobody else is told anything but "full"."""
+    setting = Claimant(two_workers.url)
+    units, each = 96, 3
+    for number in range(units // 2):
+        own = str(uuid.uuid4())
+        assert setting.call("POST", "/resource_providers", {"name": f"host-{number}", "uuid": own}).ok
+        body = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 2}}}
+        assert setting.call("PUT", f"/resource_providers/{own}/inventories", body).ok
+
+    def work(_: int) -> list[tuple[str, int, str]]:
+        client = Claimant(two_workers.url)
+        found = []
+        for _ in range(each):
+            wanted = wish()
+            answer = client.call("POST", PATH, wanted)
+            found.append((wanted["consumer_uuid"], answer.status_code, answer.text))
+        return found
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        outcomes = [outcome for outcomes in pool.map(work, range(CLIENTS)) for outcome in outcomes]
+    assert Counter(status for _, status, _ in outcomes) == {201: units, 409: CLIENTS * each - units}
+    assert all("no candidate" in text for _, status, text in outcomes if status == 409)
+    shown = setting.call("GET", "/usages?project_id=project").json()["usages"]["INSTANCE"]
+    assert (shown["VCPU"], shown["consumer_count"]) == (units, units)
+
+
+def test_twins_of_one_claim_get_one_answer(two_workers: RunningServer) -> None:
+    """Also where there is only one unit: the twin that finds nothing left is not told so."""
+    setting = Claimant(two_workers.url)
+    own = str(uuid.uuid4())
+    assert setting.call("POST", "/resource_providers", {"name": "host", "uuid": own}).ok
+    body = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 1}}}
+    assert setting.call("PUT", f"/resource_providers/{own}/inventories", body).ok
+    wanted = wish()
+
+    def work(_: int) -> tuple[int, str]:
+        answer = Claimant(two_workers.url).call("POST", PATH, wanted)
+        return answer.status_code, str(answer.json().get("allocations", answer.text))
+
+    with ThreadPoolExecutor(16) as pool:
+        outcomes = list(pool.map(work, range(16)))
+    assert Counter(status for status, _ in outcomes) == {201: 1, 200: 15}
+    assert len({held for _, held in outcomes}) == 1

@@ -1,0 +1,445 @@
+"""The client commands of `placement` against a running service: what they print, and what they refuse."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+import yaml
+
+from placement.operations.commands.catalog import Catalog
+from placement.operations.demonstration import examples
+from tests.server import RunningServer, database_url, running_service
+
+CONSUMER = "b43dbd27-06a5-4dc9-a073-feda931c578a"
+NODE = examples() / "edge" / "nodes" / "edge-01.yaml"
+PINNED = ["--vcpus", "2", "--ram", "512", "--property", "hw:cpu_policy=dedicated"]
+NOBODY_LISTENS = "http://127.0.0.1:1"
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "placement.operations", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    """A service with the example clusters."""
+    with (
+        database_url("sqlite", migrated=False) as connection,
+        running_service(connection, workers=1, arguments=["--demo"]) as running,
+    ):
+        yield running
+
+
+@pytest.fixture
+def placement(server: RunningServer) -> Run:
+    """The command, pointed at the service, that has to succeed."""
+
+    def succeed(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        finished = run("--url", server.url, *arguments, **options)
+        assert finished.returncode == 0, finished.stderr
+        return finished
+
+    return succeed
+
+
+@pytest.fixture
+def rows(placement: Run) -> Callable[..., Any]:
+    """What a command prints as JSON."""
+    return lambda *arguments, **options: json.loads(placement(*arguments, "-f", "json", **options).stdout)
+
+
+def refusal(*arguments: str, **options: Any) -> str:
+    """The one line that a failing command prints."""
+    failed = run(*arguments, **options)
+    assert failed.returncode == 1, failed
+    assert failed.stdout == ""
+    assert failed.stderr.startswith("placement: ")
+    assert len(failed.stderr.splitlines()) == 1
+    return failed.stderr.removeprefix("placement: ").strip()
+
+
+LISTS = [
+    ["candidates", "resources=PCPU:2", "limit=2"],
+    ["tree", "edge/edge-01"],
+    ["cluster", "list"],
+    ["node", "list", "edge"],
+    ["node", "show", "edge", "edge-01"],
+    ["allocation", "show", CONSUMER],
+    ["flavor", "candidates", *PINNED, "--limit", "2"],
+]
+DETAILS = [["cluster", "show", "edge"], ["flavor", "translate", *PINNED]]
+
+
+@pytest.mark.parametrize("arguments", LISTS, ids=" ".join)
+def test_lists_come_in_every_format(placement, arguments):
+    listed = json.loads(placement(*arguments, "-f", "json").stdout)
+    assert listed
+    assert yaml.safe_load(placement(*arguments, "-f", "yaml").stdout) == listed
+    header, *lines = csv.reader(io.StringIO(placement(*arguments, "-f", "csv").stdout))
+    assert header == list(listed[0])
+    assert len(lines) == len(listed)
+    table = placement(*arguments, "-f", "table").stdout
+    assert all(f" {name} " in table.splitlines()[1] for name in header)
+
+
+@pytest.mark.parametrize("arguments", DETAILS, ids=" ".join)
+def test_details_come_in_every_format(placement, arguments):
+    shown = json.loads(placement(*arguments, "-f", "json").stdout)
+    assert yaml.safe_load(placement(*arguments, "-f", "yaml").stdout) == shown
+    header, values = csv.reader(io.StringIO(placement(*arguments, "-f", "csv").stdout))
+    assert header == list(shown)
+    assert len(values) == len(shown)
+    table = placement(*arguments).stdout
+    assert all(f"| {name} " in table for name in header)
+
+
+def test_candidates_name_roots_and_providers_with_their_amounts(rows):
+    listed = rows("candidates", "resources=MEMORY_MB:65536,PCPU:2", "limit=2")
+    assert {row["#"] for row in listed} == {1, 2}
+    (memory, core) = [row for row in listed if row["#"] == 1]
+    assert memory["Root"] == core["Root"] == "edge/edge-01"
+    assert (memory["Provider"], memory["Amounts"]) == ("edge/edge-01/numa-0", {"MEMORY_MB": 65536})
+    assert core["Provider"].startswith("edge/edge-01/core-0-")
+    assert core["Amounts"] == {"PCPU": 2}
+    assert core["Groups"] == ["(base)"]
+
+
+def test_candidates_over_many_trees_are_named_too(rows):
+    listed = rows("candidates", "resources=CUSTOM_PODS:1", "limit=18")
+    assert {row["Root"].split("/")[0] for row in listed} == {"batch", "edge"}
+    assert len(listed) == 18
+
+
+def test_nothing_fits_is_said_aside(placement):
+    finished = placement("candidates", "resources=VCPU:100000", "-f", "json")
+    assert json.loads(finished.stdout) == []
+    assert finished.stderr == "Nothing fits.\n"
+
+
+def test_a_tree_is_drawn_with_bars_and_a_character_per_core(placement):
+    lines = placement("node", "show", "edge", "edge-01").stdout.splitlines()
+    assert lines[0] == "edge/edge-01"
+    assert "│  CUSTOM_NODE_CPU_MILLI  ██████··············  20000/60000" in lines
+    # Core 0 is reserved, then come the six cores of one consumer.
+    at = lines.index("│     PCPU  12/30 on 16 providers, core-0-0 to core-0-15")
+    assert lines[at + 1].strip("│ ") == "-██████·········"
+    assert "└─ numa-1" in lines
+
+
+def test_any_provider_leads_to_its_tree(placement, rows):
+    drawn = placement("node", "show", "edge", "edge-01").stdout
+    assert placement("tree", "edge/edge-01/core-0-3").stdout == drawn
+    (uuid,) = {
+        row["UUID"] for row in rows("tree", "edge/edge-01") if row["Provider"] == "edge/edge-01/numa-1"
+    }
+    assert placement("tree", uuid).stdout == drawn
+    assert placement("tree", uuid.replace("-", "").upper()).stdout == drawn
+
+
+def test_a_tree_is_drawn_in_ascii_where_nothing_else_can_be_written(placement, monkeypatch):
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    drawn = placement("tree", "edge/edge-01").stdout
+    assert drawn.isascii()
+    assert "`- numa-1" in drawn
+
+
+def test_rows_of_a_tree_tell_parents_use_and_capacity(rows):
+    listed = rows("node", "show", "edge", "edge-01")
+    (memory,) = [
+        row for row in listed if (row["Provider"], row["Resource"]) == ("edge/edge-01/numa-0", "MEMORY_MB")
+    ]
+    assert memory["Parent"] == "edge/edge-01"
+    assert memory["Used"] == 24576
+    assert memory["Capacity"] > 24576
+    assert "HW_NUMA_ROOT" in memory["Traits"]
+
+
+def test_a_cluster_and_its_nodes_come_and_go(placement, rows, tmp_path):
+    created = rows("cluster", "create", "lab", "--description", "two hosts", "--profile", "koord-scheduler")
+    assert (created["name"], created["description"], created["nodes"]) == ("lab", "two hosts", 0)
+    manifests = list(yaml.safe_load_all(NODE.read_text()))
+    twins = yaml.safe_load_all(NODE.read_text().replace("edge-01", "edge-99"))
+    second = [{**manifest, "metadata": {**manifest["metadata"], "uid": "twin"}} for manifest in twins]
+    file = tmp_path / "nodes.yaml"
+    file.write_text(yaml.safe_dump({"kind": "List", "items": [*manifests, *second]}))
+    imported = rows("node", "import", "lab", str(file))
+    assert [(row["name"], row["created"], row["warnings"]) for row in imported] == [
+        ("edge-01", 35, []),
+        ("edge-99", 35, []),
+    ]
+    again = rows("node", "import", "lab", "-", input=file.read_text())
+    assert [(row["created"], row["changed"], row["deleted"]) for row in again] == [(0, 0, 0)] * 2
+    assert [node["name"] for node in rows("node", "list", "lab")] == ["edge-01", "edge-99"]
+    assert rows("cluster", "show", "lab")["nodes"] == 2
+    for node in ("edge-01", "edge-99"):
+        assert placement("node", "delete", "lab", node).stdout == ""
+    assert placement("cluster", "delete", "lab").stdout == ""
+    assert "lab" not in [cluster["name"] for cluster in rows("cluster", "list")]
+
+
+def test_an_import_stops_at_the_node_that_is_refused(server, placement, tmp_path):
+    placement("cluster", "create", "broken")
+    file = tmp_path / "nodes.yaml"
+    file.write_text(NODE.read_text().replace('cpu: "64"', "cpu: many"))
+    refused = refusal("--url", server.url, "node", "import", "broken", str(file))
+    assert refused.startswith("edge-01: ")
+    assert "allocatable.cpu" in refused
+
+
+def test_allocations_are_shown_and_released(server, placement, rows):
+    consumer = "f4666367-0df9-42a2-8642-9c1223dbc6e7"
+    held = rows("allocation", "show", consumer)
+    assert {row["Provider"] for row in held} == {"edge/edge-04", "edge/edge-04/numa-1"}
+    assert {(row["Project"], row["User"], row["Type"]) for row in held} == {("video", "origin", "LS")}
+    assert placement("allocation", "delete", consumer).stdout == ""
+    shown = refusal("--url", server.url, "allocation", "show", consumer)
+    assert shown == f"consumer {consumer} holds nothing"
+    again = refusal("--url", server.url, "allocation", "delete", consumer)
+    assert again == f"No allocations for consumer '{consumer}'"
+
+
+FLAVOR = {
+    "vcpus": 8,
+    "ram": 512,
+    "disk": 1,
+    "swap": "",
+    "OS-FLV-EXT-DATA:ephemeral": 0,
+    "properties": {"hw:numa_nodes": "2", "resources:VCPU": "3"},
+}
+
+
+def test_a_flavor_is_translated_without_a_service(tmp_path):
+    file = tmp_path / "flavor.json"
+    file.write_text(json.dumps(FLAVOR))
+    arguments = ["--url", NOBODY_LISTENS, "flavor", "translate", "--property", "resources:PCPU=5"]
+    from_file = run(*arguments, "--granular", "-f", "json", str(file))
+    assert from_file.returncode == 0, from_file.stderr
+    answer = json.loads(from_file.stdout)
+    assert answer["dedicated_cpus"] == "2-3,5-7"
+    assert [cell["pcpuset"] for cell in answer["cells"]] == [[2, 3], [5, 6, 7]]
+    assert answer["groups"]["_numa1"]["resources"] == {"VCPU": 1, "PCPU": 3, "MEMORY_MB": 256}
+    piped = run(*arguments, "--granular", "-f", "json", "-", input=json.dumps(FLAVOR))
+    assert piped.stdout == from_file.stdout
+    table = run(*arguments, str(file)).stdout
+    assert "1: shared 4, dedicated 5-7, 256 MiB" in table
+
+
+def test_options_come_before_what_a_file_says(tmp_path):
+    file = tmp_path / "flavor.json"
+    file.write_text(json.dumps({**FLAVOR, "properties": "hw:cpu_policy='shared'"}))
+    image = tmp_path / "image.json"
+    image.write_text(json.dumps({"properties": {"trait:CUSTOM_A": "required", "os_hidden": False}}))
+    translated = run(
+        *("flavor", "translate", str(file), "--vcpus", "4", "--property", "hw:cpu_policy=dedicated"),
+        *("--image", str(image), "--image-property", "hw_cpu_thread_policy=isolate", "--limit", "7"),
+        *("--boot-from-volume", "--swap", "1025", "--pcpu-fallback", "-f", "json"),
+    )
+    answer = json.loads(translated.stdout)
+    assert answer["groups"][""]["resources"] == {"PCPU": 4, "MEMORY_MB": 512, "DISK_GB": 2}
+    assert answer["groups"][""]["required"] == ["CUSTOM_A"]
+    assert answer["groups"][""]["forbidden"] == ["HW_CPU_HYPERTHREADING"]
+    assert answer["querystring"].startswith("limit=7&")
+    assert "VCPU%3A4" in answer["fallback_querystring"]
+
+
+def test_candidates_of_a_flavor_in_one_cluster(rows):
+    listed = rows("flavor", "candidates", *PINNED, "--vcpus", "1", "--cluster", "batch", "--limit", "3")
+    assert {row["Root"].split("/")[0] for row in listed} == {"batch"}
+    assert {row["#"] for row in listed} == {1, 2, 3}
+
+
+def test_a_fallback_that_was_used_is_said_aside(placement):
+    finished = placement("flavor", "candidates", *PINNED, "--vcpus", "9999", "--pcpu-fallback")
+    assert finished.stderr.splitlines() == [
+        "No dedicated CPUs are free; these candidates give shared ones.",
+        "Nothing fits.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["candidates", "resources"], "resources: is no KEY=VALUE"),
+        (["candidates", "resources=NOTHING:1"], "No such resource class NOTHING."),
+        (["candidates", "colour=red"], "'colour' does not match"),
+        (["candidates", "required=X"], "resources"),
+        (["tree", "nobody"], "nobody: no such resource provider"),
+        (["tree", "00000000-0000-0000-0000-000000000000"], "no such resource provider"),
+        (["tree", ""], ": no such resource provider"),
+        (["cluster", "show", "nowhere"], "No cluster nowhere found"),
+        (["cluster", "show", "a b%2F?#"], "No cluster a b%2F?# found"),
+        (["cluster", "show", ""], "'' is no name of anything"),
+        (["cluster", "delete", "a/b"], "'a/b' is no name of anything"),
+        (["node", "delete", "edge", ".."], "'..' is no name of anything"),
+        (["cluster", "create", "Upper"], "cluster: 'Upper' must be"),
+        (["cluster", "delete", "edge"], "Cluster edge still has 8 nodes"),
+        (["node", "list", "nowhere"], "No cluster nowhere found"),
+        (["node", "show", "edge", "none"], "No node none found in cluster edge"),
+        (["node", "delete", "edge", "edge-01"], "still has allocations"),
+        (["node", "import", "edge", "/nonexistent"], "/nonexistent: No such file or directory"),
+        (["node", "import", "edge", "/"], "/: Is a directory"),
+        (["node", "import", "edge", "pyproject.toml"], "Malformed YAML"),
+        (["node", "import", "edge", "/dev/null"], "kind: the Node is missing"),
+        (["node", "import", "nowhere", str(NODE)], "edge-01: No cluster nowhere found"),
+        (["allocation", "show", "nobody"], "consumer nobody holds nothing"),
+        (["allocation", "delete", "a b?"], "No allocations for consumer"),
+        (["flavor", "candidates", *PINNED, "--cluster", "nowhere"], "No cluster nowhere found"),
+        (["flavor", "candidates", *PINNED, "--property", "resources:CUSTOM_X=1"], "CUSTOM_X"),
+        (["flavor", "translate"], "--vcpus and --ram, or a FILE"),
+        (["flavor", "translate", "/nonexistent"], "/nonexistent: No such file"),
+        (["flavor", "translate", "README.md"], "README.md: is no JSON"),
+        (["flavor", "translate", "/dev/null"], "/dev/null: is no JSON"),
+        (["flavor", "translate", "-", "--image", "-"], "--image: standard input is read"),
+        (["flavor", "translate", *PINNED, "--property", "hw"], "--property: hw is no KEY=VALUE"),
+        (["flavor", "translate", *PINNED, "--image-property", "hw"], "--image-property: hw is no KEY=VALUE"),
+        (["flavor", "translate", *PINNED, "--vcpus", "0"], "flavor.vcpus: must be a whole number"),
+        (["flavor", "translate", *PINNED, "--limit", "0"], "options.limit: must be a whole number"),
+        (
+            [
+                "flavor",
+                "candidates",
+                *PINNED,
+                "--property",
+                "hw:cpu_policy=x",
+                "--property",
+                "hw:numa_nodes=0",
+            ],
+            "hw:cpu_policy: 'x' is none of dedicated, shared, mixed; hw:numa_nodes: '0'",
+        ),
+        (["cluster", "list", "-c", "colour"], "No recognized column names"),
+        (["cluster"], "no such command; did you mean one of: cluster create"),
+        (["clusters", "list"], "no such command"),
+    ],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
+)
+def test_wrong_input_is_one_clear_line(server, arguments, message):
+    assert message in refusal("--url", server.url, *arguments)
+
+
+def test_manifests_without_names_are_refused_before_anything_is_sent(tmp_path):
+    file = tmp_path / "node.yaml"
+    file.write_text("kind: Node\n---\nkind: Node\nmetadata: [1]\n")
+    refused = refusal("--url", NOBODY_LISTENS, "node", "import", "edge", str(file))
+    assert refused == "metadata.name: a Node has none"
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        (NOBODY_LISTENS, f"{NOBODY_LISTENS} cannot be reached"),
+        ("http://nobody.invalid", "cannot be reached"),
+        ("localhost:8778", "--url: localhost:8778 does not begin with http://HOST"),
+        ("ftp://localhost", "--url: ftp://localhost does not begin"),
+        ("http://", "--url: http:// does not begin"),
+        ("http://localhost:x", "--url: http://localhost:x is no URL"),
+        ("http://[::1", "--url: http://[::1 is no URL"),
+    ],
+)
+def test_a_service_that_cannot_be_reached_is_one_clear_line(url, message):
+    assert message in refusal("cluster", "list", "--url", url)
+
+
+def test_a_caller_without_the_right_role_is_told_so(server):
+    assert "placement:clusters:list" in refusal("--url", server.url, "--token", "nobody", "cluster", "list")
+    assert "--token" in refusal("--url", server.url, "--token", "grün", "cluster", "list")
+
+
+class _Stranger(BaseHTTPRequestHandler):
+    """A web server that has never heard of placement."""
+
+    def do_GET(self) -> None:
+        status = 502 if "clusters/" in self.path else 200
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(b"<html>\n hello\n</html>")
+
+    def do_DELETE(self) -> None:
+        self.send_response(500)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def stranger() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), _Stranger)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_server_that_is_no_placement_service_is_one_clear_line(stranger):
+    assert "is no placement service" in refusal("--url", stranger, "cluster", "list")
+    assert refusal("--url", stranger, "cluster", "show", "x") == "<html> hello </html>"
+    assert "answers 500" in refusal("--url", stranger, "cluster", "delete", "x")
+
+
+def test_url_and_token_come_from_the_environment(server, monkeypatch):
+    monkeypatch.setenv("PLACEMENT_URL", f"{server.url}/")
+    monkeypatch.setenv("PLACEMENT_TOKEN", "nobody")
+    assert "placement:clusters:list" in refusal("cluster", "list")
+    assert run("--token", "admin", "cluster", "list").returncode == 0
+
+
+def test_a_proxy_is_not_asked_for_what_is_on_loopback(placement, monkeypatch):
+    monkeypatch.setenv("http_proxy", NOBODY_LISTENS)
+    assert "edge" in placement("cluster", "list").stdout
+
+
+def test_a_reader_that_went_away_is_no_failure_to_talk_about(server):
+    command = [sys.executable, "-m", "placement.operations", "--url", server.url, "tree", "edge/edge-01"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+
+
+def test_every_command_explains_itself():
+    listed = run("--help").stdout
+    names = [name for name, _ in Catalog()]
+    assert len(names) > 15
+    for name in names:
+        assert f"  {name} " in listed
+    for name in ("serve", "candidates", "flavor translate"):
+        explained = run(*name.split(), "--help")
+        assert explained.returncode == 0, explained.stderr
+        assert explained.stdout.startswith(f"usage: placement {name}")
+
+
+def test_without_a_command_all_are_listed():
+    listed = run()
+    assert listed.returncode == 0
+    assert "flavor translate" in listed.stdout
+
+
+@pytest.mark.parametrize("name", ["flavor translate --vcpus 1 --ram 1", "cluster list", "--help"])
+def test_client_commands_do_not_load_the_service(name):
+    """They start fast because of it."""
+    check = (
+        "import sys\n"
+        "from placement.operations.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'sqlalchemy', 'flask', 'gunicorn', 'numpy', 'marshmallow', 'oslo_config', 'cmd2'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    command = [sys.executable, "-c", check, "--url", NOBODY_LISTENS, *name.split()]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert finished.returncode == 0, finished.stderr

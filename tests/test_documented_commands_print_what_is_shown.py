@@ -1,0 +1,54 @@
+"""Every console example in docs/ prints what is shown there, against the example clusters."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from placement.operations.commands.catalog import Catalog
+from tests.server import RunningServer, database_url, running_service
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_EXAMPLE = re.compile(r"^\$ (placement .*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+
+
+def examples() -> Iterator[tuple[str, str]]:
+    """(command, what it prints)."""
+    for page in sorted(DOCS.glob("*.md")):
+        for block in _BLOCK.findall(page.read_text()):
+            yield from _EXAMPLE.findall(block)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    with (
+        database_url("sqlite", migrated=False) as connection,
+        running_service(connection, workers=1, arguments=["--demo"]) as running,
+    ):
+        yield running
+
+
+@pytest.mark.parametrize(("command", "shown"), list(examples()), ids=lambda text: text[:60].strip())
+def test_example(server: RunningServer, command: str, shown: str) -> None:
+    arguments = shlex.split(command)[1:]
+    finished = subprocess.run(
+        [sys.executable, "-m", "placement.operations", "--url", server.url, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert finished.stdout == shown
+
+
+def test_every_command_is_documented() -> None:
+    page = (DOCS / "command-line.md").read_text()
+    for name, _ in Catalog():
+        assert f"`placement {name}" in page

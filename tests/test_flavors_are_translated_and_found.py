@@ -1,0 +1,184 @@
+"""Flavors over HTTP: translated as the rules say, searched like any query, claimed where they fit."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+
+from tests.cases import flavor as flavor_cases
+from tests.cases.__main__ import load
+from tests.client import Client, detail
+from tests.server import BACKENDS, database_url, running_service
+
+CASES = Path(__file__).parent / "data" / "flavor.json"
+TRANSLATION = "/ext/v1/flavors/translation"
+CANDIDATES = "/ext/v1/flavors/candidates"
+
+# 8 CPUs on 2 guest nodes, 3 of them shared: dealt in turn they are VVPP and VPPP.
+DEALT = {
+    "vcpus": 8,
+    "memory_mb": 512,
+    "root_gb": 1,
+    "extra_specs": {"hw:numa_nodes": "2", "resources:VCPU": "3", "resources:PCPU": "5"},
+}
+# The same split, said by a policy and a mask.
+MASKED = {
+    "vcpus": 8,
+    "memory_mb": 512,
+    "root_gb": 1,
+    "extra_specs": {
+        "hw:numa_nodes": "2",
+        "hw:cpu_policy": "mixed",
+        "hw:cpu_dedicated_mask": "2-3,5-7",
+    },
+}
+PINNED = {"vcpus": 2, "memory_mb": 512, "extra_specs": {"hw:cpu_policy": "dedicated"}}
+GRANULAR = {"numa": "granular"}
+
+
+def numa_host(api: Client, name: str, *, vcpu: int = 4, pcpu: int = 4) -> tuple[str, str, str]:
+    """A host with local disk and two NUMA nodes; the uuids of all three."""
+    host = api.provider(name, DISK_GB=10)
+    nodes = []
+    for number in range(2):
+        node = api.provider(f"{name}-numa-{number}", host, VCPU=vcpu, PCPU=pcpu, MEMORY_MB=1024)
+        api.carry(node, "HW_NUMA_ROOT")
+        nodes.append(node)
+    return host, nodes[0], nodes[1]
+
+
+def find(api: Client, flavor: dict[str, Any], **parts: Any) -> dict[str, Any]:
+    answer = api.post(CANDIDATES, {"flavor": flavor, **parts})
+    assert answer.status_code == 200, answer.text
+    return answer.json
+
+
+def claim_of(request: dict[str, Any]) -> dict[str, Any]:
+    return {**Client.allocations({}), "allocations": request["allocations"]}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_case_passes_over_http(backend: str) -> None:
+    document, _ = load(CASES)
+    with database_url(backend) as connection, running_service(connection, workers=1) as server:
+        outcomes = dict(flavor_cases.run(document, server.url))
+    assert {id_: reason for id_, reason in outcomes.items() if reason is not None} == {}
+    assert len(outcomes) == len(document["cases"])
+
+
+def test_a_translation_tells_query_cells_dedicated_cpus_and_warnings(api):
+    specs = {**DEALT["extra_specs"], "resources:NET_EGRESS_BYTES_SEC": "5"}
+    answer = api.post(TRANSLATION, {"flavor": {**DEALT, "extra_specs": specs}, "options": GRANULAR})
+    assert answer.status_code == 200
+    body = answer.json
+    assert parse_qsl(body["querystring"]) == [
+        ("group_policy", "isolate"),
+        ("required_numa0", "HW_NUMA_ROOT"),
+        ("required_numa1", "HW_NUMA_ROOT"),
+        ("resources", "DISK_GB:1"),
+        ("resources_numa0", "MEMORY_MB:256,PCPU:2,VCPU:2"),
+        ("resources_numa1", "MEMORY_MB:256,PCPU:3,VCPU:1"),
+    ]
+    assert body["groups"]["_numa1"]["resources"] == {"MEMORY_MB": 256, "PCPU": 3, "VCPU": 1}
+    assert [(cell["cpuset"], cell["pcpuset"]) for cell in body["cells"]] == [
+        ([0, 1], [2, 3]),
+        ([4], [5, 6, 7]),
+    ]
+    assert body["dedicated_cpus"] == "2-3,5-7"
+    assert body["warnings"] == ["resource_class_ignored"]
+
+
+@pytest.mark.parametrize("flavor", [DEALT, MASKED], ids=["amounts", "mask"])
+def test_a_mixed_instance_holds_both_kinds_of_cpu_on_the_right_numa_nodes(api, flavor):
+    host, first, second = numa_host(api, "host")
+    found = find(api, flavor, options=GRANULAR)
+    assert found["query_used"] == "querystring"
+    requests = found["candidates"]["allocation_requests"]
+    # Either guest node on either host node.
+    assert len(requests) == 2
+    chosen = next(request for request in requests if request["mappings"]["_numa0"] == [first])
+    consumer = str(uuid.uuid4())
+    assert api.put(f"/allocations/{consumer}", claim_of(chosen)).status_code == 204
+    held = api.get(f"/allocations/{consumer}").json["allocations"]
+    assert {provider: entry["resources"] for provider, entry in held.items()} == {
+        host: {"DISK_GB": 1},
+        first: {"VCPU": 2, "PCPU": 2, "MEMORY_MB": 256},
+        second: {"VCPU": 1, "PCPU": 3, "MEMORY_MB": 256},
+    }
+    assert api.used(first) == {"VCPU": 2, "PCPU": 2, "MEMORY_MB": 256}
+    assert api.used(second) == {"VCPU": 1, "PCPU": 3, "MEMORY_MB": 256}
+
+
+def test_a_second_mixed_instance_that_no_longer_fits_is_refused_with_the_reason(api):
+    _, _first, second = numa_host(api, "host")
+    (request, *_) = [
+        request
+        for request in find(api, MASKED, options=GRANULAR)["candidates"]["allocation_requests"]
+        if request["mappings"]["_numa1"] == [second]
+    ]
+    assert api.put(f"/allocations/{uuid.uuid4()}", claim_of(request)).status_code == 204
+    loser = str(uuid.uuid4())
+    refused = api.put(f"/allocations/{loser}", claim_of(request))
+    assert refused.status_code == 409
+    assert f"PCPU on resource provider {second}" in detail(refused)
+    assert "3 more with 3 of 4 used" in detail(refused)
+    assert api.get(f"/allocations/{loser}").json["allocations"] == {}
+    assert find(api, MASKED, options=GRANULAR)["candidates"]["allocation_requests"] == []
+
+
+def test_the_query_string_is_searched_as_anybody_would_search_it(api):
+    numa_host(api, "one")
+    numa_host(api, "two")
+    found = find(api, DEALT, options=GRANULAR)
+    ordinary = api.get(f"/allocation_candidates?{found['translation']['querystring']}")
+    assert found["candidates"] == ordinary.json
+    assert len(found["candidates"]["allocation_requests"]) == 4
+
+
+def test_a_limit_is_part_of_the_query(api):
+    numa_host(api, "one")
+    found = find(api, DEALT, options=GRANULAR, limit=1)
+    assert "limit=1" in found["translation"]["querystring"]
+    assert len(found["candidates"]["allocation_requests"]) == 1
+    again = find(api, DEALT, options={**GRANULAR, "limit": 1})
+    assert again["candidates"] == found["candidates"]
+
+
+def test_one_cluster_is_searched_whatever_the_groups_are(api):
+    assert api.put("/ext/v1/clusters/north").status_code == 201
+    inside, *_ = numa_host(api, "inside")
+    numa_host(api, "outside")
+    api.join(inside, api.get("/ext/v1/clusters/north").json["aggregate"])
+    diskless = {**MASKED, "root_gb": 0}
+    assert len(find(api, diskless, options=GRANULAR)["candidates"]["allocation_requests"]) == 4
+    found = find(api, diskless, options=GRANULAR, cluster="north")["candidates"]
+    assert len(found["allocation_requests"]) == 2
+    assert {summary["root_provider_uuid"] for summary in found["provider_summaries"].values()} == {inside}
+    flat = find(api, {"vcpus": 1, "memory_mb": 64}, cluster="north")["candidates"]
+    assert {summary["root_provider_uuid"] for summary in flat["provider_summaries"].values()} == {inside}
+
+
+def test_the_fallback_is_searched_where_nobody_reports_dedicated_cpus(api):
+    api.provider("old", VCPU=4, MEMORY_MB=1024)
+    options = {"pcpu_fallback": True}
+    found = find(api, PINNED, options=options)
+    assert found["query_used"] == "fallback_querystring"
+    (request,) = found["candidates"]["allocation_requests"]
+    ((_, entry),) = request["allocations"].items()
+    assert entry["resources"] == {"VCPU": 2, "MEMORY_MB": 512}
+    without = find(api, PINNED)
+    assert (without["query_used"], without["candidates"]["allocation_requests"]) == ("querystring", [])
+    api.provider("new", PCPU=4, MEMORY_MB=1024)
+    assert find(api, PINNED, options=options)["query_used"] == "querystring"
+
+
+def test_a_class_that_no_host_offers_is_found_nowhere(api):
+    host = api.provider("pinned-only", DISK_GB=10)
+    for number in range(2):
+        node = api.provider(f"pinned-only-{number}", host, PCPU=8, MEMORY_MB=1024)
+        api.carry(node, "HW_NUMA_ROOT")
+    assert find(api, MASKED, options=GRANULAR)["candidates"]["allocation_requests"] == []

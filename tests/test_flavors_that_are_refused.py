@@ -1,0 +1,152 @@
+"""What the flavor endpoints refuse: every problem is an error of its own, in order; nothing is a 500."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.client import Client, detail
+
+ENDPOINTS = ("/ext/v1/flavors/translation", "/ext/v1/flavors/candidates")
+FLAVOR = {"vcpus": 2, "memory_mb": 512}
+
+
+@pytest.fixture(params=ENDPOINTS)
+def endpoint(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+def with_specs(**specs: Any) -> dict[str, Any]:
+    return {
+        "flavor": {**FLAVOR, "extra_specs": {key.replace("__", ":"): text for key, text in specs.items()}}
+    }
+
+
+def messages(answer: Any) -> list[str]:
+    return [error["detail"].split("\n")[-1].strip() for error in answer.json["errors"]]
+
+
+def test_every_problem_is_an_error_of_its_own_in_the_order_of_the_rules(api, endpoint):
+    answer = api.post(
+        endpoint, with_specs(hw__cpu_policy="foo", hw__numa_nodes="0", hw__cpu_dedicated_mask="x")
+    )
+    assert answer.status_code == 400
+    assert [error["code"] for error in answer.json["errors"]] == [
+        "cpu_policy_invalid",
+        "cpuset_invalid",
+        "numa_nodes_invalid",
+    ]
+    named = [message.split(":")[:2] for message in messages(answer)]
+    assert named == [["hw", "cpu_policy"], ["hw", "cpu_dedicated_mask"], ["hw", "numa_nodes"]]
+    for error in answer.json["errors"]:
+        assert error.keys() == {"status", "title", "detail", "code", "request_id"}
+        assert (error["status"], error["title"]) == (400, "Bad Request")
+        assert error["request_id"] == answer.headers["x-openstack-request-id"]
+
+
+def test_other_media_types_get_all_problems_in_one_text(api, endpoint):
+    body = with_specs(hw__cpu_policy="<b>", hw__numa_nodes="0")
+    plain = api.post(endpoint, body, Accept="text/plain;q=1, application/json;q=0")
+    assert plain.status_code == 406
+    page = api.post(endpoint, body, Accept="text/html, application/json;q=0.5")
+    assert page.status_code == 400
+    assert "&#39;&lt;b&gt;&#39;" in page.text
+    assert "hw:numa_nodes" in page.text
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ([], "flavor_invalid"),
+        ("flavor", "flavor_invalid"),
+        (5, "flavor_invalid"),
+        (b"null", "flavor_invalid"),
+        ({}, "flavor_invalid"),
+        ({"flavor": None}, "flavor_invalid"),
+        ({"flavor": []}, "flavor_invalid"),
+        ({"flavor": {"vcpus": "2", "memory_mb": 1}}, "flavor_invalid"),
+        ({"flavor": {"vcpus": 2.5, "memory_mb": 1}}, "flavor_invalid"),
+        ({"flavor": {"vcpus": 2**70, "memory_mb": 1}}, "flavor_invalid"),
+        ({"flavor": {"vcpus": 1, "memory_mb": 2**40}}, "flavor_invalid"),
+        ({"flavor": {**FLAVOR, "extra_specs": ["a"]}}, "flavor_invalid"),
+        ({"flavor": {**FLAVOR, "extra_specs": {"hw:cpu_policy": None}}}, "flavor_invalid"),
+        ({"flavor": {**FLAVOR, "colour": "red"}}, "flavor_invalid"),
+        ({"flavor": FLAVOR, "flavour": {}}, "flavor_invalid"),
+        ({"flavor": FLAVOR, "image": [1]}, "image_invalid"),
+        ({"flavor": FLAVOR, "image": {"hw_cpu_policy": {}}}, "image_invalid"),
+        ({"flavor": FLAVOR, "options": "granular"}, "options_invalid"),
+        ({"flavor": FLAVOR, "options": []}, "options_invalid"),
+        ({"flavor": FLAVOR, "options": {"numa": 5}}, "options_invalid"),
+        ({"flavor": FLAVOR, "options": {"limit": True}}, "options_invalid"),
+        (with_specs(resources__VCPU="0", resources__MEMORY_MB="0"), "no_resources"),
+        (with_specs(hw__cpu_policy="x" * 10_000), "cpu_policy_invalid"),
+        (b"{", "placement.undefined_code"),
+        (b"\xff", "placement.undefined_code"),
+        (b'{"flavor": NaN}', "placement.undefined_code"),
+        (b'{"flavor": "\\ud800"}', "placement.undefined_code"),
+        (b"[" * 100_000, "placement.undefined_code"),
+        (b"", "placement.undefined_code"),
+    ],
+    ids=repr,
+)
+def test_bad_input_is_400_with_a_code(api: Client, endpoint, body, code):
+    headers = {"Content-Type": "application/json"} if isinstance(body, bytes) else {}
+    answer = api.post(endpoint, body, **headers)
+    assert answer.status_code == 400, answer.text
+    assert answer.json["errors"][0]["code"] == code
+    assert len(answer.data) < 10_000
+
+
+@pytest.mark.parametrize(
+    ("parts", "status", "message"),
+    [
+        ({"limit": 0}, 400, "options.limit: must be a whole number"),
+        ({"limit": "5"}, 400, "options.limit: must be a whole number"),
+        ({"limit": 5, "options": {"limit": 5}}, 400, "limit: is given as options.limit, too"),
+        ({"limit": 5, "options": []}, 400, "options: must be an object"),
+        ({"cluster": 5}, 400, "cluster: must be the name of a cluster"),
+        ({"cluster": ["edge"]}, 400, "cluster: must be the name of a cluster"),
+        ({"cluster": "nowhere"}, 404, "No cluster nowhere found"),
+        ({"cluster": "\x00"}, 404, "No cluster"),
+        ({"cluster": ""}, 404, "No cluster"),
+        ({"order": "best"}, 400, "'order': is no part"),
+    ],
+)
+def test_bad_search_parts_are_refused(api, parts, status, message):
+    answer = api.post("/ext/v1/flavors/candidates", {"flavor": FLAVOR, **parts})
+    assert answer.status_code == status, answer.text
+    assert message in detail(answer)
+
+
+def test_the_parts_of_a_search_are_no_parts_of_a_translation(api):
+    for part in ("limit", "cluster"):
+        assert api.post("/ext/v1/flavors/translation", {"flavor": FLAVOR, part: 1}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("specs", "message"),
+    [
+        ({"trait__CUSTOM_NOBODY": "required"}, "No such trait(s): CUSTOM_NOBODY."),
+        ({"resources__CUSTOM_NOBODY": "1"}, "No such resource class CUSTOM_NOBODY."),
+        ({"trait__\x00": "required"}, "NUL character"),
+    ],
+)
+def test_names_nobody_knows_are_refused_by_the_search(api, specs, message):
+    answer = api.post("/ext/v1/flavors/candidates", with_specs(**specs))
+    assert answer.status_code == 400
+    assert message in detail(answer)
+
+
+def test_who_may_not_is_told_the_rule(api, endpoint):
+    answer = api.as_("nobody").post(endpoint, {"flavor": FLAVOR})
+    assert answer.status_code == 403
+    action = "translate" if endpoint.endswith("translation") else "candidates"
+    assert f"placement:flavors:{action}" in detail(answer)
+    assert api.as_(None).post(endpoint, {"flavor": FLAVOR}).status_code == 401
+
+
+def test_only_posted_json_is_taken(api, endpoint):
+    assert api.post(endpoint, b"{}", Content_Type="text/plain").status_code == 415
+    assert api.get(endpoint).status_code == 405

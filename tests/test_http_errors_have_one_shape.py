@@ -1,0 +1,349 @@
+"""Errors: one shape, the right status in the right order, in the form the caller accepts."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+import pytest
+
+from tests.client import Client, code, detail, unique
+
+REQUEST_ID = re.compile(r"req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+NOBODY = "/resource_providers/5d2f7c1e-3c7b-4a39-9a43-6a0f8f4d2b11"
+
+
+def test_unknown_path_is_404_in_the_errors_form(embedded: Client):
+    answer = embedded.get("/nope")
+    assert answer.status_code == 404
+    (error,) = answer.json["errors"]
+    assert error["title"] == "Not Found"
+    assert error["status"] == 404
+    assert "The resource could not be found." in error["detail"]
+    assert REQUEST_ID.fullmatch(error["request_id"])
+    assert error["request_id"] == answer.headers["x-openstack-request-id"]
+    assert "openstack-api-version" in answer.headers["Vary"].lower()
+
+
+@pytest.mark.parametrize(("version", "coded"), [("1.22", False), ("1.23", True)])
+def test_errors_have_a_code_since_1_23(embedded: Client, version: str, coded: bool):
+    (error,) = embedded.at(version).get("/nope").json["errors"]
+    assert ("code" in error) is coded
+    assert error.get("code", "placement.undefined_code") == "placement.undefined_code"
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        (None, "application/json"),
+        ("*/*", "application/json"),
+        ("application/json", "application/json"),
+        ("application/*", "application/json"),
+        ("text/html;q=0.1,application/json", "application/json"),
+        ("text/html", "text/html"),
+        ("text/html,application/json", "text/html"),
+        ("text/html,application/xhtml+xml,*/*;q=0.8", "text/html"),
+        ("text/plain", "text/plain"),
+        ("image/png", "text/plain"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/nope", "/traits/CUSTOM_NOPE"])
+def test_errors_come_in_the_form_the_caller_accepts(
+    embedded: Client, path: str, accept: str | None, kind: str
+):
+    answer = embedded.get(path, **({} if accept is None else {"Accept": accept}))
+    assert answer.status_code == 404
+    assert answer.mimetype == kind
+    assert "The resource could not be found." in answer.text
+
+
+def test_html_error_escapes_what_it_quotes(embedded: Client):
+    answer = embedded.get("/traits/<script>", Accept="text/html")
+    assert "<script>" not in answer.text
+    assert "&lt;script&gt;" in answer.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{NOBODY}/nope",
+        "/resource_providers/",
+        "//resource_providers",
+        "/resource_providers//",
+        f"{NOBODY}/inventories/",
+        "/resource_classes/A/B",
+        "/allocations/",
+        "/traits/CUSTOM_A%00",
+    ],
+)
+def test_paths_match_exactly(embedded: Client, path: str):
+    answer = embedded.http.open(
+        environ_overrides={"PATH_INFO": path.replace("%00", "\0"), "REQUEST_METHOD": "GET"},
+        headers={"X-Auth-Token": "admin"},
+    )
+    assert answer.status_code == 404
+    assert "The resource could not be found." in answer.json["errors"][0]["detail"]
+
+
+METHODS = {
+    "/resource_providers": "GET, POST",
+    NOBODY: "DELETE, GET, PUT",
+    f"{NOBODY}/inventories": "DELETE, GET, POST, PUT",
+    f"{NOBODY}/inventories/VCPU": "DELETE, GET, PUT",
+    f"{NOBODY}/usages": "GET",
+    f"{NOBODY}/aggregates": "GET, PUT",
+    f"{NOBODY}/traits": "DELETE, GET, PUT",
+    f"{NOBODY}/allocations": "GET",
+    "/resource_classes": "GET, POST",
+    "/resource_classes/VCPU": "DELETE, GET, PUT",
+    "/traits": "GET",
+    "/traits/CUSTOM_A": "DELETE, GET, PUT",
+    "/allocations": "POST",
+    "/allocations/x": "DELETE, GET, PUT",
+    "/allocation_candidates": "GET",
+    "/usages": "GET",
+    "/reshaper": "POST",
+}
+
+
+@pytest.mark.parametrize("path", METHODS)
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])
+def test_methods_a_path_lacks_are_405_and_the_others_named(embedded: Client, path: str, method: str):
+    if method in METHODS[path].split(", "):
+        return
+    answer = embedded.call(method, path)
+    assert answer.status_code == 405
+    assert sorted(answer.headers["Allow"].split(", ")) == METHODS[path].split(", ")
+    if method != "HEAD":
+        assert f"The method {method} is not allowed for this resource." in answer.json["errors"][0]["detail"]
+        assert detail(answer) == "The method specified is not allowed for this resource."
+        assert answer.json["errors"][0]["title"] == "Method Not Allowed"
+
+
+def test_missing_method_wins_over_missing_version(embedded: Client):
+    assert embedded.at("1.0").put("/traits").status_code == 405
+    assert embedded.at("1.0").get("/traits").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [
+        ("text/plain", 406),
+        ("application/json;q=0", 406),
+        ("application/json;q=0,*/*", 406),
+        ("text/html,application/xhtml+xml", 406),
+        ("text/html,application/xhtml+xml,*/*;q=0.8", 200),
+        ("application/*", 200),
+    ],
+)
+def test_reading_needs_somebody_who_takes_json(embedded: Client, accept: str, status: int):
+    answer = embedded.get("/resource_providers", Accept=accept)
+    assert answer.status_code == status
+    if status == 406:
+        assert "Only application/json is provided" in answer.text
+
+
+def test_only_bodies_of_reads_care_about_accept(embedded: Client):
+    assert embedded.get("/traits/HW_CPU_X86_VMX", Accept="text/plain").status_code == 204
+    body = {"name": unique()}
+    assert embedded.post("/resource_providers", body, Accept="text/plain").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("sent", "named"), [("text/plain", "text/plain"), ("application/x-yaml; a=b", "application/x-yaml; a=b")]
+)
+def test_body_of_another_type_is_415(embedded: Client, sent: str, named: str):
+    answer = embedded.post("/resource_providers", b"{}", Content_Type=sent)
+    assert answer.status_code == 415
+    assert detail(answer) == f"The media type {named} is not supported, use application/json"
+    assert answer.json["errors"][0]["title"] == "Unsupported Media Type"
+
+
+def test_missing_body_and_type_is_415(embedded: Client):
+    answer = embedded.put(NOBODY)
+    assert answer.status_code == 415
+    assert detail(answer) == "The media type None is not supported, use application/json"
+
+
+def test_parameters_of_the_type_do_not_matter(embedded: Client):
+    body = f'{{"name": "{unique()}"}}'.encode()
+    answer = embedded.post("/resource_providers", body, Content_Type="application/json; charset=utf-8")
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/resource_providers", "/nope", "/"])
+def test_body_without_a_type_is_400_on_every_path(embedded: Client, path: str):
+    answer = embedded.http.post(path, data=b"{}", headers={"X-Auth-Token": "admin"})
+    assert answer.status_code == 400
+    assert "content-type header required" in detail(answer)
+
+
+@pytest.mark.parametrize("length", ["hi mom", "-1", "1.5", "²"])
+@pytest.mark.parametrize("path", ["/resource_providers", "/nope"])
+def test_content_length_must_be_a_number(embedded: Client, path: str, length: str):
+    answer = embedded.http.get(
+        path, headers={"X-Auth-Token": "admin"}, environ_overrides={"CONTENT_LENGTH": length}
+    )
+    assert answer.status_code == 400
+    assert "content-length header must be an integer" in detail(answer)
+
+
+@pytest.mark.parametrize("path", ["/resource_providers", "/nope", "/ext/v1/clusters"])
+def test_no_token_is_401_before_anything_else(embedded: Client, path: str):
+    answer = embedded.as_(None).at("0.5").get(path)
+    assert answer.status_code == 401
+    assert REQUEST_ID.fullmatch(answer.headers["x-openstack-request-id"])
+    assert answer.json["errors"][0]["title"] == "Unauthorized"
+    assert "OpenStack-API-Version" not in answer.headers
+
+
+def test_user_without_a_role_is_403_with_the_rule(embedded: Client):
+    answer = embedded.as_("user").get("/resource_providers")
+    assert answer.status_code == 403
+    assert detail(answer) == "Policy does not allow placement:resource_providers:list to be performed."
+    assert code(answer) == "placement.undefined_code"
+
+
+def test_empty_token_is_a_user_without_roles(embedded: Client):
+    assert embedded.as_("").get("/resource_providers").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("roles", "status"),
+    [
+        ("admin", 200),
+        ("service", 200),
+        (" Member , ADMIN ", 200),
+        ("member", 403),
+        ("reader", 403),
+        ("", 403),
+    ],
+)
+def test_sent_roles_replace_those_of_the_token(embedded: Client, roles: str, status: int):
+    caller = embedded.as_("admin", X_Roles=roles)
+    assert caller.get("/resource_providers").status_code == status
+
+
+def test_system_scope_is_403_with_the_bare_rule(embedded: Client):
+    answer = embedded.as_("admin", OpenStack_System_Scope="all").get("/resource_providers")
+    assert answer.status_code == 403
+    assert detail(answer) == "placement:resource_providers:list"
+    assert embedded.as_("admin", OpenStack_System_Scope="all").get("/").status_code == 200
+
+
+def test_403_comes_before_missing_providers_bad_ids_bodies_and_queries(embedded: Client):
+    member = embedded.as_("member")
+    assert member.get(NOBODY).status_code == 403
+    assert member.put("/allocations/junk", {}).status_code == 403
+    assert member.get("/resource_providers?bogus=1").status_code == 403
+    assert member.post("/resource_providers", b"{").status_code in (400, 415)
+    assert member.post("/resource_providers", b"{", Content_Type="application/json").status_code == 403
+
+
+def test_404_by_version_415_and_406_come_before_403(embedded: Client):
+    member = embedded.as_("member")
+    assert member.at("1.0").get("/traits").status_code == 404
+    assert member.post("/resource_providers", b"x", Content_Type="text/plain").status_code == 415
+    assert member.get("/resource_providers", Accept="text/plain").status_code == 406
+
+
+def test_aggregates_test_media_types_before_the_version(embedded: Client):
+    path = f"{NOBODY}/aggregates"
+    assert embedded.at("1.0").put(path, b"x", Content_Type="text/plain").status_code == 415
+    assert embedded.at("1.0").get(path, Accept="text/plain").status_code == 406
+    assert embedded.at("1.0").get(path).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/", "/resource_providers", "/nope", "/resource_providers?bogus=1"])
+def test_every_answer_has_a_request_id_of_its_own(embedded: Client, path: str):
+    sent = f"req-{uuid.uuid4()}"
+    first = embedded.get(path, X_Openstack_Request_Id=sent).headers["x-openstack-request-id"]
+    second = embedded.get(path).headers["x-openstack-request-id"]
+    assert REQUEST_ID.fullmatch(first)
+    assert len({first, second, sent}) == 3
+
+
+def test_message_is_the_last_line_of_the_detail(embedded: Client):
+    answer = embedded.get("/resource_classes/CUSTOM_A%0AB")
+    lines = answer.json["errors"][0]["detail"].split("\n")
+    assert lines[-1].strip() == "No such resource class CUSTOM_A B."
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"\xef\xbb\xbf{}",
+        b'{"name": "\xff"}',
+        b'{"name": NaN}',
+        b'{"name": -Infinity}',
+        b"[" * 5000,
+        b'{"name": "\\ud800"}',
+    ],
+)
+def test_body_that_is_no_json_is_400(embedded: Client, body: bytes):
+    answer = embedded.post("/resource_providers", body, Content_Type="application/json")
+    assert answer.status_code == 400
+    assert detail(answer).startswith("Malformed JSON:")
+
+
+def test_last_of_two_equal_keys_counts(embedded: Client):
+    last = unique()
+    body = f'{{"name": "first", "name": "{last}"}}'.encode()
+    answer = embedded.post("/resource_providers", body, Content_Type="application/json")
+    assert answer.json["name"] == last
+
+
+@pytest.mark.parametrize("path", ["/resource_providers", "/allocation_candidates", "/usages", "/traits"])
+@pytest.mark.parametrize("query", ["%ff=1", "bogus=1"])
+def test_queries_are_checked_where_there_are_parameters(embedded: Client, path: str, query: str):
+    answer = embedded.get(f"{path}?{query}")
+    assert answer.status_code == 400
+    assert detail(answer).startswith("Invalid query string parameters: ")
+
+
+@pytest.mark.parametrize(
+    "path", ["/resource_classes", "/resource_classes/VCPU", "/allocations/x", "/traits/HW_CPU_X86_VMX"]
+)
+def test_queries_are_ignored_where_there_are_no_parameters(embedded: Client, path: str):
+    assert embedded.get(f"{path}?bogus=1&%ff=1").status_code in (200, 204)
+
+
+def test_long_and_deep_values_are_not_echoed(embedded: Client):
+    deep: object = "x"
+    for _ in range(900):
+        deep = [deep]
+    for body in ({"name": "x" * 100_000}, {"name": deep}, {"name": "a", **{f"k{i}": 1 for i in range(5000)}}):
+        answer = embedded.post("/resource_providers", body)
+        assert answer.status_code == 400
+        assert len(answer.data) < 5000
+
+
+def test_successful_bodies_are_plain_json(embedded: Client):
+    answer = embedded.get("/resource_providers")
+    assert answer.headers["Content-Type"] == "application/json"
+
+
+def test_empty_answers_have_no_type_and_no_length(embedded: Client):
+    found = embedded.get("/traits/HW_CPU_X86_VMX")
+    created = embedded.at("1.19").post("/resource_providers", {"name": unique()})
+    assert found.status_code == 204
+    assert created.status_code == 201
+    assert "Content-Type" not in found.headers
+    assert "Content-Type" not in created.headers
+    assert created.headers["Content-Length"] == "0"
+
+
+def test_links_and_locations_carry_the_prefix_of_the_mount(embedded: Client):
+    mounted = "http://example.org/some/where/"
+    name, headers = unique(), {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
+    created = embedded.http.post(
+        "/resource_providers", base_url=mounted, json={"name": name}, headers=headers
+    )
+    assert created.status_code == 200
+    own = created.json["uuid"]
+    assert created.headers["Location"] == f"{mounted}resource_providers/{own}"
+    assert created.json["links"][0] == {"rel": "self", "href": f"/some/where/resource_providers/{own}"}
+    shown = embedded.http.get("/resource_classes/VCPU", base_url=mounted, headers=headers)
+    assert shown.json["links"] == [{"rel": "self", "href": "/some/where/resource_classes/VCPU"}]

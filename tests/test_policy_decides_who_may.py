@@ -1,0 +1,145 @@
+"""Rules, their defaults and what an operator's files make of them. Source: authorisation, policy rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from oslo_config import cfg
+from oslo_policy import opts
+
+from placement.api.application import ApiSettings
+from placement.api.gate import guarded_by
+from placement.api.rules import list_rules
+from placement.app import build
+from placement.samples import samples
+from placement.storage.database import Database
+from tests.client import Client, detail
+from tests.server import database_url
+
+ETC = Path(__file__).resolve().parents[1] / "etc"
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Database]:
+    with database_url("sqlite") as url:
+        database = Database(url)
+        yield database
+        database.dispose()
+
+
+@contextmanager
+def service(database: Database, directory: Path, **options: Any) -> Iterator[Client]:
+    """The service with a policy directory and options of oslo.policy."""
+    file = directory / "placement.conf"
+    file.touch()
+    configuration = cfg.ConfigOpts()
+    configuration([], project="placement", default_config_files=[str(file)], default_config_dirs=[])
+    opts.set_defaults(configuration)
+    for name, value in options.items():
+        if name == "enforce_scope":
+            from placement.api.policy import SCOPE_OPTION
+
+            configuration.register_opt(SCOPE_OPTION, group="oslo_policy")
+        configuration.set_override(name, value, group="oslo_policy")
+    application = build(database, ApiSettings(configuration=configuration))
+    yield Client(application.test_client())
+    application.extensions["placement_use_cases"].forest.close()
+
+
+def test_every_route_has_a_rule():
+    assert guarded_by() <= {rule.name for rule in list_rules()}
+
+
+def test_every_rule_has_a_route():
+    documented = {rule.name for rule in list_rules() if rule.name.startswith("placement:")}
+    assert documented == guarded_by()
+
+
+def test_rules_have_the_names_of_the_field():
+    names = {rule.name for rule in list_rules()}
+    assert {
+        "admin_api",
+        "service_api",
+        "admin_or_service_api",
+        "project_reader_api",
+        "admin_or_project_reader_or_service_api",
+        "placement:resource_providers:inventories:update",
+        "placement:allocations:manage",
+        "placement:reshaper:reshape",
+        "placement:usages",
+    } <= names
+
+
+@pytest.mark.parametrize(
+    ("enforced", "roles", "status"),
+    [
+        (True, "admin", 403),
+        (True, "service", 400),
+        (False, "admin", 400),
+        (False, "service", 400),
+        (False, "member", 403),
+    ],
+)
+def test_reshaping_is_for_services_and_with_old_defaults_for_administrators(
+    database: Database, tmp_path: Path, enforced: bool, roles: str, status: int
+):
+    with service(database, tmp_path, enforce_new_defaults=enforced) as api:
+        answer = api.as_("somebody", X_Roles=roles).post("/reshaper", {})
+        assert answer.status_code == status
+        if status == 403:
+            assert detail(answer) == "Policy does not allow placement:reshaper:reshape to be performed."
+
+
+@pytest.mark.parametrize("roles", ["admin", "service"])
+def test_administrators_and_services_may_do_the_rest(database: Database, tmp_path: Path, roles: str):
+    with service(database, tmp_path) as api:
+        assert api.as_("somebody", X_Roles=roles).get("/resource_providers").status_code == 200
+
+
+def test_policy_file_overrides_a_default(database: Database, tmp_path: Path):
+    (tmp_path / "policy.yaml").write_text('"placement:traits:list": "role:watcher"\n')
+    with service(database, tmp_path) as api:
+        assert api.as_("somebody", X_Roles="watcher").get("/traits").status_code == 200
+        assert api.as_("somebody", X_Roles="watcher").get("/resource_providers").status_code == 403
+        assert api.as_("somebody", X_Roles="service").get("/traits").status_code == 403
+
+
+def test_policy_directory_overrides_the_file(database: Database, tmp_path: Path):
+    (tmp_path / "policy.yaml").write_text('"placement:traits:list": "!"\n')
+    (tmp_path / "policy.d").mkdir()
+    (tmp_path / "policy.d" / "10-traits.yaml").write_text('"placement:traits:list": "@"\n')
+    with service(database, tmp_path) as api:
+        assert api.as_("anybody").get("/traits").status_code == 200
+
+
+def test_base_rule_can_be_overridden(database: Database, tmp_path: Path):
+    (tmp_path / "policy.yaml").write_text('"service_api": "role:nova"\n')
+    with service(database, tmp_path) as api:
+        assert api.as_("somebody", X_Roles="nova").post("/reshaper", {}).status_code == 400
+        assert api.as_("somebody", X_Roles="service").post("/reshaper", {}).status_code == 403
+
+
+@pytest.mark.parametrize(("enforced", "status"), [(True, 403), (False, 200)])
+def test_scope_is_enforced_unless_told_otherwise(
+    database: Database, tmp_path: Path, enforced: bool, status: int
+):
+    with service(database, tmp_path, enforce_scope=enforced) as api:
+        caller = api.as_("admin", OpenStack_System_Scope="all")
+        assert caller.get("/resource_providers").status_code == status
+
+
+@pytest.mark.parametrize("name", samples())
+def test_samples_are_current(name: str):
+    assert (ETC / name).read_text() == samples()[name], "run python -m placement.samples"
+
+
+def test_policy_sample_is_yaml_that_changes_nothing():
+    text = (ETC / "policy.yaml.sample").read_text()
+    assert yaml.safe_load(text) is None
+    rules = yaml.safe_load("\n".join(line[1:] for line in text.splitlines() if line.startswith('#"')))
+    assert rules == {rule.name: rule.check_str for rule in list_rules()}

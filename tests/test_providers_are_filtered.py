@@ -1,0 +1,261 @@
+"""GET /resource_providers: all filters hold for each provider alone. Source: provider list filters."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.client import Client, detail, unique
+
+SSD, HDD, VMX = "STORAGE_DISK_SSD", "STORAGE_DISK_HDD", "HW_CPU_X86_VMX"
+
+
+@dataclass
+class Scene:
+    """A root with a child, and a provider of its own; found by their own prefix of names."""
+
+    api: Client
+    prefix: str = field(default_factory=lambda: unique("filtered"))
+    a1: str = field(default_factory=lambda: str(uuid.uuid4()))
+    a2: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    def __post_init__(self) -> None:
+        self.root = self.api.provider(f"{self.prefix}-root", VCPU=10, MEMORY_MB=100)
+        self.child = self.api.provider(
+            f"{self.prefix}-child",
+            self.root,
+            DISK_GB={"total": 100, "reserved": 20, "min_unit": 5, "max_unit": 50, "step_size": 5},
+        )
+        self.other = self.api.provider(f"{self.prefix}-other", VCPU={"total": 4, "allocation_ratio": 2.0})
+        self.api.carry(self.root, SSD, VMX)
+        self.api.carry(self.other, SSD, HDD)
+        self.api.join(self.root, self.a1)
+        self.api.join(self.other, self.a1, self.a2)
+        assert self.api.claim({self.root: {"VCPU": 3}}).status_code == 204
+
+    def names(self, query: str, version: str = "1.39") -> set[str]:
+        answer = self.api.at(version).get(f"/resource_providers?{query}")
+        assert answer.status_code == 200, answer.text
+        return {
+            provider["name"].removeprefix(f"{self.prefix}-")
+            for provider in answer.json["resource_providers"]
+            if provider["name"].startswith(self.prefix)
+        }
+
+
+@pytest.fixture(scope="module")
+def scene(shared_application) -> Scene:
+    return Scene(Client(shared_application.test_client()))
+
+
+def refused(api: Client, query: str, version: str = "1.39") -> str:
+    answer = api.at(version).get(f"/resource_providers?{query}")
+    assert answer.status_code == 400, answer.text
+    return detail(answer)
+
+
+def test_name_is_exact(scene: Scene):
+    assert scene.names(f"name={scene.prefix}-root", "1.0") == {"root"}
+    assert scene.names(f"name={scene.prefix}") == set()
+
+
+def test_empty_name_does_not_filter(scene: Scene):
+    assert scene.names("name=") == {"root", "child", "other"}
+
+
+def test_uuid_is_exact(scene: Scene):
+    assert scene.names(f"uuid={scene.root}", "1.0") == {"root"}
+    assert scene.names(f"uuid={uuid.uuid4()}") == set()
+    assert scene.names(f"uuid={scene.root.upper()}") == set()
+
+
+def test_name_and_uuid_must_both_hold(scene: Scene):
+    assert scene.names(f"uuid={scene.root}&name={scene.prefix}-root") == {"root"}
+    assert scene.names(f"uuid={scene.root}&name={scene.prefix}-child") == set()
+
+
+def test_last_of_repeated_names_counts(scene: Scene):
+    assert scene.names(f"name=nobody&name={scene.prefix}-root") == {"root"}
+
+
+@pytest.mark.parametrize("bad", ["x", "", "1d4a0f6c51c24fd5a19b9f9a6c6a1f64"])
+def test_bad_uuid_is_400(scene: Scene, bad: str):
+    assert "Invalid query string parameters: " in refused(scene.api, f"uuid={bad}")
+
+
+@pytest.mark.parametrize(
+    ("key", "before", "since"),
+    [
+        ("member_of", "1.2", "1.3"),
+        ("resources", "1.3", "1.4"),
+        ("in_tree", "1.13", "1.14"),
+        ("required", "1.17", "1.18"),
+    ],
+)
+def test_filters_exist_since_their_version(scene: Scene, key: str, before: str, since: str):
+    value = {"resources": "VCPU:1", "required": SSD}.get(key, scene.root)
+    assert f"Additional properties are not allowed ('{key}' was unexpected)" in refused(
+        scene.api, f"{key}={value}", before
+    )
+    scene.names(f"{key}={value}", since)
+
+
+def test_member_of_one_or_any(scene: Scene):
+    assert scene.names(f"member_of={scene.a2}", "1.3") == {"other"}
+    assert scene.names(f"member_of=in:{scene.a1},{scene.a2}", "1.3") == {"root", "other"}
+    assert scene.names(f"member_of=in:{scene.a2}") == {"other"}
+    assert scene.names(f"member_of={uuid.uuid4()}") == set()
+
+
+def test_aggregate_of_the_root_does_not_cover_children(scene: Scene):
+    assert "child" not in scene.names(f"member_of={scene.a1}")
+
+
+def test_aggregates_compare_in_every_spelling(scene: Scene):
+    assert scene.names(f"member_of={scene.a2.replace('-', '').upper()}") == {"other"}
+
+
+def test_several_aggregates_need_the_in_prefix(scene: Scene):
+    assert "Multiple values for 'member_of' must be prefixed with the 'in:' or '!in:' keyword" in refused(
+        scene.api, f"member_of={scene.a1},{scene.a2}"
+    )
+
+
+@pytest.mark.parametrize("bad", ["x", "", "in:", "in:{0},", "!!{0}", "in:!{0}", "%20{0}"])
+def test_member_of_must_be_uuids(scene: Scene, bad: str):
+    message = refused(scene.api, f"member_of={bad.format(scene.a1)}")
+    assert "Expected 'member_of' parameter to contain valid UUID(s)." in message
+
+
+def test_repeated_member_of_is_400_before_1_24_and_all_count_since(scene: Scene):
+    query = f"member_of={scene.a1}&member_of={scene.a2}"
+    assert "Multiple member_of parameters are not supported" in refused(scene.api, query, "1.23")
+    assert scene.names(query, "1.24") == {"other"}
+
+
+@pytest.mark.parametrize("form", ["!{0}", "!in:{0}"])
+def test_forbidden_aggregates_exist_since_1_32(scene: Scene, form: str):
+    query = f"member_of={form.format(scene.a2)}"
+    assert "Forbidden member_of parameters are not supported" in refused(scene.api, query, "1.31")
+    assert scene.names(query, "1.32") == {"root", "child"}
+    assert scene.names(f"{query}&member_of={scene.a1}") == {"root"}
+
+
+def test_same_aggregate_wanted_and_forbidden_is_empty(scene: Scene):
+    assert scene.names(f"member_of={scene.a1}&member_of=!{scene.a1}") == set()
+
+
+@pytest.mark.parametrize(
+    ("resources", "names"),
+    [
+        ("VCPU:7", {"root", "other"}),
+        ("VCPU:8", {"other"}),
+        ("VCPU:9", set()),
+        ("VCPU:1,MEMORY_MB:1", {"root"}),
+        ("VCPU:1,DISK_GB:5", set()),
+        ("DISK_GB:50", {"child"}),
+        ("DISK_GB:4", set()),
+        ("DISK_GB:7", set()),
+        ("DISK_GB:55", set()),
+        ("VCPU:99,VCPU:8", {"other"}),
+        ("VCPU:99999999999999999999999", set()),
+    ],
+)
+def test_resources_must_fit_one_provider(scene: Scene, resources: str, names: set[str]):
+    assert scene.names(f"resources={resources}", "1.4") == names
+
+
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        ("VCPU", "?resources=VCPU:2,MEMORY_MB:1024. Got: VCPU."),
+        ("", "?resources=VCPU:2,MEMORY_MB:1024. Got: empty string."),
+        ("VCPU:1,", "?resources=VCPU:2,MEMORY_MB:1024. Got: ."),
+        ("VCPU:1:2", "?resources=VCPU:2,MEMORY_MB:1024. Got: VCPU:1:2."),
+        ("VCPU:fred", "Requested resource VCPU expected positive integer amount. Got: fred."),
+        ("VCPU:-2", "Requested resource VCPU requires amount >= 1. Got: -2."),
+        ("VCPU:0", "Requested resource VCPU requires amount >= 1. Got: 0."),
+        ("NOPE:1", "Invalid resource class in resources parameter: No such resource class NOPE."),
+        ("VCPU:1_0", "Requested resource VCPU expected positive integer amount."),
+    ],
+)
+def test_resources_errors_are_distinct(scene: Scene, resources: str, message: str):
+    assert message in refused(scene.api, f"resources={resources}")
+
+
+def test_in_tree_finds_the_whole_tree_from_any_member(scene: Scene):
+    assert scene.names(f"in_tree={scene.root}", "1.14") == {"root", "child"}
+    assert scene.names(f"in_tree={scene.child}") == {"root", "child"}
+    assert scene.names(f"in_tree={uuid.uuid4()}") == set()
+    assert scene.names(f"in_tree={scene.root.upper()}") == set()
+
+
+@pytest.mark.parametrize("bad", ["x", "", "1d4a0f6c51c24fd5a19b9f9a6c6a1f64"])
+def test_in_tree_must_be_a_dashed_uuid(scene: Scene, bad: str):
+    assert "Expected 'in_tree' parameter to be a format of uuid" in refused(scene.api, f"in_tree={bad}")
+
+
+def test_required_traits_must_all_be_there(scene: Scene):
+    assert scene.names(f"required={SSD}", "1.18") == {"root", "other"}
+    assert scene.names(f"required={SSD},{VMX}", "1.18") == {"root"}
+    assert scene.names(f"required=%20{SSD}%20,{VMX}") == {"root"}
+
+
+def test_forbidden_traits_exist_since_1_22(scene: Scene):
+    message = refused(scene.api, f"required=!{SSD}", "1.21")
+    assert "of the form: HW_CPU_X86_VMX,CUSTOM_MAGIC. " in message
+    assert f"Got: !{SSD}" in message
+    assert scene.names(f"required=!{SSD}", "1.22") == {"child"}
+    assert scene.names(f"required={SSD},!{HDD}") == {"root"}
+    assert scene.names(f"required=!!!{HDD}") == {"root", "child"}
+    assert scene.names(f"required={SSD},!{SSD}") == set()
+
+
+@pytest.mark.parametrize(
+    ("version", "sample"),
+    [("1.21", "HW_CPU_X86_VMX,CUSTOM_MAGIC."), ("1.22", "HW_CPU_X86_VMX,!CUSTOM_MAGIC.")],
+)
+@pytest.mark.parametrize("value", ["", f"{SSD},", f",{SSD}"])
+def test_empty_trait_names_are_400(scene: Scene, version: str, sample: str, value: str):
+    message = refused(scene.api, f"required={value}", version)
+    assert f"Expected 'required' parameter value of the form: {sample} Got an empty trait in:" in message
+
+
+@pytest.mark.parametrize("value", ["NOPE", "!NOPE", "in:NOPE"])
+def test_unknown_traits_are_400(scene: Scene, value: str):
+    assert 'Invalid trait(s) in "required" parameter: No such trait(s): NOPE.' in refused(
+        scene.api, f"required={value}"
+    )
+
+
+def test_any_of_traits_exist_since_1_39(scene: Scene):
+    query = f"required=in:{HDD},{VMX}"
+    message = refused(scene.api, query, "1.38")
+    assert "The format 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC' only supported since microversion 1.39." in message
+    assert scene.names(query, "1.39") == {"root", "other"}
+    assert scene.names(f"{query}&required={SSD},!{HDD}") == {"root"}
+
+
+def test_any_of_takes_no_forbidden_and_no_empty_trait(scene: Scene):
+    assert "does not support forbidden traits" in refused(scene.api, f"required=in:{SSD},!{HDD}")
+    assert "Got an empty trait in:" in refused(scene.api, f"required=in:{SSD},")
+
+
+def test_repeated_required_last_counts_before_1_39_all_since(scene: Scene):
+    query = f"required={VMX}&required={SSD}"
+    assert scene.names(query, "1.38") == {"root", "other"}
+    assert scene.names(query, "1.39") == {"root"}
+
+
+def test_unknown_parameter_is_400(scene: Scene):
+    assert "('bogus' was unexpected)" in refused(scene.api, "bogus=1")
+    assert "('a', 'b' were unexpected)" in refused(scene.api, "b=1&a=2")
+
+
+@pytest.mark.parametrize(("version", "cached"), [("1.14", False), ("1.15", True)])
+def test_caching_headers_since_1_15_even_for_nothing(scene: Scene, version: str, cached: bool):
+    for query in ("", "?name=nobody"):
+        headers = scene.api.at(version).get(f"/resource_providers{query}").headers
+        assert ("Last-Modified" in headers) is cached

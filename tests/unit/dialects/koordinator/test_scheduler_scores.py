@@ -1,0 +1,111 @@
+"""What kube-scheduler is configured with is taken as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from placement.candidates.scoring.order import parse_order
+from placement.dialects.koordinator.scheduler_scores import strategies_from
+from placement.domain.errors import BadRequest
+
+RAMP = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
+FOO = [{"name": "intel.com/foo", "weight": 3}, {"name": "cpu"}, {"name": "memory", "weight": 2}]
+OURS = [
+    {"name": "CUSTOM_INTEL_COM_FOO", "weight": 3},
+    {"name": "VCPU"},
+    {"name": "MEMORY_MB", "weight": 2},
+]
+RATIO = {"type": "RequestedToCapacityRatio", "shape": RAMP, "resources": OURS}
+PRIORITY = {
+    "name": "RequestedToCapacityRatioPriority",
+    "weight": 2,
+    "argument": {"requestedToCapacityRatioArguments": {"shape": RAMP, "resources": FOO}},
+}
+FIT = {
+    "scoringStrategy": {
+        "type": "RequestedToCapacityRatio",
+        "resources": FOO,
+        "requestedToCapacityRatio": {"shape": RAMP},
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (PRIORITY, [{**RATIO, "weight": 2}]),
+        (PRIORITY["argument"], [RATIO]),
+        (
+            {
+                "kind": "Policy",
+                "predicates": [{"name": "PodFitsResources"}],
+                "priorities": [
+                    PRIORITY,
+                    {"name": "LeastRequestedPriority", "weight": 1},
+                    {"name": "ServiceSpreadingPriority", "weight": 5},
+                ],
+            },
+            [{**RATIO, "weight": 2}, {"type": "LeastAllocated", "weight": 1}],
+        ),
+        (FIT, [RATIO]),
+        ({"kind": "NodeResourcesFitArgs", **FIT}, [RATIO]),
+        (
+            {"kind": "NodeResourcesBalancedAllocationArgs", "resources": [{"name": "cpu", "weight": 1}]},
+            [{"type": "BalancedAllocation", "resources": [{"name": "VCPU", "weight": 1}]}],
+        ),
+        (
+            {
+                "kind": "KubeSchedulerConfiguration",
+                "profiles": [
+                    {
+                        "schedulerName": "packing",
+                        "plugins": {"score": {"enabled": [{"name": "NodeResourcesFit", "weight": 4}]}},
+                        "pluginConfig": [
+                            {"name": "NodeResourcesFit", "args": FIT},
+                            {"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": 1}},
+                        ],
+                    }
+                ],
+            },
+            [{**RATIO, "weight": 4}],
+        ),
+    ],
+    ids=["priority", "argument", "policy", "scoringStrategy", "fit", "balanced", "configuration"],
+)
+def test_documents(document: dict[str, Any], expected: list[dict[str, Any]]) -> None:
+    found = strategies_from(document)
+    assert found == expected
+    assert len(parse_order(found).strategies) == len(expected)
+
+
+@pytest.mark.parametrize("document", [[], "pack", {"type": "LeastAllocated"}, {"strategies": []}, None, 3])
+def test_other_values_are_left_to_others(document: Any) -> None:
+    assert strategies_from(document) is None
+
+
+@pytest.mark.parametrize(
+    "document",
+    [{"priorities": []}, {"profiles": [3, {}]}, {"priorities": [{"name": "EqualPriority"}]}],
+)
+def test_a_configuration_without_scores_is_refused(document: dict[str, Any]) -> None:
+    with pytest.raises(BadRequest):
+        strategies_from(document)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"priorities": [{"argument": {"requestedToCapacityRatioArguments": {"shape": 3, "resources": 4}}}]},
+        {"scoringStrategy": {"type": 3, "resources": [3, {"name": 4}], "requestedToCapacityRatio": []}},
+        {"profiles": [{"plugins": [], "pluginConfig": [{"name": "NodeResourcesFit", "args": FIT}, {}, 3]}]},
+        {"kind": ["RequestedToCapacityRatioArgs"], "priorities": 4},
+    ],
+)
+def test_broken_documents_are_refused_or_read_but_never_crash(document: dict[str, Any]) -> None:
+    try:
+        found = strategies_from(document)
+        parse_order(document if found is None else found)
+    except BadRequest:
+        pass
