@@ -52,10 +52,12 @@ class HostState:
         """Whether CPUs are known at all; without them nobody can be bound."""
         return bool(self.layout.cpus)
 
-    @cached_property
-    def free_cpus(self) -> int:
-        """The CPUs that may still be given to a pod."""
-        return self.layout.cpus & ~self.use.saturated(self.rules.share_limit) & ~self.unallocatable
+    def free_cpus(self, use: CpuUse) -> int:
+        """The CPUs that may still be given to a pod if the host is used like that.
+
+        Source: Koordinator semantics, available CPUs and the view.
+        """
+        return self.layout.cpus & ~use.saturated(self.rules.share_limit) & ~self.unallocatable
 
     @property
     def shared_pool(self) -> int:

@@ -62,18 +62,25 @@ def _best(combinations: Iterable[Sequence[Hint]], numa_ids: int, allowed: Allowe
 
 
 def _merge(hints: Sequence[Hint], numa_ids: int, allowed: Allowed) -> Merged | None:
-    affinities = [hint.affinity for hint in hints if hint.affinity is not None]
-    merged = numa_ids
-    for affinity in affinities:
-        merged &= affinity
+    merged, preferred, unsatisfied = numa_ids, True, False
+    for affinity, is_preferred, is_unsatisfied, _ in hints:
+        preferred = preferred and is_preferred
+        unsatisfied = unsatisfied or is_unsatisfied
+        if affinity is not None:
+            merged &= affinity
     if not merged:
         return None
+    score, affinities = 0, set()
+    for affinity, _, _, points in hints:
+        if affinity == merged:
+            score += points
+        if affinity is not None:
+            affinities.add(affinity)
     return Merged(
         merged,
-        preferred=all(hint.preferred for hint in hints) and len(set(affinities)) <= 1 and allowed(merged),
-        unsatisfied=any(hint.unsatisfied for hint in hints)
-        or any(affinity != merged for affinity in affinities),
-        score=sum(hint.score for hint in hints if hint.affinity == merged),
+        preferred=preferred and len(affinities) <= 1 and allowed(merged),
+        unsatisfied=unsatisfied or bool(affinities - {merged}),
+        score=score,
     )
 
 

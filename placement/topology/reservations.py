@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from placement.topology.amounts import NOTHING, NumaAmounts, summed
 from placement.topology.demand import PodDemand
@@ -72,6 +73,13 @@ class Reservations:
 NO_RESERVATIONS = Reservations()
 
 
+class Found(NamedTuple):
+    """What a pod would get, and the place of the matched reservation it would come from, if from any."""
+
+    allocation: Allocation
+    reservation: int | None = None
+
+
 class Placing:
     """A pod on a host where some of what is held is reserved for it.
 
@@ -92,23 +100,23 @@ class Placing:
         """The trial that sees everything as free which could be used in any way."""
         return self._on_everything or self._on_free_capacity
 
-    def explore(self, affinity: Sequence[int] | None) -> Allocation:
-        """What the pod gets before a reservation is nominated: from the first that will do, else elsewhere.
+    def explore(self, affinity: Sequence[int] | None) -> Found:
+        """What the pod gets from the first matched reservation that will do, else from free capacity.
 
         Raises Refused.
         """
         reservations = self._reservations
         if reservations.ignored or not (reservations.matched or reservations.required):
-            return self.widest_trial.allocate(affinity)
+            return Found(self.widest_trial.allocate(affinity))
         refusals: dict[str, None] = {}
-        for reservation in reservations.matched:
+        for place, reservation in enumerate(reservations.matched):
             try:
-                return self._allocate_from(reservation, affinity)
+                return Found(self._allocate_from(reservation, affinity), place)
             except Refused as refused:
                 refusals.update(dict.fromkeys(refused.refusal.reasons))
         if reservations.required:
             raise Refused(*(f"Reservation(s) {reason}" for reason in refusals or (NO_MATCH,)))
-        return self._on_free_capacity.allocate(affinity)
+        return Found(self._on_free_capacity.allocate(affinity))
 
     def fits(self, affinity: Sequence[int]) -> bool:
         """Whether `explore` would succeed."""
@@ -127,7 +135,7 @@ class Placing:
         """
         reservations = self._reservations
         if reservations.ignored or (reservations.nominated is None and reservations.required):
-            return self.explore(affinity)
+            return self.explore(affinity).allocation
         if reservations.nominated is None:
             return self._on_free_capacity.allocate(affinity)
         try:

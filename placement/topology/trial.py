@@ -56,10 +56,8 @@ class Trial:
     @cached_property
     def free_cpus(self) -> int:
         """The CPUs that the pod may be given, as a mask; only those a strict bind policy leaves."""
-        host = self.host
-        free = host.layout.cpus & ~self._use.saturated(host.rules.share_limit) & ~host.unallocatable
-        cpus = self.demand.cpus
-        return thinned(host.layout, free, cpus.bind) if cpus is not None and cpus.strict else free
+        free, cpus = self.host.free_cpus(self._use), self.demand.cpus
+        return thinned(self.host.layout, free, cpus.bind) if cpus is not None and cpus.strict else free
 
     @cached_property
     def available(self) -> dict[int, dict[str, int]]:

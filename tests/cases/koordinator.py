@@ -40,8 +40,12 @@ _READ_DIFFERENTLY = (
     keys.NUMA_TOPOLOGY_POLICY_ALIAS,
     'preferredCPUExclusivePolicy\\": \\"Default',
     'managedByKubelet\\": \\"true',
+    'singleNUMANodeExclusive\\": \\"Preferred',
 )
 _AMOUNTS = ("numa_resources", "available", "allocated")
+
+_LISTS = ("ls_pools", "be_pools", "pools", "allocs", "pod_cpu_allocs")
+_ORDER = ("socket", "node", "uid")
 
 # What a parser says about a broken annotation is its own affair, so there are no reasons to compare.
 _UNREADABLE: Json = {"code": str(RefusalClass.ERROR), "reasons": []}
@@ -50,11 +54,19 @@ _UNREADABLE: Json = {"code": str(RefusalClass.ERROR), "reasons": []}
 def run(document: dict[str, Any], url: str | None) -> Iterator[tuple[str, str | None]]:
     """Each case's id with None if it passed, else with one line that says what differs."""
     for case in document["cases"]:
-        yield case["id"], difference(case)
+        yield case["id"], _difference_or_crash(case)
+
+
+def _difference_or_crash(case: Json) -> str | None:
+    try:
+        return difference(case)
+    except Exception as error:  # one case that cannot even be run must not hide the others
+        return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def difference(case: Json) -> str | None:
     """What is not as a case expects it, under the first profile where anything differs; None if nothing."""
+    case = {**case, "input": read.given_input(case["input"])}
     for profile in profiles_of(case):
         outcome = _outcome(case, profile)
         for key, expected in _expectations(case["expect"]):
@@ -66,13 +78,13 @@ def difference(case: Json) -> str | None:
 
 def profiles_of(case: Json) -> list[Profile]:
     """The profiles under which a case must hold: `design` only if that does not read it in another way."""
-    given = case["input"]
+    given = read.given_input(case["input"])
     text = json.dumps(given)
     differs = any(word in text for word in _READ_DIFFERENTLY)
     asks = [given, given.get("request") or {}, *(given.get("steps") or ())]
     differs |= any(part.get("exclusive") == "NUMANodeLevel" for part in asks)
     if case["kind"] == "admission":
-        differs |= any(unequal_cpu(read.pod(given["new"])))
+        differs |= any(unequal_cpu(read.pod(given["new"] or {})))
     return [Profile.KOORD_SCHEDULER] if differs else [Profile.KOORD_SCHEDULER, Profile.DESIGN]
 
 
@@ -118,8 +130,13 @@ def _errors_agree(expected: Any, found: Any) -> bool:
 
 def _comparable(key: str, value: Any) -> Any:
     """A value such that equal meanings are equal: lists of CPUs as sets, quantities as numbers."""
-    if key == "designated":
+    if key in ("designated", "status"):
         return value and {part: _comparable(part, of) for part, of in value.items()}
+    if key in _LISTS:
+        described = [{part: _comparable(part, of) for part, of in row.items() if of} for row in value or ()]
+        return sorted(described, key=lambda row: [str(row.get(part, "")) for part in _ORDER])
+    if key == "numaNodeResources":
+        return _comparable("numa_resources", {entry["node"]: entry["resources"] for entry in value})
     if key in _AMOUNTS:
         amounts = value if isinstance(value, NumaAmounts) else read.numa_amounts(value)
         return {numa: {name: n for name, n in row.items() if n} for numa, row in amounts.items() if row}

@@ -32,8 +32,8 @@ Outcome = Mapping[str, Any]
 def cpu_list(given: Json, profile: Profile) -> Outcome:
     """CPU lists, read and written."""
     if given["op"] == "parse":
-        return {"cpus": sorted(parse_cpu_list(given["text"]))}
-    return {"text": format_cpu_list(given["cpus"])}
+        return {"cpus": sorted(parse_cpu_list(given["text"] or ""))}
+    return {"text": format_cpu_list(given["cpus"] or ())}
 
 
 def qos(given: Json, profile: Profile) -> Outcome:
@@ -49,9 +49,9 @@ def priority(given: Json, profile: Profile) -> Outcome:
 
 def admission(given: Json, profile: Profile) -> Outcome:
     """Whether a pod is admitted; several violations are written as Kubernetes aggregates errors."""
-    old = read.pod(given["old"]) if given["operation"] == "UPDATE" else None
+    old = read.pod(given["old"] or {}) if given["operation"] == "UPDATE" else None
     violations = admission_violations(
-        read.pod(given["new"]), profile, old, not given.get("skip_priority_check", False)
+        read.pod(given["new"] or {}), profile, old, not given.get("skip_priority_check", False)
     )
     reason = violations[0] if len(violations) == 1 else f"[{', '.join(violations)}]"
     return {"allowed": not violations, "reason": reason if violations else None}
@@ -83,7 +83,7 @@ def ingest(given: Json, profile: Profile) -> Outcome:
 
 def kubelet_topology_policy(given: Json, profile: Profile) -> Outcome:
     """What the agent writes for kubelet's topology manager."""
-    return {"topology_policy": reported_topology_policy(given["policy"], given["scope"])}
+    return {"topology_policy": reported_topology_policy(given["policy"] or "", given["scope"] or "")}
 
 
 def node_reservation(given: Json, profile: Profile) -> Outcome:
@@ -109,12 +109,12 @@ def _system_cpus(given: Json | None, topology: CpuTopology) -> CpuSet:
 
 def shared_pool(given: Json, profile: Profile) -> Outcome:
     """The LS pools, and the pods whose CPUs kubelet manages."""
-    topology, pods = read.topology(given["topology"]), [read.pod(pod) for pod in given["pods"]]
+    topology, pods = read.topology(given["topology"]), [read.pod(pod) for pod in given["pods"] or ()]
     state = given.get("kubelet_state")
     allocs = kubelet_allocs(state, pods) if state is not None else ()
     records = [
         read_pod_record(read.pod({**pod, "node": "host"}), SchedulerSettings(profile))
-        for pod in given["pods"]
+        for pod in given["pods"] or ()
     ]
     bound = [record.holding.cpus for record in records if record.holding]
     exclusive = frozenset[int]().union(*(pod.cpus for pod in allocs), *bound)
@@ -142,7 +142,7 @@ def _allocs(given: Json, pods: Iterable[Any]) -> list[dict[str, Any]]:
 
 def kubelet_state(given: Json, profile: Profile) -> Outcome:
     """The pods whose CPUs kubelet manages."""
-    pods = [read.pod(pod) for pod in given["pods"]]
+    pods = [read.pod(pod) for pod in given["pods"] or ()]
     return {"allocs": _allocs({"kubelet_state": given["kubelet_state"] or ""}, pods)}
 
 
@@ -157,8 +157,10 @@ def pool_trim(given: Json, profile: Profile) -> Outcome:
     return {"pools": _shown(trimmed(pools, _system_cpus(given["system_qos"], everything)))}
 
 
-def _pools(given: Iterable[Json]) -> list[SharedPool]:
-    return [SharedPool(pool["socket"], pool["node"], parse_cpu_list(pool["cpuset"])) for pool in given]
+def _pools(given: Iterable[Json] | None) -> list[SharedPool]:
+    return [
+        SharedPool(pool["socket"], pool["node"], parse_cpu_list(pool["cpuset"] or "")) for pool in given or ()
+    ]
 
 
 def _shown(pools: Iterable[SharedPool]) -> list[dict[str, Any]]:
@@ -173,16 +175,16 @@ def container_cpuset(given: Json, profile: Profile) -> Outcome:
         ls_pools=_pools(given["ls_pools"]),
         be_pools=_pools(given["be_pools"]),
         kubelet_is_static=given["kubelet_policy"] == "static",
-        system_cpus=given["system_qos_cpuset"],
-        manages_best_effort=given["be_cpu_manager"],
+        system_cpus=given["system_qos_cpuset"] or "",
+        manages_best_effort=bool(given["be_cpu_manager"]),
     )
-    pod = read.pod({**given["pod"], "k8s_qos": given["k8s_qos"]})
+    pod = read.pod({**(given["pod"] or {}), "k8s_qos": given["k8s_qos"] or ""})
     return {"cpuset": container_cpu_list(pod, view)}
 
 
 def pod_event(given: Json, profile: Profile) -> Outcome:
     """What is recorded of a pod."""
-    record = read_pod_record(read.pod(given["pod"]), SchedulerSettings(profile))
+    record = read_pod_record(read.pod(given["pod"] or {}), SchedulerSettings(profile))
     cpus = record.holding.cpus if record.holding else frozenset()
     known = read.topology(given["topology"]).cpus
     return {"recorded": record.holding is not None, "cpuset": format_cpu_list(cpus & known)}

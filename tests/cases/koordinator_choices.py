@@ -24,6 +24,7 @@ from placement.topology.leftovers import leftover_order
 from placement.topology.masks import mask_of, members_of
 from placement.topology.numa_exclusivity import is_allowed
 from placement.topology.policies import BindPolicy, ExclusiveLevel, NumaExclusivity, NumaPolicy
+from placement.topology.refusal import Refused
 from placement.topology.run import Run
 from placement.topology.selection import admits, select_affinity
 from placement.topology.trial import Trial
@@ -35,9 +36,9 @@ Outcome = Mapping[str, Any]
 
 def accumulator(given: Json, profile: Profile) -> Outcome:
     """Take CPUs next to what is allocated."""
-    layout, limit = layout_of(read.topology(given["topology"])), given.get("max_ref_count", 1)
+    layout, limit = layout_of(read.topology(given["topology"])), given["max_ref_count"] or 1
     use = CpuUse()
-    for held in given.get("allocated", ()):
+    for held in given["allocated"] or ():
         for _ in range(held.get("ref_count", 1)):
             use = use.plus(read.mask(held["cpus"]) & layout.cpus, read.level(held.get("exclusive")))
     available = layout.cpus & ~use.saturated(limit)
@@ -51,9 +52,9 @@ def accumulator(given: Json, profile: Profile) -> Outcome:
 
 def _cpu_demand(given: Json) -> CpuDemand:
     return CpuDemand(
-        given["need"],
-        BindPolicy(given.get("bind") or ""),
-        given.get("required", False),
+        given["need"] or 0,
+        BindPolicy(given["bind"] or ""),
+        bool(given["required"]),
         read.level(given.get("exclusive")),
     )
 
@@ -71,37 +72,41 @@ def sequence(given: Json, profile: Profile) -> Outcome:
     layout, ledger = layout_of(read.topology(given["topology"])), HostLedger()
     differences = []
     for place, step in enumerate(given["steps"]):
-        step = {**given, **step}
+        step = read.Given({**given, **step})
         if step["op"] == "add":
-            holding = Holding(parse_cpu_list(step["cpus"]), read.level(step.get("exclusive")))
+            holding = Holding(parse_cpu_list(step["cpus"] or ""), read.level(step.get("exclusive")))
             ledger = ledger.add(step["pod"], holding)
         elif step["op"] == "release":
             ledger = ledger.release(step["pod"])
         outcome: Outcome = {}
         if step["op"] == "take":
-            cpus = parse_cpu_list(_taken(layout, ledger, step, profile))
+            outcome = _taken(layout, ledger, step, profile)
+            cpus = parse_cpu_list(outcome.get("cpuset", ""))
             ledger = ledger.add(step["pod"], Holding(cpus, read.level(step.get("record_exclusive"))))
-            outcome = {"cpuset": format_cpu_list(cpus)}
         elif step["op"] == "available":
             outcome = {"cpuset": read.text(_available(layout, ledger, step))}
         elif step["op"] == "state":
             outcome = _state(layout, ledger)
-        for key, expected in step.get("expect", {}).items():
+        for key, expected in {"error": None, **step.get("expect", {})}.items():
             if outcome.get(key) != _by_cpu(expected):
                 differences.append(f"step {place}: {key} is {outcome.get(key)}, not {expected}")
     return {"differences": differences}
 
 
 def _available(layout: CpuLayout, ledger: HostLedger, step: Json) -> int:
-    use = ledger.cpu_use(layout).without(read.mask(cpus) for cpus in step.get("returned", ()))
-    return layout.cpus & ~use.saturated(step["max_ref_count"])
+    use = ledger.cpu_use(layout).without(read.mask(cpus) for cpus in step["returned"] or ())
+    return layout.cpus & ~use.saturated(step["max_ref_count"] or 1)
 
 
-def _taken(layout: CpuLayout, ledger: HostLedger, step: Json, profile: Profile) -> str:
+def _taken(layout: CpuLayout, ledger: HostLedger, step: Json, profile: Profile) -> Outcome:
     use = ledger.cpu_use(layout)
-    rules = read.rules(step.get("numa_strategy", "LeastAllocated"), profile, step["max_ref_count"])
+    rules = read.rules(step["numa_strategy"], profile, step["max_ref_count"])
     available, preferred = _available(layout, ledger, step), read.mask(step.get("preferred"))
-    return read.text(take_cpus(layout, use, available, _cpu_demand(step), rules, preferred))
+    try:
+        taken = take_cpus(layout, use, available, _cpu_demand(step), rules, preferred)
+    except Refused as refused:
+        return {"error": True, "message": str(refused)}
+    return {"cpuset": read.text(taken)}
 
 
 def _state(layout: CpuLayout, ledger: HostLedger) -> Outcome:
@@ -181,7 +186,7 @@ def _hint(given: Json) -> Hint:
     affinity = given.get("affinity")
     return Hint(
         None if affinity is None else mask_of(affinity),
-        given["preferred"],
+        bool(given["preferred"]),
         given.get("unsatisfied", False),
         given.get("score", 0),
     )
@@ -205,7 +210,7 @@ def _numa_ids(affinity: int | None) -> list[int] | None:
 def _providers(given: Json) -> list[dict[str, list[Hint] | None] | None]:
     return [
         provider and {name: hints and [_hint(hint) for hint in hints] for name, hints in provider.items()}
-        for provider in given["providers"]
+        for provider in given["providers"] or ()
     ]
 
 
@@ -223,7 +228,10 @@ def _allowed(given: Json) -> Any:
 def policy_merge(given: Json, profile: Profile) -> Outcome:
     """The selection of a policy from the hints of all providers."""
     selection = select_affinity(
-        NumaPolicy(given["policy"]), _providers(given), mask_of(given["numa_nodes"]), _allowed(given)
+        NumaPolicy(given["policy"] or "None"),
+        _providers(given),
+        mask_of(given["numa_nodes"] or ()),
+        _allowed(given),
     )
     return {
         **selection._asdict(),
@@ -234,18 +242,18 @@ def policy_merge(given: Json, profile: Profile) -> Outcome:
 
 def policy_admit(given: Json, profile: Profile) -> Outcome:
     """Whether a policy admits."""
-    return {"admit": admits(NumaPolicy(given["policy"]), given["preferred"])}
+    return {"admit": admits(NumaPolicy(given["policy"] or "None"), bool(given["preferred"]))}
 
 
 def numa_exclusive(given: Json, profile: Profile) -> Outcome:
     """Whether exclusivity allows an affinity."""
-    return {"allowed": _allowed(given)(mask_of(given["affinity"]))}
+    return {"allowed": _allowed(given)(mask_of(given["affinity"] or ()))}
 
 
 def hint_filter(given: Json, profile: Profile) -> Outcome:
     """Hints as rows, and rows reduced to single NUMA nodes."""
     if given["mode"] == "single":
-        rows = [[_hint(hint) for hint in row] for row in given["rows"]]
+        rows = [[_hint(hint) for hint in row] for row in given["rows"] or ()]
         return {"rows": [_shown(row) for row in single_numa_rows(rows)]}
     providers = _providers(given)
     collected = collect_rows(providers)

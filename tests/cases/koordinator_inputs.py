@@ -35,9 +35,23 @@ from placement.topology.policies import (
     NumaStrategy,
 )
 from placement.topology.reservations import Reservation, Reservations
-from placement.topology.scoring import Scoring
+from placement.topology.scoring import DEFAULT_SCORING, Scoring
 
 Json = Mapping[str, Any]
+
+
+class Given(dict[str, Any]):
+    """The input of a case: what is absent means empty, false or none, and reads as None."""
+
+    def __missing__(self, key: str) -> None:
+        return None
+
+
+def given_input(value: Any) -> Any:
+    """A parsed input with all its mappings as `Given`."""
+    if isinstance(value, dict):
+        return Given({key: given_input(member) for key, member in value.items()})
+    return [given_input(member) for member in value] if isinstance(value, list) else value
 
 
 def topology(given: Json | None) -> CpuTopology:
@@ -85,12 +99,12 @@ def level(given: str | None) -> ExclusiveLevel:
     return ExclusiveLevel(given or "None")
 
 
-def rules(strategy: str, profile: Profile, share_limit: int = 1) -> PickRules:
+def rules(strategy: str | None, profile: Profile, share_limit: int | None = 1) -> PickRules:
     """How CPUs are chosen under a `numa_strategy`."""
-    read = label_strategy(strategy, profile)
+    read = label_strategy(strategy or "", profile)
     even = read is NumaStrategy.DISTRIBUTE_EVENLY
     return PickRules(
-        share_limit=share_limit,
+        share_limit=share_limit or 1,
         fullest_first=read is NumaStrategy.MOST_ALLOCATED,
         distribution=Distribution.OVER_ALL if even else Distribution.PACKED,
         downgrades=profile is Profile.DESIGN,
@@ -112,9 +126,10 @@ def ledger(existing: Iterable[Json] | None) -> HostLedger:
 
 def scoring(given: Json | None) -> Scoring:
     """A `score` or `numa_score`."""
-    if given is None:
-        return Scoring()
-    return Scoring(given["type"] == "MostAllocated", tuple(given["weights"].items()))
+    if not given:
+        return DEFAULT_SCORING
+    weights = tuple((given["weights"] or {}).items()) or DEFAULT_SCORING.weights
+    return Scoring(given["type"] == "MostAllocated", weights)
 
 
 def settings(profile: Profile, given: Json) -> SchedulerSettings:
@@ -233,11 +248,11 @@ def reservations(given: Json | None) -> Reservations:
                 total=numa_amounts(matched.get("allocatable")),
                 restricted=matched.get("policy") == "Restricted",
             )
-            for matched in given.get("matched", ())
+            for matched in given.get("matched") or ()
         ),
-        nominated=0 if given.get("nominated") else None,
-        required=given.get("required", False),
-        ignored=given.get("ignored", False),
+        nominated=0 if given.get("nominated") and given.get("matched") else None,
+        required=bool(given.get("required")),
+        ignored=bool(given.get("ignored")),
         owned=numa_amounts(given.get("matched_allocated")),
     )
 

@@ -33,7 +33,7 @@ Outcome = Mapping[str, Any]
 
 def interpret(given: Json, profile: Profile) -> Outcome:
     """What a pod asks of any host."""
-    pod = read.pod(given["pod"])
+    pod = read.pod(given["pod"] or {})
     request = interpret_pod(pod, read.settings(profile, given))
     pod.manifest.root.report.raise_findings()
     if request is None:
@@ -53,9 +53,9 @@ def bind_policy(given: Json, profile: Profile) -> Outcome:
     """The policy under which a pod is bound on a host."""
     kubelet = given.get("kubelet") or {}
     host = host_bind_policy(
-        given["node_policy"], KubeletPolicy(kubelet.get("policy", ""), kubelet.get("options") or {})
+        given["node_policy"] or "", KubeletPolicy(kubelet.get("policy", ""), kubelet.get("options") or {})
     )
-    bind, required = pod_bind_policy(host, given["required"], given["preferred"])
+    bind, required = pod_bind_policy(host, given["required"] or "", given["preferred"] or "")
     return {"bind": bind, "required": required}
 
 
@@ -74,7 +74,7 @@ def _totals(host: Json) -> HostTotals:
 def filter_one(given: Json, profile: Profile) -> Outcome:
     """Filter one host."""
     host = read.host(given["host"], read.ledger(given.get("existing")), read.settings(profile, given))
-    request = read.request(given["request"])
+    request = read.request(given["request"] or {})
     fit = _fit(host, _totals(given["host"]), request, given)
     if fit.designated is None:
         return {"ok": True}
@@ -90,9 +90,9 @@ def _allocated(allocation: PodAllocation) -> Outcome:
 def filter_amplified(given: Json, profile: Profile) -> Outcome:
     """Filter one host by its amplified CPUs."""
     settings = read.settings(profile, given)
-    described = {**given["host"], "existing_pods": given["existing_pods"]}
+    described = {**given["host"], "existing_pods": given["existing_pods"] or ()}
     host = read.host(described, read.ledger(given["existing_pods"]), settings)
-    _fit(host, _totals(described), interpret_pod(read.pod(given["pod"]), settings), given)
+    _fit(host, _totals(described), interpret_pod(read.pod(given["pod"] or {}), settings), given)
     return {"ok": True}
 
 
@@ -108,7 +108,7 @@ def filter_affinity(given: Json, profile: Profile) -> Outcome:
     """The NUMA nodes chosen while filtering."""
     ledger = _recorded_amounts(given.get("existing_numa") or {})
     host = read.host(given["host"], ledger, read.settings(profile, given))
-    fit = _fit(host, _totals(given["host"]), read.request(given["request"]), given)
+    fit = _fit(host, _totals(given["host"]), read.request(given["request"] or {}), given)
     return {"affinity": None if fit.affinity is None else list(fit.affinity)}
 
 
@@ -119,14 +119,15 @@ def _given_fit(given: Json) -> Fit:
 def reserve(given: Json, profile: Profile) -> Outcome:
     """Allocate on one host, aligned as the case says."""
     host = read.host(given["host"], read.ledger(given.get("existing")), read.settings(profile, given))
-    reservations = read.reservations(given.get("reservations"))
-    return _allocated(allocate_on_host(host, read.request(given["request"]), _given_fit(given), reservations))
+    request, reservations = read.request(given["request"] or {}), read.reservations(given.get("reservations"))
+    fit = _fit(host, _totals(given["host"]), request, given) if request.designated else _given_fit(given)
+    return _allocated(allocate_on_host(host, request, fit, reservations))
 
 
 def reserve_numa(given: Json, profile: Profile) -> Outcome:
     """Filter one host, then allocate on it."""
     host = read.host(given["host"], read.ledger(given.get("existing")), read.settings(profile, given))
-    request = read.request(given["request"])
+    request = read.request(given["request"] or {})
     fit = _fit(host, _totals(given["host"]), request, given)
     return _allocated(allocate_on_host(host, request, fit))
 
@@ -134,7 +135,7 @@ def reserve_numa(given: Json, profile: Profile) -> Outcome:
 def nominate(given: Json, profile: Profile) -> Outcome:
     """Allocate out of the first reservation."""
     host = read.host(given["host"], read.ledger(given.get("existing")), read.settings(profile, given))
-    request = read.request(given["request"])
+    request = read.request(given["request"] or {})
     merged_numa_policy(host.numa_policy, request.numa.policy)
     reservations = read.reservations(given["reservations"])
     Placing(host.state, demand_on(host, request), reservations).nominate(0, _given_fit(given).affinity)
@@ -147,7 +148,7 @@ def score_one(given: Json, profile: Profile) -> Outcome:
     host = read.host(given["host"], read.ledger(given.get("existing")), settings)
     rater = host_rater(
         host,
-        read.request(given["request"]),
+        read.request(given["request"] or {}),
         _given_fit(given),
         settings.host_scoring,
         read.reservations(given.get("reservations")),
@@ -158,7 +159,7 @@ def score_one(given: Json, profile: Profile) -> Outcome:
 def score_hosts(given: Json, profile: Profile) -> Outcome:
     """The scores of several hosts, each filtered before."""
     settings = read.settings(profile, given)
-    request = interpret_pod(read.pod(given["pod"]), settings)
+    request = interpret_pod(read.pod(given["pod"] or {}), settings)
     judge, scores = PodJudge(request, settings.host_scoring), {}
     for described in given["hosts"]:
         existing = [*(described.get("existing") or ()), *(described.get("existing_pods") or ())]
@@ -180,13 +181,13 @@ def _spec(document: Json | None) -> ResourceSpec:
 def spec_writeback(given: Json, profile: Profile) -> Outcome:
     """The completed resource-spec of a pod that was bound."""
     host = host_bind_policy((given.get("labels") or {}).get(keys.CPU_BIND_POLICY, ""), KubeletPolicy())
-    bind, strict = pod_bind_policy(host, given["required_bind"], given["preferred_bind"])
+    bind, strict = pod_bind_policy(host, given["required_bind"] or "", given["preferred_bind"] or "")
     return {"resource_spec": completed_spec(_spec(given["resource_spec"]), bind, strict)}
 
 
 def bind_result(given: Json, profile: Profile) -> Outcome:
     """The annotations of a pod that was allocated."""
-    allocation = given["allocation"]
+    allocation = given["allocation"] or {}
     status = ResourceStatus(
         parse_cpu_list(allocation.get("cpuset") or ""), read.numa_amounts(allocation.get("numa_resources"))
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from placement.dialects.koordinator.burst import choose_pool
@@ -82,6 +82,8 @@ def try_allocate(
     """What the pod gets, without a word about it. Raises Refused."""
     if alignment.policy is NumaPolicy.NONE and demand.cpus is None:
         return Allocation()
+    if reservations.nominated is None:
+        reservations = replace(reservations, nominated=fit.nominated)
     placing = Placing(host.state, demand, reservations)
     affinity = fit.affinity
     if alignment.policy is NumaPolicy.BEST_EFFORT and affinity is None:

@@ -13,7 +13,7 @@ from placement.dialects.koordinator.resource_status import read_resource_status
 from placement.topology.cpuset import format_cpu_list
 from placement.topology.pools import SharedPool
 
-_CPU_RESOURCES = frozenset({"cpu", "kubernetes.io/batch-cpu"})
+_CPU_RESOURCES = ("cpu", "kubernetes.io/batch-cpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def container_cpu_list(pod: Pod, view: AgentView) -> str | None:
     if status.cpus:
         return format_cpu_list(status.cpus)
     qos = raw_qos(pod)
-    aligned = [numa for numa, amounts in status.amounts.items() if _CPU_RESOURCES & amounts.keys()]
+    aligned = [numa for numa, amounts in status.amounts.items() if any(map(amounts.get, _CPU_RESOURCES))]
     if aligned:
         best_effort = qos is QosClass.BE and view.manages_best_effort
         pools = view.be_pools if best_effort else view.ls_pools

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placement.dialects.koordinator.burst import choose_pool, covers
@@ -20,6 +20,7 @@ from placement.topology.amplification import bound_cost, host_cpu_requested
 from placement.topology.demand import CpuDemand, PodDemand
 from placement.topology.designation import allocate_designated
 from placement.topology.hint_rows import ProviderHints
+from placement.topology.hints import Fits
 from placement.topology.host import FACE_VALUE
 from placement.topology.host_score import HostTotals
 from placement.topology.masks import mask_of
@@ -33,10 +34,15 @@ AMPLIFIED = "Insufficient amplified cpu"
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A pod fits: aligned to these NUMA ids, if to any; `designated` is what it gets if that was decided."""
+    """A pod fits: aligned to these NUMA ids, if to any.
+
+    `designated` is what it gets if somebody else decided that; `nominated` is the place of the matched
+    reservation it would use.
+    """
 
     affinity: tuple[int, ...] | None = None
     designated: Allocation | None = None
+    nominated: int | None = None
 
 
 def screen_host(host: Host, request: PodRequest) -> Fit | Refusal | None:
@@ -71,17 +77,19 @@ def fit_host(
         demand, alignment = demand_on(host, request), alignment_on(host, request)
         check_binding(host, request, demand)
         placing = Placing(host.state, demand, reservations)
-        affinity = None
+        limit = request.burst_limit if demand.cpus is None else None
+        affinity = nominated = None
         if alignment.policy is not NumaPolicy.NONE:
-            fits = _fits(host, request, placing)
+            fits = placing.fits if limit is None else _covering(host, limit, placing)
             affinity = choose_affinity(placing.widest_trial, alignment, fits, devices)
-            placing.explore(affinity)
+            nominated = placing.explore(affinity).reservation
         elif demand.cpus is not None:
-            _check_free_cpus(demand.cpus, placing, reservations)
-        _check_pool(host, request, demand, affinity)
+            nominated = _explore_free_cpus(demand.cpus, placing, reservations)
+        if limit is not None:
+            choose_pool(host.state, affinity or host.state.layout.numa_nodes, limit)
     except Refused as refused:
         return refused.refusal
-    return Fit(affinity)
+    return Fit(affinity, nominated=nominated)
 
 
 def check_amplified(
@@ -115,21 +123,15 @@ def _designated(host: Host, status: ResourceStatus, demand: PodDemand) -> Alloca
     return allocate_designated(host.state, demand, Allocation(mask_of(status.cpus), status.amounts))
 
 
-def _check_free_cpus(cpus: CpuDemand, placing: Placing, reservations: Reservations) -> None:
+def _explore_free_cpus(cpus: CpuDemand, placing: Placing, reservations: Reservations) -> int | None:
     """A strict policy has to be tried; otherwise counting will do, as any free CPU is good enough."""
     if cpus.strict or reservations != NO_RESERVATIONS:
-        placing.explore(None)
-    elif placing.widest_trial.free_cpus.bit_count() < cpus.need:
+        return placing.explore(None).reservation
+    if placing.widest_trial.free_cpus.bit_count() < cpus.need:
         raise Refused(NOT_ENOUGH_CPUS)
+    return None
 
 
-def _fits(host: Host, request: PodRequest, placing: Placing) -> Callable[[Sequence[int]], bool]:
-    limit = request.burst_limit
-    if limit is None:
-        return placing.fits
+def _covering(host: Host, limit: int, placing: Placing) -> Fits:
+    """Whether a pod fits on NUMA nodes of which one has a shared pool that covers its limit."""
     return lambda affinity: covers(host.state, affinity, limit) and placing.fits(affinity)
-
-
-def _check_pool(host: Host, request: PodRequest, demand: PodDemand, affinity: tuple[int, ...] | None) -> None:
-    if request.burst_limit is not None and demand.cpus is None:
-        choose_pool(host.state, affinity or host.state.layout.numa_nodes, request.burst_limit)

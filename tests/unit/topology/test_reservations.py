@@ -26,7 +26,7 @@ def test_remaining_cpus_are_preferred():
         host(2, 1, 4, 2, holdings=HELD), pod("FullPCPUs", cpu=4000), reserved("4-10"), nominated=0
     )
     assert shown(trial.allocate(None).cpus) == "4-7"
-    assert shown(trial.explore(None).cpus) == "4-7"
+    assert shown(trial.explore(None).allocation.cpus) == "4-7"
 
 
 def test_a_default_reservation_is_filled_up_from_free_capacity():
@@ -87,14 +87,15 @@ def test_a_mandatory_reservation_says_why_it_cannot_be_used():
 def test_an_optional_reservation_that_cannot_be_used_leads_to_free_capacity():
     elsewhere = reserved(restricted=True, numa1={"cpu": 8000})
     trial = placing(host(2, 1, 4, 2), pod(cpu=4000), elsewhere)
-    assert dict(trial.explore((0,)).amounts) == {0: {"cpu": 4000}}
+    assert trial.explore((0,)).reservation is None
+    assert dict(trial.explore((0,)).allocation.amounts) == {0: {"cpu": 4000}}
     assert trial.fits((0,))
 
 
 def test_ignoring_reservations_takes_from_all_of_them():
     state = host(2, 1, 4, 2, holdings=[holding("0-5"), holding("10-15")])
     trial = placing(state, pod("FullPCPUs", cpu=14000), reserved("0-5"), reserved("10-15"), ignored=True)
-    assert trial.allocate(None) == trial.explore(None)
+    assert trial.explore(None) == (trial.allocate(None), None)
     assert trial.allocate(None).cpus & cpus("0-5,10-15") == cpus("0-5,10-15")
 
 

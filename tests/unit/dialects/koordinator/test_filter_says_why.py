@@ -206,6 +206,17 @@ def test_reserved_cpus_are_returned_before_amplified_ones_are_counted():
     assert owner.judge(place, used, reserved).fits
 
 
+def test_what_fits_out_of_a_reservation_is_allocated_out_of_it():
+    place = host(held("0-7"), held("8-9"))
+    request = request_of(lsr(container(cpu="8", memory="1")))
+    reservations = Reservations(
+        (Reservation(mask_of((8, 9)), restricted=True), Reservation(mask_of(range(8))))
+    )
+    fit = PodJudge(request).judge(place, totals(), reservations).answer
+    assert fit.nominated == 1
+    assert format_cpu_list(allocate_on_host(place, request, fit, reservations).status.cpus) == "0-7"
+
+
 def test_equal_hosts_get_equal_answers_and_are_looked_at_once(monkeypatch):
     looked_at = []
 
