@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from placement.topology.hint_rows import ProviderHints
-from placement.topology.hints import Fits, HintTable
+from placement.topology.hints import Fits, HintTable, Score
 from placement.topology.masks import mask_of, members_of
 from placement.topology.numa_exclusivity import is_allowed
 from placement.topology.numa_score import numa_scorer
@@ -63,6 +63,9 @@ class _Search:
     ) -> None:
         restricted = alignment.policy is NumaPolicy.RESTRICTED
         score = numa_scorer(trial, alignment.scoring, alignment.idle_counts)
+        if alignment.policy is NumaPolicy.SINGLE_NUMA_NODE:
+            # Wider combinations are only looked at to say why the pod is refused.
+            score = partial(_score_of_one, score)
         self.table = HintTable(trial, fits, score, all_preferred=restricted)
         self.policy = alignment.policy
         self.providers = (self.table.hints, *devices)
@@ -70,6 +73,10 @@ class _Search:
         self.allowed = partial(
             is_allowed, exclusivity=alignment.exclusivity, neighbours=trial.host.neighbours
         )
+
+
+def _score_of_one(score: Score, numa_ids: Sequence[int]) -> int:
+    return score(numa_ids) if len(numa_ids) == 1 else 0
 
 
 def _select(search: _Search) -> Selection:

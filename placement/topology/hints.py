@@ -60,12 +60,14 @@ class HintTable:
 
     def add_combinations(self, size: int) -> None:
         """Add the hints of all combinations of that many NUMA nodes; expects narrower ones to be there."""
-        fresh = [resource for resource, hints in self.hints.items() if not hints]
+        rows = [
+            (hints, self._exhausted[resource], self._all_preferred or not hints)
+            for resource, hints in self.hints.items()
+        ]
         for nodes in combinations(self._numa_ids, size):
             affinity = mask_of(nodes)
-            resources = [name for name, exhausted in self._exhausted.items() if not affinity & exhausted]
-            if resources and self._fits(nodes):
+            useful = [(hints, preferred) for hints, exhausted, preferred in rows if not affinity & exhausted]
+            if useful and self._fits(nodes):
                 score = self._score(nodes)
-                for resource in resources:
-                    preferred = self._all_preferred or resource in fresh
-                    self.hints[resource].append(Hint(affinity, preferred, score=score))
+                for hints, preferred in useful:
+                    hints.append(Hint(affinity, preferred, False, score))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -30,21 +30,32 @@ class HostTotals:
         return self._hash
 
 
-def score_on_host(
-    host: HostState, totals: HostTotals, demand: PodDemand, scoring: Scoring, is_aligned: bool = False
-) -> int:
-    """The score of a pod for which the host as a whole counts, 0 to 100.
+Scorer = Callable[[HostTotals], int]
+"""The score of one host for one pod, by the totals of the host."""
+
+
+def host_scorer(host: HostState, demand: PodDemand, scoring: Scoring, is_aligned: bool = False) -> Scorer:
+    """The score of a pod for which the host as a whole counts, 0 to 100, by the totals of the host.
 
     That is a pod without NUMA policy, or one that has one (`is_aligned`) but got no NUMA nodes.
     Source: Koordinator semantics, score.
     """
-    requested = totals.requested
+    costs, held = _costs(host, demand), host.use.held.bit_count()
+
+    def score(totals: HostTotals) -> int:
+        return scoring.score(totals.requested, totals.allocatable, costs)
+
+    def score_with_bound_cpus_only(totals: HostTotals) -> int:
+        requested = {**totals.requested, CPU: bound_cost(MILLI * held, host.cpu_ratio)}
+        return scoring.score(requested, totals.allocatable, costs)
+
+    def score_amplified(totals: HostTotals) -> int:
+        cpu = host_cpu_requested(totals.requested.get(CPU, 0), held, host.cpu_ratio)
+        return scoring.score({**totals.requested, CPU: cpu}, totals.allocatable, costs)
+
     if is_aligned and demand.cpus is not None:
-        requested = {**requested, CPU: _bound_cpu(host)}
-    elif host.cpu_ratio > FACE_VALUE:
-        cpu = host_cpu_requested(requested.get(CPU, 0), host.use.held.bit_count(), host.cpu_ratio)
-        requested = {**requested, CPU: cpu}
-    return scoring.score(requested, totals.allocatable, _costs(host, demand))
+        return score_with_bound_cpus_only
+    return score_amplified if host.cpu_ratio > FACE_VALUE else score
 
 
 def score_on_numa_nodes(
@@ -58,12 +69,8 @@ def score_on_numa_nodes(
     used = numa_used(host, host.use, NOTHING)
     requested = _sum([used.get(numa, {}) for numa in numa_ids])
     if demand.cpus is not None:
-        requested[CPU] = _bound_cpu(host)
+        requested[CPU] = bound_cost(MILLI * host.use.held.bit_count(), host.cpu_ratio)
     return scoring.score(requested, _sum([host.capacity[numa] for numa in numa_ids]), _costs(host, demand))
-
-
-def _bound_cpu(host: HostState) -> int:
-    return bound_cost(MILLI * host.use.held.bit_count(), host.cpu_ratio)
 
 
 def _costs(host: HostState, demand: PodDemand) -> Amounts:

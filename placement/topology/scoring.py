@@ -25,17 +25,12 @@ class Scoring(NamedTuple):
         """
         total = weights = 0
         for resource, weight in self.weights:
-            room = capacity.get(resource, 0)
-            asked = request.get(resource, 0)
+            room, asked = capacity.get(resource, 0), request.get(resource, 0)
             if room > 0 and (asked or resource in _NATIVE):
-                total += weight * self._share(requested.get(resource, 0) + asked, room)
+                used = min(requested.get(resource, 0) + asked, room)
+                total += weight * ((used if self.fullest_first else room - used) * BEST // room)
                 weights += weight
         return total // weights if weights else 0
-
-    def _share(self, used: int, capacity: int) -> int:
-        if self.fullest_first:
-            return min(used, capacity) * BEST // capacity
-        return max(0, capacity - used) * BEST // capacity
 
 
 DEFAULT_SCORING = Scoring()

@@ -17,7 +17,7 @@ from placement.dialects.koordinator.profile import Profile
 from placement.topology.amounts import NumaAmounts
 from placement.topology.cpuset import CpuListError, parse_cpu_list
 from placement.topology.refusal import RefusalClass, Refused
-from tests.cases import koordinator_agents, koordinator_choices, koordinator_phases
+from tests.cases import koordinator_agents, koordinator_choices, koordinator_phases, koordinator_sequences
 from tests.cases import koordinator_inputs as read
 
 FORMAT = "koordinator-cpuset-cases/1"
@@ -27,6 +27,7 @@ Kind = Callable[[Json, Profile], Json]
 
 KINDS: Mapping[str, Kind] = {
     **koordinator_choices.KINDS,
+    **koordinator_sequences.KINDS,
     **koordinator_phases.KINDS,
     **koordinator_agents.KINDS,
 }

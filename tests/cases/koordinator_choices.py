@@ -13,18 +13,16 @@ from placement.topology.accounts import numa_available, numa_used
 from placement.topology.accumulator import take_cpus
 from placement.topology.amounts import NOTHING, NumaAmounts
 from placement.topology.cpu_use import CpuUse
-from placement.topology.cpuset import format_cpu_list, parse_cpu_list
 from placement.topology.demand import CpuDemand, PodDemand
 from placement.topology.hint_rows import collect_rows, single_numa_rows, summarize
 from placement.topology.hints import Hint, HintTable
 from placement.topology.host import HostState
-from placement.topology.layout import CpuLayout, layout_of
-from placement.topology.ledger import Holding, HostLedger, NumaNeighbours
+from placement.topology.layout import layout_of
+from placement.topology.ledger import NumaNeighbours
 from placement.topology.leftovers import leftover_order
 from placement.topology.masks import mask_of, members_of
 from placement.topology.numa_exclusivity import is_allowed
-from placement.topology.policies import BindPolicy, ExclusiveLevel, NumaExclusivity, NumaPolicy
-from placement.topology.refusal import Refused
+from placement.topology.policies import BindPolicy, NumaExclusivity, NumaPolicy
 from placement.topology.run import Run
 from placement.topology.selection import admits, select_affinity
 from placement.topology.trial import Trial
@@ -44,13 +42,13 @@ def accumulator(given: Json, profile: Profile) -> Outcome:
     available = layout.cpus & ~use.saturated(limit)
     if given.get("available") is not None:
         available = read.mask(given["available"])
-    demand = _cpu_demand(given)
+    demand = cpu_demand(given)
     rules = read.rules(given["numa_strategy"], profile, limit)
     taken = take_cpus(layout, use, available, demand, rules, read.mask(given.get("preferred")))
     return {"cpuset": read.text(taken)}
 
 
-def _cpu_demand(given: Json) -> CpuDemand:
+def cpu_demand(given: Json) -> CpuDemand:
     return CpuDemand(
         given["need"] or 0,
         BindPolicy(given["bind"] or ""),
@@ -65,67 +63,6 @@ def accumulator_order(given: Json, profile: Profile) -> Outcome:
     rules = read.rules(given["numa_strategy"], profile, given["max_ref_count"])
     run = Run(layout, CpuUse(), layout.cpus, CpuDemand(0), rules)
     return {"order": list(leftover_order(run, layout.cpus))}
-
-
-def sequence(given: Json, profile: Profile) -> Outcome:
-    """Steps on one host; the differences to what each step expects."""
-    layout, ledger = layout_of(read.topology(given["topology"])), HostLedger()
-    differences = []
-    for place, step in enumerate(given["steps"]):
-        step = read.Given({**given, **step})
-        if step["op"] == "add":
-            holding = Holding(parse_cpu_list(step["cpus"] or ""), read.level(step.get("exclusive")))
-            ledger = ledger.add(step["pod"], holding)
-        elif step["op"] == "release":
-            ledger = ledger.release(step["pod"])
-        outcome: Outcome = {}
-        if step["op"] == "take":
-            outcome = _taken(layout, ledger, step, profile)
-            cpus = parse_cpu_list(outcome.get("cpuset", ""))
-            ledger = ledger.add(step["pod"], Holding(cpus, read.level(step.get("record_exclusive"))))
-        elif step["op"] == "available":
-            outcome = {"cpuset": read.text(_available(layout, ledger, step))}
-        elif step["op"] == "state":
-            outcome = _state(layout, ledger)
-        for key, expected in {"error": None, **step.get("expect", {})}.items():
-            if outcome.get(key) != _by_cpu(expected):
-                differences.append(f"step {place}: {key} is {outcome.get(key)}, not {expected}")
-    return {"differences": differences}
-
-
-def _available(layout: CpuLayout, ledger: HostLedger, step: Json) -> int:
-    use = ledger.cpu_use(layout).without(read.mask(cpus) for cpus in step["returned"] or ())
-    return layout.cpus & ~use.saturated(step["max_ref_count"] or 1)
-
-
-def _taken(layout: CpuLayout, ledger: HostLedger, step: Json, profile: Profile) -> Outcome:
-    use = ledger.cpu_use(layout)
-    rules = read.rules(step["numa_strategy"], profile, step["max_ref_count"])
-    available, preferred = _available(layout, ledger, step), read.mask(step.get("preferred"))
-    try:
-        taken = take_cpus(layout, use, available, _cpu_demand(step), rules, preferred)
-    except Refused as refused:
-        return {"error": True, "message": str(refused)}
-    return {"cpuset": read.text(taken)}
-
-
-def _state(layout: CpuLayout, ledger: HostLedger) -> Outcome:
-    use = ledger.cpu_use(layout)
-    levels = dict.fromkeys(members_of(use.held), ExclusiveLevel.NONE)
-    levels |= dict.fromkeys(members_of(use.pcpu_level), ExclusiveLevel.PCPU_LEVEL)
-    levels |= dict.fromkeys(members_of(use.numa_level), ExclusiveLevel.NUMA_NODE_LEVEL)
-    return {
-        "pods": {pod: format_cpu_list(holding.cpus) for pod, holding in ledger.holdings.items()},
-        "refs": {cpu: use.sum_of_counts(1 << cpu) for cpu in members_of(use.held)},
-        "exclusive": levels,
-    }
-
-
-def _by_cpu(expected: Any) -> Any:
-    """What is said about the lists of `refs` and `exclusive`, CPU by CPU."""
-    if not isinstance(expected, Mapping) or not all(key[:1].isdigit() for key in expected):
-        return expected
-    return {cpu: value for cpus, value in expected.items() for cpu in parse_cpu_list(cpus)}
 
 
 def numa_accounts(given: Json, profile: Profile) -> Outcome:
@@ -163,7 +100,7 @@ def manager_trial(given: Json, profile: Profile) -> Trial:
     request = given["request"]
     bound = request["bound"]
     amounts = read.amounts(request["original_requests" if bound else "requests"])
-    return Trial(host, PodDemand(amounts, _cpu_demand(request) if bound else None))
+    return Trial(host, PodDemand(amounts, cpu_demand(request) if bound else None))
 
 
 def manager_allocate(given: Json, profile: Profile) -> Outcome:
@@ -274,7 +211,6 @@ def numa_policy_merge(given: Json, profile: Profile) -> Outcome:
 KINDS = {
     "accumulator": accumulator,
     "accumulator-order": accumulator_order,
-    "sequence": sequence,
     "numa-available": numa_accounts,
     "manager-allocate": manager_allocate,
     "manager-hints": manager_hints,

@@ -16,7 +16,7 @@ from placement.dialects.koordinator.kubelet import KubeletPolicy
 from placement.dialects.koordinator.numa_topology_spec import merged_numa_policy
 from placement.dialects.koordinator.pod_request import PodRequest, interpret_pod
 from placement.dialects.koordinator.profile import Profile
-from placement.dialects.koordinator.rating import host_rater
+from placement.dialects.koordinator.rating import rate_host
 from placement.dialects.koordinator.resource_spec import ResourceSpec, completed_spec
 from placement.dialects.koordinator.resource_status import ResourceStatus, status_document
 from placement.topology.amounts import summed
@@ -146,14 +146,14 @@ def score_one(given: Json, profile: Profile) -> Outcome:
     """The score of one host, aligned as the case says."""
     settings = read.settings(profile, given)
     host = read.host(given["host"], read.ledger(given.get("existing")), settings)
-    rater = host_rater(
+    scorer = rate_host(
         host,
         read.request(given["request"] or {}),
         _given_fit(given),
         settings.host_scoring,
         read.reservations(given.get("reservations")),
     )
-    return {"score": rater(_totals(given["host"]))}
+    return {"score": scorer(_totals(given["host"]))}
 
 
 def score_hosts(given: Json, profile: Profile) -> Outcome:

@@ -8,10 +8,10 @@ from placement.dialects.koordinator.fitting import Fit, check_amplified, fit_hos
 from placement.dialects.koordinator.host import Host
 from placement.dialects.koordinator.host_demand import demand_on
 from placement.dialects.koordinator.pod_request import PodRequest
-from placement.dialects.koordinator.rating import Rater, host_rater
+from placement.dialects.koordinator.rating import rate_host
 from placement.topology.demand import PodDemand
 from placement.topology.host import FACE_VALUE
-from placement.topology.host_score import HostTotals
+from placement.topology.host_score import HostTotals, Scorer
 from placement.topology.refusal import Refusal, Refused
 from placement.topology.reservations import NO_RESERVATIONS, Reservations
 from placement.topology.scoring import DEFAULT_SCORING, Scoring
@@ -35,7 +35,7 @@ class _Opinion(NamedTuple):
     at_once: Fit | Refusal | None
     demand: PodDemand
     answer: Fit | Refusal
-    rater: Rater
+    scorer: Scorer
 
 
 class PodJudge:
@@ -65,8 +65,8 @@ class PodJudge:
     def _form_opinion(self, request: PodRequest, host: Host, reservations: Reservations) -> _Opinion:
         demand, at_once = demand_on(host, request), screen_host(host, request)
         answer = at_once or fit_host(host, request, reservations)
-        rater = host_rater(host, request, answer, self._scoring, reservations)
-        return _Opinion(at_once, demand, answer, rater)
+        scorer = rate_host(host, request, answer, self._scoring, reservations)
+        return _Opinion(at_once, demand, answer, scorer)
 
 
 def _verdict(host: Host, totals: HostTotals, reservations: Reservations, opinion: _Opinion) -> Verdict:
@@ -76,4 +76,4 @@ def _verdict(host: Host, totals: HostTotals, reservations: Reservations, opinion
             check_amplified(host, totals, opinion.demand, reservations)
         except Refused as refused:
             return Verdict(refused.refusal)
-    return Verdict(answer, opinion.rater(totals))
+    return Verdict(answer, opinion.scorer(totals))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from placement.dialects.koordinator.allocating import try_allocate
 from placement.dialects.koordinator.fitting import Fit
 from placement.dialects.koordinator.host import Host
@@ -11,7 +9,7 @@ from placement.dialects.koordinator.host_demand import alignment_on, demand_on
 from placement.dialects.koordinator.pod_request import PodRequest
 from placement.topology.alignment import Alignment
 from placement.topology.demand import PodDemand
-from placement.topology.host_score import HostTotals, score_on_host, score_on_numa_nodes
+from placement.topology.host_score import HostTotals, Scorer, host_scorer, score_on_numa_nodes
 from placement.topology.masks import mask_of
 from placement.topology.numa_exclusivity import favour_idle
 from placement.topology.policies import NumaPolicy
@@ -20,17 +18,14 @@ from placement.topology.reservations import NO_RESERVATIONS, Reservations
 from placement.topology.scoring import Scoring
 from placement.topology.trial import Allocation
 
-Rater = Callable[[HostTotals], int]
-"""The score of one host for one pod, by the totals of the host."""
 
-
-def host_rater(
+def rate_host(
     host: Host,
     request: PodRequest,
     answer: Fit | Refusal,
     scoring: Scoring,
     reservations: Reservations = NO_RESERVATIONS,
-) -> Rater:
+) -> Scorer:
     """How a host is scored that gave this answer to a pod, 0 to 100; 0 if it cannot be allocated.
 
     Where a pod has a NUMA policy only the NUMA nodes count that it would use, whatever the totals are.
@@ -43,20 +38,20 @@ def host_rater(
         if demand.cpus is not None and not host.state.has_cpus:
             return _worst
         if alignment.policy is NumaPolicy.NONE:
-            return lambda totals: score_on_host(host.state, totals, demand, scoring)
+            return host_scorer(host.state, demand, scoring)
         allocation = answer.designated or try_allocate(host, demand, alignment, answer, reservations)
     except Refused:
         return _worst
-    return _aligned_rater(host, demand, alignment, allocation, scoring)
+    return _rate_aligned(host, demand, alignment, allocation, scoring)
 
 
 def _worst(totals: HostTotals) -> int:
     return 0
 
 
-def _aligned_rater(
+def _rate_aligned(
     host: Host, demand: PodDemand, alignment: Alignment, allocation: Allocation, scoring: Scoring
-) -> Rater:
+) -> Scorer:
     state = host.state
     numa_ids = allocation.amounts or state.capacity
 
@@ -67,4 +62,5 @@ def _aligned_rater(
     if allocation.amounts:
         score = idle_counted(score_on_numa_nodes(state, demand, scoring, numa_ids))
         return lambda totals: score
-    return lambda totals: idle_counted(score_on_host(state, totals, demand, scoring, is_aligned=True))
+    score_host = host_scorer(state, demand, scoring, is_aligned=True)
+    return lambda totals: idle_counted(score_host(totals))

@@ -10,7 +10,7 @@ from placement.topology.amounts import NumaAmounts
 from placement.topology.amplification import bound_cost, host_cpu_requested
 from placement.topology.cpuset import format_cpu_list
 from placement.topology.designation import allocate_designated
-from placement.topology.host_score import HostTotals, score_on_host, score_on_numa_nodes
+from placement.topology.host_score import HostTotals, host_scorer, score_on_numa_nodes
 from placement.topology.kubelet_picker import pick_like_kubelet
 from placement.topology.ledger import NumaNeighbours
 from placement.topology.numa_exclusivity import favour_idle
@@ -78,8 +78,15 @@ def test_bound_cpus_cost_the_ratio_rounded_up():
 def test_a_pod_without_numa_policy_is_scored_by_the_whole_host():
     state = host(2, 1, 8, 2, holdings=[holding("0-19")], ratio=2)
     totals = HostTotals({"cpu": 128000, "memory": 60}, {"cpu": 20000, "memory": 4})
-    assert score_on_host(state, totals, pod("", cpu=8000, memory=16), Scoring()) == (56 + 66) // 2
-    assert score_on_host(state, totals, pod(cpu=8000, memory=16), Scoring()) == (62 + 66) // 2
+    assert host_scorer(state, pod("", cpu=8000, memory=16), Scoring())(totals) == (56 + 66) // 2
+    assert host_scorer(state, pod(cpu=8000, memory=16), Scoring())(totals) == (62 + 66) // 2
+
+
+def test_a_bound_pod_with_numa_policy_but_no_numa_nodes_sees_only_bound_cpus_as_used():
+    state = host(1, 1, 8, 2, holdings=[holding("0-3")])
+    totals = HostTotals({"cpu": 16000, "memory": 60}, {"cpu": 15000, "memory": 30})
+    score = host_scorer(state, pod("", cpu=4000, memory=0), Scoring(), is_aligned=True)
+    assert score(totals) == (50 + 50) // 2
 
 
 def test_a_pod_with_numa_policy_is_scored_by_its_numa_nodes_but_by_all_bound_cpus():
