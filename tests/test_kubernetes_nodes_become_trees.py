@@ -223,6 +223,18 @@ def test_a_node_is_deleted_with_its_tree_unless_somebody_uses_it(cluster, manife
     assert cluster.delete("/ext/v1/clusters/edge").status_code == 204
 
 
+def test_the_host_of_a_node_goes_with_the_node_only(cluster):
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare", "uid": "bare"}}
+    node["status"] = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}
+    path = "/ext/v1/clusters/edge/nodes/bare"
+    assert cluster.put(path, {"node": node}).status_code == 201
+    root = cluster.get(path).json["tree"]["uuid"]
+    refused = cluster.delete(f"/resource_providers/{root}")
+    assert refused.status_code == 409
+    assert "edge/bare" in detail(refused)
+    assert cluster.delete(path).status_code == 204
+
+
 def test_a_machine_that_was_replaced_under_the_same_name_gets_a_new_tree(cluster, manifests):
     send(cluster, manifests)
     old = cluster.get(NODE).json["tree"]["uuid"]

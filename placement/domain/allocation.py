@@ -34,15 +34,6 @@ class ConsumerClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderAmount:
-    """An amount of one resource class on one provider, by their storage ids."""
-
-    provider_id: int
-    class_id: int
-    amount: int
-
-
-@dataclass(frozen=True, slots=True)
 class AllocationFilter:
     """Only allocations to which all that is given applies; `untyped`: of consumers without a type."""
 

@@ -12,7 +12,7 @@ from placement.domain.identifiers import normalize_uuid
 from placement.services.candidates import group_aggregates, resolve_group
 from placement.services.forest_keeper import ForestKeeper
 from placement.services.transactions import attempt
-from placement.storage import providers
+from placement.storage import clusters, providers
 from placement.storage.database import Database, Transaction
 from placement.storage.providers import Locked, Provider
 
@@ -131,6 +131,12 @@ class Providers:
             if providers.has_allocations(transaction, locked.id):
                 raise Conflict(
                     f"Unable to delete resource provider {uuid}: Resource provider has allocations.",
+                    code="placement.resource_provider.inuse",
+                )
+            node = clusters.node_on(transaction, locked.id)
+            if node is not None:
+                raise Conflict(
+                    f"Unable to delete resource provider {uuid}: It is node {node}; delete the node instead.",
                     code="placement.resource_provider.inuse",
                 )
             providers.delete(transaction, [locked.id])

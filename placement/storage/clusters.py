@@ -135,6 +135,17 @@ def nodes_of(connection: Executor, cluster_id: int) -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in connection.execute(statement)]
 
 
+def node_on(connection: Executor, provider_id: int) -> str | None:
+    """`cluster/node` of the node whose host this provider is."""
+    statement = (
+        sa.select(_clusters.c.name, _nodes.c.name)
+        .join(_nodes, _nodes.c.cluster_id == _clusters.c.id)
+        .where(_nodes.c.resource_provider_id == provider_id)
+    )
+    row = connection.execute(statement).first()
+    return f"{row[0]}/{row[1]}" if row else None
+
+
 def save_node(
     transaction: Transaction,
     cluster_id: int,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -78,17 +79,6 @@ def stored(connection: Executor, provider_ids: Collection[int]) -> dict[int, dic
     return found
 
 
-def _values(inventory: Inventory) -> dict[str, object]:
-    return {
-        "total": inventory.total,
-        "reserved": inventory.reserved,
-        "min_unit": inventory.min_unit,
-        "max_unit": inventory.max_unit,
-        "step_size": inventory.step_size,
-        "allocation_ratio": inventory.allocation_ratio,
-    }
-
-
 def insert(transaction: Transaction, provider_id: int, inventories: Mapping[int, Inventory]) -> None:
     """Add records by class id."""
     if not inventories:
@@ -99,7 +89,7 @@ def insert(transaction: Transaction, provider_id: int, inventories: Mapping[int,
             "resource_class_id": class_id,
             "created_at": transaction.now,
             "used": 0,
-            **_values(inventory),
+            **asdict(inventory),
         }
         for class_id, inventory in sorted(inventories.items())
     ]
@@ -126,7 +116,7 @@ def insert_many(transaction: Transaction, wanted: Sequence[tuple[int, int, Inven
                 "resource_class_id": class_id,
                 "used": 0,
                 "created_at": transaction.now,
-                **_values(inventory),
+                **asdict(inventory),
             }
             for provider_id, class_id, inventory in wanted
         ]
@@ -137,7 +127,7 @@ def update_many(transaction: Transaction, wanted: Sequence[tuple[int, int, Inven
     """Replace records of many providers in one statement; what is used of them stays."""
     if not wanted:
         return
-    columns = list(_values(wanted[0][2]))
+    columns = list(asdict(wanted[0][2]))
     asked = (
         sa.values(
             sa.column("provider_id", sa.Integer),
@@ -145,9 +135,7 @@ def update_many(transaction: Transaction, wanted: Sequence[tuple[int, int, Inven
             *(sa.column(name, _table.c[name].type) for name in columns),
             name="wanted",
         )
-        .data(
-            [(provider_id, class_id, *_values(record).values()) for provider_id, class_id, record in wanted]
-        )
+        .data([(provider_id, class_id, *asdict(record).values()) for provider_id, class_id, record in wanted])
         .cte("wanted")
     )
     transaction.execute(
@@ -165,9 +153,3 @@ def delete_many(transaction: Transaction, keys: Collection[tuple[int, int]]) -> 
     if keys:
         place = sa.tuple_(_table.c.resource_provider_id, _table.c.resource_class_id)
         transaction.execute(sa.delete(_table).where(place.in_(sorted(keys))))
-
-
-def class_in_use(transaction: Transaction, class_id: int) -> bool:
-    """Whether some provider has a record of the class."""
-    statement = sa.select(_table.c.id).where(_table.c.resource_class_id == class_id)
-    return transaction.execute(statement).first() is not None

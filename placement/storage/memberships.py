@@ -95,9 +95,3 @@ def _replace(
         ]
         transaction.execute(sa.insert(pairs).values(rows))
     return bool(gone or fresh)
-
-
-def trait_in_use(transaction: Transaction, trait_id: int) -> bool:
-    """Whether some provider carries the trait."""
-    statement = sa.select(_provider_traits.c.trait_id).where(_provider_traits.c.trait_id == trait_id)
-    return transaction.execute(statement).first() is not None
