@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.candidates.arrays import Indices, Rows
+from placement.candidates.arrays import Amounts, Indices, Rows
 from placement.candidates.conditions import Condition, Exists, Fits
 from placement.candidates.forest import Forest
 from placement.candidates.hosts import anchors_of
@@ -88,8 +88,27 @@ def explain(forest: Forest, sharing: Sharing, trail: Trail) -> Explanation:
 
 
 def _stage_of_providers(forest: Forest, passed: ProvidersPassed) -> Stage:
-    trees = len(np.unique(forest.providers.root[passed.rows]))
+    trees = _number_of_trees(forest, passed.rows)
     return Stage(passed.condition, passed.group.suffix, len(passed.rows), trees, _came_to(forest, passed))
+
+
+def _number_of_trees(forest: Forest, rows: Rows) -> int:
+    if forest.is_flat:
+        return len(rows)
+    seen = np.zeros(forest.count, bool)
+    seen[forest.roots_of(rows)] = True
+    return int(np.count_nonzero(seen))
+
+
+def _smallest(values: Amounts, count: int) -> Rows:
+    """The places of the smallest values, ties in order of place, without sorting the rest."""
+    if len(values) > count:
+        bound = np.partition(values, count - 1)[count - 1]
+        below = np.flatnonzero(values < bound)
+        places = np.concatenate([below, np.flatnonzero(values == bound)[: count - len(below)]])
+    else:
+        places = np.arange(len(values))
+    return places[np.lexsort((places, values[places]))]
 
 
 def _came_to(forest: Forest, passed: ProvidersPassed) -> int:
@@ -130,7 +149,7 @@ def _nearest_by_amount(forest: Forest, wanted: Fits, before: Rows | None) -> Ite
     slots = _offering(column, before)
     free = column.slots.free[slots]
     missing = np.maximum(wanted.amount - free, 0)
-    nearest = np.argsort(missing, kind="stable")[:MOST_MISSES]
+    nearest = _smallest(missing, MOST_MISSES)
     uuids = _uuids(forest, column.slots.provider[slots[nearest]])
     for uuid, lack, left in zip(uuids, missing[nearest].tolist(), free[nearest].tolist(), strict=True):
         yield Miss(uuid, wanted.class_id, lack, left)
@@ -155,7 +174,7 @@ def _nearest_trees(forest: Forest, trees: Sequence[TreesPassed], empty: int) -> 
     for at, passed in enumerate(groups):
         present[at] = passed.alone
     served = present.sum(axis=0)
-    nearest = np.argsort(-served, kind="stable")[:MOST_MISSES]
+    nearest = _smallest(-served, MOST_MISSES)
     nearest = nearest[served[nearest] > 0].astype(np.int32)
     for root, uuid in zip(nearest.tolist(), _uuids(forest, nearest), strict=True):
         suffixes = (passed.condition.suffix for passed in groups if isinstance(passed.condition, AllGroups))
