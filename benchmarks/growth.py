@@ -95,7 +95,7 @@ def _measure(connection: str, hosts: int) -> None:
         measured = Measured("ours", server.url, server.process.pid)
         wire = Wire(server.url)
         cells = []
-        for tail in ("&limit=10", "&limit=1000", "&required=COMPUTE_NODE,!CUSTOM_X&limit=1000"):
+        for tail in ("&limit=10", "&limit=1000", "&required=COMPUTE_ACCELERATORS,!CUSTOM_X&limit=1000"):
             wire.call("PUT", "/traits/CUSTOM_X")
             cells.append(_median(wire, _QUERY + tail))
         plain = _median(wire, _QUERY + "&limit=1000")
