@@ -16,7 +16,7 @@ from benchmarks.wire import Wire
 _NAMESPACE = uuid.UUID("0c0ffee0-0000-4000-8000-000000000000")
 _TRAITS = ["HW_CPU_X86_AVX", "HW_CPU_X86_AVX2", "HW_CPU_X86_SSE42", "HW_CPU_X86_AESNI", "HW_CPU_X86_VMX"]
 _TRAITS += ["COMPUTE_NODE", "COMPUTE_VOLUME_EXTEND", "COMPUTE_TRUSTED_CERTS", "COMPUTE_RESCUE_BFV"]
-_CUSTOM = ["CUSTOM_GOLD", "CUSTOM_PHYSNET1", "CUSTOM_PHYSNET2"]
+CUSTOM_TRAITS = ["CUSTOM_GOLD", "CUSTOM_PHYSNET1", "CUSTOM_PHYSNET2"]
 # What a host's consumer holds: about 40% of it.
 _SIZES = [
     {"VCPU": 48, "MEMORY_MB": 49152, "DISK_GB": 700},
@@ -134,7 +134,7 @@ KINDS: dict[str, Callable[[int], DataSet]] = {"flat": flat, "numa": numa, "cores
 def build(url: str, data: DataSet, label: str, clients: int = 8) -> None:
     """Create everything through REST, with a progress bar."""
     wire = Wire(url)
-    for trait in _CUSTOM:
+    for trait in CUSTOM_TRAITS:
         wire.must("PUT", f"/traits/{trait}")
     work: list[Callable[[Wire], None]] = [lambda wire, tree=tree: _create(wire, tree) for tree in data.hosts]
     claims: list[Callable[[Wire], None]] = [

@@ -1,6 +1,8 @@
-"""How it grows: first load, memory, searches and catch-up at 10,000 to 1,000,000 providers.
+"""How it grows: first load, memory, every query and catch-up as the number of hosts grows.
 
-python -m benchmarks.growth --hosts 10000 100000 1000000
+python -m benchmarks.growth                              flat hosts, 10,000 and 100,000
+python -m benchmarks.growth --data numa --hosts 10000 100000
+python -m benchmarks.growth --hosts 1000000
 
 The data goes straight into PostgreSQL; the service is the real one with one worker.
 """
@@ -12,10 +14,11 @@ import os
 import time
 import uuid
 
-import sqlalchemy as sa
-
-from benchmarks.data import claim_body
+from benchmarks import bulk, data
+from benchmarks.data import claim_body, identifier
 from benchmarks.measure import Timing
+from benchmarks.queries import QUERIES
+from benchmarks.report import print_table
 from benchmarks.servers import Measured
 from benchmarks.wire import Wire
 from placement.candidates.forest import Forest
@@ -23,52 +26,62 @@ from placement.storage.database import Database
 from placement.storage.feed import Feed
 from tests.server import database_url, running_service
 
-_QUERY = "/allocation_candidates?resources=VCPU:2,MEMORY_MB:4096,DISK_GB:20"
-_FILL = """
-INSERT INTO resource_providers (uuid, name, generation, revision, created_at)
-SELECT gen_random_uuid()::text, 'host-' || n, 1, pg_current_xact_id(), now()
-  FROM generate_series(1, {hosts}) n;
-UPDATE resource_providers SET root_provider_id = id;
-INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved, min_unit, max_unit,
-                         step_size, allocation_ratio, used, created_at)
-SELECT p.id, c.id, o.total, 0, 1, o.total, 1, o.ratio, (o.total * o.ratio * (p.id % 9) / 10)::bigint, now()
-  FROM resource_providers p,
-       (VALUES ('VCPU', 32, 4.0), ('MEMORY_MB', 131072, 1.0), ('DISK_GB', 2000, 1.0)) o(name, total, ratio)
-  JOIN resource_classes c ON c.name = o.name;
-INSERT INTO resource_provider_traits (resource_provider_id, trait_id)
-SELECT p.id, t.id FROM resource_providers p, (SELECT id FROM traits ORDER BY id LIMIT 10) t;
-INSERT INTO placement_aggregates (uuid, created_at)
-SELECT gen_random_uuid()::text, now() FROM generate_series(1, {racks});
-INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id)
-SELECT id, 1 + id % {racks} FROM resource_providers;
-"""
+_ROUNDS = 60
+_LIMIT = "&limit=1000"
 
 
 def main() -> None:
     """Measure every size and print one table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--data", choices=sorted(data.KINDS), default="flat")
     parser.add_argument("--hosts", nargs="+", type=int, default=[10_000, 100_000])
     given = parser.parse_args()
-    print("| providers | first load | worker | limit 10 | limit 1000 | traits, limit 1000 | after a write |")
-    print("|---|---|---|---|---|---|---|")
+    columns = []
     for hosts in given.hosts:
         with database_url("postgresql") as connection:
-            _fill(connection, hosts)
-            _measure(connection, hosts)
+            columns.append(_measured(connection, given.data, hosts))
+    rows = [
+        [name, *(f"{column[name][0]:.2f} {column[name][1]}" for column in columns), _ratio(name, columns)]
+        for name in columns[0]
+    ]
+    print_table(given.data, ["work", *(f"{hosts:,} hosts" for hosts in given.hosts), "ratio"], rows)
 
 
-def _fill(connection: str, hosts: int) -> None:
-    database = Database(connection)
-    raw = database.engine.raw_connection()
-    cursor = raw.cursor()
-    cursor.execute("SET statement_timeout = 0")
-    cursor.execute(_FILL.format(hosts=hosts, racks=max(1, hosts // 100)))
-    raw.commit()
-    raw.driver_connection.autocommit = True
-    cursor.execute("VACUUM ANALYZE")
-    raw.close()
-    database.dispose()
+def _ratio(name: str, columns: list[dict[str, tuple[float, str]]]) -> str:
+    return f"{columns[-1][name][0] / columns[0][name][0]:.1f}"
+
+
+def _measured(connection: str, kind: str, hosts: int) -> dict[str, tuple[float, str]]:
+    """Work -> (figure, unit) for one size."""
+    data_set = data.KINDS[kind](hosts)
+    bulk.fill(connection, data_set)
+    host, providers = data_set.hosts[0][0], sum(map(len, data_set.hosts))
+    resource_class = next(iter(host.inventories))
+    del data_set
+    figures: dict[str, tuple[float, str]] = {"providers": (providers, "")}
+    figures["first load"] = _first_load(connection), "s"
+    with running_service(connection, workers=1) as server:
+        measured = Measured("ours", server.url, server.process.pid)
+        wire = Wire(server.url)
+        while wire.call("GET", f"/allocation_candidates?resources={resource_class}:1&limit=1")[0] == 503:
+            time.sleep(1)
+        for name, query in QUERIES[kind].items():
+            path = f"/allocation_candidates?{query}"
+            figures[name] = _median(wire, path if "limit=" in path else path + _LIMIT), "ms"
+        searched = f"/allocation_candidates?resources={resource_class}:1{_LIMIT}"
+        plain = _median(wire, searched)
+        caught_up = Timing()
+        for _ in range(_ROUNDS):
+            body = claim_body({identifier(host.name): {resource_class: 1}})
+            consumer = f"/allocations/{uuid.uuid4()}"
+            wire.must("PUT", consumer, body)
+            caught_up.milliseconds.append(wire.timed("GET", searched)[0])
+            wire.must("DELETE", consumer)
+            wire.must("GET", searched)
+        figures["the next search after a write takes longer by"] = caught_up.percentile(0.5) - plain, "ms"
+        figures["resident memory of the worker"] = measured.largest_worker_megabytes(), "MB"
+    return figures
 
 
 def _first_load(connection: str) -> float:
@@ -85,37 +98,12 @@ def _first_load(connection: str) -> float:
     return float(os.read(reading, 100))
 
 
-def _measure(connection: str, hosts: int) -> None:
-    load = _first_load(connection)
-    database = Database(connection)
-    with database.read() as reading:
-        host = reading.execute(sa.text("SELECT uuid FROM resource_providers LIMIT 1")).scalar_one()
-    database.dispose()
-    with running_service(connection, workers=1) as server:
-        measured = Measured("ours", server.url, server.process.pid)
-        wire = Wire(server.url)
-        cells = []
-        for tail in ("&limit=10", "&limit=1000", "&required=COMPUTE_ACCELERATORS,!CUSTOM_X&limit=1000"):
-            wire.call("PUT", "/traits/CUSTOM_X")
-            cells.append(_median(wire, _QUERY + tail))
-        plain = _median(wire, _QUERY + "&limit=1000")
-        caught_up = Timing()
-        for _ in range(30):
-            body = claim_body({host: {"DISK_GB": 1}})
-            wire.must("PUT", f"/allocations/{uuid.uuid4()}", body)
-            caught_up.milliseconds.append(wire.timed("GET", _QUERY + "&limit=1000")[0])
-        after = caught_up.percentile(0.5) - plain
-        memory = measured.largest_worker_megabytes()
-    times = " | ".join(f"{cell:.2f} ms" for cell in cells)
-    print(f"| {hosts} | {load:.2f} s | {memory:.0f} MB | {times} | +{after:.2f} ms |", flush=True)
-
-
 def _median(wire: Wire, path: str) -> float:
     timing = Timing()
-    for _ in range(60):
-        took, status, _ = wire.timed("GET", path)
+    for _ in range(_ROUNDS):
+        took, status, content = wire.timed("GET", path)
         if status != 200:
-            raise RuntimeError(f"{path}: {status}")
+            raise RuntimeError(f"{path}: {status} {content[:300]!r}")
         timing.milliseconds.append(took)
     return timing.percentile(0.5)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from benchmarks.measure import Throughput, Timing
 
@@ -71,13 +71,16 @@ class Table:
 
     def print(self) -> None:
         """Write the table to standard output."""
-        rows = [_HEADER, *self._rows]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
-        print(f"\n### {self._title}\n")
-        for number, row in enumerate(rows):
-            print(
-                "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
-            )
-            if number == 0:
-                print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
-        print(flush=True)
+        print_table(self._title, _HEADER, self._rows)
+
+
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Write a Markdown table that can be read on a terminal, too."""
+    lines = [header, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    print(f"\n### {title}\n")
+    for number, line in enumerate(lines):
+        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |")
+        if number == 0:
+            print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    print(flush=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from contextlib import suppress
+import threading
 
 from flask import Flask
 
@@ -12,6 +13,7 @@ from placement import app
 from placement.api.tokens import BadTokens
 from placement.domain.errors import PlacementError, Unavailable
 from placement.operations import settings
+from placement.services.forest_keeper import ForestKeeper
 
 
 def _application() -> Flask:
@@ -21,10 +23,18 @@ def _application() -> Flask:
     if settings.MADE_READY_VARIABLE not in os.environ:
         settings.make_ready(loaded)
     flask = app.configured(loaded)
-    # The first search should not pay for loading; a database that is down now may be up by then.
-    with suppress(Unavailable), flask.extensions["placement_use_cases"].forest.current():
-        pass
+    # The first search should not pay for loading, and what needs no search should not wait for it.
+    forest = flask.extensions["placement_use_cases"].forest
+    threading.Thread(target=_load, args=[forest], name="first load", daemon=True).start()
     return flask
+
+
+def _load(forest: ForestKeeper) -> None:
+    try:
+        with forest.current():
+            pass
+    except Unavailable as error:
+        logging.getLogger(__name__).warning("the forest is not loaded yet: %s", error)
 
 
 try:

@@ -148,9 +148,11 @@ class World:
         maximum: int = 10**9,
         depth_first: bool = False,
         order: ForestOrder | None = None,
+        first_trees: int = 1,
     ) -> Found:
-        """The search on the forest."""
-        return search(self.forest, self.sharing, self.query(query, maximum, depth_first, order))
+        """The search on the forest; it looks at few trees first, as it does in large forests."""
+        wanted = self.query(query, maximum, depth_first, order)
+        return search(self.forest, self.sharing, wanted, first_trees=first_trees)
 
     def candidates(self, found: Found) -> list[Candidate]:
         """What was found, in its order."""
@@ -184,6 +186,16 @@ class World:
             trees = answer.tree_summaries([root for root, _ in answer.trees()])
             return {member.uuid for tree in trees for member in tree}
         return {member.uuid for member in answer.contributor_summaries()}
+
+
+def copied(provider: NaiveProvider, number: int) -> NaiveProvider:
+    """The same provider in another forest of the same shape; the number, below 16, tells forests apart."""
+
+    def renamed(uuid: str) -> str:
+        return f"{number:x}{uuid[1:]}"
+
+    parent = renamed(provider.parent) if provider.parent else provider.parent
+    return replace(provider, uuid=renamed(provider.uuid), parent=parent)
 
 
 def without(provider: NaiveProvider) -> NaiveProvider:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.forests import World, without
+from tests.forests import World, copied, without
 from tests.naive import enumerate_candidates, summarised_providers
 from tests.strategies import AGGREGATES, Search, searches
 
@@ -99,3 +99,15 @@ def test_a_limit_keeps_the_first_of_all_candidates(given_search: Search) -> None
         for limit in (1, 2, 5):
             some = world.candidates(world.search(query, limit, depth_first))
             assert some == everything[:limit]
+            at_once = world.search(query, limit, depth_first, first_trees=len(providers))
+            assert world.candidates(at_once) == some
+
+
+@settings(max_examples=EXAMPLES // 6, deadline=None)
+@given(searches(), st.integers(2, 4), st.integers(1, 4))
+def test_a_limit_keeps_the_first_also_of_many_trees(given_search: Search, copies: int, limit: int) -> None:
+    providers, query = given_search
+    world = World([copied(provider, number) for number in range(copies) for provider in providers])
+    world.load()
+    everything = world.candidates(world.search(query))
+    assert world.candidates(world.search(query, limit)) == everything[:limit]

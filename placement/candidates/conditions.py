@@ -83,6 +83,10 @@ class InTree:
 class Exists:
     """No condition at all: any provider."""
 
+    def everywhere(self, forest: Forest) -> Rows:
+        """All providers, ascending."""
+        return np.flatnonzero(forest.alive())
+
     def among(self, forest: Forest, rows: Rows) -> Mask:
         """All of the rows."""
         return np.ones(len(rows), bool)

@@ -55,29 +55,35 @@ def _flags(count: int, rows: Rows) -> Mask:
 _NOBODY: Rows = np.empty(0, np.intp)
 
 
-def providers_matching(forest: Forest, group: GroupQuery, trail: Trail | None = None) -> Rows:
-    """All providers that alone satisfy everything a group says, ascending.
+def providers_matching(
+    forest: Forest, group: GroupQuery, trail: Trail | None = None, among: Rows | None = None
+) -> Rows:
+    """The providers that alone satisfy everything a group says, ascending; of `among`, in its order.
 
     This is the rule of suffixed groups and of the provider list (Placement API).
     """
-    narrowing = _Narrowing(forest, group, trail)
+    narrowing = _Narrowing(forest, group, trail, among)
     narrowing.fit(group.resources)
     for condition in conditions_of(group, one_by_one=narrowing.one_by_one):
         narrowing.keep(condition)
     return narrowing.rows
 
 
-def choices_of(forest: Forest, slot: Slot, sharing: Sharing, trail: Trail | None = None) -> Choices:
-    """Who can fill the slot."""
+def choices_of(
+    forest: Forest, slot: Slot, sharing: Sharing, trail: Trail | None = None, among: Rows | None = None
+) -> Choices:
+    """Who can fill the slot, of all providers or `among` some."""
     if slot.suffixed:
-        own = providers_matching(forest, slot.group, trail)
+        own = providers_matching(forest, slot.group, trail, among)
         return Choices(forest.count, own, _sharing_among(own, sharing))
-    return _unsuffixed_choices(forest, slot, sharing, trail)
+    return _unsuffixed_choices(forest, slot, sharing, trail, among)
 
 
-def _unsuffixed_choices(forest: Forest, slot: Slot, sharing: Sharing, trail: Trail | None) -> Choices:
+def _unsuffixed_choices(
+    forest: Forest, slot: Slot, sharing: Sharing, trail: Trail | None, among: Rows | None
+) -> Choices:
     group = slot.group
-    narrowing = _Narrowing(forest, group, trail)
+    narrowing = _Narrowing(forest, group, trail, among)
     narrowing.fit(slot.resources)
     for ban in (Carries((), group.forbidden), IsIn((), group.forbidden_aggregates)):
         if ban.forbidden:
@@ -104,8 +110,9 @@ def _sharing_among(rows: Rows, sharing: Sharing) -> Rows:
 class _Narrowing:
     """Providers that become fewer, condition by condition."""
 
-    def __init__(self, forest: Forest, group: GroupQuery, trail: Trail | None) -> None:
+    def __init__(self, forest: Forest, group: GroupQuery, trail: Trail | None, among: Rows | None) -> None:
         self.rows: Rows = _NOBODY
+        self._among = among
         self.one_by_one = trail is not None and trail.one_by_one
         self._forest = forest
         self._group = group
@@ -113,11 +120,14 @@ class _Narrowing:
 
     def fit(self, resources: tuple[tuple[int, int], ...]) -> None:
         """Begin with those that fit all the resources, with all providers if there are none."""
-        if not resources:
-            self._take(Exists(), None, np.flatnonzero(self._forest.alive()))
-            return
-        first, *others = (Fits(class_id, amount) for class_id, amount in resources)
-        self._take(first, None, first.everywhere(self._forest))
+        first, *others = (
+            (Fits(class_id, amount) for class_id, amount in resources) if resources else (Exists(),)
+        )
+        if self._among is None:
+            self._take(first, None, first.everywhere(self._forest))
+        else:
+            self.rows = self._among
+            self.keep(first)
         for condition in others:
             self.keep(condition)
 

@@ -62,6 +62,8 @@ class Forest:
         self._stamp = 0
         self._flat = True
         self._flat_as_of = -1
+        self._roots: Rows = np.empty(0, np.intp)
+        self._roots_as_of = -1
 
     def __len__(self) -> int:
         return self.count - len(self._vacant)
@@ -287,6 +289,26 @@ class Forest:
     def roots_of(self, rows: Rows) -> Rows:
         """The root of each provider."""
         return rows if self.is_flat else self.providers.root.take(rows).astype(np.intp)
+
+    @property
+    def roots(self) -> Rows:
+        """All roots, in order of their ids."""
+        if self._roots_as_of != self.shape_version:
+            roots = np.flatnonzero(self.providers.root[: self.count] == np.arange(self.count, dtype=np.int32))
+            ids = self.providers.id[roots]
+            self._roots = roots if (ids[1:] > ids[:-1]).all() else roots[np.argsort(ids)]
+            self._roots_as_of = self.shape_version
+        return self._roots
+
+    def in_trees(self, roots: Rows) -> Rows:
+        """All providers of the trees, the roots first."""
+        if self.is_flat:
+            return roots
+        found = [roots]
+        while len(found[-1]):
+            following = self.providers.next.take(found[-1])
+            found.append(following[following >= 0].astype(np.intp))
+        return np.concatenate(found)
 
     def alive(self) -> Mask:
         """Which rows hold a provider."""

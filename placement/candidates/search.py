@@ -14,7 +14,7 @@ import numpy as np
 
 from placement.candidates.anchors import viable_roots
 from placement.candidates.arenas import Arenas
-from placement.candidates.arrays import Indices, Mask
+from placement.candidates.arrays import Indices, Mask, Rows
 from placement.candidates.best_first import best_first
 from placement.candidates.filters import Choices, choices_of
 from placement.candidates.forest import Forest
@@ -22,7 +22,11 @@ from placement.candidates.query import ForestQuery, Slot, slots_of
 from placement.candidates.ranking import Ranking
 from placement.candidates.sharing import Sharing, SharingMap
 from placement.candidates.trail import Trail
-from placement.candidates.walks import Candidates, breadth_first, depth_first
+from placement.candidates.walks import Candidates, breadth_first, depth_first, one_of_each
+
+# How many trees are looked at before all of them, and how many times as many if those are not enough.
+_FIRST_TREES = 2048
+_GROWTH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,32 +41,80 @@ class Found:
     ranking: Ranking | None = None
 
 
-def search(forest: Forest, sharing_map: SharingMap, query: ForestQuery, trail: Trail | None = None) -> Found:
+def search(
+    forest: Forest,
+    sharing_map: SharingMap,
+    query: ForestQuery,
+    trail: Trail | None = None,
+    first_trees: int = _FIRST_TREES,
+) -> Found:
     """The candidates of the query, at most `query.maximum`.
 
-    A `trail` is filled with what passed each stage, for explaining the search.
+    A `trail` is filled with what passed each stage, for explaining the search; it stays empty where a look at
+    the `first_trees` (or a few more) was enough.
     """
-    found = _search(forest, sharing_map, query, trail)
+    slots = slots_of(query)
+    sharing = sharing_map.of(forest, query.sharing_trait)
+    explained = trail is not None and trail.one_by_one
+    found = None
+    bound_to_tree = any(group.in_tree is not None for group in query.groups)
+    if query.order is None and not explained and not bound_to_tree:
+        found = _search_first_trees(forest, sharing, query, slots, first_trees)
+    if found is None:
+        found = _search_all_trees(forest, sharing, query, slots, trail)
     if trail is not None:
         trail.candidates = found.candidates
         trail.complete = len(found.candidates) < query.maximum
     return found
 
 
-def _search(forest: Forest, sharing_map: SharingMap, query: ForestQuery, trail: Trail | None) -> Found:
-    slots = slots_of(query)
-    sharing = sharing_map.of(forest, query.sharing_trait)
+def _search_first_trees(
+    forest: Forest, sharing: Sharing, query: ForestQuery, slots: tuple[Slot, ...], first_trees: int
+) -> Found | None:
+    """The answer, if the first trees of a large forest yield all of it: then no other tree can matter."""
+    roots = forest.roots
+    size = max(first_trees, 2 * query.maximum)
+    while size < len(roots):
+        window = roots[:size]
+        among = forest.in_trees(window)
+        if not sharing.is_empty:
+            among = np.union1d(among, sharing.providers).astype(np.intp)
+        choices = _choices(forest, slots, sharing, None, among)
+        viable = viable_roots(forest, query, slots, choices, sharing)
+        viable = viable[forest.providers.id[viable] <= forest.providers.id[window[-1]]]
+        if query.depth_first or len(viable) >= query.maximum:
+            candidates = _combination(forest, sharing, query, slots, choices, viable).surely_first()
+            if len(candidates) >= query.maximum:
+                return Found(slots, candidates)
+        size *= _GROWTH
+    return None
+
+
+def _search_all_trees(
+    forest: Forest, sharing: Sharing, query: ForestQuery, slots: tuple[Slot, ...], trail: Trail | None
+) -> Found:
     choices = _choices(forest, slots, sharing, trail)
     roots = viable_roots(forest, query, slots, choices, sharing, trail)
     if not len(roots):
         return Found(slots, np.empty((0, len(slots)), np.int32))
-    arenas = Arenas(forest, query, slots, choices, sharing)
-    sharers = sharing.mask(forest.count) if any(len(c.foreign) for c in choices) else None
-    combination = _Combination(arenas, roots, sharers, query, len(slots))
+    combination = _combination(forest, sharing, query, slots, choices, roots)
     if query.order is None:
         return Found(slots, combination.first())
     ranking = Ranking(forest, query.order, slots, sharing.mask(forest.count))
     return Found(slots, combination.best(ranking), ranking)
+
+
+def _combination(
+    forest: Forest,
+    sharing: Sharing,
+    query: ForestQuery,
+    slots: tuple[Slot, ...],
+    choices: list[Choices],
+    roots: Indices,
+) -> _Combination:
+    arenas = Arenas(forest, query, slots, choices, sharing)
+    sharers = sharing.mask(forest.count) if any(len(c.foreign) for c in choices) else None
+    return _Combination(arenas, roots, sharers, query, len(slots))
 
 
 def shuffled(found: Found, count: int | None, seed: int) -> Found:
@@ -71,14 +123,16 @@ def shuffled(found: Found, count: int | None, seed: int) -> Found:
     return Found(found.slots, found.candidates[order[:count]])
 
 
-def _choices(forest: Forest, slots: Sequence[Slot], sharing: Sharing, trail: Trail | None) -> list[Choices]:
+def _choices(
+    forest: Forest, slots: Sequence[Slot], sharing: Sharing, trail: Trail | None, among: Rows | None = None
+) -> list[Choices]:
     """The choices of each slot; like slots share one object."""
     known: dict[object, Choices] = {}
     choices = []
     for slot in slots:
         key = (slot.suffixed, slot.resources, slot.group.condition)
         if key not in known:
-            known[key] = choices_of(forest, slot, sharing, trail)
+            known[key] = choices_of(forest, slot, sharing, trail, among)
         choices.append(known[key])
     return choices
 
@@ -96,6 +150,11 @@ class _Combination:
     def first(self) -> Candidates:
         """The first candidates found."""
         walk = depth_first if self.query.depth_first else breadth_first
+        return self._taken(walk(self.arenas, self.roots, self.query.maximum), self.query.maximum)
+
+    def surely_first(self) -> Candidates:
+        """The first candidates, as far as no tree after these roots could come in between."""
+        walk = depth_first if self.query.depth_first else one_of_each
         return self._taken(walk(self.arenas, self.roots, self.query.maximum), self.query.maximum)
 
     def best(self, ranking: Ranking) -> Candidates:

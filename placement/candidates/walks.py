@@ -33,17 +33,30 @@ class _Lazy:
 
 def breadth_first(arenas: Arenas, roots: Indices, maximum: int) -> Iterator[Candidates]:
     """One candidate per root in turn. Roots beyond what the limit needs are not even looked at."""
-    chunk = max(SMALLEST_CHUNK, min(maximum, len(roots)))
     pending: list[tuple[int, _Lazy]] = []
-    for start in range(0, len(roots), chunk):
-        fresh = [(start, _Lazy(trees)) for trees in arenas.of(roots[start : start + chunk])]
-        yield _round(fresh, 1)
+    for block, fresh in _first_round(arenas, roots, maximum):
+        yield block
         pending.extend(fresh)
     rounds = 1
     while pending := [(start, lazy) for start, lazy in pending if not lazy.exhausted]:
         yield _round(pending, rounds)
         alive = sum(len(lazy.trees.ranks) for _, lazy in pending)
         rounds = max(1, min(2 * rounds, maximum // max(1, alive)))
+
+
+def one_of_each(arenas: Arenas, roots: Indices, maximum: int) -> Iterator[Candidates]:
+    """The first candidate of every root: how `breadth_first` begins."""
+    for block, _ in _first_round(arenas, roots, maximum):
+        yield block
+
+
+def _first_round(
+    arenas: Arenas, roots: Indices, maximum: int
+) -> Iterator[tuple[Candidates, list[tuple[int, _Lazy]]]]:
+    chunk = max(SMALLEST_CHUNK, min(maximum, len(roots)))
+    for start in range(0, len(roots), chunk):
+        fresh = [(start, _Lazy(trees)) for trees in arenas.of(roots[start : start + chunk])]
+        yield _round(fresh, 1), fresh
 
 
 def _round(lazies: list[tuple[int, _Lazy]], rounds: int) -> Candidates:

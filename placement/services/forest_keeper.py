@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from placement.candidates.forest import Forest
 from placement.candidates.sharing import SharingMap
+from placement.domain.errors import Unavailable
 from placement.storage import names
 from placement.storage.database import Database
 from placement.storage.feed import Feed, Look
@@ -17,6 +18,8 @@ from placement.storage.names import Names
 # Beyond this many changed providers a fresh load of everything is cheaper than telling them apart.
 _RELOAD_ABOVE = 20_000
 _ROUNDS = 5
+# Longer than any search or catch-up, shorter than what callers wait; a first load may take longer.
+_PATIENCE_SECONDS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,12 @@ class ForestKeeper:
     @contextmanager
     def current(self) -> Iterator[View]:
         """The forest, caught up, for as long as the block runs. Raises Unavailable, never guesses."""
-        with self._lock:
+        if not self._lock.acquire(timeout=_PATIENCE_SECONDS):
+            raise Unavailable("The providers are still being loaded, or too many searches wait; try again.")
+        try:
             yield View(self._forest, self._sharing, self._catch_up())
+        finally:
+            self._lock.release()
 
     def _catch_up(self) -> Names:
         if self._names is None:
