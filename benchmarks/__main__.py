@@ -8,6 +8,7 @@ python -m benchmarks --ours-only --data cores:100
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from benchmarks import data, measure, servers
@@ -40,11 +41,13 @@ def _compare(kind: str, count: int, backend: str, seconds: float, *, ours_only: 
         for server in running:
             data.build(server.url, data_set, server.name)
         peaks = {server.name: stack.enter_context(measure.PeakMemory(server)) for server in running}
-        timings = measure.queries(running, QUERIES[kind], seconds)
+        bytes_alone = stack.enter_context(servers.ready_made(measure.bodies(running[0], QUERIES[kind])))
+        timings = measure.queries([*running, bytes_alone], QUERIES[kind], seconds)
         table = Table(f"{data_set.name}, {backend}")
         for name, by_server in timings.items():
             table.timing(name, by_server)
         if kind == "flat":
+            _while_writing(table, running, count, seconds)
             for clients in (1, 8):
                 found = {server.name: measure.claims(server, count, clients, seconds) for server in running}
                 table.throughput(f"PUT /allocations per second, {clients} clients", found)
@@ -56,6 +59,15 @@ def _compare(kind: str, count: int, backend: str, seconds: float, *, ours_only: 
                 table.throughput(f"candidates(limit=10) and claim per second, {clients} clients", found)
         table.memory({name: peak.megabytes for name, peak in peaks.items()})
         table.print()
+
+
+def _while_writing(table: Table, running: Sequence[servers.Measured], hosts: int, seconds: float) -> None:
+    for name in ("simple limit 10", "simple limit 1000"):
+        timings = {}
+        for server in running:
+            with measure.Writers(server, hosts):
+                timings |= measure.queries([server], {name: QUERIES["flat"][name]}, seconds)[name]
+        table.timing(f"{name}, 4 clients writing", timings)
 
 
 if __name__ == "__main__":

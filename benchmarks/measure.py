@@ -40,7 +40,7 @@ def queries(
     wires = {server.name: Wire(server.url) for server in servers}
     results: dict[str, dict[str, Timing]] = {}
     for name, query in tqdm(wanted.items(), desc="queries", unit=""):
-        asked = [server.name for server in servers if server.name == "ours" or name not in ONLY_OURS]
+        asked = [s.name for s in servers if s.name != "incumbent" or name not in ONLY_OURS]
         timings = {server: Timing() for server in asked}
         path = f"/allocation_candidates?{query}"
         for server in asked:
@@ -58,6 +58,39 @@ def queries(
                     spent[server] += took
         results[name] = timings
     return results
+
+
+def bodies(server: Measured, wanted: dict[str, str]) -> dict[str, bytes]:
+    """The answer to each query, by query string."""
+    wire = Wire(server.url)
+    return {query: wire.must("GET", f"/allocation_candidates?{query}") for query in wanted.values()}
+
+
+class Writers:
+    """Clients that claim and release on flat hosts until the block ends."""
+
+    def __init__(self, server: Measured, hosts: int, clients: int = 4) -> None:
+        self._server, self._hosts = server, hosts
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._write, args=[n], daemon=True) for n in range(clients)]
+
+    def __enter__(self) -> Writers:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _write(self, number: int) -> None:
+        wire, chance = Wire(self._server.url), random.Random(number)
+        while not self._over.is_set():
+            host = identifier(f"flat-{chance.randrange(self._hosts)}")
+            consumer = f"/allocations/{uuid.uuid4()}"
+            wire.call("PUT", consumer, claim_body({host: {"VCPU": 1}}))
+            wire.call("DELETE", consumer)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,18 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.measure import Throughput, Timing
 
-_HEADER = ("work", "ours p50", "p99", "incumbent p50", "p99", "ratio", "candidates", "body")
-_OURS, _THEIRS = "ours", "incumbent"
+_HEADER = (
+    "work",
+    "ours p50",
+    "p99",
+    "incumbent p50",
+    "p99",
+    "ratio",
+    "candidates",
+    "body",
+    "only sending it",
+)
+_OURS, _THEIRS, _READY_MADE = "ours", "incumbent", "ready-made"
 
 
 class Table:
@@ -19,7 +29,9 @@ class Table:
 
     def timing(self, name: str, by_server: Mapping[str, Timing]) -> None:
         """Milliseconds of a query on each server."""
-        ours, theirs = by_server[_OURS], by_server.get(_THEIRS)
+        ours, theirs, bytes_alone = (by_server.get(name) for name in (_OURS, _THEIRS, _READY_MADE))
+        if ours is None:
+            raise ValueError(f"{name}: ours was not measured")
         counts = f"{ours.candidates}"
         if theirs is not None and theirs.candidates != ours.candidates:
             counts += f" / {theirs.candidates}"
@@ -33,6 +45,7 @@ class Table:
                 f"{theirs.percentile(0.5) / ours.percentile(0.5):.0f}x" if theirs else "-",
                 counts,
                 f"{ours.size / 1000:.0f} kB",
+                _beside(ours, bytes_alone) if bytes_alone else "-",
             )
         )
 
@@ -50,6 +63,7 @@ class Table:
                 f"{ours.per_second / theirs.per_second:.0f}x" if theirs and theirs.per_second else "-",
                 f"failed {failures}",
                 "",
+                "",
             )
         )
 
@@ -66,12 +80,18 @@ class Table:
                 f"{theirs / megabytes[_OURS]:.1f}x" if theirs else "-",
                 "",
                 "",
+                "",
             )
         )
 
     def print(self) -> None:
         """Write the table to standard output."""
         print_table(self._title, _HEADER, self._rows)
+
+
+def _beside(ours: Timing, bytes_alone: Timing) -> str:
+    median = bytes_alone.percentile(0.5)
+    return f"{median:.2f} ms, ours {ours.percentile(0.5) / median:.1f}x"
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -1,4 +1,7 @@
-"""This service and the incumbent, each behind gunicorn with two workers, on databases of the same kind."""
+"""This service and the incumbent, each behind gunicorn with two workers, on databases of the same kind.
+
+Beside them a Flask route that only returns bytes.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,15 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
+from benchmarks.ready_made import name_of
 from tests.server import database_url, free_port, running_service
 
 _INCUMBENT = "openstack-placement==16.0.0"
@@ -88,6 +94,25 @@ def incumbent(backend: str, workers: int = 2) -> Iterator[Measured]:
             log.close()
 
 
+@contextmanager
+def ready_made(bodies: Mapping[str, bytes], workers: int = 2) -> Iterator[Measured]:
+    """A Flask route with ready-made bodies by query string, served like ours."""
+    with TemporaryDirectory(prefix="ready-made-") as place:
+        for query, body in bodies.items():
+            (Path(place) / name_of(query)).write_bytes(body)
+        port = free_port()
+        command = [sys.executable, "-m", "gunicorn", "-b", f"127.0.0.1:{port}", "-w", str(workers)]
+        command += ["-k", "gthread", "--threads", "16", "--keep-alive", "75"]
+        command += ["--log-level", "warning", "benchmarks.ready_made:create()"]
+        process = subprocess.Popen(command, env={**os.environ, "READY_MADE": place})
+        try:
+            _await(f"http://127.0.0.1:{port}", process)
+            yield Measured("ready-made", f"http://127.0.0.1:{port}", process.pid)
+        finally:
+            process.terminate()
+            process.wait()
+
+
 def _installed_incumbent() -> Path:
     python = _HOME / "venv" / "bin" / "python"
     if not (python.parent / "placement-manage").exists():
@@ -101,7 +126,11 @@ def _installed_incumbent() -> Path:
 def _await(url: str, process: subprocess.Popen[bytes]) -> None:
     for _ in range(600):
         if process.poll() is not None:
-            raise RuntimeError("the incumbent does not start")
-        with suppress(OSError), urlopen(url, timeout=5):
+            raise RuntimeError(f"{url} does not start")
+        try:
+            with urlopen(url, timeout=5):
+                return
+        except HTTPError:
             return
-        time.sleep(0.1)
+        except OSError:
+            time.sleep(0.1)
