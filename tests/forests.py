@@ -183,7 +183,7 @@ class World:
         if not len(answer):
             return set()
         if whole_trees:
-            trees = answer.tree_summaries([root for root, _ in answer.trees()])
+            trees = answer.tree_summaries(answer.trees())
             return {member.uuid for tree in trees for member in tree}
         return {member.uuid for member in answer.contributor_summaries()}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from placement.api.microversions import Feature, Microversion
 from placement.api.queries import PREFIX, Parameters, every, refuse_unknown
@@ -37,7 +38,7 @@ def grammar_of(version: Microversion) -> Grammar:
 
 def parse(parameters: Parameters, version: Microversion) -> CandidateQuery:
     """The query. Raises BadRequest."""
-    keys = _Keys(version)
+    keys = _keys(version)
     keys.check(parameters)
     limit = _limit(every(parameters, "limit"))
     policy = _policy(every(parameters, "group_policy"))
@@ -64,6 +65,11 @@ def parse(parameters: Parameters, version: Microversion) -> CandidateQuery:
         limit=limit,
         one_provider_per_tree=not version.offers(Feature.NESTED_CANDIDATES),
     )
+
+
+@cache
+def _keys(version: Microversion) -> _Keys:
+    return _Keys(version)
 
 
 class _Keys:

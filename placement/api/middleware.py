@@ -9,8 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from oslo_config import cfg
-from oslo_middleware import cors
-from oslo_middleware.http_proxy_to_wsgi import HTTPProxyToWSGI
+from oslo_middleware import cors, http_proxy_to_wsgi
 
 from placement.api.context import ENVIRONMENT_KEY, global_id
 
@@ -49,7 +48,11 @@ def surrounded(application: Wsgi, configuration: cfg.ConfigOpts, *, keystone: bo
         application = _behind_keystone(application, configuration)
     if configuration.cors.allowed_origin:
         application = cors.CORS(application, configuration)
-    return HTTPProxyToWSGI(RequestLog(application), configuration)
+    logged = RequestLog(application)
+    configuration.register_opts(http_proxy_to_wsgi.OPTS, group="oslo_middleware")
+    if not configuration.oslo_middleware.enable_proxy_headers_parsing:
+        return logged
+    return http_proxy_to_wsgi.HTTPProxyToWSGI(logged, configuration)
 
 
 def _behind_keystone(application: Wsgi, configuration: cfg.ConfigOpts) -> Wsgi:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +13,8 @@ from placement.candidates.forest import Forest
 from placement.candidates.query import Slot
 from placement.candidates.ranking import ScoreTable
 from placement.candidates.search import Found
-from placement.candidates.uuids import to_text
+from placement.candidates.tree_texts import TreeTexts
+from placement.candidates.uuids import dashed, filled, to_text
 from placement.candidates.walks import Candidates
 
 
@@ -40,16 +41,15 @@ class Layout:
     """Candidates that place their slots alike: `provider_of[slot]` is the number of its distinct provider."""
 
     provider_of: tuple[int, ...]
-    places: list[int]
+    places: Sequence[int]
     _rows: Candidates
     _forest: Forest
 
-    def uuids(self, providers: Sequence[int]) -> Iterator[tuple[bytes, ...]]:
-        """Per candidate the uuids of the given distinct providers, in the given order."""
+    def records(self, pieces: Sequence[bytes], providers: Sequence[int]) -> bytes:
+        """One text of one length per candidate: the pieces, uuids of the given distinct providers between."""
         first = [self.provider_of.index(number) for number in providers]
-        distinct = sorted(set(first))
-        texts = {slot: to_text(self._forest.providers.uuid[self._rows[:, slot]]) for slot in distinct}
-        return zip(*(texts[slot] for slot in first), strict=True)
+        texts = {slot: dashed(self._forest.providers.uuid[self._rows[:, slot]]) for slot in set(first)}
+        return filled(pieces, [texts[slot] for slot in first])
 
 
 class Answer:
@@ -96,6 +96,9 @@ class Answer:
         if not len(rows):
             return
         # Per slot the first slot with the same provider.
+        if (rows == rows[:, :1]).all():
+            yield Layout((0,) * rows.shape[1], range(len(rows)), rows, self._forest)
+            return
         firsts = (rows[:, :, None] == rows[:, None, :]).argmax(axis=2)
         remaining = np.arange(len(rows))
         while len(remaining):
@@ -109,19 +112,32 @@ class Answer:
     def contributing(self) -> Indices:
         """The providers that give resources to some candidate, ascending."""
         giving = [number for number, slot in enumerate(self.slots) if slot.resources]
-        return np.unique(self._found.candidates[:, giving])
+        return self._distinct(self._found.candidates[:, giving])
 
-    def trees(self) -> list[tuple[int, int]]:
-        """(root, stamp) of every tree that gives resources; the stamp changes with anything in the tree."""
-        providers = self._forest.providers
-        roots = np.unique(providers.root[self.contributing()])
-        return list(zip(roots.tolist(), providers.tree_stamp[roots].tolist(), strict=True))
+    def trees(self) -> Indices:
+        """The root of every tree that gives resources, ascending."""
+        return self._distinct(self._forest.providers.root[self.contributing()])
 
-    def tree_summaries(self, roots: Sequence[int]) -> list[list[ProviderSummary]]:
+    def _distinct(self, rows: Indices) -> Indices:
+        # Marking beats sorting and hashing up to millions of providers.
+        marked = np.zeros(self._forest.count, bool)
+        marked[rows] = True
+        return np.flatnonzero(marked).astype(np.int32)
+
+    def tree_texts(self, kept: TreeTexts, write: Callable[[list[ProviderSummary]], bytes]) -> list[bytes]:
+        """A text for each of the trees, written from the summaries of its providers unless it is kept."""
+
+        def written(roots: Indices) -> list[bytes]:
+            return [write(members) for members in self.tree_summaries(roots)]
+
+        return kept.of(self._forest, self.trees(), written)
+
+    def tree_summaries(self, roots: Indices) -> Iterator[list[ProviderSummary]]:
         """The summaries of all providers of each tree."""
         members = self._forest.members(roots)
         summaries = iter(summarise(self._forest, np.concatenate([*members, np.empty(0, np.int32)])))
-        return [[next(summaries) for _ in tree] for tree in members]
+        for tree in members:
+            yield [next(summaries) for _ in tree]
 
     def contributor_summaries(self) -> list[ProviderSummary]:
         """The summaries of the providers that give resources, without the rest of their trees."""

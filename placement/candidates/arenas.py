@@ -107,6 +107,10 @@ class Arenas:
             yield from self._classes(band)
 
     def _bands(self, roots: Indices) -> Iterator[_Band]:
+        if self._forest.is_flat and not len(self._foreign_rows):
+            # Every root is alone in its arena.
+            yield _Band(np.arange(len(roots), dtype=np.int32), roots[:, None], 1)
+            return
         ranks_of = np.full(self._forest.count, -1, np.int32)
         ranks_of[roots] = np.arange(len(roots), dtype=np.int32)
         rank, rows, foreign = self._entries(ranks_of)
@@ -114,7 +118,7 @@ class Arenas:
         foreign_sizes = np.bincount(rank[foreign], minlength=len(roots))
         starts = np.cumsum(own_sizes + foreign_sizes) - own_sizes - foreign_sizes
         sizes = own_sizes * (len(self._sharing.providers) + 1) + foreign_sizes
-        for size in np.unique(sizes).tolist():
+        for size in np.flatnonzero(np.bincount(sizes)).tolist():
             ranks = np.flatnonzero(sizes == size).astype(np.int32)
             own = int(own_sizes[ranks[0]])
             width = own + int(foreign_sizes[ranks[0]])

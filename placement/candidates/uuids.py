@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Uuids = NDArray[np.uint8]
+Texts = NDArray[np.uint8]
 
 _HEX_PAIRS = np.array([f"{value:02x}".encode() for value in range(256)], "S2").view(np.uint16)
 # Where runs of the 32 digits begin and end, and where they begin in the 36 characters of the dashed form.
@@ -22,8 +23,28 @@ def from_text(uuids: Sequence[str]) -> Uuids:
 
 def to_text(uuids: Uuids) -> list[bytes]:
     """The lower-case dashed ASCII of each of (n, 16) uuids."""
+    return dashed(uuids).view("S36").ravel().tolist()
+
+
+def dashed(uuids: Uuids) -> Texts:
+    """The same as characters, shape (n, 36)."""
     digits = _HEX_PAIRS.take(uuids).view(np.uint8)
     text = np.full((len(uuids), 36), ord("-"), np.uint8)
     for begin, end, place in _RUNS:
         text[:, place : place + end - begin] = digits[:, begin:end]
-    return text.view("S36").ravel().tolist()
+    return text
+
+
+def filled(pieces: Sequence[bytes], columns: Sequence[Texts]) -> bytes:
+    """For each row the first piece, the uuid of the first column, the second piece, and so on, all in one.
+
+    `columns` are characters, shape (n, 36) each, and one fewer than the pieces.
+    """
+    record = np.frombuffer((b"-" * 36).join(pieces), np.uint8)
+    records = np.tile(record, (len(columns[0]), 1))
+    place = 0
+    for piece, column in zip(pieces, columns, strict=False):
+        place += len(piece)
+        records[:, place : place + 36] = column
+        place += 36
+    return records.tobytes()

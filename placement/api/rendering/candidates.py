@@ -13,17 +13,19 @@ import orjson
 
 from placement.api.microversions import Feature, Microversion
 from placement.candidates.answer import Answer, Layout, ProviderSummary
+from placement.candidates.tree_texts import TreeTexts
 from placement.services.candidates import Search
 
 _CACHE_BYTES = 32 * 2**20
+# Stands for a uuid in a template; no name in an answer has such a character.
+_UUID = b"\0"
 
 
 class CandidatesRenderer:
     """Writes answers; keeps the summaries of trees between requests."""
 
     def __init__(self) -> None:
-        self._trees: dict[int, tuple[int, bytes]] = {}
-        self._bytes = 0
+        self._trees = TreeTexts(_CACHE_BYTES)
         self._names: object = None
 
     def body(
@@ -38,9 +40,14 @@ class CandidatesRenderer:
 
         `remarks` are members to add to each element, `appendix` to the body; as JSON without braces.
         """
-        requests = _requests(search, version)
         if remarks:
-            requests = [b"%b,%b}" % pair for pair in zip((r[:-1] for r in requests), remarks, strict=True)]
+            requests = [
+                b"%b,%b}" % pair
+                for pair in zip((r[:-1] for r in _each(search, version)), remarks, strict=True)
+            ]
+            written = b",".join(requests)
+        else:
+            written = _together(search, version)
         if version.offers(Feature.NESTED_CANDIDATES):
             summaries = self._whole_trees(search)
         else:
@@ -48,7 +55,7 @@ class CandidatesRenderer:
         return b"".join(
             (
                 b'{"allocation_requests":[',
-                b",".join(requests),
+                written,
                 b'],"provider_summaries":{',
                 b",".join(summaries),
                 b"}",
@@ -58,36 +65,40 @@ class CandidatesRenderer:
         )
 
     def _whole_trees(self, search: Search) -> list[bytes]:
-        if self._names is not search.names or self._bytes > _CACHE_BYTES:
-            self._trees, self._bytes, self._names = {}, 0, search.names
-        trees = search.answer.trees() if len(search.answer) else []
-        kept = self._trees
-        stale = [root for root, stamp in trees if root not in kept or kept[root][0] != stamp]
-        if stale:
-            stamps = dict(trees)
-            for root, members in zip(stale, search.answer.tree_summaries(stale), strict=True):
-                text = b",".join(_summary(member, search) for member in members)
-                self._bytes += len(text) - len(kept.get(root, (0, b""))[1])
-                kept[root] = (stamps[root], text)
-        return [kept[root][1] for root, _ in trees]
+        if self._names is not search.names:
+            self._trees.forget()
+            self._names = search.names
+        if not len(search.answer):
+            return []
+        return search.answer.tree_texts(
+            self._trees, lambda members: b",".join(_summary(member, search) for member in members)
+        )
 
 
-def _requests(search: Search, version: Microversion) -> list[bytes]:
-    answer = search.answer
-    written: list[bytes] = [b""] * len(answer)
-    layouts = list(answer.layouts())
-    for layout in layouts:
-        template, providers = _template(search, layout, version)
-        texts = [template % uuids for uuids in layout.uuids(providers)]
-        if len(layouts) == 1:
-            return texts
-        for place, text in zip(layout.places, texts, strict=True):
-            written[place] = text
+def _together(search: Search, version: Microversion) -> bytes:
+    """All candidates, separated by commas."""
+    layouts = list(search.answer.layouts())
+    if len(layouts) != 1:
+        return b",".join(_each(search, version))
+    pieces, providers = _template(search, layouts[0], version)
+    pieces[-1] += b","
+    return layouts[0].records(pieces, providers)[:-1]
+
+
+def _each(search: Search, version: Microversion) -> list[bytes]:
+    """The candidates one by one."""
+    written = [b""] * len(search.answer)
+    for layout in search.answer.layouts():
+        pieces, providers = _template(search, layout, version)
+        records = layout.records(pieces, providers)
+        length = len(records) // len(layout.places)
+        for number, place in enumerate(layout.places):
+            written[place] = records[number * length : (number + 1) * length]
     return written
 
 
-def _template(search: Search, layout: Layout, version: Microversion) -> tuple[bytes, list[int]]:
-    """The text of a candidate with %b for uuids, and the distinct providers they belong to, in order."""
+def _template(search: Search, layout: Layout, version: Microversion) -> tuple[list[bytes], list[int]]:
+    """The text of a candidate in pieces between uuids, and the distinct providers these are of, in order."""
     amounts: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     groups: dict[str, list[int]] = {}
     for slot, provider in zip(search.answer.slots, layout.provider_of, strict=True):
@@ -99,18 +110,19 @@ def _template(search: Search, layout: Layout, version: Microversion) -> tuple[by
     providers = list(amounts)
     resources = [orjson.dumps(dict(amounts[provider])) for provider in providers]
     if version.offers(Feature.ALLOCATIONS_BY_PROVIDER):
-        parts = [b'"%%b":{"resources":%b}' % text for text in resources]
+        parts = [b'"%b":{"resources":%b}' % (_UUID, text) for text in resources]
         body = b'"allocations":{%b}' % b",".join(parts)
     else:
-        parts = [b'{"resource_provider":{"uuid":"%%b"},"resources":%b}' % text for text in resources]
+        parts = [b'{"resource_provider":{"uuid":"%b"},"resources":%b}' % (_UUID, text) for text in resources]
         body = b'"allocations":[%b]' % b",".join(parts)
     if version.offers(Feature.MAPPINGS):
         mappings = []
         for suffix, members in groups.items():
-            mappings.append(b"%b:[%b]" % (orjson.dumps(suffix), b",".join([b'"%b"'] * len(members))))
+            named = b",".join([b'"%b"' % _UUID] * len(members))
+            mappings.append(b"%b:[%b]" % (orjson.dumps(suffix), named))
             providers.extend(members)
         body += b',"mappings":{%b}' % b",".join(mappings)
-    return b"{%b}" % body, providers
+    return (b"{%b}" % body).split(_UUID), providers
 
 
 def _contributors(search: Search, version: Microversion) -> Iterable[bytes]:
