@@ -6,16 +6,20 @@ by a conditional update where it still fits. Source of the rules: Placement API,
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from math import gcd
 
 from placement.domain.allocation import ConsumerClaim
 from placement.domain.errors import BadRequest, NotFound
-from placement.services.replacement import Replacement, label_ids
+from placement.services.replacement import LARGEST_AMOUNT, Replacement, label_ids, labelling_of
 from placement.services.transactions import attempt
 from placement.storage import allocations, consumers, providers
 from placement.storage.allocations import Change
 from placement.storage.consumers import LabelIds
 from placement.storage.database import Database, Transaction
+from placement.storage.failures import TryAgain
+from placement.storage.fresh_claims import Amount, Rise, claim_at_once
 from placement.storage.names import ClassIds
 
 
@@ -34,6 +38,8 @@ class Claims:
         CapacityExceeded when something does not fit, Unavailable.
         """
         labels = label_ids(self._labels, claims)
+        if self._take_place_at_once(claims, labels):
+            return
 
         def work(transaction: Transaction) -> None:
             replacement = Replacement(transaction, claims, labels)
@@ -47,6 +53,25 @@ class Claims:
             replacement.store()
 
         attempt(self._database, work)
+
+    def _take_place_at_once(
+        self, claims: Sequence[ConsumerClaim], labels: Mapping[tuple[str, str], int]
+    ) -> bool:
+        """The usual case, consumers that are new: one statement. False if it is another or does not fit."""
+        fresh = all(claim.generation is None and claim.resources for claim in claims)
+        if self._database.is_sqlite or not fresh or not claims:
+            return False
+        amounts = [
+            Amount(claim.consumer_uuid, provider, name, min(amount, LARGEST_AMOUNT))
+            for claim in claims
+            for provider, resources in claim.resources.items()
+            for name, amount in resources.items()
+        ]
+        labellings = [labelling_of(claim, labels) for claim in claims]
+        try:
+            return claim_at_once(self._database, labellings, _rises(amounts), amounts)
+        except TryAgain:
+            return False
 
     def release(self, consumer_uuid: str) -> None:
         """Delete everything a consumer holds, whatever its generation; no provider generation changes.
@@ -69,6 +94,14 @@ class Claims:
             providers.touch(transaction, (), touched)
 
         attempt(self._database, work)
+
+
+def _rises(amounts: Sequence[Amount]) -> list[Rise]:
+    """What the use of each inventory rises by."""
+    together: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for given in amounts:
+        together[given.provider_uuid, given.class_name].append(given.amount)
+    return [Rise(*key, sum(all_), min(all_), max(all_), gcd(*all_)) for key, all_ in together.items()]
 
 
 def _check_classes(

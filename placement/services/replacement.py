@@ -20,7 +20,7 @@ from placement.storage.consumers import LabelIds, Labelling
 from placement.storage.database import Transaction
 
 # More than any max_unit, so such an amount is refused for its units; larger ones need not be told apart.
-_LARGEST_AMOUNT = 2**40
+LARGEST_AMOUNT = 2**40
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Replacement:
 
     def _create(self, claims: Sequence[ConsumerClaim]) -> set[str]:
         return consumers.create(
-            self.transaction, [self._labelling(claim) for claim in claims if claim.resources]
+            self.transaction, [labelling_of(claim, self.labels) for claim in claims if claim.resources]
         )
 
     def _lock(self, claims: Sequence[ConsumerClaim]) -> dict[str, int]:
@@ -79,15 +79,6 @@ class Replacement:
         expected = "null" if actual is None else actual
         self._conflict = self._conflict or ConcurrentUpdate(
             f"consumer generation conflict - expected {expected} but got {claim.generation}"
-        )
-
-    def _labelling(self, claim: ConsumerClaim) -> Labelling:
-        type_id = None if claim.consumer_type is None else self.labels["type", claim.consumer_type]
-        return Labelling(
-            claim.consumer_uuid,
-            self.labels["project", claim.project_id],
-            self.labels["user", claim.user_id],
-            type_id,
         )
 
     # -- providers and classes ----------------------------------------------------------------------
@@ -114,7 +105,7 @@ class Replacement:
     def resolve(self, class_ids: Mapping[str, int]) -> None:
         """Put the claims in terms of ids; all names must be known by now."""
         self.fresh = [
-            Held(claim.consumer_uuid, self.provider_ids[uuid], class_ids[name], min(amount, _LARGEST_AMOUNT))
+            Held(claim.consumer_uuid, self.provider_ids[uuid], class_ids[name], min(amount, LARGEST_AMOUNT))
             for claim in self.claims
             for uuid, amounts in claim.resources.items()
             for name, amount in amounts.items()
@@ -138,13 +129,21 @@ class Replacement:
         consumers.advance(
             self.transaction,
             [
-                self._labelling(claim)
+                labelling_of(claim, self.labels)
                 for claim in self.claims
                 if claim.consumer_uuid in self.existing and claim.resources
             ],
         )
         emptied = {claim.consumer_uuid for claim in self.claims if not claim.resources}
         consumers.delete(self.transaction, emptied & self.existing)
+
+
+def labelling_of(claim: ConsumerClaim, labels: Mapping[tuple[str, str], int]) -> Labelling:
+    """The label ids the consumer of a claim shall carry."""
+    type_id = None if claim.consumer_type is None else labels["type", claim.consumer_type]
+    return Labelling(
+        claim.consumer_uuid, labels["project", claim.project_id], labels["user", claim.user_id], type_id
+    )
 
 
 def label_ids(labels: LabelIds, claims: Sequence[ConsumerClaim]) -> Mapping[tuple[str, str], int]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import select
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
@@ -21,7 +23,16 @@ from placement.storage.failures import OutcomeUnknown, classify
 # that a client would see although there is room.
 ISOLATION = "READ COMMITTED"
 _SQLITE_BUSY_SECONDS = 15
-_POSTGRESQL_TIMEOUTS = "-c statement_timeout=30000 -c lock_timeout=10000 -c TimeZone=UTC"
+_LOST_COMMIT = (
+    "The database connection was lost while committing; the change may or may not be stored. "
+    "Repeating the same request settles it."
+)
+# A connection that was idle for longer is asked whether it still works; a shorter one if anything came in.
+_FRESH_SECONDS = 10
+_LAST_USE = "placement_last_use"
+_POSTGRESQL_OPTIONS = (
+    "-c statement_timeout=30000 -c lock_timeout=10000 -c TimeZone=UTC -c plan_cache_mode=force_generic_plan"
+)
 
 
 def utcnow() -> datetime.datetime:
@@ -116,9 +127,8 @@ class Database:
             # its own busy handler polls.
             self._turn: Any = threading.Lock()
         else:
-            options["pool_pre_ping"] = True
             options["isolation_level"] = ISOLATION
-            options["connect_args"] = {"connect_timeout": 5, "options": _POSTGRESQL_TIMEOUTS}
+            options["connect_args"] = {"connect_timeout": 5, "options": _POSTGRESQL_OPTIONS}
             self._turn = nullcontext()
         self.engine = sa.create_engine(self.url, **options)
         self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -128,6 +138,26 @@ class Database:
                 self.engine, "connect", lambda connection, _: _prepare_sqlite(connection, synchronous)
             )
             sa.event.listen(self.engine, "begin", _begin_sqlite)
+        else:
+            sa.event.listen(self.engine, "checkin", _note_use)
+            sa.event.listen(self.engine, "checkout", self._refuse_dead)
+
+    def _refuse_dead(self, connection: Any, record: Any, _proxy: Any) -> None:
+        """Have the pool open another connection if this one was lost while it was idle.
+
+        A server that goes away closes its end, which shows without asking it.
+        """
+        used = record.info.get(_LAST_USE)
+        if used is None:
+            return
+        incoming = select.poll()
+        incoming.register(connection.fileno(), select.POLLIN)
+        if time.monotonic() - used < _FRESH_SECONDS and not incoming.poll(0):
+            return
+        try:
+            self.engine.dialect.do_ping(connection)
+        except Exception as error:
+            raise sa.exc.InvalidatePoolError from error
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -167,15 +197,25 @@ class Database:
         except sa.exc.SQLAlchemyError as error:
             raise self._translate(error) from error
 
+    @contextmanager
+    def single_write(self) -> Iterator[sa.Connection]:
+        """A connection for one statement that commits by itself. Raises as `write` does."""
+        try:
+            with self._autocommit.connect() as connection:
+                yield connection
+        except sa.exc.DBAPIError as error:
+            if error.connection_invalidated:
+                raise OutcomeUnknown(_LOST_COMMIT) from error
+            raise self._translate(error) from error
+        except sa.exc.SQLAlchemyError as error:
+            raise self._translate(error) from error
+
     def _commit(self, transaction: sa.RootTransaction) -> None:
         try:
             transaction.commit()
         except sa.exc.DBAPIError as error:
             if error.connection_invalidated:
-                raise OutcomeUnknown(
-                    "The database connection was lost while committing; the change may or may not be stored. "
-                    "Repeating the same request settles it."
-                ) from error
+                raise OutcomeUnknown(_LOST_COMMIT) from error
             raise
 
     @staticmethod
@@ -197,6 +237,11 @@ def _supported_url(url: str) -> sa.URL:
     if parsed.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg2"):
         raise BadRequest(f"connection: {parsed.drivername} is not supported, only sqlite and postgresql")
     return parsed
+
+
+def _note_use(connection: Any, record: Any) -> None:
+    if connection is not None:
+        record.info[_LAST_USE] = time.monotonic()
 
 
 def _prepare_sqlite(connection: Any, synchronous: str) -> None:

@@ -100,7 +100,6 @@ class Feed:
             if not self._database.is_sqlite:
                 # Few rows are ever new, whatever statistics from before a bulk load say.
                 self._connection.exec_driver_sql("SET enable_seqscan = off")
-                self._connection.exec_driver_sql("SET plan_cache_mode = force_generic_plan")
                 self._connection.exec_driver_sql("DEALLOCATE ALL")
                 self._connection.exec_driver_sql(_PREPARE_POSTGRESQL)
         return self._connection
