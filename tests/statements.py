@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg2.extensions
 import sqlalchemy as sa
 
 from placement.app import build
@@ -25,13 +26,29 @@ TRANSACTION = ("BEGIN", "COMMIT", "ROLLBACK")
 
 
 class Counter:
-    """Counts what an engine executes, transaction control aside."""
+    """Counts what goes to the database of an engine that has not connected yet, transaction control aside."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self.count = 0
-        sa.event.listen(engine, "before_cursor_execute", self._seen)
+        if engine.dialect.name == "postgresql":
+            # What bypasses SQLAlchemy counts, too.
+            sa.event.listen(engine, "connect", self._watch)
+        else:
+            sa.event.listen(
+                engine, "before_cursor_execute", lambda _connection, _cursor, text, *_: self._seen(text)
+            )
 
-    def _seen(self, _connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+    def _watch(self, connection: Any, _record: Any) -> None:
+        seen = self._seen
+
+        class Watched(psycopg2.extensions.cursor):
+            def execute(self, query: Any, vars: Any = None) -> None:
+                seen(query.decode() if isinstance(query, bytes) else query)
+                super().execute(query, vars)
+
+        connection.cursor_factory = Watched
+
+    def _seen(self, statement: str) -> None:
         if not statement.lstrip().upper().startswith(TRANSACTION):
             self.count += 1
 
@@ -166,8 +183,9 @@ class Scene:
 def _scene(backend: str) -> Iterator[tuple[Scene, Counter]]:
     with database_url(backend) as url:
         database = Database(url)
+        counter = Counter(database.engine)
         application = build(database, compatible())
-        yield Scene(Client(application.test_client())), Counter(database.engine)
+        yield Scene(Client(application.test_client())), counter
         application.extensions["placement_use_cases"].forest.close()
         database.dispose()
 

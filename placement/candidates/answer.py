@@ -45,7 +45,7 @@ class Layout:
     _rows: Candidates
     _forest: Forest
 
-    def records(self, pieces: Sequence[bytes], providers: Sequence[int]) -> bytes:
+    def records(self, pieces: Sequence[bytes], providers: Sequence[int]) -> memoryview:
         """One text of one length per candidate: the pieces, uuids of the given distinct providers between."""
         first = [self.provider_of.index(number) for number in providers]
         texts = {slot: dashed(self._forest.providers.uuid[self._rows[:, slot]]) for slot in set(first)}

@@ -8,7 +8,7 @@ best first, equals in their unordered order, and only then been cut to the limit
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from placement.candidates.trail import Trail
 from placement.candidates.walks import Candidates, breadth_first, depth_first, one_of_each
 
 # How many trees are looked at before all of them, and how many times as many if those are not enough.
-_FIRST_TREES = 2048
+_FIRST_TREES = 256
 _GROWTH = 8
 
 
@@ -127,6 +127,8 @@ def _choices(
     forest: Forest, slots: Sequence[Slot], sharing: Sharing, trail: Trail | None, among: Rows | None = None
 ) -> list[Choices]:
     """The choices of each slot; like slots share one object."""
+    if trail is None and forest.is_flat and sharing.is_empty:
+        slots = [_whole(slot, slots) for slot in slots]
     known: dict[object, Choices] = {}
     choices = []
     for slot in slots:
@@ -135,6 +137,12 @@ def _choices(
             known[key] = choices_of(forest, slot, sharing, trail, among)
         choices.append(known[key])
     return choices
+
+
+def _whole(slot: Slot, slots: Sequence[Slot]) -> Slot:
+    """The slot with the resources of its whole group: where nobody has children, one provider serves it."""
+    together = [resource for other in slots if other.suffix == slot.suffix for resource in other.resources]
+    return replace(slot, resources=tuple(together))
 
 
 @dataclass(slots=True)

@@ -64,6 +64,7 @@ class Feed:
         self._database = database
         self._connection: sa.Connection | None = None
         self._data_version: int | None = None
+        self._driver_error: type[Exception] = database.engine.dialect.loaded_dbapi.Error
 
     def look(self, horizon: int) -> Look | None:
         """What may have changed since `horizon`, None if surely nothing. Raises Unavailable."""
@@ -74,24 +75,34 @@ class Feed:
             if getattr(error, "connection_invalidated", False):
                 return self._look_again(horizon)
             raise classify(error) or error from error
+        except self._driver_error:
+            self.close()
+            return self._look_again(horizon)
 
     def _look_again(self, horizon: int) -> Look | None:
         try:
-            return self._look(horizon)
+            return self._look(horizon, quick=False)
         except sa.exc.SQLAlchemyError as error:
             self.close()
             raise classify(error) or error from error
 
-    def _look(self, horizon: int) -> Look | None:
+    def _look(self, horizon: int, *, quick: bool = True) -> Look | None:
         connection = self._connected()
         if self._database.is_sqlite:
             version = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
             if version == self._data_version:
                 return None
-            look = _read_look(connection, _LOOK_SQLITE, horizon)
+            look = _read_look(connection.exec_driver_sql(_LOOK_SQLITE, {"horizon": horizon}))
             self._data_version = version
             return look
-        return _read_look(connection, _LOOK_POSTGRESQL, horizon)
+        if not quick:
+            return _read_look(connection.exec_driver_sql(_LOOK_POSTGRESQL, {"horizon": str(horizon)}))
+        # Every search looks; asking the driver itself takes half of the time.
+        cursor = connection.connection.cursor()
+        cursor.execute(_LOOK_POSTGRESQL, {"horizon": str(horizon)})
+        rows = cursor.fetchall()
+        cursor.close()
+        return _read_look(rows)
 
     def _connected(self) -> sa.Connection:
         if self._connection is None:
@@ -158,9 +169,8 @@ def record_change(transaction: Transaction, kind: str, references: Iterable[int]
     transaction.execute(statement, rows)
 
 
-def _read_look(connection: sa.Connection, statement: str, horizon: int) -> Look:
+def _read_look(rows: Iterable[Any]) -> Look:
     look = Look()
-    rows = connection.exec_driver_sql(statement, {"horizon": str(horizon)})
     for kind, reference, revision in rows:
         if kind == "horizon":
             look.horizon = revision

@@ -40,14 +40,7 @@ class CandidatesRenderer:
 
         `remarks` are members to add to each element, `appendix` to the body; as JSON without braces.
         """
-        if remarks:
-            requests = [
-                b"%b,%b}" % pair
-                for pair in zip((r[:-1] for r in _each(search, version)), remarks, strict=True)
-            ]
-            written = b",".join(requests)
-        else:
-            written = _together(search, version)
+        written = _remarked(search, version, remarks) if remarks else _together(search, version)
         if version.offers(Feature.NESTED_CANDIDATES):
             summaries = self._whole_trees(search)
         else:
@@ -75,7 +68,7 @@ class CandidatesRenderer:
         )
 
 
-def _together(search: Search, version: Microversion) -> bytes:
+def _together(search: Search, version: Microversion) -> bytes | memoryview:
     """All candidates, separated by commas."""
     layouts = list(search.answer.layouts())
     if len(layouts) != 1:
@@ -83,6 +76,12 @@ def _together(search: Search, version: Microversion) -> bytes:
     pieces, providers = _template(search, layouts[0], version)
     pieces[-1] += b","
     return layouts[0].records(pieces, providers)[:-1]
+
+
+def _remarked(search: Search, version: Microversion, remarks: Sequence[bytes]) -> bytes:
+    """All candidates with a remark each, separated by commas."""
+    pairs = zip((text[:-1] for text in _each(search, version)), remarks, strict=True)
+    return b",".join([b"%b,%b}" % pair for pair in pairs])
 
 
 def _each(search: Search, version: Microversion) -> list[bytes]:
@@ -93,7 +92,7 @@ def _each(search: Search, version: Microversion) -> list[bytes]:
         records = layout.records(pieces, providers)
         length = len(records) // len(layout.places)
         for number, place in enumerate(layout.places):
-            written[place] = records[number * length : (number + 1) * length]
+            written[place] = bytes(records[number * length : (number + 1) * length])
     return written
 
 
