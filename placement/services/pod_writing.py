@@ -17,7 +17,6 @@ from placement.services.node_writing import KUBELET, POD, Labels, NodeChanged, N
 from placement.services.pod_answers import PodAnswer
 from placement.services.pod_documents import PodDocument
 from placement.storage import node_rows, pods
-from placement.storage.consumers import Labelling
 from placement.storage.database import Transaction
 from placement.storage.pods import PodValues, StoredPod
 
@@ -82,13 +81,19 @@ class PodWriting:
 
         Raises NodeChanged, Conflict.
         """
-        consumers = frozenset(pod.status["consumer"] for pod in leaving)
+        gone = {pod.status["consumer"]: pod.namespace for pod in leaving}
+        consumers = frozenset(gone)
         left = {pod.root_id for pod in leaving if pod.root_id is not None}
         target = None if arrival is None else arrival.root_id
         for root_id in sorted(left - {target}) + ([] if target is None else [target]):
             before = states[root_id]
             after = before.without(consumers)
-            bearers = _kubelet_bearers(after, consumers, labels)
+            # Pods that leave but whose CPUs kubelet still reports as its own.
+            bearers = {
+                consumer: labels.of(consumer, KUBELET, gone[consumer])
+                for consumer, _ in after.kubelet_pods
+                if consumer in gone
+            }
             if arrival is not None and arrival.recorded is not None and root_id == target:
                 after = after.with_pod(arrival.recorded)
                 consumer = arrival.recorded.consumer
@@ -112,12 +117,3 @@ def pod_values(arrival: Arrival, node_id: int | None) -> PodValues:
         status=arrival.answer.status(arrival.recorded),
         node_id=node_id,
     )
-
-
-def _kubelet_bearers(state: NodeState, consumers: Collection[str], labels: Labels) -> dict[str, Labelling]:
-    """Pods that leave but whose CPUs kubelet still reports as its own."""
-    return {
-        consumer: labels.of(consumer, KUBELET, pod.namespace)
-        for consumer, pod in state.kubelet_pods
-        if consumer in consumers
-    }

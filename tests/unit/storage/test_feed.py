@@ -90,7 +90,7 @@ def test_a_writer_that_began_first_and_commits_last_is_not_lost(database, feed):
         look = feed.look(horizon)
         assert [row.id for row in look.changed] == [late]
     after = feed.look(look.horizon)
-    assert early in [id_ for id_, _ in after.changed]
+    assert early in [row.id for row in after.changed]
 
 
 def test_stamps_of_one_transaction_are_one(database):
