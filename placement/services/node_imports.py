@@ -79,14 +79,15 @@ class NodeImports:
                 node = clusters.find_node(transaction, cluster.id, node_name)
                 if node is None:
                     raise unknown_node(name, node_name)
-                state = self._held(transaction, cluster, node)
+                node_rows.hold(transaction, [node.provider_id])
+                state = self.state(transaction, cluster, node)
                 withdraw(transaction, self._writer, state, f"Node {node_name}")
 
         patiently(once)
 
-    def _held(self, transaction: Transaction, cluster: Cluster, node: Node) -> NodeState:
-        node_rows.hold(transaction, [node.provider_id])
-        return self._loader.load(transaction, facts_of(cluster), [node.provider_id])[node.provider_id]
+    def state(self, connection: Executor, cluster: Cluster, node: Node) -> NodeState:
+        """A node with everybody on it."""
+        return self._loader.load(connection, facts_of(cluster), [node.provider_id])[node.provider_id]
 
 
 def stored_accounts(connection: Executor, state: NodeState) -> NodeAccounts:
