@@ -186,7 +186,7 @@ def _scene(backend: str) -> Iterator[tuple[Scene, Counter]]:
         counter = Counter(database.engine)
         application = build(database, compatible())
         yield Scene(Client(application.test_client())), counter
-        application.extensions["placement_use_cases"].forest.close()
+        application.extensions["placement_use_cases"].close()
         database.dispose()
 
 

@@ -58,8 +58,7 @@ class Claims:
         self, claims: Sequence[ConsumerClaim], labels: Mapping[tuple[str, str], int]
     ) -> bool:
         """The usual case, consumers that are new: one statement. False if it is another or does not fit."""
-        fresh = all(claim.generation is None and claim.resources for claim in claims)
-        if self._database.is_sqlite or not fresh or not claims:
+        if self._database.is_sqlite or not claims or not all(_is_fresh(claim) for claim in claims):
             return False
         amounts = [
             Amount(claim.consumer_uuid, provider, name, min(amount, LARGEST_AMOUNT))
@@ -94,6 +93,10 @@ class Claims:
             providers.touch(transaction, (), touched)
 
         attempt(self._database, work)
+
+
+def _is_fresh(claim: ConsumerClaim) -> bool:
+    return claim.generation is None and bool(claim.resources) and all(claim.resources.values())
 
 
 def _rises(amounts: Sequence[Amount]) -> list[Rise]:

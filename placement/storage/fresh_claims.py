@@ -18,17 +18,17 @@ from placement.storage.database import Database, utcnow
 _NAME = "placement_fresh_claim"
 # Prepared once per connection: planning it would cost more than running it.
 _PREPARE = f"""
-PREPARE {_NAME}(timestamp, varchar[], integer[], integer[], integer[],
+PREPARE {_NAME}(timestamp, varchar[], integer[], integer[], integer[], integer[],
                 varchar[], varchar[], bigint[], bigint[], bigint[], bigint[],
                 varchar[], varchar[], varchar[], bigint[]) AS
 WITH consumer AS (
-    INSERT INTO consumers (uuid, project_id, user_id, consumer_type_id, generation, created_at)
-    SELECT uuid, project_id, user_id, type_id, 1, $1
-      FROM unnest($2, $3, $4, $5) AS given(uuid, project_id, user_id, type_id) ORDER BY uuid
+    INSERT INTO consumers (uuid, project_id, user_id, consumer_type_id, cluster_id, generation, created_at)
+    SELECT uuid, project_id, user_id, type_id, cluster_id, 1, $1
+      FROM unnest($2, $3, $4, $5, $6) AS given(uuid, project_id, user_id, type_id, cluster_id) ORDER BY uuid
     ON CONFLICT DO NOTHING RETURNING uuid
 ), held AS (
     SELECT id, uuid FROM resource_providers
-     WHERE uuid = ANY($6) AND (SELECT count(*) FROM consumer) = cardinality($2)
+     WHERE uuid = ANY($7) AND (SELECT count(*) FROM consumer) = cardinality($2)
      ORDER BY id FOR UPDATE
 ), stamped AS (
     UPDATE resource_providers
@@ -36,7 +36,7 @@ WITH consumer AS (
       FROM held WHERE resource_providers.id = held.id
 ), applied AS (
     UPDATE inventories SET used = used + wanted.delta
-      FROM unnest($6, $7, $8, $9, $10, $11) AS wanted(provider, class, delta, least, most, divisor)
+      FROM unnest($7, $8, $9, $10, $11, $12) AS wanted(provider, class, delta, least, most, divisor)
       JOIN held ON held.uuid = wanted.provider
       JOIN resource_classes ON resource_classes.name = wanted.class
      WHERE inventories.resource_provider_id = held.id
@@ -47,19 +47,19 @@ WITH consumer AS (
 ), allocated AS (
     INSERT INTO allocations (consumer_id, resource_provider_id, resource_class_id, used, created_at)
     SELECT given.consumer, held.id, resource_classes.id, given.amount, $1
-      FROM unnest($12, $13, $14, $15) AS given(consumer, provider, class, amount)
+      FROM unnest($13, $14, $15, $16) AS given(consumer, provider, class, amount)
       JOIN held ON held.uuid = given.provider
       JOIN resource_classes ON resource_classes.name = given.class
     RETURNING 1
 ), counted AS (
     SELECT (SELECT count(*) FROM applied) AS applied, (SELECT count(*) FROM allocated) AS allocated
 )
-SELECT CASE WHEN applied = cardinality($6) AND allocated = cardinality($12) THEN 0
+SELECT CASE WHEN applied = cardinality($7) AND allocated = cardinality($13) THEN 0
             -- No number, so this undoes everything; the log of the database shows the text.
-            ELSE CAST('claim refused, ' || applied || ' of ' || cardinality($6) || ' fit' AS integer) END
+            ELSE CAST('claim refused, ' || applied || ' of ' || cardinality($7) || ' fit' AS integer) END
   FROM counted
 """
-_EXECUTE = f"EXECUTE {_NAME}({', '.join(['%s'] * 15)})"
+_EXECUTE = f"EXECUTE {_NAME}({', '.join(['%s'] * 16)})"
 _NOT_A_NUMBER = "22P02"
 
 
