@@ -145,6 +145,7 @@ def test_explain_tells_why_in_figures_and_words(api, hosts):
         "came": 3,
         "providers": 0,
         "trees": 0,
+        "sentence": "room for 8 VCPU: 0 of 3 providers, in 0 trees",
     }
     assert explanation["first_empty"] == 0
     assert explanation["nearest"][0] == {
@@ -152,6 +153,7 @@ def test_explain_tells_why_in_figures_and_words(api, hosts):
         "resource_class": "VCPU",
         "missing": 2,
         "free": 6,
+        "sentences": ["empty lacks 2 VCPU: it has 6 free"],
     }
     assert explanation["sentences"][1] == "empty lacks 2 VCPU: it has 6 free"
     assert "explanation" not in search(api, "VCPU:8").json

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,10 +33,15 @@ def sentences(explanation: Explanation, words: Vocabulary) -> list[str]:
     """One sentence per stage; after the first stage that nothing passed, who came closest."""
     said = []
     for at, stage in enumerate(explanation.stages):
-        said.append(f"{describe(stage, words)}: {_passed(stage, explanation)}")
+        said.append(told(stage, explanation, words))
         if at == explanation.first_empty:
-            said.extend(_misses(stage, explanation.misses, words))
+            said.extend(sentence for miss in explanation.misses for sentence in lacks(miss, stage, words))
     return said
+
+
+def told(stage: Stage, explanation: Explanation, words: Vocabulary) -> str:
+    """The condition of a stage and how many passed it, in one sentence."""
+    return f"{describe(stage, words)}: {_passed(stage, explanation)}"
 
 
 def describe(stage: Stage, words: Vocabulary) -> str:
@@ -52,8 +57,8 @@ def verdict(explanation: Explanation, words: Vocabulary) -> str:
     if explanation.first_empty is None:
         return ""
     stage = explanation.stages[explanation.first_empty]
-    nearest = next(_misses(stage, explanation.misses, words), "")
-    text = f"{describe(stage, words)}: {_passed(stage, explanation)}"
+    nearest = "; ".join(lacks(explanation.misses[0], stage, words)) if explanation.misses else ""
+    text = told(stage, explanation, words)
     return f"{text}; {nearest}" if nearest else text
 
 
@@ -66,21 +71,20 @@ def _passed(stage: Stage, explanation: Explanation) -> str:
     return f"{stage.providers} of {came}, in {trees}"
 
 
-def _misses(stage: Stage, misses: Iterable[Miss], words: Vocabulary) -> Iterator[str]:
-    for miss in misses:
-        name = words.providers.get(miss.provider, miss.provider)
-        if miss.class_id is not None and miss.missing:
-            kind = words.classes[miss.class_id]
-            yield f"{name} lacks {miss.missing} {kind}: it has {max(miss.free, 0)} free"
-        elif miss.class_id is not None:
-            yield f"{name} has room, but the amount breaks its min_unit, max_unit or step_size"
-        elif miss.lacking:
-            groups = " and ".join(suffix or "the unsuffixed group" for suffix in miss.lacking)
-            yield f"the tree of {name} has nobody for {groups}"
-        elif stage.group is None:
-            yield f"the tree of {name} met everything before"
-        else:
-            yield f"{name} met everything before"
+def lacks(miss: Miss, stage: Stage, words: Vocabulary) -> list[str]:
+    """What was missing where somebody nearly passed the stage, in sentences."""
+    name = words.providers.get(miss.provider, miss.provider)
+    if miss.class_id is not None and miss.missing:
+        kind = words.classes[miss.class_id]
+        return [f"{name} lacks {miss.missing} {kind}: it has {max(miss.free, 0)} free"]
+    if miss.class_id is not None:
+        return [f"{name} has room, but the amount breaks its min_unit, max_unit or step_size"]
+    if miss.lacking:
+        groups = " and ".join(suffix or "the unsuffixed group" for suffix in miss.lacking)
+        return [f"the tree of {name} has nobody for {groups}"]
+    if stage.group is None:
+        return [f"the tree of {name} met everything before"]
+    return [f"{name} met everything before"]
 
 
 def _fits(condition: Fits, words: Vocabulary) -> str:

@@ -1,17 +1,14 @@
-"""Scores of candidates and explanations of searches, as members of bodies."""
+"""Scores of candidates, as members of bodies."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import orjson
 
-from placement.candidates.explanation import Explanation
 from placement.candidates.ranking import ScoreTable, StrategyScores
 from placement.candidates.scoring.vectors import ClassParts
-from placement.candidates.wording import Vocabulary, describe, sentences
 from placement.services.wishes import SoftCondition
 
 
@@ -83,39 +80,3 @@ def _class_template(part: ClassParts, at: int, columns: Columns) -> bytes:
     if part.weight is not None:
         figures.append(b'"weight":%d' % part.weight)
     return b"%b:{%b}" % (name, b",".join(figures))
-
-
-def explanation_body(explanation: Explanation, words: Vocabulary) -> dict[str, Any]:
-    """Every stage with its figures, the first empty one, who came closest, and all of it in sentences."""
-    return {
-        "stages": [
-            {
-                "group": stage.group,
-                "condition": describe(stage, words),
-                "came": stage.came,
-                "providers": stage.providers,
-                "trees": stage.trees,
-            }
-            for stage in explanation.stages
-        ],
-        "first_empty": explanation.first_empty,
-        "nearest": [
-            {
-                "resource_provider": {
-                    "uuid": miss.provider,
-                    "name": words.providers.get(miss.provider),
-                },
-                **_amounts(miss.class_id, miss.missing, miss.free, words),
-                **({"lacking_groups": list(miss.lacking)} if miss.lacking else {}),
-            }
-            for miss in explanation.misses
-        ],
-        "complete": explanation.complete,
-        "sentences": sentences(explanation, words),
-    }
-
-
-def _amounts(class_id: int | None, missing: int, free: int, words: Vocabulary) -> dict[str, Any]:
-    if class_id is None:
-        return {}
-    return {"resource_class": words.classes[class_id], "missing": missing, "free": max(free, 0)}

@@ -11,7 +11,8 @@ from flask import Blueprint, Response, current_app
 from placement.api import context, extended_query
 from placement.api.gate import route
 from placement.api.queries import parameters
-from placement.api.rendering.scores import explanation_body, score_remarks
+from placement.api.rendering.explanations import explanation_body
+from placement.api.rendering.scores import score_remarks
 from placement.api.responses import json_response
 from placement.api.services import use_cases
 from placement.services.candidates import Search

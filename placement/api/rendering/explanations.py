@@ -1,0 +1,50 @@
+"""Explanations of searches, as members of bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from placement.candidates.explanation import Explanation, Miss
+from placement.candidates.wording import Vocabulary, describe, lacks, sentences, told
+
+
+def explanation_body(explanation: Explanation, words: Vocabulary) -> dict[str, Any]:
+    """Every stage with its figures, the first empty one, who came closest, and all of it in sentences."""
+    return {
+        "stages": [
+            {
+                "group": stage.group,
+                "condition": describe(stage, words),
+                "came": stage.came,
+                "providers": stage.providers,
+                "trees": stage.trees,
+                "sentence": told(stage, explanation, words),
+            }
+            for stage in explanation.stages
+        ],
+        "first_empty": explanation.first_empty,
+        "nearest": list(_nearest(explanation, words)),
+        "complete": explanation.complete,
+        "sentences": sentences(explanation, words),
+    }
+
+
+def _nearest(explanation: Explanation, words: Vocabulary) -> Iterator[dict[str, Any]]:
+    if explanation.first_empty is None:
+        return
+    stage = explanation.stages[explanation.first_empty]
+    for miss in explanation.misses:
+        yield {**_miss(miss, words), "sentences": lacks(miss, stage, words)}
+
+
+def _miss(miss: Miss, words: Vocabulary) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "resource_provider": {"uuid": miss.provider, "name": words.providers.get(miss.provider)}
+    }
+    if miss.class_id is not None:
+        body["resource_class"] = words.classes[miss.class_id]
+        body |= {"missing": miss.missing, "free": max(miss.free, 0)}
+    if miss.lacking:
+        body["lacking_groups"] = list(miss.lacking)
+    return body
