@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from placement.candidates.explanation import Explanation, Miss
+from placement.candidates.explanation import Explanation
+from placement.candidates.near_misses import Miss
+from placement.candidates.shortages import Shortage
 from placement.candidates.wording import Vocabulary, describe, lacks, sentences, told
 
 
@@ -39,12 +41,27 @@ def _nearest(explanation: Explanation, words: Vocabulary) -> Iterator[dict[str, 
 
 
 def _miss(miss: Miss, words: Vocabulary) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "resource_provider": {"uuid": miss.provider, "name": words.providers.get(miss.provider)}
-    }
+    body: dict[str, Any] = {"resource_provider": _provider(miss.provider, words)}
     if miss.class_id is not None:
         body["resource_class"] = words.classes[miss.class_id]
-        body |= {"missing": miss.missing, "free": max(miss.free, 0)}
+        body |= {"wanted": miss.wanted, "free": max(miss.free, 0), "missing": miss.missing}
     if miss.lacking:
         body["lacking_groups"] = list(miss.lacking)
+    if miss.shortages:
+        body["shortages"] = [_shortage(shortage, words) for shortage in miss.shortages]
     return body
+
+
+def _shortage(shortage: Shortage, words: Vocabulary) -> dict[str, Any]:
+    body: dict[str, Any] = {"reason": shortage.reason, "groups": list(shortage.groups)}
+    if shortage.provider is not None:
+        body["resource_provider"] = _provider(shortage.provider, words)
+    if shortage.class_id is not None:
+        body["resource_class"] = words.classes.get(shortage.class_id)
+    if shortage.missing:
+        body |= {"wanted": shortage.wanted, "free": shortage.free, "missing": shortage.missing}
+    return body
+
+
+def _provider(uuid: str, words: Vocabulary) -> dict[str, str | None]:
+    return {"uuid": uuid, "name": words.providers.get(uuid)}

@@ -48,6 +48,6 @@ def _remarks(search: Search, wishes: Wishes) -> list[bytes]:
 def explained(search: Search) -> dict[str, Any]:
     """The explanation of the search, with the names of the providers in it."""
     assert search.explanation is not None
-    uuids = {miss.provider for miss in search.explanation.misses}
+    uuids = search.explanation.providers
     names = use_cases().candidates.names_of(uuids) if uuids else {}
     return explanation_body(search.explanation, replace(search.vocabulary, providers=names))
