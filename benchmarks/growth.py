@@ -15,6 +15,7 @@ import uuid
 import sqlalchemy as sa
 
 from benchmarks.data import claim_body
+from benchmarks.fleet import fill
 from benchmarks.measure import Timing
 from benchmarks.servers import Measured
 from benchmarks.wire import Wire
@@ -24,24 +25,6 @@ from placement.storage.feed import Feed
 from tests.server import database_url, running_service
 
 _QUERY = "/allocation_candidates?resources=VCPU:2,MEMORY_MB:4096,DISK_GB:20"
-_FILL = """
-INSERT INTO resource_providers (uuid, name, generation, revision, created_at)
-SELECT gen_random_uuid()::text, 'host-' || n, 1, pg_current_xact_id(), now()
-  FROM generate_series(1, {hosts}) n;
-UPDATE resource_providers SET root_provider_id = id;
-INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved, min_unit, max_unit,
-                         step_size, allocation_ratio, used, created_at)
-SELECT p.id, c.id, o.total, 0, 1, o.total, 1, o.ratio, (o.total * o.ratio * (p.id % 9) / 10)::bigint, now()
-  FROM resource_providers p,
-       (VALUES ('VCPU', 32, 4.0), ('MEMORY_MB', 131072, 1.0), ('DISK_GB', 2000, 1.0)) o(name, total, ratio)
-  JOIN resource_classes c ON c.name = o.name;
-INSERT INTO resource_provider_traits (resource_provider_id, trait_id)
-SELECT p.id, t.id FROM resource_providers p, (SELECT id FROM traits ORDER BY id LIMIT 10) t;
-INSERT INTO placement_aggregates (uuid, created_at)
-SELECT gen_random_uuid()::text, now() FROM generate_series(1, {racks});
-INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id)
-SELECT id, 1 + id % {racks} FROM resource_providers;
-"""
 
 
 def main() -> None:
@@ -54,21 +37,8 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|")
     for hosts in given.hosts:
         with database_url("postgresql") as connection:
-            _fill(connection, hosts)
+            fill(connection, hosts)
             _measure(connection, hosts)
-
-
-def _fill(connection: str, hosts: int) -> None:
-    database = Database(connection)
-    raw = database.engine.raw_connection()
-    cursor = raw.cursor()
-    cursor.execute("SET statement_timeout = 0")
-    cursor.execute(_FILL.format(hosts=hosts, racks=max(1, hosts // 100)))
-    raw.commit()
-    raw.driver_connection.autocommit = True
-    cursor.execute("VACUUM ANALYZE")
-    raw.close()
-    database.dispose()
 
 
 def _first_load(connection: str) -> float:

@@ -44,12 +44,12 @@ class Layout:
     _rows: Candidates
     _forest: Forest
 
-    def uuids(self, providers: Sequence[int]) -> Iterator[tuple[bytes, ...]]:
-        """Per candidate the uuids of the given distinct providers, in the given order."""
+    def uuids(self, providers: Sequence[int]) -> list[list[bytes]]:
+        """Per given distinct provider, in the given order, its uuid in each candidate."""
         first = [self.provider_of.index(number) for number in providers]
         distinct = sorted(set(first))
         texts = {slot: to_text(self._forest.providers.uuid[self._rows[:, slot]]) for slot in distinct}
-        return zip(*(texts[slot] for slot in first), strict=True)
+        return [texts[slot] for slot in first]
 
 
 class Answer:

@@ -7,7 +7,8 @@ summaries of a tree are kept as long as nothing in the tree changes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import orjson
 
@@ -16,6 +17,26 @@ from placement.candidates.answer import Answer, Layout, ProviderSummary
 from placement.services.candidates import Search
 
 _CACHE_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Remarks:
+    """Members to add to each element, as JSON without braces: a template with %b for the columns' texts.
+
+    A column has one text per candidate.
+    """
+
+    template: bytes
+    columns: list[list[bytes]]
+
+    def columns_at(self, places: list[int]) -> list[list[bytes]]:
+        """The columns of some candidates."""
+        return [[column[place] for place in places] for column in self.columns]
+
+    @property
+    def texts(self) -> list[bytes]:
+        """The members of each element."""
+        return [self.template % texts for texts in zip(*self.columns, strict=True)]
 
 
 class CandidatesRenderer:
@@ -31,16 +52,14 @@ class CandidatesRenderer:
         search: Search,
         version: Microversion,
         *,
-        remarks: Sequence[bytes] = (),
+        remarks: Remarks | None = None,
         appendix: bytes = b"",
     ) -> bytes:
         """The JSON body. To be called while the forest stands still.
 
-        `remarks` are members to add to each element, `appendix` to the body; as JSON without braces.
+        `appendix`: members to add to the body, as JSON without braces.
         """
-        requests = _requests(search, version)
-        if remarks:
-            requests = [b"%b,%b}" % pair for pair in zip((r[:-1] for r in requests), remarks, strict=True)]
+        requests = _requests(search, version, remarks)
         if version.offers(Feature.NESTED_CANDIDATES):
             summaries = self._whole_trees(search)
         else:
@@ -72,13 +91,17 @@ class CandidatesRenderer:
         return [kept[root][1] for root, _ in trees]
 
 
-def _requests(search: Search, version: Microversion) -> list[bytes]:
+def _requests(search: Search, version: Microversion, remarks: Remarks | None) -> list[bytes]:
     answer = search.answer
     written: list[bytes] = [b""] * len(answer)
     layouts = list(answer.layouts())
     for layout in layouts:
         template, providers = _template(search, layout, version)
-        texts = [template % uuids for uuids in layout.uuids(providers)]
+        columns = layout.uuids(providers)
+        if remarks is not None:
+            template = b"%b,%b}" % (template[:-1], remarks.template)
+            columns += remarks.columns if len(layouts) == 1 else remarks.columns_at(layout.places)
+        texts = [template % values for values in zip(*columns, strict=True)]
         if len(layouts) == 1:
             return texts
         for place, text in zip(layout.places, texts, strict=True):

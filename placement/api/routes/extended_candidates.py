@@ -11,6 +11,7 @@ from flask import Blueprint, Response, current_app
 from placement.api import context, extended_query
 from placement.api.gate import route
 from placement.api.queries import parameters
+from placement.api.rendering.candidates import Remarks
 from placement.api.rendering.explanations import explanation_body
 from placement.api.rendering.scores import score_remarks
 from placement.api.responses import json_response
@@ -40,9 +41,9 @@ def candidates() -> Response:
     return json_response(body)
 
 
-def _remarks(search: Search, wishes: Wishes) -> list[bytes]:
+def _remarks(search: Search, wishes: Wishes) -> Remarks | None:
     table = search.answer.scores()
-    return [] if table is None else score_remarks(table, wishes.preferences)
+    return None if table is None else score_remarks(table, wishes.preferences)
 
 
 def explained(search: Search) -> dict[str, Any]:
