@@ -145,16 +145,89 @@ def test_explain_tells_why_in_figures_and_words(api, hosts):
         "came": 3,
         "providers": 0,
         "trees": 0,
+        "sentence": "room for 8 VCPU: 0 of 3 providers, in 0 trees",
     }
     assert explanation["first_empty"] == 0
     assert explanation["nearest"][0] == {
         "resource_provider": {"uuid": hosts["empty"], "name": "empty"},
         "resource_class": "VCPU",
+        "wanted": 8,
         "missing": 2,
         "free": 6,
+        "sentences": ["empty lacks 2 VCPU: it has 6 free"],
     }
     assert explanation["sentences"][1] == "empty lacks 2 VCPU: it has 6 free"
     assert "explanation" not in search(api, "VCPU:8").json
+
+
+@pytest.fixture
+def nodes(api: Client) -> dict[str, str]:
+    """A host with two NUMA nodes, and a small host without."""
+    host, small = api.provider("host"), api.provider("small", DISK_GB=1)
+    node = {f"node-{at}": api.provider(f"node-{at}", host, VCPU=4 + at, MEMORY_MB=64) for at in (0, 1)}
+    return {"host": host, "small": small, **node}
+
+
+SHARED = {"resources1": "VCPU:4", "resources2": "VCPU:4", "resources3": "VCPU:4", "group_policy": "none"}
+
+
+def test_what_is_missing_across_groups_is_told_in_figures_and_words(api, nodes):
+    explanation = search(api, "MEMORY_MB:1", explain=1, **SHARED).json["explanation"]
+    (nearest,) = explanation["nearest"]
+    assert nearest == {
+        "resource_provider": {"uuid": nodes["host"], "name": "host"},
+        "shortages": [
+            {
+                "reason": "amount",
+                "groups": ["2", "3"],
+                "resource_provider": {"uuid": nodes["node-1"], "name": "node-1"},
+                "resource_class": "VCPU",
+                "wanted": 8,
+                "free": 5,
+                "missing": 3,
+            }
+        ],
+        "sentences": ["node-1 lacks 3 VCPU for 2 and 3: 8 wanted, 5 free"],
+    }
+    assert explanation["sentences"][-1] == nearest["sentences"][0]
+
+
+def test_a_tree_without_somebody_for_a_group_is_told_with_what_it_lacks(api, nodes):
+    other = {"resources1": "VCPU:5", "resources2": "DISK_GB:1", "group_policy": "none"}
+    explanation = search(api, "MEMORY_MB:1", explain=1, **other).json["explanation"]
+    assert [miss["lacking_groups"] for miss in explanation["nearest"]] == [["2"], ["", "1"]]
+    assert explanation["nearest"][0]["shortages"] == [
+        {
+            "reason": "nobody",
+            "groups": ["2"],
+            "resource_class": "DISK_GB",
+            "wanted": 1,
+            "free": 0,
+            "missing": 1,
+        }
+    ]
+    assert explanation["nearest"][0]["sentences"] == [
+        "the tree of host lacks 1 DISK_GB for group 2: nobody suitable offers any"
+    ]
+
+
+def test_hosts_of_other_clusters_are_no_near_misses(api, nodes):
+    east = api.put("/ext/v1/clusters/east", {}).json["aggregate"]
+    api.join(nodes["host"], east)
+    api.provider("rich", VCPU=6)
+    nearest = search(api, "VCPU:7", explain=1, cluster="east").json["explanation"]["nearest"]
+    assert [miss["resource_provider"]["name"] for miss in nearest] == ["node-1", "node-0"]
+    assert search(api, "VCPU:7", explain=1).json["explanation"]["nearest"][0]["missing"] == 1
+
+
+def test_the_line_in_the_log_tells_what_is_missing_across_groups(api, nodes, caplog):
+    with caplog.at_level("INFO", logger="placement.services"):
+        search(api, "MEMORY_MB:1", **SHARED)
+    (line,) = caplog.messages
+    assert line == (
+        "no candidates: trees that serve all groups side by side (sums, group_policy, same_subtree): "
+        f"0 of 1 trees; {nodes['node-1']} lacks 3 VCPU for 2 and 3: 8 wanted, 5 free"
+    )
 
 
 def test_a_search_that_finds_nothing_leaves_one_line(api, hosts, caplog):

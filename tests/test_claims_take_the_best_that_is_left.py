@@ -59,7 +59,7 @@ def test_repeating_returns_what_the_consumer_holds(api, hosts):
     first = api.post(PATH, wanted)
     again = api.post(PATH, wanted)
     assert (first.status_code, again.status_code) == (201, 200)
-    assert again.json == {key: value for key, value in first.json.items() if key != "mappings"}
+    assert again.json == first.json
     assert api.used(hosts[0]) == {"VCPU": 1}
     other = api.post(PATH, {**wanted, "query": "resources=VCPU:2"})
     assert (other.status_code, detail(other)) == (
@@ -82,6 +82,33 @@ def test_groups_get_what_they_ask_for(api):
     assert answer.json["mappings"][""] == [host]
     assert sorted(answer.json["mappings"]["1"] + answer.json["mappings"]["2"]) == sorted(ports)
     assert sum(held["resources"].get("SRIOV_NET_VF", 0) for held in answer.json["allocations"].values()) == 2
+
+
+def test_repeating_tells_again_which_group_got_what(api):
+    """Groups that ask for the same thing get their providers in order of uuids."""
+    host = api.provider("host", VCPU=4)
+    for number in range(4):
+        api.provider(f"port-{number}", host, SRIOV_NET_VF=1)
+    query = {f"resources{number}": "SRIOV_NET_VF:1" for number in (3, 1, 2)}
+    wanted = wish(resources="VCPU:1", **query, group_policy="isolate")
+    first, again = api.post(PATH, wanted), api.post(PATH, wanted)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json == first.json
+    mappings = first.json["mappings"]
+    assert mappings[""] == [host]
+    assert [*mappings["1"], *mappings["2"], *mappings["3"]] == sorted(set(first.json["allocations"]) - {host})
+
+
+def test_groups_that_the_amounts_do_not_tell_apart_are_not_guessed(api):
+    host = api.provider("host")
+    ports = [api.provider(f"port-{number}", host, SRIOV_NET_VF=1) for number in range(2)]
+    for port in ports:
+        api.carry(port, "CUSTOM_FAST")
+    query = {"resources1": "SRIOV_NET_VF:1", "required1": "CUSTOM_FAST", "resources2": "SRIOV_NET_VF:1"}
+    wanted = wish(**query, group_policy="isolate")
+    first, again = api.post(PATH, wanted), api.post(PATH, wanted)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json == {key: value for key, value in first.json.items() if key != "mappings"}
 
 
 def test_nothing_left_is_told_with_the_reason(api, hosts):

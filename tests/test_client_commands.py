@@ -9,15 +9,18 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+import requests
 import yaml
 
 from placement.operations.commands.catalog import Catalog
 from placement.operations.demonstration import examples
 from tests.server import RunningServer, database_url, running_service
+from tests.test_claims_hand_nothing_out_twice import Claimant
 
 CONSUMER = "b43dbd27-06a5-4dc9-a073-feda931c578a"
 NODE = examples() / "edge" / "nodes" / "edge-01.yaml"
@@ -72,10 +75,12 @@ def refusal(*arguments: str, **options: Any) -> str:
 
 LISTS = [
     ["candidates", "resources=PCPU:2", "limit=2"],
+    ["explain", "resources=PCPU:64"],
     ["tree", "edge/edge-01"],
     ["cluster", "list"],
     ["node", "list", "edge"],
     ["node", "show", "edge", "edge-01"],
+    ["allocation", "list", "--cluster", "edge"],
     ["allocation", "show", CONSUMER],
     ["flavor", "candidates", *PINNED, "--limit", "2"],
 ]
@@ -210,6 +215,120 @@ def test_allocations_are_shown_and_released(server, placement, rows):
     assert again == f"No allocations for consumer '{consumer}'"
 
 
+def test_a_request_is_claimed_for_a_new_consumer_and_again_for_the_same(server, placement, rows):
+    wanted = ["resources=PCPU:2", "resources_A=MEMORY_MB:64", "cluster=edge", "order_by=pack"]
+    owner = ["--project", "radio", "--user", "cell", "--type", "POD"]
+    held = rows("claim", *owner, *wanted)
+    (consumer,) = {row["Consumer"] for row in held}
+    assert [row["Amounts"] for row in held] == [{"PCPU": 2}, {"MEMORY_MB": 64}]
+    assert [row["Groups"] for row in held] == [["(base)"], ["_A"]]
+    assert all(row["Provider"].startswith("edge/") for row in held)
+    shown = rows("allocation", "show", consumer)
+    assert {row["UUID"] for row in shown} == {row["UUID"] for row in held}
+    assert {(row["Project"], row["User"], row["Type"]) for row in shown} == {("radio", "cell", "POD")}
+    again = rows("claim", "--consumer", consumer, *owner, *wanted)
+    assert sorted(again, key=str) == sorted(held, key=str)
+    other = refusal("--url", server.url, "claim", "--consumer", consumer, "resources=PCPU:1")
+    assert other == f"consumer_uuid: {consumer} already holds something else than the query asks for"
+    placement("allocation", "delete", consumer)
+
+
+def test_what_cannot_be_claimed_is_refused_with_the_reason(server):
+    refused = refusal("--url", server.url, "claim", "resources=PCPU:64")
+    assert refused.startswith("no candidate: room for 64 PCPU: 0 of 544 providers, in 0 trees; ")
+    assert refused.endswith(" lacks 62 PCPU: it has 2 free")
+
+
+def test_an_explanation_ends_at_the_condition_that_nobody_meets(placement):
+    told = placement("explain", "resources=CUSTOM_PODS:1,PCPU:64").stdout.splitlines()
+    assert told[:4] == [
+        "Fits nowhere: nobody meets condition 2.",
+        "",
+        " 1  room for 1 CUSTOM_PODS: 18 of 18 providers, in 18 trees",
+        " 2  room for 64 PCPU: 0 of 544 providers, in 0 trees",
+    ]
+    assert len(told) == 4 + 5
+    assert told[4] == "      edge/edge-01/core-0-7 lacks 62 PCPU: it has 2 free"
+
+
+def test_an_explanation_of_what_fits_counts_trees(placement):
+    told = placement("explain", "resources=CUSTOM_PODS:1", "explain=0").stdout.splitlines()
+    assert told[0] == "Fits in 18 trees."
+    assert told[2] == " 1  room for 1 CUSTOM_PODS: 18 of 18 providers, in 18 trees"
+    assert placement("explain", "resources=CUSTOM_PODS:1", "limit=1").stdout.startswith(
+        "Fits in at least 1 tree.\n"
+    )
+
+
+def test_rows_of_an_explanation_tell_figures_and_who_came_closest(rows):
+    first, *others = rows("explain", "resources=PCPU:64")
+    assert {name: value for name, value in first.items() if name != "Nearest"} == {
+        "#": 1,
+        "Condition": "room for 64 PCPU",
+        "Came": 544,
+        "Passed": 0,
+        "Trees": 0,
+    }
+    assert len(first["Nearest"]) == 5
+    assert first["Nearest"][0]["resource_provider"]["name"] == "edge/edge-01/core-0-7"
+    assert (first["Nearest"][0]["missing"], first["Nearest"][0]["free"]) == (62, 2)
+    assert [row["Nearest"] for row in others] == [[], []]
+
+
+@pytest.fixture
+def crowd(server) -> Iterator[int]:
+    """More consumers than fit one page, on a provider of their own."""
+    count, provider = 1001, "c0ffee00-0000-4000-8000-000000000001"
+    claimant = Claimant(server.url)
+    assert claimant.call("POST", "/resource_providers", {"name": "crowded", "uuid": provider}).ok
+    inventories = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": count}}}
+    assert claimant.call("PUT", f"/resource_providers/{provider}/inventories", inventories).ok
+    claim = {
+        "allocations": {provider: {"resources": {"VCPU": 1}}},
+        "project_id": "crowd",
+        "user_id": "crowd",
+        "consumer_type": "INSTANCE",
+        "consumer_generation": None,
+    }
+    consumers = [f"c0ffee00-0000-4000-8000-1{number:011}" for number in range(count)]
+    assert claimant.call("POST", "/allocations", dict.fromkeys(consumers, claim)).ok
+    yield count
+    nothing = {**claim, "allocations": {}, "consumer_generation": 1}
+    assert claimant.call("POST", "/allocations", dict.fromkeys(consumers, nothing)).ok
+    assert claimant.call("DELETE", f"/resource_providers/{provider}").ok
+
+
+def test_allocations_are_listed_page_by_page_by_what_they_are(rows, crowd):
+    listed = rows("allocation", "list", "--provider", "crowded")
+    assert len({row["Consumer"] for row in listed}) == len(listed) == crowd
+    assert listed[0] == {
+        "Consumer": "c0ffee00-0000-4000-8000-100000000000",
+        "Provider": "crowded",
+        "Amounts": {"VCPU": 1},
+        "Project": "crowd",
+        "User": "crowd",
+        "Type": "INSTANCE",
+        "Cluster": None,
+        "UUID": "c0ffee00-0000-4000-8000-000000000001",
+    }
+    assert len(rows("allocation", "list", "--user", "crowd", "--limit", "1000")) == 1000
+    assert rows("allocation", "list", "--project", "crowd", "--limit", "2") == listed[:2]
+    assert rows("allocation", "list", "--project", "crowd", "--type", "unknown") == []
+    assert rows("allocation", "list", "--project", "crowd", "--cluster", "edge") == []
+    edge = rows("allocation", "list", "--cluster", "edge", "--type", "LSE")
+    assert {(row["Cluster"], row["Type"]) for row in edge} == {("edge", "LSE")}
+    assert CONSUMER in {row["Consumer"] for row in edge}
+
+
+def test_rows_are_written_before_the_last_page_is_asked_for(server, placement, crowd):
+    """A proxy that knows one page only lets see how far the command came."""
+    with one_page_only(server.url) as url:
+        cut = run("--url", url, "allocation", "list", "--user", "crowd", "-f", "value", "-c", "Consumer")
+    assert cut.returncode == 1
+    assert len(cut.stdout.splitlines()) == 1000
+    assert cut.stderr == "placement: no second page\n"
+
+
 FLAVOR = {
     "vcpus": 8,
     "ram": 512,
@@ -275,6 +394,16 @@ def test_a_fallback_that_was_used_is_said_aside(placement):
         (["candidates", "resources=NOTHING:1"], "No such resource class NOTHING."),
         (["candidates", "colour=red"], "'colour' does not match"),
         (["candidates", "required=X"], "resources"),
+        (["explain", "resources=NOTHING:1"], "No such resource class NOTHING."),
+        (["explain", "order_by=x", "resources=VCPU:1"], "order_by: 'x' is no known order"),
+        (["explain", "resources"], "resources: is no KEY=VALUE"),
+        (["claim", "resources"], "resources: is no KEY=VALUE"),
+        (["claim", "resources=VCPU:1", "limit=2"], "query: limit and explain make no sense in a claim"),
+        (["claim", "--consumer", "me", "resources=VCPU:1"], "consumer_uuid"),
+        (["claim", "--type", "small", "resources=VCPU:1"], "consumer_type"),
+        (["allocation", "list", "--provider", "nobody"], "nobody: no such resource provider"),
+        (["allocation", "list", "--cluster", "nowhere"], "cluster: No cluster nowhere found"),
+        (["allocation", "list", "--cluster", "nowhere", "-f", "csv"], "cluster: No cluster nowhere found"),
         (["tree", "nobody"], "nobody: no such resource provider"),
         (["tree", "00000000-0000-0000-0000-000000000000"], "no such resource provider"),
         (["tree", ""], ": no such resource provider"),
@@ -328,6 +457,14 @@ def test_wrong_input_is_one_clear_line(server, arguments, message):
     assert message in refusal("--url", server.url, *arguments)
 
 
+@pytest.mark.parametrize("limit", ["0", "-1", "many"])
+def test_arguments_that_make_no_sense_come_with_the_usage(server, limit):
+    failed = run("--url", server.url, "allocation", "list", "--limit", limit)
+    assert failed.returncode == 2
+    assert failed.stderr.startswith("usage: placement allocation list")
+    assert f"argument --limit: must be a whole number from 1 on, not {limit!r}" in failed.stderr
+
+
 def test_manifests_without_names_are_refused_before_anything_is_sent(tmp_path):
     file = tmp_path / "node.yaml"
     file.write_text("kind: Node\n---\nkind: Node\nmetadata: [1]\n")
@@ -373,15 +510,43 @@ class _Stranger(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def stranger() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), _Stranger)
+@contextmanager
+def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def stranger() -> Iterator[str]:
+    with listening(_Stranger) as url:
+        yield url
+
+
+@contextmanager
+def one_page_only(behind: str) -> Iterator[str]:
+    """A server that passes the first page of a list on and refuses any other."""
+
+    class Gate(_Stranger):
+        def do_GET(self) -> None:
+            if "after=" in self.path:
+                self.send_response(503)
+                self.end_headers()
+                self.wfile.write(json.dumps({"errors": [{"detail": "no second page"}]}).encode())
+                return
+            answer = requests.get(f"{behind}{self.path}", headers=dict(self.headers), timeout=60)
+            self.send_response(answer.status_code)
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+    with listening(Gate) as url:
+        yield url
 
 
 def test_a_server_that_is_no_placement_service_is_one_clear_line(stranger):

@@ -35,7 +35,7 @@ def test_the_ordered_answer_is_the_sorted_unordered_one(
     if found:
         assert ordered.ranking is not None
         table = ordered.ranking.table(ordered.candidates)
-        assert table.scores == [scores[candidate] for candidate in found]
+        assert table.scores.tolist() == [scores[candidate] for candidate in found]
         assert all(0 <= score <= table.max_score for score in table.scores)
 
 

@@ -44,15 +44,20 @@ def viable_roots(
         viable = viable & _anchors_covering(forest, slots, choices, sharing, any_of)
         _note(trail, Together(any_of), viable)
     roots = np.flatnonzero(viable).astype(np.int32)
-    if query.root_required or query.root_forbidden:
-        roots = roots[forest.traits.satisfying(roots, query.root_required, query.root_forbidden)]
-        _note(trail, RootCarries(query.root_required, query.root_forbidden), roots)
-    banned = next(_forbidden_at_root(slots), frozenset())
-    if query.root_member_of or banned:
-        roots = roots[forest.aggregates.satisfying(roots, query.root_member_of, banned)]
-        _note(trail, RootIsIn(query.root_member_of, banned), roots)
+    for condition in root_conditions(query, slots):
+        roots = roots[condition.among(forest, roots)]
+        _note(trail, condition, roots)
     ids = forest.providers.id[roots]
     return roots if (ids[1:] > ids[:-1]).all() else roots[np.argsort(ids)]
+
+
+def root_conditions(query: ForestQuery, slots: Sequence[Slot]) -> Iterator[RootCarries | RootIsIn]:
+    """What the query asks of roots alone."""
+    if query.root_required or query.root_forbidden:
+        yield RootCarries(query.root_required, query.root_forbidden)
+    banned = next(_forbidden_at_root(slots), frozenset())
+    if query.root_member_of or banned:
+        yield RootIsIn(query.root_member_of, banned)
 
 
 def _note(

@@ -51,6 +51,13 @@ class Layout:
         texts = {slot: dashed(self._forest.providers.uuid[self._rows[:, slot]]) for slot in set(first)}
         return filled(pieces, [texts[slot] for slot in first])
 
+    def uuids(self, providers: Sequence[int]) -> list[list[bytes]]:
+        """Per given distinct provider, in the given order, its uuid in each candidate."""
+        first = [self.provider_of.index(number) for number in providers]
+        distinct = sorted(set(first))
+        texts = {slot: to_text(self._forest.providers.uuid[self._rows[:, slot]]) for slot in distinct}
+        return [texts[slot] for slot in first]
+
 
 class Answer:
     """Everything a rendering needs to know about found candidates."""

@@ -14,6 +14,8 @@ Indices = NDArray[np.int32]
 Rows = NDArray[np.intp]
 Amounts = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+# Only for comparing what is near; nothing that is answered depends on floating point.
+Shares = NDArray[np.float64]
 
 # Amounts beyond this are as good as infinite; clipping keeps sums of a query inside 64 bits.
 HUGE = 2**60

@@ -7,7 +7,7 @@ those that sorting all of them would put first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
@@ -85,6 +85,8 @@ def _merged(
         solved = list(islice(solutions(trees.problem), maximum))
         counts[trees.ranks] = len(solved)
         found.append((trees, solved))
+    if counts.max(initial=0) <= 1:
+        return _one_each(found, len(roots))
     # Tree by tree is as if every tree had a score of its own.
     levels = np.cumsum(np.append(0, scores[1:] != scores[:-1])) if by_turn else np.arange(len(roots))
     if cut and by_turn:
@@ -109,6 +111,21 @@ def _merged(
         return np.empty(0, np.int32)
     ordered: Candidates = np.concatenate(tables)[np.argsort(np.concatenate(keys))]
     return ordered
+
+
+def _one_each(found: Sequence[tuple[LikeTrees, list[Solution]]], count: int) -> Candidates:
+    """The only candidate of each tree that has one, in order of the trees."""
+    blocks = [(trees, np.array(solved[0], np.intp)) for trees, solved in found if solved]
+    if not blocks:
+        return np.empty(0, np.int32)
+    if len(blocks) == 1:
+        # Like trees come in order of their ranks.
+        trees, positions = blocks[0]
+        return trees.arenas[:, positions]
+    table = np.full((count, len(blocks[0][1])), -1, np.int32)
+    for trees, positions in blocks:
+        table[trees.ranks] = trees.arenas[:, positions]
+    return table[table[:, 0] >= 0]
 
 
 def _wanted(counts: Amounts, levels: Amounts, maximum: int) -> Amounts:

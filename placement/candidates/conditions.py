@@ -35,6 +35,23 @@ class Fits:
 
 
 @dataclass(frozen=True, slots=True)
+class Offers:
+    """The provider has an inventory of the class, whatever is left of it."""
+
+    class_id: int
+
+    def everywhere(self, forest: Forest) -> Rows:
+        """All providers that meet it, ascending by slot of the class."""
+        column = forest.column(self.class_id)
+        return column.slots.provider[column.occupied()].astype(np.intp)
+
+    def among(self, forest: Forest, rows: Rows) -> Mask:
+        """Which of the rows meet it."""
+        met: Mask = forest.column(self.class_id).slots_of(rows) >= 0
+        return met
+
+
+@dataclass(frozen=True, slots=True)
 class Carries:
     """The provider has a trait of every set in `required` and none that is `forbidden`."""
 
@@ -92,7 +109,7 @@ class Exists:
         return np.ones(len(rows), bool)
 
 
-Condition = Fits | Carries | IsIn | InTree | Exists
+Condition = Fits | Offers | Carries | IsIn | InTree | Exists
 
 
 def conditions_of(group: GroupQuery, *, one_by_one: bool) -> Iterator[Condition]:

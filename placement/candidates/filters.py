@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +16,7 @@ from placement.candidates.conditions import (
     Fits,
     InTree,
     IsIn,
+    Offers,
     conditions_of,
     split,
 )
@@ -63,28 +65,37 @@ def providers_matching(
     This is the rule of suffixed groups and of the provider list (Placement API).
     """
     narrowing = _Narrowing(forest, group, trail, among)
-    narrowing.fit(group.resources)
-    for condition in conditions_of(group, one_by_one=narrowing.one_by_one):
-        narrowing.keep(condition)
+    narrowing.meet_all()
     return narrowing.rows
 
 
 def choices_of(
-    forest: Forest, slot: Slot, sharing: Sharing, trail: Trail | None = None, among: Rows | None = None
+    forest: Forest,
+    slot: Slot,
+    sharing: Sharing,
+    trail: Trail | None = None,
+    among: Rows | None = None,
+    *,
+    with_room: bool = True,
 ) -> Choices:
-    """Who can fill the slot, of all providers or `among` some."""
+    """Who can fill the slot, of all providers or `among` some.
+
+    Without `with_room` whoever could if amounts did not matter.
+    """
+    narrowing = _Narrowing(forest, slot.group, trail, among, Fits if with_room else _offers)
     if slot.suffixed:
-        own = providers_matching(forest, slot.group, trail, among)
-        return Choices(forest.count, own, _sharing_among(own, sharing))
-    return _unsuffixed_choices(forest, slot, sharing, trail, among)
+        narrowing.meet_all()
+        return Choices(forest.count, narrowing.rows, _sharing_among(narrowing.rows, sharing))
+    return _unsuffixed_choices(forest, slot, sharing, narrowing)
 
 
-def _unsuffixed_choices(
-    forest: Forest, slot: Slot, sharing: Sharing, trail: Trail | None, among: Rows | None
-) -> Choices:
+def _offers(class_id: int, _amount: int) -> Offers:
+    return Offers(class_id)
+
+
+def _unsuffixed_choices(forest: Forest, slot: Slot, sharing: Sharing, narrowing: _Narrowing) -> Choices:
     group = slot.group
-    narrowing = _Narrowing(forest, group, trail, among)
-    narrowing.fit(slot.resources)
+    narrowing.begin(slot.resources)
     for ban in (Carries((), group.forbidden), IsIn((), group.forbidden_aggregates)):
         if ban.forbidden:
             for condition in split(ban, one_by_one=narrowing.one_by_one):
@@ -110,18 +121,32 @@ def _sharing_among(rows: Rows, sharing: Sharing) -> Rows:
 class _Narrowing:
     """Providers that become fewer, condition by condition."""
 
-    def __init__(self, forest: Forest, group: GroupQuery, trail: Trail | None, among: Rows | None) -> None:
+    def __init__(
+        self,
+        forest: Forest,
+        group: GroupQuery,
+        trail: Trail | None,
+        among: Rows | None,
+        serves: Callable[[int, int], Fits | Offers] = Fits,
+    ) -> None:
         self.rows: Rows = _NOBODY
         self._among = among
         self.one_by_one = trail is not None and trail.one_by_one
         self._forest = forest
         self._group = group
         self._trail = trail
+        self._serves = serves
 
-    def fit(self, resources: tuple[tuple[int, int], ...]) -> None:
-        """Begin with those that fit all the resources, with all providers if there are none."""
+    def meet_all(self) -> None:
+        """Only those that alone meet everything the group says, as a suffixed one asks."""
+        self.begin(self._group.resources)
+        for condition in conditions_of(self._group, one_by_one=self.one_by_one):
+            self.keep(condition)
+
+    def begin(self, resources: tuple[tuple[int, int], ...]) -> None:
+        """Begin with those that serve all the resources, with all providers if there are none."""
         first, *others = (
-            (Fits(class_id, amount) for class_id, amount in resources) if resources else (Exists(),)
+            (self._serves(class_id, amount) for class_id, amount in resources) if resources else (Exists(),)
         )
         if self._among is None:
             self._take(first, None, first.everywhere(self._forest))

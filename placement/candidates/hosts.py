@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement.candidates.arrays import Amounts, Indices, Mask
+from placement.candidates.arrays import Amounts, Indices, Mask, Rows
 from placement.candidates.forest import Forest
 from placement.candidates.inventory_column import InventoryColumn
 from placement.candidates.query import Slot
@@ -52,10 +52,13 @@ class Hosts:
         self._ids = ids
         self._drawing = [number for number, slot in enumerate(slots) if slot.resources]
 
-    def of_trees(self, roots: Indices) -> Sums:
+    def of_trees(self, roots: Indices | Rows) -> Sums:
         """The sums of whole trees."""
         sums = Sums({}, {})
-        flat = int(self._forest.providers.tree_size[roots].max(initial=0)) <= 1
+        # Converted once, for numpy would do it for each column.
+        roots = roots.astype(np.intp)
+        sizes = self._forest.providers.tree_size
+        flat = self._forest.is_flat or int(sizes[roots].max(initial=0)) <= 1
         for name in self._names:
             column = self._columns[name]
             if column is None:
@@ -67,7 +70,7 @@ class Hosts:
             sums.capacity[name], sums.used[name] = capacity, used
         return sums
 
-    def _of_members(self, column: InventoryColumn, roots: Indices) -> tuple[Amounts, Amounts]:
+    def _of_members(self, column: InventoryColumn, roots: Rows) -> tuple[Amounts, Amounts]:
         occupied = column.occupied()
         tree = self._forest.providers.root[column.slots.provider[occupied]]
         sums = []
@@ -83,15 +86,13 @@ class Hosts:
         if scope is Scope.ALLOCATED:
             return self._of_allocated(rows)
         anchors = self.anchors(rows)
-        trees, inverse = np.unique(anchors, return_inverse=True)
-        known = trees[trees != NO_TREE].astype(np.int32)
-        whole = self.of_trees(known)
-        first = len(trees) - len(known)
+        homeless = anchors == NO_TREE
+        whole = self.of_trees(np.where(homeless, 0, anchors))
         outside = list(self.outside(rows, anchors))
         for sums, kind in ((whole.capacity, "capacity_of"), (whole.used, "used")):
             for name in self._names:
-                padded = np.concatenate([np.zeros(first, sums[name].dtype), sums[name]])
-                sums[name] = padded[inverse] + self._drawn(name, kind, outside, len(rows))
+                own = np.where(homeless, 0, sums[name])
+                sums[name] = own + self._drawn(name, kind, outside, len(rows)) if outside else own
         return whole
 
     def _of_allocated(self, rows: Indices) -> Sums:
@@ -122,6 +123,8 @@ class Hosts:
 
     def outside(self, rows: Indices, anchors: Indices) -> Iterator[tuple[Indices, Mask]]:
         """The providers that candidates draw on beyond their tree, and where each is counted."""
+        if not self._sharers.any():
+            return
         for providers, counts in _first_uses(rows, self._drawing):
             yield providers, counts & (self._forest.providers.root[providers] != anchors)
 
@@ -136,6 +139,8 @@ def anchors_of(forest: Forest, sharers: Mask, rows: Indices) -> Indices:
 
     If all of them share, their common tree; NO_TREE if they are of several.
     """
+    if not sharers.any():
+        return forest.providers.root[rows[:, 0]]
     roots = forest.providers.root[rows]
     own: Indices = np.where(sharers[rows], NO_TREE, roots).max(axis=1, initial=NO_TREE)
     together = (roots == roots[:, :1]).all(axis=1)
@@ -152,7 +157,7 @@ def _first_uses(rows: Indices, columns: Sequence[int]) -> Iterator[tuple[Indices
         yield providers, first
 
 
-def _of_providers(column: InventoryColumn, providers: Indices) -> tuple[Amounts, Amounts]:
+def _of_providers(column: InventoryColumn, providers: Rows) -> tuple[Amounts, Amounts]:
     """Capacity and use of each provider alone, 0 where it has no inventory of the class."""
     at = column.slots_of(providers)
     capacity, used = column.slots.capacity_of.take(at), column.slots.used.take(at)

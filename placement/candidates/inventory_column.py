@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from placement.candidates.arrays import HUGE, Amounts, Columns, Indices, Mask, Rows
@@ -140,6 +142,19 @@ class InventoryColumn:
             fits &= slots.max_unit[at] >= amount
         if self._uses_step:
             fits &= amount % slots.step_size[at].astype(np.int64) == 0
+
+    def free_of(self, providers: Indices | Rows) -> Amounts:
+        """How much is left at each provider, below zero if it is over-full; 0 if it has no inventory."""
+        at = self.slots_of(providers)
+        return np.where(at >= 0, self.slots.free[at], 0)
+
+    def admits(self, provider: int, amounts: Sequence[int]) -> bool:
+        """Whether the units of one provider allow these amounts of one consumer, whatever is left."""
+        at = self.slot_of(provider)
+        slots = self.slots
+        return sum(amounts) <= slots.max_unit[at] and all(
+            slots.min_unit[at] <= amount and amount % int(slots.step_size[at]) == 0 for amount in amounts
+        )
 
     def headroom(self, providers: Indices | Rows) -> Amounts:
         """How much each provider can take in one consumer's sum: free, but at most max_unit; 0 if none."""

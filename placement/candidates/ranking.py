@@ -23,7 +23,7 @@ class StrategyScores:
     """What one strategy says of each candidate."""
 
     strategy: Strategy
-    scores: list[int]
+    scores: Amounts
     parts: list[ClassParts]
 
 
@@ -34,10 +34,23 @@ class ScoreTable:
     `preferences`: per preference which candidates meet it.
     """
 
-    scores: list[int]
+    scores: Amounts
     max_score: int
     strategies: list[StrategyScores]
-    preferences: list[list[bool]]
+    preferences: list[Mask]
+
+    def kinds(self) -> list[list[int]]:
+        """The places of the candidates, those together on which the same preferences and classes count."""
+        masks = [*self.preferences]
+        for strategy in self.strategies:
+            for part in strategy.parts:
+                masks += (part.counted, part.has_capacity)
+        telling = [mask for mask in masks if mask.any() and not mask.all()]
+        if not telling:
+            return [list(range(len(self.scores)))] if len(self.scores) else []
+        _, inverse = np.unique(np.stack(telling), axis=1, return_inverse=True)
+        kinds = inverse.ravel()
+        return [np.flatnonzero(kinds == kind).tolist() for kind in range(int(kinds.max()) + 1)]
 
 
 class Ranking:
@@ -73,6 +86,8 @@ class Ranking:
         return self._total([score_hosts(each, self._request, *sums) for each in self._strategies], met, count)
 
     def _total(self, scores: Sequence[Amounts], met: Sequence[Mask], count: int) -> Amounts:
+        if self._alone and len(scores) == 1:
+            return scores[0]
         total: Amounts = np.zeros(count, np.int64)
         total += combined(self._strategies, scores, alone=self._alone)
         for preference, is_met in zip(self._preferences, met, strict=True):
@@ -86,13 +101,13 @@ class Ranking:
         scores = [score_hosts(each, self._request, *sums) for each in self._strategies]
         best = best_possible(self._strategies, alone=self._alone)
         return ScoreTable(
-            scores=self._total(scores, met, len(rows)).tolist(),
+            scores=self._total(scores, met, len(rows)),
             max_score=best + sum(preference.weight * LARGE_SCALE for preference in self._preferences),
             strategies=[
-                StrategyScores(each, found.tolist(), parts_of_hosts(each, self._request, *sums))
+                StrategyScores(each, found, parts_of_hosts(each, self._request, *sums))
                 for each, found in zip(self._strategies, scores, strict=True)
             ],
-            preferences=[is_met.tolist() for is_met in met],
+            preferences=met,
         )
 
     # -- preferences --------------------------------------------------------------------------------

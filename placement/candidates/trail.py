@@ -12,6 +12,7 @@ import numpy as np
 
 from placement.candidates.arrays import Indices, Mask, Rows
 from placement.candidates.conditions import Condition
+from placement.candidates.forest import Forest
 from placement.candidates.query import GroupQuery, Ids
 
 
@@ -36,6 +37,10 @@ class RootCarries:
     required: tuple[Ids, ...]
     forbidden: Ids
 
+    def among(self, forest: Forest, roots: Indices) -> Mask:
+        """Which of the roots meet it."""
+        return forest.traits.satisfying(roots, self.required, self.forbidden)
+
 
 @dataclass(frozen=True, slots=True)
 class RootIsIn:
@@ -43,6 +48,10 @@ class RootIsIn:
 
     required: tuple[Ids, ...]
     forbidden: Ids
+
+    def among(self, forest: Forest, roots: Indices) -> Mask:
+        """Which of the roots meet it."""
+        return forest.aggregates.satisfying(roots, self.required, self.forbidden)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from placement.candidates.conditions import Carries, Condition, Exists, Fits, InTree, IsIn
-from placement.candidates.explanation import Explanation, Miss, Stage
+from placement.candidates.conditions import Carries, Condition, Exists, Fits, InTree, IsIn, Offers
+from placement.candidates.explanation import Explanation, Stage
+from placement.candidates.near_misses import Miss
 from placement.candidates.query import Ids
+from placement.candidates.shortages import Reason, Shortage
 from placement.candidates.trail import (
     AllGroups,
     Combines,
@@ -17,6 +19,9 @@ from placement.candidates.trail import (
     Together,
     TreeCondition,
 )
+
+_UNITS = "min_unit, max_unit or step_size"
+_MOST_NAMES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +33,24 @@ class Vocabulary:
     aggregates: Mapping[int, str] = field(default_factory=dict)
     providers: Mapping[str, str] = field(default_factory=dict)
 
+    def provider(self, uuid: str) -> str:
+        """What a provider is called."""
+        return self.providers.get(uuid, uuid)
+
 
 def sentences(explanation: Explanation, words: Vocabulary) -> list[str]:
     """One sentence per stage; after the first stage that nothing passed, who came closest."""
     said = []
     for at, stage in enumerate(explanation.stages):
-        said.append(f"{describe(stage, words)}: {_passed(stage, explanation)}")
+        said.append(told(stage, explanation, words))
         if at == explanation.first_empty:
-            said.extend(_misses(stage, explanation.misses, words))
+            said.extend(sentence for miss in explanation.misses for sentence in lacks(miss, stage, words))
     return said
+
+
+def told(stage: Stage, explanation: Explanation, words: Vocabulary) -> str:
+    """The condition of a stage and how many passed it, in one sentence."""
+    return f"{describe(stage, words)}: {_passed(stage, explanation)}"
 
 
 def describe(stage: Stage, words: Vocabulary) -> str:
@@ -52,8 +66,8 @@ def verdict(explanation: Explanation, words: Vocabulary) -> str:
     if explanation.first_empty is None:
         return ""
     stage = explanation.stages[explanation.first_empty]
-    nearest = next(_misses(stage, explanation.misses, words), "")
-    text = f"{describe(stage, words)}: {_passed(stage, explanation)}"
+    nearest = "; ".join(lacks(explanation.misses[0], stage, words)) if explanation.misses else ""
+    text = told(stage, explanation, words)
     return f"{text}; {nearest}" if nearest else text
 
 
@@ -66,21 +80,57 @@ def _passed(stage: Stage, explanation: Explanation) -> str:
     return f"{stage.providers} of {came}, in {trees}"
 
 
-def _misses(stage: Stage, misses: Iterable[Miss], words: Vocabulary) -> Iterator[str]:
-    for miss in misses:
-        name = words.providers.get(miss.provider, miss.provider)
-        if miss.class_id is not None and miss.missing:
-            kind = words.classes[miss.class_id]
-            yield f"{name} lacks {miss.missing} {kind}: it has {max(miss.free, 0)} free"
-        elif miss.class_id is not None:
-            yield f"{name} has room, but the amount breaks its min_unit, max_unit or step_size"
-        elif miss.lacking:
-            groups = " and ".join(suffix or "the unsuffixed group" for suffix in miss.lacking)
-            yield f"the tree of {name} has nobody for {groups}"
-        elif stage.group is None:
-            yield f"the tree of {name} met everything before"
-        else:
-            yield f"{name} met everything before"
+def lacks(miss: Miss, stage: Stage, words: Vocabulary) -> list[str]:
+    """What was missing where somebody nearly passed the stage, in sentences."""
+    name = words.provider(miss.provider)
+    if miss.class_id is not None and miss.missing:
+        kind = words.classes[miss.class_id]
+        return [f"{name} lacks {miss.missing} {kind}: it has {max(miss.free, 0)} free"]
+    if miss.class_id is not None:
+        return [f"{name} has room, but the amount breaks its {_UNITS}"]
+    if miss.shortages:
+        return [_SHORTAGE[shortage.reason](shortage, name, words) for shortage in miss.shortages]
+    if stage.group is None:
+        return [f"the tree of {name} met everything before"]
+    return [f"{name} met everything before"]
+
+
+def _amount(shortage: Shortage, root: str, words: Vocabulary) -> str:
+    kind = _class(shortage, words)
+    wants = f"for {_groups(shortage)}: {shortage.wanted} wanted, {shortage.free} free"
+    if shortage.provider is None:
+        return f"the tree of {root} lacks {shortage.missing} {kind} {wants} on several providers"
+    return f"{words.provider(shortage.provider)} lacks {shortage.missing} {kind} {wants}"
+
+
+def _units(shortage: Shortage, _root: str, words: Vocabulary) -> str:
+    name, kind = words.provider(shortage.provider or ""), _class(shortage, words)
+    return f"{name} offers {kind} for {_groups(shortage)}, but the amount breaks its {_UNITS}"
+
+
+def _nobody(shortage: Shortage, root: str, words: Vocabulary) -> str:
+    groups = _groups(shortage)
+    if shortage.class_id is not None:
+        kind = _class(shortage, words)
+        return f"the tree of {root} lacks {shortage.missing} {kind} for {groups}: nobody suitable offers any"
+    if shortage.condition is None:
+        return f"the tree of {root} has nobody for {groups}"
+    condition = _WORDING[type(shortage.condition)](shortage.condition, words)
+    return f"the tree of {root} has nobody for {groups}: none of those who could has {condition}"
+
+
+def _groups(shortage: Shortage) -> str:
+    """The groups by name, many of them by number."""
+    names = [suffix or "the unsuffixed group" for suffix in shortage.groups]
+    if len(names) > _MOST_NAMES:
+        names[_MOST_NAMES - 1 :] = [f"{len(names) - _MOST_NAMES + 1} more groups"]
+    plain = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    only_named = shortage.groups[0] and len(names) == 1
+    return f"group {plain}" if only_named else plain
+
+
+def _class(shortage: Shortage, words: Vocabulary) -> str:
+    return words.classes.get(shortage.class_id or 0, "of an unknown class")
 
 
 def _fits(condition: Fits, words: Vocabulary) -> str:
@@ -117,10 +167,22 @@ def _together(condition: Together, words: Vocabulary) -> str:
     return f"trees that can give {_trait_sets((condition.any_of,), frozenset(), words)} between them"
 
 
+_SHORTAGE: Mapping[Reason, Callable[[Shortage, str, Vocabulary], str]] = {
+    Reason.AMOUNT: _amount,
+    Reason.UNITS: _units,
+    Reason.NOBODY: _nobody,
+    Reason.BELOW: lambda shortage, _root, words: (
+        f"nobody is left for {_groups(shortage)} below {words.provider(shortage.provider or '')}"
+    ),
+    Reason.APART: lambda shortage, root, _words: (
+        f"the tree of {root} has nobody left for {_groups(shortage)}: the groups are kept apart"
+    ),
+}
 _WORDING: Mapping[type[Condition | TreeCondition], Callable[[Any, Vocabulary], str]] = {
     Fits: _fits,
     Carries: lambda condition, words: _trait_sets(condition.required, condition.forbidden, words),
     IsIn: _is_in,
+    Offers: lambda condition, words: words.classes.get(condition.class_id, "an unknown class"),
     InTree: lambda condition, _: f"in the tree of {condition.uuid}",
     Exists: lambda _condition, _words: "any provider",
     AllGroups: _all_groups,

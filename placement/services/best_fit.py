@@ -23,6 +23,7 @@ from placement.domain.errors import (
     Unavailable,
 )
 from placement.domain.groups import CandidateQuery
+from placement.domain.mappings import Mappings, rebuilt, settled
 from placement.services.candidates import Candidates, Search
 from placement.services.claims import Claims
 from placement.services.holdings import Holdings
@@ -56,20 +57,21 @@ class Applicant:
 class Fitted:
     """What a consumer holds: amounts by provider and class.
 
-    `fresh` unless it held that before the call; only then `mappings` tells which group got which providers.
+    `fresh` unless it held that before the call. `mappings` tells which group got which providers, None where
+    the amounts do not tell any more.
     """
 
     applicant: Applicant
     generation: int
     resources: Resources
     fresh: bool
-    mappings: Mapping[str, list[str]] | None = None
+    mappings: Mappings | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Proposal:
     resources: Resources
-    mappings: Mapping[str, list[str]]
+    mappings: Mappings
 
     @property
     def key(self) -> frozenset[tuple[str, str, int]]:
@@ -146,7 +148,7 @@ class BestFit:
             user_id=consumer.user_id,
             consumer_type=consumer.consumer_type or applicant.consumer_type,
         )
-        return Fitted(owner, consumer.generation, resources, False)
+        return Fitted(owner, consumer.generation, resources, False, rebuilt(query, resources))
 
     def _propose(self, query: CandidateQuery, wishes: Wishes, contest: _Contest) -> _Proposal:
         """The best candidate not lost yet; after a loss any of the equally good ones."""
@@ -154,7 +156,7 @@ class BestFit:
         while True:
             with self._candidates.find(wanted, wishes) as search:
                 elements = list(search.answer.elements())
-                proposals = [_proposal(element, search) for element in elements]
+                proposals = [_proposal(element, search, query) for element in elements]
                 if not elements:
                     raise NoCandidate(_reason(search))
             left = [
@@ -186,13 +188,13 @@ class BestFit:
         return True
 
 
-def _proposal(element: Element, search: Search) -> _Proposal:
+def _proposal(element: Element, search: Search, query: CandidateQuery) -> _Proposal:
     classes = search.names.classes
     resources = {
         uuid: {classes[class_id]: amount for class_id, amount in amounts.items()}
         for uuid, amounts in element.amounts.items()
     }
-    return _Proposal(resources, element.mappings)
+    return _Proposal(resources, settled(query, element.mappings))
 
 
 def _reason(search: Search) -> str:

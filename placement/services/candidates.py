@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from placement.candidates.answer import Answer
-from placement.candidates.explanation import Explanation, explain
+from placement.candidates.explanation import MOST_MISSES, Explanation, explain
 from placement.candidates.query import ForestQuery, GroupQuery
 from placement.candidates.scoring.order import Order
 from placement.candidates.search import search, shuffled
@@ -88,7 +88,7 @@ class Candidates:
         explanation = None
         if wishes.explain or not len(found.candidates):
             sharing = view.sharing.of(view.forest, wanted.sharing_trait)
-            explanation = explain(view.forest, sharing, trail)
+            explanation = explain(view.forest, sharing, wanted, trail, MOST_MISSES if wishes.explain else 1)
         uuids = {id_: uuid for uuid, id_ in aggregates.items()}
         result = Search(Answer(view.forest, found), view.names, explanation, uuids)
         if explanation is not None and not len(found.candidates):

@@ -159,7 +159,7 @@ def _tree(case: Case) -> Answer:
     tree = _Tree(case["providers"], case["candidate"])
     capacity, used = tree.sums(order)
     expected = case["expect"]
-    (remark,) = score_remarks(tree.ranking(order).table(tree.rows), ())
+    (remark,) = score_remarks(tree.ranking(order).table(tree.rows), ()).texts
     return {
         **json.loads(b"{%b}" % remark)["score_parts"][0],
         "request": tree.request(),

@@ -7,7 +7,8 @@ summaries of a tree are kept as long as nothing in the tree changes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import orjson
 
@@ -19,6 +20,26 @@ from placement.services.candidates import Search
 _CACHE_BYTES = 32 * 2**20
 # Stands for a uuid in a template; no name in an answer has such a character.
 _UUID = b"\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Remarks:
+    """Members to add to each element, as JSON without braces: a template with %b for the columns' texts.
+
+    A column has one text per candidate.
+    """
+
+    template: bytes
+    columns: list[list[bytes]]
+
+    def columns_at(self, places: Sequence[int]) -> list[list[bytes]]:
+        """The columns of some candidates."""
+        return [[column[place] for place in places] for column in self.columns]
+
+    @property
+    def texts(self) -> list[bytes]:
+        """The members of each element."""
+        return [self.template % texts for texts in zip(*self.columns, strict=True)]
 
 
 class CandidatesRenderer:
@@ -33,12 +54,12 @@ class CandidatesRenderer:
         search: Search,
         version: Microversion,
         *,
-        remarks: Sequence[bytes] = (),
+        remarks: Remarks | None = None,
         appendix: bytes = b"",
     ) -> bytes:
         """The JSON body. To be called while the forest stands still.
 
-        `remarks` are members to add to each element, `appendix` to the body; as JSON without braces.
+        `appendix`: members to add to the body, as JSON without braces.
         """
         written = _remarked(search, version, remarks) if remarks else _together(search, version)
         if version.offers(Feature.NESTED_CANDIDATES):
@@ -72,27 +93,34 @@ def _together(search: Search, version: Microversion) -> bytes | memoryview:
     """All candidates, separated by commas."""
     layouts = list(search.answer.layouts())
     if len(layouts) != 1:
-        return b",".join(_each(search, version))
+        return b",".join(_each(search, version, None))
     pieces, providers = _template(search, layouts[0], version)
     pieces[-1] += b","
     return layouts[0].records(pieces, providers)[:-1]
 
 
-def _remarked(search: Search, version: Microversion, remarks: Sequence[bytes]) -> bytes:
+def _remarked(search: Search, version: Microversion, remarks: Remarks) -> bytes:
     """All candidates with a remark each, separated by commas."""
-    pairs = zip((text[:-1] for text in _each(search, version)), remarks, strict=True)
-    return b",".join([b"%b,%b}" % pair for pair in pairs])
+    return b",".join(_each(search, version, remarks))
 
 
-def _each(search: Search, version: Microversion) -> list[bytes]:
+def _each(search: Search, version: Microversion, remarks: Remarks | None) -> list[bytes]:
     """The candidates one by one."""
-    written = [b""] * len(search.answer)
-    for layout in search.answer.layouts():
+    answer = search.answer
+    written: list[bytes] = [b""] * len(answer)
+    layouts = list(answer.layouts())
+    for layout in layouts:
         pieces, providers = _template(search, layout, version)
-        records = layout.records(pieces, providers)
-        length = len(records) // len(layout.places)
-        for number, place in enumerate(layout.places):
-            written[place] = bytes(records[number * length : (number + 1) * length])
+        template = b"%b".join(pieces)
+        columns = layout.uuids(providers)
+        if remarks is not None:
+            template = b"%b,%b}" % (template[:-1], remarks.template)
+            columns += remarks.columns if len(layouts) == 1 else remarks.columns_at(layout.places)
+        texts = [template % values for values in zip(*columns, strict=True)]
+        if len(layouts) == 1:
+            return texts
+        for place, text in zip(layout.places, texts, strict=True):
+            written[place] = text
     return written
 
 

@@ -1,66 +1,52 @@
-"""Scores of candidates and explanations of searches, as members of bodies."""
+"""Scores of candidates, as members of bodies."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import orjson
 
-from placement.candidates.explanation import Explanation
+from placement.api.rendering.candidates import Remarks
+from placement.candidates.numbers import to_text
 from placement.candidates.ranking import ScoreTable, StrategyScores
 from placement.candidates.scoring.vectors import ClassParts
-from placement.candidates.wording import Vocabulary, describe, sentences
 from placement.services.wishes import SoftCondition
 
+Columns = list[list[bytes]]
 
-def score_remarks(table: ScoreTable, preferences: Sequence[SoftCondition]) -> list[bytes]:
+
+def score_remarks(table: ScoreTable, preferences: Sequence[SoftCondition]) -> Remarks:
     """Per candidate its score and what it is made of, as members of its element.
 
     Candidates on which the same classes count differ only in numbers, so one template writes them all.
     """
-    kinds: dict[tuple[bool, ...], list[int]] = defaultdict(list)
-    for at, kind in enumerate(zip(*_differences(table), strict=True)):
-        kinds[kind].append(at)
-    remarks = [b""] * len(table.scores)
-    for places in kinds.values():
+    kinds = table.kinds()
+    if len(kinds) == 1:
+        return Remarks(*_template(table, preferences, 0))
+    texts = [b""] * len(table.scores)
+    for places in kinds:
         template, columns = _template(table, preferences, places[0])
-        if len(kinds) > 1:
-            columns = [[column[at] for at in places] for column in columns]
-        for at, numbers in zip(places, zip(*columns, strict=True), strict=True):
-            remarks[at] = template % numbers
-    return remarks
-
-
-def _differences(table: ScoreTable) -> Iterator[Sequence[bool]]:
-    """What may tell the texts of two candidates apart beside numbers."""
-    yield [True] * len(table.scores)
-    yield from table.preferences
-    for strategy in table.strategies:
-        for part in strategy.parts:
-            yield part.counted
-            yield part.has_capacity
-
-
-Columns = list[list[int]]
+        chosen = [[column[at] for at in places] for column in columns]
+        for at, numbers in zip(places, zip(*chosen, strict=True), strict=True):
+            texts[at] = template % numbers
+    return Remarks(b"%b", [texts])
 
 
 def _template(table: ScoreTable, preferences: Sequence[SoftCondition], at: int) -> tuple[bytes, Columns]:
     """The text of candidates like the one at this place, and the columns of its numbers in order."""
-    columns: Columns = [table.scores]
-    parts = [_strategy_template(strategy, at, columns) for strategy in table.strategies]
+    columns = [to_text(table.scores)]
+    parts = [_strategy_template(strategy, table, at, columns) for strategy in table.strategies]
     for soft, met in zip(preferences, table.preferences, strict=True):
-        parts.append(orjson.dumps({"prefer": soft.label, "weight": soft.weight, "met": met[at]}))
-    text = b'"score":%%d,"max_score":%d,"score_parts":[%b]' % (table.max_score, b",".join(parts))
+        parts.append(orjson.dumps({"prefer": soft.label, "weight": soft.weight, "met": bool(met[at])}))
+    text = b'"score":%%b,"max_score":%d,"score_parts":[%b]' % (table.max_score, b",".join(parts))
     return text, columns
 
 
-def _strategy_template(scores: StrategyScores, at: int, columns: Columns) -> bytes:
-    columns.append(scores.scores)
+def _strategy_template(scores: StrategyScores, table: ScoreTable, at: int, columns: Columns) -> bytes:
+    columns.append(columns[0] if scores.scores is table.scores else to_text(scores.scores))
     classes = b",".join(_class_template(part, at, columns) for part in scores.parts)
     strategy = scores.strategy
-    return b'{"type":"%b","weight":%d,"score":%%d,"max_score":%d,"resources":{%b}}' % (
+    return b'{"type":"%b","weight":%d,"score":%%b,"max_score":%d,"resources":{%b}}' % (
         strategy.type.encode(),
         strategy.weight,
         strategy.max_score,
@@ -74,48 +60,12 @@ def _class_template(part: ClassParts, at: int, columns: Columns) -> bytes:
         return b'%b:{"skipped":"%b"}' % (name, part.skipped(at).encode())
     figures = []
     for field in part.fields:
-        columns.append(field.amounts.tolist())
-        form = b'"%b":%%d'
+        columns.append(to_text(field.amounts))
+        form = b'"%b":%%b'
         if field.below is not None:
-            columns.append(field.below.tolist())
-            form = b'"%b":"%%d/%%d"'
+            columns.append(to_text(field.below))
+            form = b'"%b":"%%b/%%b"'
         figures.append(form % field.name.encode())
     if part.weight is not None:
         figures.append(b'"weight":%d' % part.weight)
     return b"%b:{%b}" % (name, b",".join(figures))
-
-
-def explanation_body(explanation: Explanation, words: Vocabulary) -> dict[str, Any]:
-    """Every stage with its figures, the first empty one, who came closest, and all of it in sentences."""
-    return {
-        "stages": [
-            {
-                "group": stage.group,
-                "condition": describe(stage, words),
-                "came": stage.came,
-                "providers": stage.providers,
-                "trees": stage.trees,
-            }
-            for stage in explanation.stages
-        ],
-        "first_empty": explanation.first_empty,
-        "nearest": [
-            {
-                "resource_provider": {
-                    "uuid": miss.provider,
-                    "name": words.providers.get(miss.provider),
-                },
-                **_amounts(miss.class_id, miss.missing, miss.free, words),
-                **({"lacking_groups": list(miss.lacking)} if miss.lacking else {}),
-            }
-            for miss in explanation.misses
-        ],
-        "complete": explanation.complete,
-        "sentences": sentences(explanation, words),
-    }
-
-
-def _amounts(class_id: int | None, missing: int, free: int, words: Vocabulary) -> dict[str, Any]:
-    if class_id is None:
-        return {}
-    return {"resource_class": words.classes[class_id], "missing": missing, "free": max(free, 0)}

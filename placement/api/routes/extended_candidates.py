@@ -11,7 +11,9 @@ from flask import Blueprint, Response, current_app
 from placement.api import context, extended_query
 from placement.api.gate import route
 from placement.api.queries import parameters
-from placement.api.rendering.scores import explanation_body, score_remarks
+from placement.api.rendering.candidates import Remarks
+from placement.api.rendering.explanations import explanation_body
+from placement.api.rendering.scores import score_remarks
 from placement.api.responses import json_response
 from placement.api.services import use_cases
 from placement.services.candidates import Search
@@ -39,14 +41,14 @@ def candidates() -> Response:
     return json_response(body)
 
 
-def _remarks(search: Search, wishes: Wishes) -> list[bytes]:
+def _remarks(search: Search, wishes: Wishes) -> Remarks | None:
     table = search.answer.scores()
-    return [] if table is None else score_remarks(table, wishes.preferences)
+    return None if table is None else score_remarks(table, wishes.preferences)
 
 
 def explained(search: Search) -> dict[str, Any]:
     """The explanation of the search, with the names of the providers in it."""
     assert search.explanation is not None
-    uuids = {miss.provider for miss in search.explanation.misses}
+    uuids = search.explanation.providers
     names = use_cases().candidates.names_of(uuids) if uuids else {}
     return explanation_body(search.explanation, replace(search.vocabulary, providers=names))

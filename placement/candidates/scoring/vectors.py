@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement.candidates.arrays import Amounts
+from placement.candidates.arrays import Amounts, Mask
 from placement.candidates.scoring.columns import Field, LoadColumn
 from placement.candidates.scoring.load import ALWAYS_COUNTED, Skipped
 from placement.candidates.scoring.registry import SCORERS
@@ -36,8 +36,8 @@ class ClassParts(NamedTuple):
     name: str
     weight: int | None
     fields: list[Field]
-    counted: list[bool]
-    has_capacity: list[bool]
+    counted: Mask
+    has_capacity: Mask
 
     def skipped(self, at: int) -> Skipped:
         """Why the class does not count on a host."""
@@ -56,8 +56,8 @@ def parts_of_hosts(
             name,
             weight if scorer.weighted else None,
             fields[at],
-            columns[at].counted.tolist(),
-            (capacity[name] > 0).tolist(),
+            columns[at].counted,
+            capacity[name] > 0,
         )
         for at, (name, weight) in enumerate(strategy.resources)
     ]

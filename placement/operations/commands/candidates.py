@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from placement.domain.errors import PlacementError
 from placement.operations.commands import names
 from placement.operations.commands.columns import Amounts, Lines
 from placement.operations.commands.display import Listing
+from placement.operations.commands.query import add_query, query_of
 
 COLUMNS = ("#", "Root", "Provider", "Amounts", "Groups", "UUID")
 
@@ -23,13 +23,13 @@ class ListCandidates(Listing):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The query."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("query", nargs="+", metavar="KEY=VALUE", help="query parameter, repeatable")
+        add_query(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Ask and list."""
-        query = [_parameter(text) for text in parsed_args.query]
-        return COLUMNS, rows(self, self.client.get("/allocation_candidates", query))
+        body = self.client.get("/allocation_candidates", query_of(parsed_args.query))
+        return COLUMNS, rows(self, body)
 
 
 def rows(command: Listing, body: Mapping[str, Any]) -> list[tuple[Any, ...]]:
@@ -60,10 +60,3 @@ def _rows(body: Mapping[str, Any], known: Mapping[str, str]) -> Iterator[tuple[A
                 Lines(groups),
                 uuid,
             )
-
-
-def _parameter(text: str) -> tuple[str, str]:
-    key, separator, value = text.partition("=")
-    if not separator:
-        raise PlacementError(f"{text}: is no KEY=VALUE, such as resources=VCPU:2")
-    return key, value

@@ -24,6 +24,14 @@ class Lines(FormattableColumn[Sequence[str]]):
         return "\n".join(self._value)
 
 
+class Misses(FormattableColumn[Sequence[Mapping[str, Any]]]):
+    """Who came closest to a condition that nobody meets."""
+
+    def human_readable(self) -> str:
+        """What each lacks, a sentence a line."""
+        return "\n".join(sentence for miss in self._value for sentence in miss["sentences"])
+
+
 class Groups(FormattableColumn[Mapping[str, Any]]):
     """Request groups by suffix."""
 

@@ -32,7 +32,8 @@ class _Csv(CSVLister):
         self, column_names: Sequence[str], data: Iterable[Sequence[Any]], stdout: TextIO, parsed_args: Any
     ) -> None:
         """Write a header and the rows."""
-        rows = [[_in_one_line(cell) for cell in row] for row in data]
+        # One row at a time: a list may be long.
+        rows = ([_in_one_line(cell) for cell in row] for row in data)
         super().emit_list(column_names, rows, stdout, parsed_args)
 
 
@@ -54,8 +55,7 @@ _BOTH = {"json": JSONFormatter, "table": TableFormatter, "value": ValueFormatter
 _LIST = {**_BOTH, "csv": _Csv}
 _SINGLE = {**_BOTH, "csv": _SingleCsv, "shell": ShellFormatter}
 DRAWING = "tree"
-# A drawing is lines of text, and the value formatter writes every row as a line.
-_DRAWN = {**_LIST, DRAWING: ValueFormatter}
+PROSE = "text"
 
 
 class _Formatters:
@@ -118,13 +118,28 @@ class Details(_Wired, ShowOne):
         return _Formatters(_SINGLE)
 
 
-class Drawing(_Wired, Lister):
-    """A command that draws, or prints the rows behind the drawing."""
+class _InLines(_Wired, Lister):
+    """A command that writes lines of text, or prints the rows behind them."""
+
+    _form: str
 
     @property
     def formatter_default(self) -> str:
-        """The drawing."""
-        return DRAWING
+        """The lines."""
+        return self._form
 
     def _load_formatter_plugins(self) -> Any:
-        return _Formatters(_DRAWN)
+        # The value formatter writes every row as a line.
+        return _Formatters({**_LIST, self._form: ValueFormatter})
+
+
+class Drawing(_InLines):
+    """A command that draws."""
+
+    _form = DRAWING
+
+
+class Prose(_InLines):
+    """A command that tells in sentences."""
+
+    _form = PROSE

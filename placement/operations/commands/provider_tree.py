@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from placement.domain.errors import PlacementError
-from placement.domain.identifiers import normalize_uuid
 from placement.domain.inventory import Inventory
+from placement.operations.commands import names
 from placement.operations.commands.columns import Lines
 
 if TYPE_CHECKING:
@@ -59,13 +58,7 @@ def from_node(body: Mapping[str, Any]) -> Provider:
 
 def fetch(client: Client, uuid_or_name: str) -> Provider:
     """The whole tree that the provider is in, by what every placement service offers."""
-    uuid = normalize_uuid(uuid_or_name)
-    query = ("name", uuid_or_name) if uuid is None else ("uuid", uuid)
-    found = client.get("/resource_providers", [query])["resource_providers"]
-    # To the service an empty name is no filter at all.
-    if not (uuid_or_name and found):
-        raise PlacementError(f"{uuid_or_name}: no such resource provider")
-    root = found[0]["root_provider_uuid"]
+    root = names.provider(client, uuid_or_name)["root_provider_uuid"]
     listed = client.get("/resource_providers", [("in_tree", root)])["resource_providers"]
     providers = {entry["uuid"]: _described(client, entry) for entry in listed}
     for entry in listed:

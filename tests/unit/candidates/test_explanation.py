@@ -37,11 +37,12 @@ def world() -> World:
 
 def explained(made: World, *pairs: tuple[str, str]) -> tuple[Explanation, Vocabulary]:
     trail = Trail(one_by_one=True)
-    search(made.forest, made.sharing, made.query(parsed(pairs)), trail)
+    query = made.query(parsed(pairs))
+    search(made.forest, made.sharing, query, trail)
     classes = {number: name for name, number in made.classes.items()}
     traits = {number: name for name, number in made.traits.items()}
     sharing = made.sharing.of(made.forest, made.traits[SHARING_TRAIT])
-    return explain(made.forest, sharing, trail), Vocabulary(classes, traits, providers=NAMES)
+    return explain(made.forest, sharing, query, trail), Vocabulary(classes, traits, providers=NAMES)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +94,8 @@ def explained(made: World, *pairs: tuple[str, str]) -> tuple[Explanation, Vocabu
                 "group 2, room for 1 DISK_GB: 1 of 1 provider, in 1 tree",
                 "trees with somebody for every group up to 1: 1 of 2 trees",
                 "trees with somebody for every group up to 2: 0 of 1 trees",
-                "the tree of one has nobody for 2",
-                "the tree of two has nobody for 1",
+                "the tree of one lacks 1 DISK_GB for group 2: nobody suitable offers any",
+                "the tree of two lacks 1 VGPU for group 1: nobody suitable offers any",
                 "trees that serve all groups side by side (sums, group_policy, same_subtree): 0 of 0 trees",
             ],
         ),
@@ -104,7 +105,7 @@ def explained(made: World, *pairs: tuple[str, str]) -> tuple[Explanation, Vocabu
                 "group 1, room for 1 VGPU: 1 of 1 provider, in 1 tree",
                 "trees with somebody for every group up to 2: 1 of 2 trees",
                 "trees that serve all groups side by side (sums, group_policy, same_subtree): 0 of 1 trees",
-                "the tree of one met everything before",
+                "the tree of one has nobody left for group 2: the groups are kept apart",
             ],
         ),
     ],
@@ -135,7 +136,8 @@ def test_explaining_changes_nothing_and_finds_a_reason_for_nothing(
     wanted = made.query(query)
     found = made.candidates(search(made.forest, made.sharing, wanted, trail))
     assert found == made.candidates(made.search(query))
-    explanation = explain(made.forest, made.sharing.of(made.forest, wanted.sharing_trait), trail)
+    sharing = made.sharing.of(made.forest, wanted.sharing_trait)
+    explanation = explain(made.forest, sharing, wanted, trail)
     assert (explanation.first_empty is None) == bool(enumerate_candidates(providers, query))
     assert len(explanation.misses) <= MOST_MISSES
     by_stage = [stage.trees for stage in explanation.stages if stage.group is None]

@@ -40,12 +40,12 @@ def test_vectors_agree_with_single_hosts(data: st.DataObject, strategy: Strategy
     used = {name: np.array([host[name][1] for host in many], dtype) for name in request}
     found = score_hosts(strategy, request, capacity, used)
     table = ScoreTable(
-        found.tolist(),
+        found,
         strategy.max_score,
-        [StrategyScores(strategy, found.tolist(), parts_of_hosts(strategy, request, capacity, used))],
+        [StrategyScores(strategy, found, parts_of_hosts(strategy, request, capacity, used))],
         [],
     )
-    shown = [json.loads(b"{%b}" % remark) for remark in score_remarks(table, ())]
+    shown = [json.loads(b"{%b}" % remark) for remark in score_remarks(table, ()).texts]
     for at, host in enumerate(many):
         expected = score_host(
             strategy,

@@ -1,0 +1,128 @@
+"""Which request group got which providers, also when only the amounts are known any more.
+
+Allocations do not tell groups. Groups that ask for the same thing may swap their providers, so they are given
+them in order of suffixes and uuids, in the first answer and in every later one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup
+
+Mappings = Mapping[str, list[str]]
+Held = Mapping[str, Mapping[str, int]]
+# Amounts can be split over groups in very many ways; who looks longer keeps others waiting.
+_MOST_STEPS = 10_000
+
+
+def settled(query: CandidateQuery, mappings: Mappings) -> Mappings:
+    """The mappings of a candidate, with the providers of like groups in order of uuids."""
+    found = dict(mappings)
+    for block in _blocks(query):
+        providers = sorted(mappings[group.suffix] for group in block)
+        found.update(zip((group.suffix for group in block), providers, strict=True))
+    return found
+
+
+def rebuilt(query: CandidateQuery, held: Held) -> Mappings | None:
+    """The mappings of a consumer that holds what the query asks for, as `settled` gave them.
+
+    `held`: amounts by provider uuid and class, in sum those of the query. None if they fit the groups in
+    several ways, or if a group asks for no resources, for then nobody knows any more.
+    """
+    if not all(group.resources for group in query.groups):
+        return None
+    ways = _Fitting(query, held).walk()
+    try:
+        first = next(ways, None)
+        ambiguous = any(way != first for way in ways)
+    except _TooManySteps:
+        return None
+    return None if ambiguous else first
+
+
+def _blocks(query: CandidateQuery) -> list[list[RequestGroup]]:
+    """The suffixed groups in order of suffixes, those together that may swap their providers."""
+    blocks: dict[object, list[RequestGroup]] = {}
+    for group in sorted(query.groups, key=lambda group: group.suffix):
+        if group.suffix != UNSUFFIXED:
+            asked = (frozenset(group.resources.items()), group.required, group.forbidden, group.member_of)
+            roles = tuple(group.suffix in names for names in query.same_subtree)
+            key = (asked, group.forbidden_aggregates, group.in_tree, roles)
+            blocks.setdefault(key, []).append(group)
+    return list(blocks.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """Amounts that one provider gives; `follows`: the slot before is of a like group."""
+
+    suffix: str
+    amounts: Mapping[str, int]
+    follows: bool = False
+
+
+class _TooManySteps(Exception):
+    pass
+
+
+class _Fitting:
+    """The ways to split what is held over the groups."""
+
+    def __init__(self, query: CandidateQuery, held: Held) -> None:
+        self._isolate = query.isolate
+        self._left = {uuid: dict(amounts) for uuid, amounts in sorted(held.items())}
+        self._slots = list(_slots(query))
+        self._suffixes = [group.suffix for group in query.groups]
+        self._chosen: list[str] = []
+        self._steps = 0
+
+    def walk(self) -> Iterator[Mappings]:
+        """All of them, some more than once. Raises _TooManySteps."""
+        if len(self._chosen) == len(self._slots):
+            yield self._mappings()
+            return
+        slot = self._slots[len(self._chosen)]
+        for uuid, left in self._left.items():
+            self._steps += 1
+            if self._steps > _MOST_STEPS:
+                raise _TooManySteps
+            if self._may_serve(slot, uuid, left):
+                self._chosen.append(uuid)
+                _add(left, slot.amounts, -1)
+                yield from self.walk()
+                _add(left, slot.amounts, 1)
+                self._chosen.pop()
+
+    def _may_serve(self, slot: _Slot, uuid: str, left: Mapping[str, int]) -> bool:
+        if slot.follows and uuid < self._chosen[-1]:
+            return False
+        if self._isolate and slot.suffix != UNSUFFIXED:
+            taken = zip(self._slots, self._chosen, strict=False)
+            if any(other.suffix != UNSUFFIXED and uuid == chosen for other, chosen in taken):
+                return False
+        return all(left.get(name, 0) >= amount for name, amount in slot.amounts.items())
+
+    def _mappings(self) -> Mappings:
+        found: dict[str, list[str]] = {suffix: [] for suffix in self._suffixes}
+        for slot, uuid in zip(self._slots, self._chosen, strict=True):
+            if uuid not in found[slot.suffix]:
+                found[slot.suffix].append(uuid)
+        return found
+
+
+def _slots(query: CandidateQuery) -> Iterator[_Slot]:
+    """One for each suffixed group, like ones in a row; one for each class of the unsuffixed group."""
+    for block in _blocks(query):
+        for at, group in enumerate(block):
+            yield _Slot(group.suffix, group.resources, follows=at > 0)
+    for group in query.groups:
+        if group.suffix == UNSUFFIXED:
+            yield from (_Slot(UNSUFFIXED, {name: amount}) for name, amount in group.resources.items())
+
+
+def _add(amounts: dict[str, int], others: Mapping[str, int], sign: int) -> None:
+    for name, amount in others.items():
+        amounts[name] += sign * amount

@@ -1,0 +1,58 @@
+"""`placement claim`: the best candidate of a request, claimed in one call."""
+
+from __future__ import annotations
+
+import argparse
+import uuid
+from typing import Any
+from urllib.parse import urlencode
+
+from placement.operations.commands import names
+from placement.operations.commands.columns import Amounts, Lines
+from placement.operations.commands.display import Listing
+from placement.operations.commands.query import add_query, query_of
+
+_COLUMNS = ("Consumer", "Provider", "Amounts", "Groups", "UUID")
+_OWNER = "operator"
+_TYPE = "INSTANCE"
+
+
+class ClaimRequest(Listing):
+    """Let a consumer hold the best candidate of a request; repeating it changes nothing.
+
+    The arguments are the parameters of GET /ext/v1/allocation_candidates, such as resources=VCPU:2.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """For whom, and what."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("--consumer", metavar="UUID", help="who shall hold it (default: a new one)")
+        parser.add_argument("--project", default=_OWNER, help="its project (default %(default)s)")
+        parser.add_argument("--user", default=_OWNER, help="its user (default %(default)s)")
+        parser.add_argument("--type", default=_TYPE, help="what it is (default %(default)s)")
+        add_query(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Claim and list."""
+        claim = {
+            "consumer_uuid": str(uuid.uuid4()) if parsed_args.consumer is None else parsed_args.consumer,
+            "project_id": parsed_args.project,
+            "user_id": parsed_args.user,
+            "consumer_type": parsed_args.type,
+            "query": urlencode(query_of(parsed_args.query)),
+        }
+        client = self.client
+        body = client.post("/ext/v1/claims", claim)
+        held, mappings = body["allocations"], body.get("mappings", {})
+        known = names.of(client, held)
+        return _COLUMNS, [
+            (
+                body["consumer_uuid"],
+                known.get(provider, provider),
+                Amounts(entry["resources"]),
+                Lines([suffix or "(base)" for suffix, used in mappings.items() if provider in used]),
+                provider,
+            )
+            for provider, entry in held.items()
+        ]

@@ -1,0 +1,72 @@
+"""`placement explain`: why a request fits nowhere, or where it loses most."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from placement.operations.commands.columns import Misses
+from placement.operations.commands.display import PROSE, Prose
+from placement.operations.commands.query import Pairs, add_query, query_of
+
+_COLUMNS = ("#", "Condition", "Came", "Passed", "Trees", "Nearest")
+# So many candidates are enough to count trees, and no fleet makes the answer large.
+_LIMIT = ("limit", "1000")
+
+Explanation = Mapping[str, Any]
+
+
+class ExplainRequest(Prose):
+    """Explain where a request fits, or which of its conditions nobody meets and who comes closest.
+
+    The arguments are the parameters of GET /ext/v1/allocation_candidates, such as resources=VCPU:2.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The query."""
+        parser = super().get_parser(prog_name)
+        add_query(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        """Ask and tell."""
+        query = _explaining(query_of(parsed_args.query))
+        explanation = self.client.get("/ext/v1/allocation_candidates", query)["explanation"]
+        if parsed_args.formatter == PROSE:
+            return ("Explanation",), [(line,) for line in _told(explanation)]
+        return _COLUMNS, list(_rows(explanation))
+
+
+def _explaining(query: Pairs) -> Pairs:
+    given = [(key, value) for key, value in query if key != "explain"]
+    limit = [] if any(key == "limit" for key, _ in given) else [_LIMIT]
+    return [*given, *limit, ("explain", "1")]
+
+
+def _told(explanation: Explanation) -> Iterator[str]:
+    """The verdict, then a line for each condition up to the first that nobody meets, with those nearest."""
+    stages, empty = explanation["stages"], explanation["first_empty"]
+    yield _verdict(explanation)
+    yield ""
+    for at, stage in enumerate(stages if empty is None else stages[: empty + 1]):
+        yield f"{at + 1:2}  {stage['sentence']}"
+    for miss in explanation["nearest"]:
+        yield from (f"      {line}" for line in miss["sentences"])
+
+
+def _verdict(explanation: Explanation) -> str:
+    empty = explanation["first_empty"]
+    if empty is not None:
+        return f"Fits nowhere: nobody meets condition {empty + 1}."
+    trees = explanation["stages"][-1]["trees"]
+    at_least = "" if explanation["complete"] else "at least "
+    return f"Fits in {at_least}{trees} tree{'' if trees == 1 else 's'}."
+
+
+def _rows(explanation: Explanation) -> Iterator[tuple[Any, ...]]:
+    """A row for each condition; those nearest beside the first that nobody meets."""
+    for at, stage in enumerate(explanation["stages"]):
+        passed = stage["trees"] if stage["providers"] is None else stage["providers"]
+        nearest = explanation["nearest"] if at == explanation["first_empty"] else []
+        yield at + 1, stage["condition"], stage["came"], passed, stage["trees"], Misses(nearest)
