@@ -22,6 +22,7 @@ _COMMANDS = {
     "node delete": "node:DeleteNode",
     "allocation show": "allocation:ShowAllocation",
     "allocation delete": "allocation:DeleteAllocation",
+    "sync kubernetes": "sync:SyncKubernetes",
     "flavor translate": "flavor:TranslateFlavor",
     "flavor candidates": "flavor:ListFlavorCandidates",
 }

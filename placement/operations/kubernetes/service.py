@@ -1,0 +1,59 @@
+"""What the mirror says to the service about one cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from placement.operations.client import Client, ServiceError, path
+
+_NOT_FOUND = 404
+_REFUSALS = frozenset({400, 409, 413, 422})
+CONFLICT = 409
+
+PodName = tuple[str, str]
+
+
+class ServiceCluster:
+    """One cluster of the service. Every call raises ServiceError."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self._client = client
+        self._path = f"/ext/v1{path('clusters', name)}"
+
+    def create_if_missing(self) -> bool:
+        """See to it that the cluster exists; whether it had to be created."""
+        try:
+            self._client.get(self._path)
+        except ServiceError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            self._client.put(self._path, {})
+            return True
+        return False
+
+    def nodes(self) -> list[str]:
+        """The names of its nodes."""
+        return [node["name"] for node in self._client.get(f"{self._path}/nodes")["nodes"]]
+
+    def put_node(self, name: str, node: Mapping[str, Any], topology: Mapping[str, Any] | None) -> list[str]:
+        """Create or update a node; the warnings about it."""
+        body = {"node": node, "nodeResourceTopology": topology}
+        warnings: list[str] = self._client.put(self._path + path("nodes", name), body)["warnings"]
+        return warnings
+
+    def delete_node(self, name: str) -> None:
+        """Delete a node, if it is there."""
+        self._delete(path("nodes", name))
+
+    def _delete(self, of: str) -> None:
+        try:
+            self._client.delete(self._path + of)
+        except ServiceError as error:
+            if error.status != _NOT_FOUND:
+                raise
+
+
+def is_refusal(error: ServiceError) -> bool:
+    """Whether the service is fine, but does not want this."""
+    return error.status in _REFUSALS
