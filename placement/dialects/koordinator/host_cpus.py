@@ -27,6 +27,7 @@ class HostCpus:
 
     `withheld` are those of the unallocatable ones that unbound pods cannot run on either, though no pod
     holds them: the node reservation and an exclusive SYSTEM list. Kubelet's reserved CPUs stay in the pools.
+    `reserved` are the unallocatable ones without those of pods that kubelet manages.
     """
 
     topology: CpuTopology
@@ -34,6 +35,7 @@ class HostCpus:
     kubelet_pods: tuple[KubeletPod, ...]
     unallocatable: CpuSet
     withheld: CpuSet
+    reserved: CpuSet
 
     @property
     def takeover(self) -> Takeover:
@@ -62,6 +64,7 @@ def read_host_cpus(node: Manifest, nrt: Manifest, profile: Profile) -> HostCpus:
         pods,
         unallocatable=withheld.union(kubelet_reserved, *(pod.cpus for pod in pods)),
         withheld=withheld,
+        reserved=withheld | kubelet_reserved,
     )
     _warn_of_gaps(cpus, nrt, manager, allocs)
     return cpus

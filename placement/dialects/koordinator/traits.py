@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
 from placement.dialects.koordinator.bind_policy import HostBindPolicy
 from placement.dialects.koordinator.field import Field
 from placement.dialects.koordinator.host_policies import HostPolicies
 from placement.topology.cpus import CpuTopology
 from placement.topology.policies import NumaPolicy, NumaStrategy
+
+_OTHER = re.compile(r"[^A-Z0-9_]")
+_LONGEST_TRAIT = 255
 
 NUMA_TRAITS = frozenset({"HW_NUMA_ROOT"})
 
@@ -60,3 +64,27 @@ def architecture_trait(architecture: Field) -> str | None:
         architecture.warn(f"no trait for the architecture {name!r}" if name else "is missing")
         return None
     return _ARCHITECTURES[name]
+
+
+def label_trait(key: str, value: str) -> str | None:
+    """The trait of a label with that value; None if it would be longer than a trait may be.
+
+    Source: Koordinator semantics, traits.
+    """
+    name = _OTHER.sub("_", f"CUSTOM_LABEL_{key}_{value}".upper())
+    return name if len(name) <= _LONGEST_TRAIT else None
+
+
+def label_traits(labels: Mapping[str, Field]) -> frozenset[str]:
+    """The traits of the labels of a node by their keys; what cannot be a trait is left out with a warning."""
+    found = set()
+    for key, label in labels.items():
+        text = label.text()
+        if text is None:
+            continue
+        trait = label_trait(key, text)
+        if trait is None:
+            label.warn(f"no trait: its name would be longer than {_LONGEST_TRAIT} characters")
+        else:
+            found.add(trait)
+    return frozenset(found)
