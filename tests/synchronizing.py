@@ -18,9 +18,10 @@ from typing import Any
 import yaml
 
 from placement.operations.demonstration import examples
-from tests.api_server import ApiServer, write_kubeconfig
+from tests.api_server import ApiServer
+from tests.api_server_http import write_kubeconfig
 
-_PATIENCE_SECONDS = 15
+_PATIENCE_SECONDS = 60
 _EXAMPLE = examples() / "edge" / "nodes" / "edge-01.yaml"
 # A proxy of the environment does not know loopback.
 _ENVIRONMENT = {**os.environ, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
@@ -32,6 +33,28 @@ def node_manifests(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     for manifest in (node, topology):
         manifest["metadata"] = {**manifest["metadata"], "name": name, "uid": str(uuid.uuid4())}
     return copy.deepcopy(node), copy.deepcopy(topology)
+
+
+def pod_manifest(name: str, node: str | None = None, *, cpus: int = 2, **labels: str) -> dict[str, Any]:
+    """A Guaranteed pod that wants whole CPUs of its own, on a node if one is given."""
+    amounts = {"cpu": str(cpus), "memory": "1Gi"}
+    container = {"name": "main", "image": "busybox", "resources": {"requests": amounts, "limits": amounts}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "namespace": "default",
+            "name": name,
+            "uid": str(uuid.uuid4()),
+            "labels": {
+                "koordinator.sh/qosClass": "LSR",
+                "koordinator.sh/priority-class": "koord-prod",
+                **labels,
+            },
+        },
+        "spec": {"containers": [container], **({"nodeName": node} if node else {})},
+        "status": {"phase": "Running" if node else "Pending", "qosClass": "Guaranteed"},
+    }
 
 
 def eventually(expected: Any, found: Callable[[], Any]) -> None:
@@ -70,9 +93,14 @@ class Surroundings:
     cluster: str
     directory: Path
 
+    @property
+    def kubeconfig(self) -> Path:
+        """The file that leads to the API server."""
+        return self.directory / "kubeconfig"
+
     def command(self, *arguments: str) -> list[str]:
         """The command with everything it needs to know."""
-        kubeconfig = write_kubeconfig(self.directory / "kubeconfig", ("lab", self.api_server.url))
+        kubeconfig = write_kubeconfig(self.kubeconfig, ("lab", self.api_server.url))
         command = [sys.executable, "-m", "placement.operations", "--url", self.url, "sync", "kubernetes"]
         return [*command, "--cluster", self.cluster, "--kubeconfig", str(kubeconfig), *arguments]
 

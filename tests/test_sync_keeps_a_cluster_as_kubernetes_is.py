@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.api_server import ApiServer, running_api_server
+from tests.api_server import ApiServer
+from tests.api_server_http import running_api_server, write_kubeconfig
 from tests.client import unique
 from tests.server import RunningServer, database_url, free_port, running_service
 from tests.service import Service, ServiceError
@@ -311,3 +312,14 @@ def test_what_cannot_work_is_said_in_a_line(around, api_server):
     assert refused(around).endswith("told to fail (403)")
     with api_server.away():
         assert "cannot be reached" in refused(around)
+
+
+def test_a_token_that_was_replaced_in_its_file_is_read_again(around, api_server):
+    join(api_server, "host-0")
+    with around.running():
+        eventually(["host-0"], lambda: nodes(around))
+        with api_server.away():
+            api_server.token = "the-next-one"
+            write_kubeconfig(around.kubeconfig, ("lab", api_server.url), token="the-next-one")
+        join(api_server, "host-1")
+        eventually(["host-0", "host-1"], lambda: nodes(around))

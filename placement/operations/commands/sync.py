@@ -40,15 +40,14 @@ class SyncKubernetes(Action):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Compare once, or watch until stopped."""
         from placement.operations.kubernetes.api_server import ApiServer
-        from placement.operations.kubernetes.collection import collections
         from placement.operations.kubernetes.journal import Journal
         from placement.operations.kubernetes.service import ServiceCluster
         from placement.operations.kubernetes.synchronization import Synchronization
 
         synchronization = Synchronization(
-            ApiServer.connected(parsed_args.kubeconfig, parsed_args.context),
+            ApiServer(parsed_args.kubeconfig, parsed_args.context),
             ServiceCluster(self.client, parsed_args.cluster),
-            collections(parsed_args.namespace),
+            parsed_args.namespace,
             Journal(self.app.stdout, self.app.stderr),
         )
         if parsed_args.once:

@@ -19,7 +19,9 @@ import yaml
 from placement.domain.errors import PlacementError
 
 GONE = 410
+_UNAUTHORIZED = 401
 _NOT_FOUND = 404
+_CONNECTIONS = 8
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 60.0
 _PAGE = 500
@@ -57,42 +59,18 @@ class Event(NamedTuple):
 class ApiServer:
     """One API server and the caller's credentials; may be used by several threads."""
 
-    def __init__(self, client: Any) -> None:
-        self._configuration = client.configuration
-        self._pool = client.rest_client.pool_manager
-
-    @classmethod
-    def connected(cls, kubeconfig: str | None, context: str | None) -> ApiServer:
+    def __init__(self, kubeconfig: str | None = None, context: str | None = None) -> None:
         """As the kubeconfig says, or as it is done inside a pod if there is none.
 
         Raises PlacementError if the client library is missing or the configuration is of no use.
         """
-        try:
-            from kubernetes import client, config
-        except ImportError:
-            raise PlacementError(
-                "the Kubernetes client is missing; install it with: pip install placement[kubernetes]"
-            ) from None
-        named = kubeconfig or context or os.environ.get("KUBECONFIG")
-        # Without a pool of that size the threads would open and close connections all the time.
-        configuration = type.__call__(client.Configuration)
-        configuration.connection_pool_maxsize = 8
-        try:
-            if named or Path("~/.kube/config").expanduser().exists():
-                config.load_kube_config(
-                    kubeconfig, context, client_configuration=configuration, persist_config=False
-                )
-            else:
-                config.load_incluster_config(client_configuration=configuration)
-        except (config.ConfigException, yaml.YAMLError, *_MALFORMED) as error:
-            where = kubeconfig or "Kubernetes configuration"
-            raise PlacementError(f"{where}: {' '.join(str(error).split())}") from None
-        return cls(client.ApiClient(configuration))
+        self._where = kubeconfig, context
+        self._client = _client(kubeconfig, context)
 
     @property
     def url(self) -> str:
         """Where it is."""
-        return str(self._configuration.host)
+        return str(self._client.configuration.host)
 
     def pages(self, path: str) -> Iterator[Page]:
         """All objects of a collection, page by page. Raises ApiServerError, with GONE if it took too long."""
@@ -164,32 +142,67 @@ class ApiServer:
         media_type: str = "application/json",
         silence: float = _ANSWER_SECONDS,
     ) -> urllib3.BaseHTTPResponse:
-        headers = {"Accept": "application/json", **self._credentials()}
-        if body is not None:
-            headers["Content-Type"] = media_type
+        sent = method, path, body, media_type, silence
         try:
-            answer: urllib3.BaseHTTPResponse = self._pool.request(
-                method,
-                self.url + path,
-                headers=headers,
-                body=None if body is None else orjson.dumps(body),
-                timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=silence),
-                preload_content=False,
-                retries=False,
-            )
+            answer = self._answer(*sent)
+            if answer.status == _UNAUTHORIZED:
+                # The token may have been replaced in its file since it was read.
+                answer.close()
+                self._client = _client(*self._where)
+                answer = self._answer(*sent)
             if answer.status >= 300:
                 raise _refusal(answer)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiServerError(f"{self.url} cannot be reached: {_one_line(error)}") from None
         return answer
 
-    def _credentials(self) -> dict[str, str]:
-        # Asking for them also renews those that expire.
-        return {
+    def _answer(
+        self, method: str, path: str, body: Object | None, media_type: str, silence: float
+    ) -> urllib3.BaseHTTPResponse:
+        client = self._client
+        # Asking for credentials also renews those that are known to expire.
+        headers = {
             setting["key"]: setting["value"]
-            for setting in self._configuration.auth_settings().values()
+            for setting in client.configuration.auth_settings().values()
             if setting["in"] == "header" and setting["value"]
         }
+        headers["Accept"] = "application/json"
+        if body is not None:
+            headers["Content-Type"] = media_type
+        answer: urllib3.BaseHTTPResponse = client.rest_client.pool_manager.request(
+            method,
+            str(client.configuration.host) + path,
+            headers=headers,
+            body=None if body is None else orjson.dumps(body),
+            timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=silence),
+            preload_content=False,
+            retries=False,
+        )
+        return answer
+
+
+def _client(kubeconfig: str | None, context: str | None) -> Any:
+    try:
+        from kubernetes import client, config
+    except ImportError:
+        raise PlacementError(
+            "the Kubernetes client is missing; install it with: pip install placement[kubernetes]"
+        ) from None
+    configuration = client.Configuration()
+    # With fewer the threads would open and close connections all the time.
+    configuration.connection_pool_maxsize = _CONNECTIONS
+    named = kubeconfig or context or os.environ.get("KUBECONFIG")
+    try:
+        if named or Path("~/.kube/config").expanduser().exists():
+            config.load_kube_config(
+                kubeconfig, context, client_configuration=configuration, persist_config=False
+            )
+        else:
+            config.load_incluster_config(client_configuration=configuration)
+    except (config.ConfigException, yaml.YAMLError, *_MALFORMED) as error:
+        where = kubeconfig or "Kubernetes configuration"
+        raise PlacementError(f"{where}: {_one_line(error)}") from None
+    return client.ApiClient(configuration)
 
 
 def object_path(collection: str, *segments: str) -> str:

@@ -44,6 +44,11 @@ class Rejections(Generic[Thing]):
         """The thing was accepted, or is gone; whether it had been refused."""
         return self._found.pop(thing, None) is not None
 
+    def forgive(self) -> None:
+        """Whoever refused may see it differently now: nothing is held back."""
+        for rejection in self._found.values():
+            rejection.again_at = 0.0
+
     def holds_back(self, thing: Thing, mark: Hashable) -> bool:
         """Whether there is no use in sending the thing as it is now."""
         rejection = self._found.get(thing)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from placement.operations.client import Client, ServiceError, path
 
@@ -11,7 +11,13 @@ _NOT_FOUND = 404
 _REFUSALS = frozenset({400, 409, 413, 422})
 CONFLICT = 409
 
-PodName = tuple[str, str]
+
+class HeldPod(NamedTuple):
+    """A pod that the service knows; without node it occupies nothing."""
+
+    namespace: str
+    name: str
+    node: str | None
 
 
 class ServiceCluster:
@@ -45,6 +51,26 @@ class ServiceCluster:
     def delete_node(self, name: str) -> None:
         """Delete a node, if it is there."""
         self._delete(path("nodes", name))
+
+    def pods(self) -> Iterator[HeldPod]:
+        """Its pods."""
+        query: list[tuple[str, str]] = []
+        while True:
+            page = self._client.get(f"{self._path}/pods", query)
+            for pod in page["pods"]:
+                yield HeldPod(pod["namespace"], pod["name"], pod["node"])
+            if page["next"] is None:
+                return
+            query = [("marker", str(page["next"]))]
+
+    def put_pod(self, namespace: str, name: str, pod: Mapping[str, Any]) -> list[str]:
+        """Record a pod on its node; the warnings about it."""
+        warnings: list[str] = self._client.put(self._path + path("pods", namespace, name), pod)["warnings"]
+        return warnings
+
+    def delete_pod(self, namespace: str, name: str) -> None:
+        """Release what a pod holds, if it holds anything."""
+        self._delete(path("pods", namespace, name))
 
     def _delete(self, of: str) -> None:
         try:

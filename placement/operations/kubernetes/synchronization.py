@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from placement.domain.errors import PlacementError
 from placement.operations.client import ServiceError
-from placement.operations.kubernetes.api_server import ApiServer, ApiServerError
-from placement.operations.kubernetes.collection import Collection
+from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path
+from placement.operations.kubernetes.collection import collections, pods_path
 from placement.operations.kubernetes.journal import Journal
 from placement.operations.kubernetes.mirror import Mirror
 from placement.operations.kubernetes.pause import Pause
-from placement.operations.kubernetes.picture import Picture
+from placement.operations.kubernetes.picture import Key, Picture
 from placement.operations.kubernetes.service import ServiceCluster
 from placement.operations.kubernetes.watching import Watching, draw
 
@@ -27,14 +27,17 @@ class Synchronization:
         self,
         api_server: ApiServer,
         service: ServiceCluster,
-        collections: Sequence[Collection],
+        namespaces: Sequence[str],
         journal: Journal,
     ) -> None:
         self._api_server = api_server
-        self._collections = collections
+        self._collections = collections(namespaces)
         self._journal = journal
-        self._picture = Picture([collection.title for collection in collections])
-        self._mirror = Mirror(service, self._picture, journal)
+        self._picture = Picture([collection.title for collection in self._collections])
+        self._mirror = Mirror(service, self._picture, journal, self._exists, namespaces)
+
+    def _exists(self, pod: Key) -> bool:
+        return self._api_server.get(object_path(pods_path(pod.namespace), pod.name)) is not None
 
     def once(self) -> int:
         """List everything, send the difference; how much was rejected. Raises PlacementError."""
