@@ -109,7 +109,10 @@ class ApiServer:
         self.is_away = False
 
     def fail_next(self, path: str, status: int) -> None:
-        """Answer the next request whose path ends so with that status."""
+        """Answer a request whose path ends so with that status, once those told of before have failed.
+
+        Status 0: do what is asked and break off without an answer; 200: do what is asked.
+        """
         with self.condition:
             self._failures.append((path, status))
 
@@ -124,10 +127,8 @@ class ApiServer:
     def failure_of(self, path: str) -> int | None:
         """The status this request is to fail with."""
         with self.condition:
-            for failure in self._failures:
-                if path.endswith(failure[0]):
-                    self._failures.remove(failure)
-                    return failure[1]
+            if self._failures and path.endswith(self._failures[0][0]):
+                return self._failures.pop(0)[1]
             return None
 
     def list(self, kind: str, namespace: str | None, limit: int, token: str | None) -> dict[str, Any] | None:

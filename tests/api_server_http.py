@@ -63,6 +63,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _write(self, method: str) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self._answer_is_lost = False
         if self._is_refused(method, self.path):
             return
         kind, namespace, name = _meant(self.path)
@@ -70,16 +71,19 @@ class _Handler(BaseHTTPRequestHandler):
         if not stored:
             self._fail(404, f'pods "{name}" not found')
             return
-        if method == "PATCH":
-            changed = _merged(stored, body)
-        elif stored["spec"].get("nodeName"):
+        if body["metadata"]["uid"] != stored["metadata"]["uid"]:
+            self._fail(409, "Precondition failed: UID in precondition is not that of the object")
+            return
+        if method == "POST" and stored["spec"].get("nodeName"):
             self._fail(409, f"pod {name} is already assigned to node {stored['spec']['nodeName']!r}")
             return
-        else:
-            changed = _merged(stored, {"spec": {"nodeName": body["target"]["name"]}})
+        changes = body if method == "PATCH" else {"spec": {"nodeName": body["target"]["name"]}}
         self._cluster.writes.append((method, self.path, body))
-        self._cluster.put(changed)
-        self._answer(201 if method == "POST" else 200, {"kind": "Status", "status": "Success"})
+        self._cluster.put(_merged(stored, changes))
+        if self._answer_is_lost:
+            self.close_connection = True
+        else:
+            self._answer(201 if method == "POST" else 200, {"kind": "Status", "status": "Success"})
 
     def _is_refused(self, method: str, path: str) -> bool:
         self._cluster.calls[method, path] += 1
@@ -87,9 +91,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._fail(401, "Unauthorized")
             return True
         status = self._cluster.failure_of(path)
-        if status is not None:
+        self._answer_is_lost = status == 0
+        if status not in (None, 0, 200):
             self._fail(status, "told to fail")
-        return status is not None
+        return status not in (None, 0, 200)
 
     def _watch(self, kind: str, namespace: str | None, after: int) -> None:
         self.send_response(200)

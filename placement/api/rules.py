@@ -119,6 +119,18 @@ _RULES: dict[str, tuple[str, Operations] | tuple[str, Operations, str]] = {
     "clusters:pods:update": ("Place a pod, or record where it runs.", (("PUT", _POD),)),
     "clusters:pods:delete": ("Release a pod.", (("DELETE", _POD),)),
     "clusters:pods:preview": ("Show where a pod would go.", (("POST", f"{_CLUSTER}/pods/preview"),)),
+    "clusters:extender:filter": (
+        "Ask, as a scheduler, which nodes fit a pod.",
+        (("POST", f"{_CLUSTER}/extender/filter"),),
+    ),
+    "clusters:extender:prioritize": (
+        "Ask, as a scheduler, how well nodes fit a pod.",
+        (("POST", f"{_CLUSTER}/extender/prioritize"),),
+    ),
+    "clusters:extender:bind": (
+        "Bind, as a scheduler, a pod to a node.",
+        (("POST", f"{_CLUSTER}/extender/bind"),),
+    ),
     "flavors:translate": ("Translate a nova flavor.", (("POST", "/ext/v1/flavors/translation"),)),
     "flavors:candidates": ("Find where a nova flavor fits.", (("POST", "/ext/v1/flavors/candidates"),)),
 }
