@@ -44,6 +44,8 @@ class ApiServer:
         self.token = TOKEN
         self.gone_by_status = False
         self.pages_that_expire = 0
+        # Names of objects that are newer than any list.
+        self.unlisted: set[str] = set()
         self.calls: Counter[tuple[str, str]] = Counter()
         self.writes: list[tuple[str, str, Any]] = []
         self.condition = threading.Condition()
@@ -153,7 +155,7 @@ class ApiServer:
         return [
             copy.deepcopy(stored)
             for identity, stored in sorted(self._objects.items())
-            if identity[0] == kind and namespace in (None, identity[1])
+            if identity[0] == kind and namespace in (None, identity[1]) and identity[2] not in self.unlisted
         ]
 
     @staticmethod

@@ -52,9 +52,11 @@ def cluster(database: Database, kubeconfig: Path) -> Iterator[Client]:
     application.extensions["placement_use_cases"].close()
 
 
-def waiting(api_server: ApiServer, name: str = "web-0", cpu: str = "4", **annotations: str) -> dict[str, Any]:
+def waiting(
+    api_server: ApiServer, name: str = "web-0", cpu: str = "4", qos: str = "LSR", **annotations: str
+) -> dict[str, Any]:
     """A pod that waits for a node."""
-    manifest = pod_manifest(cpu, uid=f"uid-{name}", phase="Pending")
+    manifest = pod_manifest(cpu, qos=qos, uid=f"uid-{name}", phase="Pending")
     manifest["metadata"].update(name=name, namespace="default")
     manifest["metadata"]["annotations"].update(annotations)
     return api_server.put(manifest)
@@ -120,9 +122,7 @@ def test_binding_again_is_no_error_and_changes_nothing(cluster, api_server):
 
 
 def test_a_pod_without_cpus_of_its_own_is_bound_too(cluster, api_server):
-    manifest = pod_manifest("1500m", qos="LS", uid="uid-web-0", phase="Pending")
-    manifest["metadata"].update(name="web-0", namespace="default")
-    api_server.put(manifest)
+    waiting(api_server, cpu="1500m", qos="LS")
     assert bind(cluster) == ""
     assert seen(api_server)["spec"]["nodeName"] == "host-0"
     assert [method for method, _, _ in api_server.writes] == ["POST"]
@@ -185,8 +185,9 @@ def test_an_answer_that_is_lost_is_found_out_about(cluster, api_server, path):
     assert claimed(cluster) == ({"web-0": "host-0"} if bound else {})
 
 
-def test_while_nobody_knows_whether_the_pod_is_bound_its_place_stays_claimed(cluster, api_server):
-    waiting(api_server)
+@pytest.mark.parametrize("qos", ["LSR", "LS"])
+def test_while_nobody_knows_whether_the_pod_is_bound_its_place_stays_claimed(cluster, api_server, qos):
+    waiting(api_server, qos=qos)
     api_server.fail_next("/pods/web-0/binding", 500)
     api_server.fail_next("/pods/web-0", 503)
     assert "stays claimed" in bind(cluster)

@@ -197,6 +197,18 @@ def test_a_claim_for_a_pod_that_waits_is_left_alone(around, api_server):
         eventually(False, lambda: "default/waiting" in pods(around))
 
 
+def test_a_pod_that_is_newer_than_the_list_is_not_taken_for_gone(around, api_server):
+    newer = pod_manifest("newer", "host-0")
+    api_server.put(newer)
+    assert around.once().returncode == 0
+    api_server.unlisted.add("newer")
+    assert around.once().returncode == 0
+    assert pods(around) == {"default/newer": "host-0"}
+    api_server.delete("Pod", "newer", "default")
+    assert around.once().returncode == 0
+    assert pods(around) == {}
+
+
 def test_a_pod_under_the_same_name_replaces_the_former_one(around, api_server):
     former = api_server.put(pod_manifest("web-0", "host-0"))
     with around.running():

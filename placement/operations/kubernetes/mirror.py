@@ -27,11 +27,12 @@ class Mirror:
         journal: Journal,
         exists: Callable[[Key], bool],
         namespaces: Collection[str],
+        progress: Callable[[str], None],
     ) -> None:
         self._service = service
         self._picture = picture
         self._journal = journal
-        self._sending = Sending(journal)
+        self._sending = Sending(journal, lambda: progress(self.summary()))
         self._pods = MirroredPods(service, picture, self._sending, exists, namespaces)
         self._nodes = MirroredNodes(service, picture, self._sending, self._pods)
 

@@ -14,8 +14,9 @@ from placement.operations.kubernetes.service import CONFLICT, is_refusal
 class Sending:
     """One call after the other; a refusal concerns its thing only, any other failure everything."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, progress: Callable[[], None]) -> None:
         self._journal = journal
+        self._progress = progress
         self.rejections: Rejections[Key] = Rejections()
 
     def accepted(self, key: Key, mark: Hashable, send: Callable[[], list[str] | None]) -> bool:
@@ -36,6 +37,7 @@ class Sending:
         self.settled(key)
         for warning in warnings or ():
             self._journal.note(f"{_title(key)}: {warning}")
+        self._progress()
         return True
 
     def settled(self, key: Key) -> None:

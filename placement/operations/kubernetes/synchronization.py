@@ -34,7 +34,10 @@ class Synchronization:
         self._collections = collections(namespaces)
         self._journal = journal
         self._picture = Picture([collection.title for collection in self._collections])
-        self._mirror = Mirror(service, self._picture, journal, self._exists, namespaces)
+        self._summary = _Summary(journal)
+        self._mirror = Mirror(
+            service, self._picture, journal, self._exists, namespaces, self._summary.progress
+        )
 
     def _exists(self, pod: Key) -> bool:
         return self._api_server.get(object_path(pods_path(pod.namespace), pod.name)) is not None
@@ -64,7 +67,6 @@ class Synchronization:
     def _send(self, watches: Sequence[Watching]) -> None:
         compared = False
         pause = Pause()
-        summary = Summary(self._journal)
         while True:
             self._mirror.look_at(self._picture.changed(_LOOK_AGAIN_SECONDS))
             for watch in watches:
@@ -85,20 +87,28 @@ class Synchronization:
                 continue
             pause.after_success()
             self._journal.well("service")
-            summary.tell(self._mirror.summary())
+            self._summary.tell(self._mirror.summary())
 
 
-class Summary:
+class _Summary:
     """Says where things stand when that changed, but not all the time."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._told: str | None = None
-        self._told_at = 0.0
+        self._told_at = time.monotonic()
 
     def tell(self, text: str) -> None:
-        """Where things stand now."""
-        now = time.monotonic()
-        if text != self._told and (self._told is None or now - self._told_at >= _SUMMARY_SECONDS):
-            self._journal.note(text)
-            self._told, self._told_at = text, now
+        """Everything was sent."""
+        if self._told is None:
+            self._tell(text)
+        self.progress(text)
+
+    def progress(self, text: str) -> None:
+        """More was sent."""
+        if text != self._told and time.monotonic() - self._told_at >= _SUMMARY_SECONDS:
+            self._tell(text)
+
+    def _tell(self, text: str) -> None:
+        self._journal.note(text)
+        self._told, self._told_at = text, time.monotonic()
