@@ -118,6 +118,10 @@ _RULES: dict[str, tuple[str, Operations] | tuple[str, Operations, str]] = {
     "clusters:pods:show": ("Show a pod.", (("GET", _POD),)),
     "clusters:pods:update": ("Place a pod, or record where it runs.", (("PUT", _POD),)),
     "clusters:pods:delete": ("Release a pod.", (("DELETE", _POD),)),
+    "clusters:pods:translate": (
+        "Translate a pod to queries.",
+        (("POST", f"{_CLUSTER}/pods/translation"),),
+    ),
     "clusters:pods:preview": ("Show where a pod would go.", (("POST", f"{_CLUSTER}/pods/preview"),)),
     "clusters:extender:filter": (
         "Ask, as a scheduler, which nodes fit a pod.",

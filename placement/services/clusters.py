@@ -11,6 +11,7 @@ from placement.dialects.koordinator.cluster_settings import SETTINGS, scheduler_
 from placement.domain.errors import BadRequest, Conflict
 from placement.services.cluster_lookup import NAME, found, unknown_node
 from placement.services.node_imports import ImportedNode, NodeImports
+from placement.services.node_views import NodeView, view_of
 from placement.services.ordering import SCORING, order_of
 from placement.services.transactions import attempt
 from placement.storage import clusters, inventories, trees
@@ -25,12 +26,13 @@ _LONGEST_DESCRIPTION = 1000
 
 @dataclass(frozen=True, slots=True)
 class NodeTree:
-    """A node with its providers, each with its records."""
+    """A node with its providers, each with its records, and what is to be seen of it beside them."""
 
     cluster: Cluster
     node: Node
     members: list[TreeMember]
     records: Mapping[int, Mapping[int, Stored]]
+    view: NodeView
 
 
 class Clusters:
@@ -111,7 +113,8 @@ class Clusters:
                 raise unknown_node(name, node_name)
             members = trees.members(connection, node.provider_id)
             records = inventories.stored(connection, [member.id for member in members])
-        return NodeTree(cluster, node, members, records)
+            state = self._imports.state(connection, cluster, node)
+        return NodeTree(cluster, node, members, records, view_of(state))
 
     def delete_node(self, name: str, node_name: str) -> None:
         """Delete a node with its tree. Raises NotFound, InTheWay while pods or others use it."""

@@ -20,6 +20,7 @@ from placement.services.memberships import Memberships
 from placement.services.names import ResourceClasses, Traits
 from placement.services.node_imports import NodeImports
 from placement.services.node_writing import NodeWriter
+from placement.services.pod_translation import PodTranslation
 from placement.services.pods import Pods
 from placement.services.providers import Providers
 from placement.services.reshaper import Reshaper
@@ -38,6 +39,7 @@ class UseCases:
         writer = NodeWriter(labels)
         self.fleet = Fleet(database)
         self.pods = Pods(database, self.fleet, writer)
+        self.pod_translation = PodTranslation(database, self.fleet)
         self.clusters = Clusters(database, NodeImports(database, self.fleet.loader, writer))
         self.extender = Extender(self.clusters, self.pods, binders)
         self.forest = ForestKeeper(database)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from placement.services.pod_answers import PodAnswer
+from placement.services.pod_translation import Translation
 from placement.services.pods import PodPage, Preview
 from placement.topology.refusal import Refusal
 
@@ -58,6 +59,15 @@ def preview_body(cluster: str, preview: Preview) -> dict[str, Any]:
         "fitting": preview.fitting,
         "rejected": refusals_body(preview.refusals),
         "warnings": preview.warnings,
+    }
+
+
+def translation_body(translation: Translation) -> dict[str, Any]:
+    """Queries from the best to what is acceptable, and what they leave out."""
+    return {
+        "queries": [{"meaning": meaning, "query": query} for meaning, query in translation.queries],
+        "not_expressed": translation.gaps,
+        "warnings": translation.warnings,
     }
 
 

@@ -9,7 +9,7 @@ from flask import Blueprint, Response
 from placement.api.bodies import manifests
 from placement.api.gate import route
 from placement.api.queries import parameters, refuse_unknown, single
-from placement.api.rendering.pods import page_body, pod_body, preview_body
+from placement.api.rendering.pods import page_body, pod_body, preview_body, translation_body
 from placement.api.responses import empty_response, json_response
 from placement.api.services import use_cases
 from placement.domain.errors import BadRequest
@@ -21,6 +21,7 @@ blueprint = Blueprint("pods", __name__)
 _ALL = "/ext/v1/clusters/<cluster>/pods"
 _ONE = "/ext/v1/clusters/<cluster>/pods/<namespace>/<name>"
 _PREVIEW = "/ext/v1/clusters/<cluster>/pods/preview"
+_TRANSLATION = "/ext/v1/clusters/<cluster>/pods/translation"
 _RULE = "placement:clusters:pods:"
 _PAGE = 1000
 _LARGEST_PAGE = 10_000
@@ -64,6 +65,13 @@ def preview(cluster: str) -> Response:
     """Where a pod would go, best first, and why not elsewhere; claims nothing."""
     pod, names, most = _previewed(manifests())
     return json_response(preview_body(cluster, use_cases().pods.preview(cluster, pod, names, most)))
+
+
+@route(blueprint, _TRANSLATION, "POST", f"{_RULE}translate", gives_json=True)
+def translation(cluster: str) -> Response:
+    """The pod as queries for allocation candidates."""
+    pod, _, _ = _previewed(manifests())
+    return json_response(translation_body(use_cases().pod_translation.translate(cluster, pod)))
 
 
 def _previewed(documents: list[Any]) -> tuple[Any, list[str] | None, int | None]:

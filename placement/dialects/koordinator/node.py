@@ -45,8 +45,8 @@ class NodeImport:
 
     `name` is the Kubernetes name; `topology` is empty when no CPUs are reported; CPU sets hold logical CPU
     ids of the topology, except those of the reported pools. `withheld` CPUs are in no pool either, and
-    `reserved` ones are nobody's, see `HostCpus`. `amplification` has the host's ratios above 1 by Kubernetes
-    resource name; `zones` hold amounts as reported, to be multiplied unless `zones_amplified`.
+    `reserved` and `system` ones are nobody's, see `HostCpus`. `amplification` has the host's ratios above 1
+    by Kubernetes resource name; `zones` hold amounts as reported, to be multiplied unless `zones_amplified`.
     `resource_names` leads from each resource class in the tree to the Kubernetes resource it stands for.
     """
 
@@ -56,6 +56,7 @@ class NodeImport:
     unallocatable: CpuSet
     withheld: CpuSet
     reserved: CpuSet
+    system: CpuSet
     kubelet: KubeletPolicy
     kubelet_pods: tuple[KubeletPod, ...]
     takeover: Takeover
@@ -107,6 +108,7 @@ def import_node(
         unallocatable=cpus.unallocatable,
         withheld=cpus.withheld,
         reserved=cpus.reserved,
+        system=cpus.system,
         kubelet=cpus.kubelet,
         kubelet_pods=cpus.kubelet_pods,
         takeover=cpus.takeover,

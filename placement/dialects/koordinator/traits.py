@@ -17,11 +17,11 @@ _LONGEST_TRAIT = 255
 NUMA_TRAITS = frozenset({"HW_NUMA_ROOT"})
 
 _ARCHITECTURES = {"amd64": "HW_ARCH_X86_64", "arm64": "HW_ARCH_AARCH64"}
-_BIND = {
+BIND_TRAITS = {
     HostBindPolicy.FULL_PCPUS_ONLY: "CUSTOM_KOORD_BIND_FULL_PCPUS_ONLY",
     HostBindPolicy.SPREAD_BY_PCPUS: "CUSTOM_KOORD_BIND_SPREAD_BY_PCPUS",
 }
-_NUMA_POLICY = {
+NUMA_POLICY_TRAITS = {
     NumaPolicy.BEST_EFFORT: "CUSTOM_KOORD_NUMA_POLICY_BEST_EFFORT",
     NumaPolicy.RESTRICTED: "CUSTOM_KOORD_NUMA_POLICY_RESTRICTED",
     NumaPolicy.SINGLE_NUMA_NODE: "CUSTOM_KOORD_NUMA_POLICY_SINGLE_NUMA_NODE",
@@ -38,8 +38,8 @@ def host_traits(
 ) -> frozenset[str]:
     """The traits of the root provider (Koordinator semantics: traits)."""
     named = (
-        _BIND.get(policies.bind),
-        _NUMA_POLICY.get(policies.numa) if policies.numa else None,
+        BIND_TRAITS.get(policies.bind),
+        NUMA_POLICY_TRAITS.get(policies.numa) if policies.numa else None,
         _NUMA_STRATEGY.get(policies.strategy) if policies.strategy else None,
         architecture,
         "CUSTOM_KOORD_KUBELET_STATIC" if kubelet_static else None,
