@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 from placement.api.extender_bodies import host_priorities
 from tests.client import Client, detail
@@ -12,6 +15,7 @@ from tests.kubernetes import node_manifests, pod_manifest
 
 CLUSTER = "/ext/v1/clusters/edge"
 EXTENDER = f"{CLUSTER}/extender"
+ETC = Path(__file__).resolve().parents[1] / "etc"
 NAMES = ["big", "small", "closed", "stranger"]
 
 
@@ -126,6 +130,18 @@ def test_an_unknown_cluster_is_told_in_the_answer(api):
     assert api.post(f"{EXTENDER}/prioritize", body).status_code == 404
     binding = {"PodName": "web-0", "PodNamespace": "default", "PodUID": "uid-web-0", "Node": "big"}
     assert api.post(f"{EXTENDER}/bind", binding).json["Error"]
+
+
+def test_the_sample_leads_kube_scheduler_to_routes_that_exist(cluster):
+    sample = yaml.safe_load((ETC / "kube-scheduler-extender.yaml").read_text())
+    assert sample["apiVersion"] == "kubescheduler.config.k8s.io/v1"
+    (extender,) = sample["extenders"]
+    prefix = urlsplit(extender["urlPrefix"])
+    for verb in ("filterVerb", "prioritizeVerb", "bindVerb"):
+        # An empty body is malformed, but not unknown.
+        assert cluster.post(f"{prefix.path}/{extender[verb]}", {}).status_code == 400
+    body = {"Pod": pod("2"), "NodeNames": ["big"]}
+    assert cluster.post(f"{prefix.path}/{extender['filterVerb']}", body).json["NodeNames"] == ["big"]
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
