@@ -220,6 +220,44 @@ def test_a_pod_under_the_same_name_replaces_the_former_one(around, api_server):
         assert pod(around, "web-0")["uid"] != former["metadata"]["uid"]
 
 
+def test_a_pod_that_waits_does_not_keep_the_place_of_the_former_one(around, api_server):
+    api_server.put(pod_manifest("web-0", "host-0"))
+    with around.running():
+        eventually({"default/web-0": "host-0"}, lambda: pods(around))
+        with api_server.away():
+            api_server.delete("Pod", "web-0", "default")
+            waiting = api_server.put(pod_manifest("web-0"))
+        eventually({}, lambda: pods(around))
+        path = f"/ext/v1/clusters/{around.cluster}/pods/default/web-0"
+        claimed = Service(around.url).must("PUT", path, waiting)
+        waiting["metadata"]["labels"]["unrelated"] = "change"
+        api_server.put(waiting)
+        api_server.put(pod_manifest("other", "host-1"))
+        eventually(True, lambda: "default/other" in pods(around))
+    assert around.once().returncode == 0
+    assert pods(around)["default/web-0"] == claimed["node"]
+
+
+def test_a_claim_for_the_successor_is_left_alone(around, api_server):
+    former = api_server.put(pod_manifest("web-0", "host-0"))
+    with around.running():
+        eventually({"default/web-0": "host-0"}, lambda: pods(around))
+        successor = pod_manifest("web-0")
+        path = f"/ext/v1/clusters/{around.cluster}/pods/default/web-0"
+        claimed = Service(around.url).must("PUT", path, successor)
+        # That the former one is gone is told later than the scheduler has seen its successor.
+        api_server.delete("Pod", "web-0", "default")
+        api_server.put(pod_manifest("other", "host-1"))
+        eventually(True, lambda: "default/other" in pods(around))
+        assert pod(around, "web-0")["uid"] == successor["metadata"]["uid"] != former["metadata"]["uid"]
+        api_server.put(successor)
+        successor["spec"]["nodeName"] = claimed["node"]
+        api_server.put(successor)
+        eventually(2, lambda: len(pods(around)))
+        api_server.delete("Pod", "web-0", "default")
+        eventually({"default/other": "host-1"}, lambda: pods(around))
+
+
 def test_only_pods_of_some_namespaces(around, api_server):
     api_server.put(pod_manifest("a", "host-0"))
     other = pod_manifest("b", "host-0")

@@ -130,10 +130,17 @@ class _Attempt:
 
     def _release_elsewhere(self) -> None:
         """A claim on another node is left from an attempt that came to nothing: the pod is on none."""
+        if self._claimed_node() != self._binding.node:
+            self._release()
+
+    def _claimed_node(self) -> str | None:
+        """The node on which this pod, not one of the same name, has a claim."""
         binding = self._binding
-        with suppress(NotFound):
-            if self._pods.get(self._cluster, binding.namespace, binding.name).node != binding.node:
-                self._release()
+        try:
+            held = self._pods.get(self._cluster, binding.namespace, binding.name)
+        except NotFound:
+            return None
+        return held.node if held.uid == binding.uid else None
 
     @property
     def _label(self) -> str:
@@ -171,7 +178,8 @@ class _Attempt:
         raise error
 
     def _release(self) -> None:
-        self._pods.delete(self._cluster, self._binding.namespace, self._binding.name)
+        if self._claimed_node() is not None:
+            self._pods.delete(self._cluster, self._binding.namespace, self._binding.name)
 
     def _take_back(self, before: Mapping[str, Any], written: Mapping[str, str]) -> None:
         """What is left on a pod that waits misleads nobody but people, so a failure is none here."""

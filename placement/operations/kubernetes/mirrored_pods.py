@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from placement.operations.kubernetes.picture import Key, Kind, Picture
+from placement.operations.kubernetes.picture import Key, Kind, Picture, Sighting
 from placement.operations.kubernetes.sending import Sending
 from placement.operations.kubernetes.service import HeldPod, ServiceCluster
 
 
 class _Held(NamedTuple):
+    uid: str
     node: str | None
     # What it was sent as, if this process sent it.
     mark: bytes | None = None
@@ -57,13 +58,14 @@ class MirroredPods:
         A pod that no list and no event has told of may be so new that they will; so Kubernetes is asked
         before the pod is taken for one that ended while nobody looked.
         """
-        listed = {_key(pod): pod.node for pod in self._service.pods() if self._is_ours(pod)}
-        known = {key: self._held.get(key) for key in listed}
-        self._held = {
-            key: held if held and held.node == listed[key] else _Held(listed[key])
-            for key, held in known.items()
-        }
+        listed = {_key(pod): _Held(pod.uid, pod.node) for pod in self._service.pods() if self._is_ours(pod)}
+        self._held = {key: self._still(key, held) for key, held in listed.items()}
         self._due.update(key for key in listed if self._picture.get(key) is not None or not self._exists(key))
+
+    def _still(self, key: Key, listed: _Held) -> _Held:
+        """What is known of a pod, if it is still that pod."""
+        known = self._held.get(key)
+        return known if known and known[:2] == listed[:2] else listed
 
     def _is_ours(self, pod: HeldPod) -> bool:
         return not self._namespaces or pod.namespace in self._namespaces
@@ -73,8 +75,8 @@ class MirroredPods:
         released = 0
         for key in sorted(self._due):
             seen = self._picture.get(key)
-            if seen is None or seen.over:
-                released += self._release(key)
+            if seen is None or seen.node is None:
+                released += self._release_unless_claimed(key, seen)
                 self._sending.settled(key)
                 self._waiting.pop(key, None)
                 self._due.discard(key)
@@ -88,12 +90,26 @@ class MirroredPods:
             self._due.add(key)
         return len(leaving)
 
-    def _release(self, key: Key) -> bool:
-        if key not in self._held:
+    def _release_unless_claimed(self, key: Key, seen: Sighting | None) -> bool:
+        """Delete what a pod held that occupies nothing now, but no claim for one that waits.
+
+        A pod may follow so closely on another of its name that the service hears of it first.
+        """
+        held = self._held.get(key)
+        if held is None or (seen is not None and not seen.over and seen.uid == held.uid):
             return False
+        if seen is None or not seen.over:
+            now = self._service.pod(key.namespace, key.name)
+            is_claim = now is not None and (now.uid != held.uid if seen is None else now.uid == seen.uid)
+            if now is not None and is_claim:
+                self._held[key] = _Held(now.uid, now.node)
+                return False
+        self._release(key)
+        return True
+
+    def _release(self, key: Key) -> None:
         self._service.delete_pod(key.namespace, key.name)
         del self._held[key]
-        return True
 
     def arrived(self, node: str) -> None:
         """The service has that node now."""
@@ -121,7 +137,7 @@ class MirroredPods:
             key, seen.mark, lambda: self._service.put_pod(key.namespace, key.name, manifest)
         ):
             return False
-        self._held[key] = _Held(seen.node, seen.mark)
+        self._held[key] = _Held(seen.uid, seen.node, seen.mark)
         return True
 
 

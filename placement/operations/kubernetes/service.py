@@ -17,6 +17,7 @@ class HeldPod(NamedTuple):
 
     namespace: str
     name: str
+    uid: str
     node: str | None
 
 
@@ -58,10 +59,19 @@ class ServiceCluster:
         while True:
             page = self._client.get(f"{self._path}/pods", query)
             for pod in page["pods"]:
-                yield HeldPod(pod["namespace"], pod["name"], pod["node"])
+                yield _held(pod)
             if page["next"] is None:
                 return
             query = [("marker", str(page["next"]))]
+
+    def pod(self, namespace: str, name: str) -> HeldPod | None:
+        """One of them, if it is there."""
+        try:
+            return _held(self._client.get(self._path + path("pods", namespace, name)))
+        except ServiceError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return None
 
     def put_pod(self, namespace: str, name: str, pod: Mapping[str, Any]) -> list[str]:
         """Record a pod on its node; the warnings about it."""
@@ -78,6 +88,10 @@ class ServiceCluster:
         except ServiceError as error:
             if error.status != _NOT_FOUND:
                 raise
+
+
+def _held(pod: Mapping[str, Any]) -> HeldPod:
+    return HeldPod(pod["namespace"], pod["name"], pod["uid"], pod["node"])
 
 
 def is_refusal(error: ServiceError) -> bool:
