@@ -8,6 +8,7 @@ from flask import Flask
 from oslo_config import cfg
 
 from placement.api.application import ApiSettings, create_application
+from placement.operations.kubernetes.binders import Binders
 from placement.operations.settings import open_database
 from placement.services.candidates import SearchSettings
 from placement.services.ordering import order_of_text
@@ -15,14 +16,21 @@ from placement.services.use_cases import UseCases
 from placement.storage.database import Database
 
 
-def build(database: Database, api: ApiSettings | None = None, search: SearchSettings | None = None) -> Flask:
+def build(
+    database: Database,
+    api: ApiSettings | None = None,
+    search: SearchSettings | None = None,
+    binders: Binders | None = None,
+) -> Flask:
     """The service on one database, whose schema must be current."""
-    return create_application(UseCases(database, search or SearchSettings()), api or ApiSettings())
+    return create_application(UseCases(database, search or SearchSettings(), binders), api or ApiSettings())
 
 
 def configured(settings: cfg.ConfigOpts) -> Flask:
     """The service as the configuration wants it. Raises BadTokens, ImportError, PlacementError."""
-    return build(open_database(settings), _api(settings), _search(settings))
+    kubeconfig = settings.kubernetes.kubeconfig
+    binders = Binders(kubeconfig) if kubeconfig else None
+    return build(open_database(settings), _api(settings), _search(settings), binders)
 
 
 def _api(settings: cfg.ConfigOpts) -> ApiSettings:

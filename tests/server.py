@@ -115,9 +115,10 @@ def running_service(
     workers: int = 2,
     arguments: Sequence[str] = (),
     environment: dict[str, str] | None = None,
+    port: int | None = None,
 ) -> Iterator[RunningServer]:
-    """The real service on a free port of loopback, ended after the block."""
-    port = free_port()
+    """The real service on a port of loopback, a free one unless it is given, ended after the block."""
+    port = port or free_port()
     command = [sys.executable, "-m", "placement.operations", "serve", "--port", str(port)]
     command += ["--workers", str(workers), "--database", connection, *arguments]
     with tempfile.NamedTemporaryFile(prefix="placement-log-", suffix=".txt") as log:

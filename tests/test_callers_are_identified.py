@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import logging
@@ -63,6 +64,11 @@ def tokens_file(tmp_path: Path) -> Path:
     return path
 
 
+def basic(user: str, password: str) -> str:
+    """The header that comes of https://user:password@host."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -76,6 +82,10 @@ def tokens_file(tmp_path: Path) -> Path:
         ({"X-Auth-Token": ""}, 401),
         ({"X-Auth-Token": hashlib.sha256(b"hashed").hexdigest()}, 401),
         ({"Authorization": "Basic let-me-in"}, 401),
+        ({"Authorization": basic("", "let-me-in")}, 200),
+        ({"Authorization": basic("anybody", "hashed")}, 200),
+        ({"Authorization": basic("let-me-in", "")}, 401),
+        ({"Authorization": basic("", "look-only")}, 403),
         ({}, 401),
     ],
 )

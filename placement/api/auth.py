@@ -43,7 +43,7 @@ def keystone() -> Caller:
 
 
 def static_tokens(tokens: Tokens) -> Strategy:
-    """Look the token up; it may come in X-Auth-Token or as a bearer."""
+    """Look the token up; it may come in X-Auth-Token, as a bearer, or as the password of Basic."""
 
     def strategy() -> Caller:
         caller = tokens.caller(_sent_token())
@@ -63,6 +63,10 @@ def _sent_token() -> str:
     if token is not None:
         return token
     scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "basic":
+        # Callers that can set no header, such as kube-scheduler, have it in their URL: https://:TOKEN@host.
+        sent = request.authorization
+        return (sent.password if sent is not None else None) or ""
     return credentials.strip() if scheme.lower() == "bearer" else ""
 
 

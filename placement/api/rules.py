@@ -123,6 +123,18 @@ _RULES: dict[str, tuple[str, Operations] | tuple[str, Operations, str]] = {
         (("POST", f"{_CLUSTER}/pods/translation"),),
     ),
     "clusters:pods:preview": ("Show where a pod would go.", (("POST", f"{_CLUSTER}/pods/preview"),)),
+    "clusters:extender:filter": (
+        "Ask, as a scheduler, which nodes fit a pod.",
+        (("POST", f"{_CLUSTER}/extender/filter"),),
+    ),
+    "clusters:extender:prioritize": (
+        "Ask, as a scheduler, how well nodes fit a pod.",
+        (("POST", f"{_CLUSTER}/extender/prioritize"),),
+    ),
+    "clusters:extender:bind": (
+        "Bind, as a scheduler, a pod to a node.",
+        (("POST", f"{_CLUSTER}/extender/bind"),),
+    ),
     "flavors:translate": ("Translate a nova flavor.", (("POST", "/ext/v1/flavors/translation"),)),
     "flavors:candidates": ("Find where a nova flavor fits.", (("POST", "/ext/v1/flavors/candidates"),)),
 }

@@ -22,7 +22,11 @@ Query = Iterable[tuple[str, str]]
 
 
 class ServiceError(PlacementError):
-    """The service cannot be reached, or refuses a call; the text is what it says."""
+    """The service cannot be reached (no `status`), or refuses a call; the text is what it says."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Client:
@@ -77,7 +81,7 @@ class Client:
         except (requests.RequestException, ValueError) as error:
             raise ServiceError(f"{self._url}: {_one_line(str(error))}") from None
         if not answer.ok:
-            raise ServiceError(_refusal(answer))
+            raise ServiceError(_refusal(answer), answer.status_code)
         if not answer.content:
             return None
         try:

@@ -134,6 +134,14 @@ SCORING: list[cfg.Opt] = [
         "or a kube-scheduler configuration as JSON.",
     ),
 ]
+KUBERNETES: list[cfg.Opt] = [
+    cfg.StrOpt(
+        "kubeconfig",
+        help="How the scheduler extender reaches the API servers that it binds pods in: a kubeconfig with a "
+        "context for each cluster, called like the cluster. Install the extra `kubernetes`. Without it the "
+        "extender filters and prioritizes, but does not bind.",
+    ),
+]
 WORKAROUNDS: list[cfg.Opt] = [
     cfg.BoolOpt(
         "optimize_for_wide_provider_trees",
@@ -147,5 +155,6 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "placement_database": DATABASE,
     "placement": PLACEMENT,
     "scoring": SCORING,
+    "kubernetes": KUBERNETES,
     "workarounds": WORKAROUNDS,
 }

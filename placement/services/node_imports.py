@@ -8,18 +8,18 @@ from typing import Any
 
 from placement.dialects.koordinator.cluster_settings import node_labels
 from placement.dialects.koordinator.node import NodeImport, import_node
-from placement.dialects.koordinator.node_accounts import CpuOwner, NodeAccounts, lowered, settle
-from placement.dialects.koordinator.node_offers import NodeOffers, Place
+from placement.dialects.koordinator.node_accounts import NodeAccounts, lowered, settle
+from placement.dialects.koordinator.node_offers import NodeOffers
 from placement.dialects.koordinator.pod_identity import consumer_of
 from placement.dialects.koordinator.tree import HostIdentity
 from placement.domain.errors import BadRequest
 from placement.services.cluster_lookup import found, unknown, unknown_node
-from placement.services.node_loading import ClusterFacts, Nature, NodeLoader, facts_of
+from placement.services.node_loading import ClusterFacts, Nature, NodeLoader, facts_of, stored_accounts
 from placement.services.node_states import NodeState
 from placement.services.node_writing import KUBELET, Labels, NodePlace, NodeWriter
 from placement.services.transactions import patiently
 from placement.services.trees import InTheWay, TreeChange, bring_about, remove
-from placement.storage import clusters, memberships, node_rows, pods, providers
+from placement.storage import clusters, memberships, node_rows, providers
 from placement.storage.clusters import Cluster, Node
 from placement.storage.database import Database, Executor, Transaction
 
@@ -90,18 +90,6 @@ class NodeImports:
         return self._loader.load(connection, facts_of(cluster), [node.provider_id])[node.provider_id]
 
 
-def stored_accounts(connection: Executor, state: NodeState) -> NodeAccounts:
-    """Who holds what of a node, as it is stored."""
-    shares: dict[str, dict[Place, int]] = {}
-    for use in node_rows.own_uses(connection, state.cluster_id, state.row.root_id):
-        path = state.identity.path(use.provider_name)
-        shares.setdefault(use.consumer_uuid, {})[Place(path, use.class_name)] = use.amount
-    owners = pods.owners(connection, state.row.id)
-    for consumer, _ in owners.values():
-        shares.setdefault(consumer, {})
-    return NodeAccounts(shares, {cpu: CpuOwner(*owner) for cpu, owner in owners.items()})
-
-
 def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeState, what: str) -> None:
     """Delete a node that is held, and its tree; what kubelet had given to pods there goes with it.
 
@@ -139,7 +127,7 @@ class _Importing:
         if state is not None:
             _check_cpus(state, nature.kind.offers)
             recorded = {pod.consumer for pod in state.pods}
-            less = lowered(before, after, nature.kind.offers, recorded)
+            less = lowered(before, after, (state.offers, nature.kind.offers), recorded)
             self._write(state.row.id, state.identity, before, less)
             before = less
         root_id, change = bring_about(transaction, self.imported.tree, cluster.id)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placement.dialects.koordinator.cluster_settings import scheduler_settings
+from placement.dialects.koordinator.node_accounts import CpuOwner, NodeAccounts
 from placement.dialects.koordinator.node_offers import HOST, Place
 from placement.dialects.koordinator.node_selection import NodeFace, read_face
 from placement.dialects.koordinator.recorded_pod import RecordedPod, recorded_pod
@@ -15,7 +16,7 @@ from placement.dialects.koordinator.resources import host_class
 from placement.dialects.koordinator.settings import SchedulerSettings
 from placement.dialects.koordinator.tree import HostIdentity
 from placement.services.node_states import Likenesses, NodeKind, NodeState
-from placement.storage import node_rows
+from placement.storage import node_rows, pods
 from placement.storage.clusters import Cluster
 from placement.storage.database import Executor
 from placement.storage.node_rows import HostRecord, NodeRow, Roots
@@ -67,9 +68,9 @@ class NodeLoader:
         """
         rows = node_rows.nodes(connection, cluster.id, roots)
         natures = self._natures(connection, cluster, rows, known or {})
-        pods: dict[int, list[RecordedPod]] = defaultdict(list)
+        recorded: dict[int, list[RecordedPod]] = defaultdict(list)
         for pod in node_rows.pods(connection, cluster.id, roots):
-            pods[pod.root_id].append(recorded_pod(pod.namespace, pod.name, pod.uid, pod.status["record"]))
+            recorded[pod.root_id].append(recorded_pod(pod.namespace, pod.name, pod.uid, pod.status["record"]))
         records: dict[int, list[HostRecord]] = defaultdict(list)
         for record in node_rows.host_records(connection, cluster.id, roots):
             records[record.root_id].append(record)
@@ -84,7 +85,7 @@ class NodeLoader:
                 face=nature.face,
                 kind=nature.kind,
                 settings=cluster.settings,
-                pods=tuple(pods.get(row.root_id, ())),
+                pods=tuple(recorded.get(row.root_id, ())),
                 others=others.get(row.root_id, {}),
                 free={
                     record.class_name: record.inventory.capacity - record.used
@@ -93,7 +94,7 @@ class NodeLoader:
                 totals=_totals(
                     nature.kind,
                     records.get(row.root_id, ()),
-                    pods.get(row.root_id, ()),
+                    recorded.get(row.root_id, ()),
                     others.get(row.root_id, {}),
                 ),
                 likenesses=self._likenesses,
@@ -162,3 +163,15 @@ def _totals(
         for resource, amount in pod.requests.items():
             requested[resource] += amount
     return HostTotals(allocatable, {name: amount for name, amount in requested.items() if amount})
+
+
+def stored_accounts(connection: Executor, state: NodeState) -> NodeAccounts:
+    """Who holds what of a node, as it is stored."""
+    shares: dict[str, dict[Place, int]] = {}
+    for use in node_rows.own_uses(connection, state.cluster_id, state.row.root_id):
+        path = state.identity.path(use.provider_name)
+        shares.setdefault(use.consumer_uuid, {})[Place(path, use.class_name)] = use.amount
+    owners = pods.owners(connection, state.row.id)
+    for consumer, _ in owners.values():
+        shares.setdefault(consumer, {})
+    return NodeAccounts(shares, {cpu: CpuOwner(*owner) for cpu, owner in owners.items()})

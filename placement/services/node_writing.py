@@ -70,13 +70,14 @@ class NodeWriter:
         before: NodeAccounts,
         after: NodeAccounts,
         bearers: Mapping[str, Labelling],
-    ) -> None:
+    ) -> bool:
         """Bring what is stored of a node from the accounts before to those after, and stamp its host.
 
-        `bearers` are the labels of consumers that are new, or of another kind than before. Raises
-        NodeChanged if something does not fit any more, Conflict if a consumer is somebody else's.
+        `bearers` are the labels of consumers that are new, or of another kind than before. False if there was
+        nothing to write. Raises NodeChanged if something does not fit any more, Conflict if a consumer is
+        somebody else's.
         """
-        _Writing(transaction, place, before, after).run(bearers, self._class_ids)
+        return _Writing(transaction, place, before, after).run(bearers, self._class_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class _Writing:
     before: NodeAccounts
     after: NodeAccounts
 
-    def run(self, bearers: Mapping[str, Labelling], class_ids: ClassIds) -> None:
+    def run(self, bearers: Mapping[str, Labelling], class_ids: ClassIds) -> bool:
         before, after = self.before.shares, self.after.shares
         changed = {
             consumer
@@ -108,7 +109,7 @@ class _Writing:
             if self.before.cpus.get(cpu) != self.after.cpus.get(cpu)
         }
         if not (changed or moved or bearers):
-            return
+            return False
         existing = self._settle_consumers(changed | bearers.keys(), bearers)
         self._write_shares(changed, existing, class_ids)
         pods.disown(self.transaction, self.place.node_id, moved & self.before.cpus.keys())
@@ -119,6 +120,7 @@ class _Writing:
             {cpu: (owner.consumer, owner.level) for cpu, owner in owners.items()},
         )
         consumers.delete_idle(self.transaction, before.keys() - after.keys())
+        return True
 
     def _settle_consumers(self, concerned: Collection[str], bearers: Mapping[str, Labelling]) -> set[str]:
         """Create consumers that are new; those that existed before."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from placement.dialects.koordinator.node_accounts import NodeAccounts
 from placement.dialects.koordinator.recorded_pod import RecordedPod
 from placement.services.fleet import ClusterView
-from placement.services.node_loading import ClusterFacts, NodeLoader
+from placement.services.node_loading import ClusterFacts, NodeLoader, stored_accounts
 from placement.services.node_states import NodeState
 from placement.services.node_writing import KUBELET, POD, Labels, NodeChanged, NodePlace, NodeWriter
 from placement.services.pod_answers import PodAnswer
 from placement.services.pod_documents import PodDocument
-from placement.storage import node_rows, pods
+from placement.storage import node_rows, pods, providers
 from placement.storage.database import Transaction
 from placement.storage.pods import PodValues, StoredPod
 
@@ -29,6 +30,14 @@ class Arrival:
     answer: PodAnswer
     root_id: int | None = None
     recorded: RecordedPod | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldNodes:
+    """Nodes that are held, by host provider: their states, and their accounts as they are stored."""
+
+    states: Mapping[int, NodeState]
+    accounts: Mapping[int, NodeAccounts]
 
 
 class PodWriting:
@@ -44,21 +53,27 @@ class PodWriting:
 
     def hold_unchanged(
         self, transaction: Transaction, view: ClusterView, roots: Collection[int]
-    ) -> Mapping[int, NodeState]:
+    ) -> HeldNodes:
         """Hold nodes that must be as they are in the view. Raises NodeChanged."""
         stamps = node_rows.hold(transaction, roots)
         for root_id in roots:
             known = view.nodes.get(root_id)
             if known is None or stamps.get(root_id) != known.row.revision:
                 raise NodeChanged("A node changed while the pod was placed.")
-        return view.nodes
+        states = {root_id: view.nodes[root_id] for root_id in roots}
+        return HeldNodes(states, {root_id: state.accounts for root_id, state in states.items()})
 
-    def hold(
-        self, transaction: Transaction, view: ClusterView, roots: Collection[int]
-    ) -> Mapping[int, NodeState]:
-        """Hold nodes as they are now; what of the view still holds is not read again."""
+    def hold(self, transaction: Transaction, view: ClusterView, roots: Collection[int]) -> HeldNodes:
+        """Hold nodes as they are now, with what is really stored of them.
+
+        That is less than what follows from the pods where others gave something back that a pod lacked.
+        """
+        if not roots:
+            return HeldNodes({}, {})
         node_rows.hold(transaction, roots)
-        return self._loader.load(transaction, view.facts, roots, view.nodes) if roots else {}
+        states = self._loader.load(transaction, view.facts, roots, view.nodes)
+        stored = {root_id: stored_accounts(transaction, state) for root_id, state in states.items()}
+        return HeldNodes(states, stored)
 
     def check_namesakes(
         self, transaction: Transaction, facts: ClusterFacts, document: PodDocument, known: Sequence[StoredPod]
@@ -72,12 +87,12 @@ class PodWriting:
         self,
         transaction: Transaction,
         facts: ClusterFacts,
-        states: Mapping[int, NodeState],
+        held: HeldNodes,
         leaving: Sequence[StoredPod],
         arrival: Arrival | None,
         labels: Labels,
     ) -> None:
-        """Let pods leave and one arrive; the caller holds the nodes, which are in these states.
+        """Let pods leave and one arrive on nodes that are held.
 
         Raises NodeChanged, Conflict.
         """
@@ -86,7 +101,7 @@ class PodWriting:
         left = {pod.root_id for pod in leaving if pod.root_id is not None}
         target = None if arrival is None else arrival.root_id
         for root_id in sorted(left - {target}) + ([] if target is None else [target]):
-            before = states[root_id]
+            before = held.states[root_id]
             after = before.without(consumers)
             # Pods that leave but whose CPUs kubelet still reports as its own.
             bearers = {
@@ -99,10 +114,12 @@ class PodWriting:
                 consumer = arrival.recorded.consumer
                 bearers[consumer] = labels.of(consumer, POD, arrival.recorded.namespace)
             place = NodePlace(before.row.id, before.cluster_id, before.identity)
-            self._writer.write(transaction, place, before.accounts, after.accounts, bearers)
+            if not self._writer.write(transaction, place, held.accounts[root_id], after.accounts, bearers):
+                # Pods that hold nothing come and go, too.
+                providers.touch(transaction, (), [root_id])
         pods.delete(transaction, [pod.id for pod in leaving])
         if arrival is not None:
-            node_id = None if target is None else states[target].row.id
+            node_id = None if target is None else held.states[target].row.id
             pods.insert(transaction, facts.id, pod_values(arrival, node_id))
 
 

@@ -168,11 +168,11 @@ class Pods:
                 if not leaving:
                     raise unknown_pod(cluster, namespace, name)
                 roots = {pod.root_id for pod in leaving if pod.root_id is not None}
-                states = self._writing.hold(transaction, view, roots)
+                held = self._writing.hold(transaction, view, roots)
                 now = pods.namesakes(transaction, view.facts.id, namespace, name)
                 if [(pod.id, pod.root_id) for pod in now] != [(pod.id, pod.root_id) for pod in leaving]:
                     raise NodeChanged("The pod itself changed meanwhile.")
-                self._writing.change(transaction, view.facts, states, leaving, None, labels)
+                self._writing.change(transaction, view.facts, held, leaving, None, labels)
 
         patiently(once)
 

@@ -48,17 +48,17 @@ class Recording:
         same = same_pod(known, document)
         root_id = None if document.has_ended else self._root()
         roots = {pod.root_id for pod in known} | {root_id}
-        states = self.writing.hold(transaction, self.view, {root for root in roots if root is not None})
-        if root_id is not None and root_id not in states:
+        held = self.writing.hold(transaction, self.view, {root for root in roots if root is not None})
+        if root_id is not None and root_id not in held.states:
             raise NodeChanged(f"Node {document.host} was replaced meanwhile.")
         self.writing.check_namesakes(transaction, facts, document, known)
-        state = None if root_id is None else states[root_id]
+        state = None if root_id is None else held.states[root_id]
         arrival = self._arrival(same, state)
         before = _recorded_before(state, document)
         if same is not None and known == [same] and same.root_id == root_id and before == arrival.recorded:
             pods.update(transaction, same.id, pod_values(arrival, same.node_id))
         else:
-            self.writing.change(transaction, facts, states, known, arrival, self.labels)
+            self.writing.change(transaction, facts, held, known, arrival, self.labels)
         return not known, arrival.answer
 
     def _root(self) -> int:

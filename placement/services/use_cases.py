@@ -9,6 +9,7 @@ from placement.services.best_fit import BestFit
 from placement.services.candidates import Candidates, SearchSettings
 from placement.services.claims import Claims
 from placement.services.clusters import Clusters
+from placement.services.extender import Binders, Extender
 from placement.services.flavors import Flavors
 from placement.services.fleet import Fleet
 from placement.services.forest_keeper import ForestKeeper
@@ -30,7 +31,9 @@ from placement.storage.database import Database
 class UseCases:
     """The use cases of one process."""
 
-    def __init__(self, database: Database, search_settings: SearchSettings) -> None:
+    def __init__(
+        self, database: Database, search_settings: SearchSettings, binders: Binders | None = None
+    ) -> None:
         self.database = database
         labels = LabelIds(database)
         writer = NodeWriter(labels)
@@ -38,6 +41,7 @@ class UseCases:
         self.pods = Pods(database, self.fleet, writer)
         self.pod_translation = PodTranslation(database, self.fleet)
         self.clusters = Clusters(database, NodeImports(database, self.fleet.loader, writer))
+        self.extender = Extender(self.clusters, self.pods, binders)
         self.forest = ForestKeeper(database)
         self.candidates = Candidates(database, self.forest, search_settings)
         self.claims = Claims(database, labels)

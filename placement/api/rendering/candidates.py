@@ -7,7 +7,7 @@ summaries of a tree are kept as long as nothing in the tree changes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import orjson

@@ -72,8 +72,10 @@ class Accountant:
         self._take(consumer, core_shares(self._offers, own))
 
     def accounts(self) -> NodeAccounts:
-        """What was counted so far."""
-        return NodeAccounts(dict(self._shares), dict(self._owners))
+        """What was counted so far; who holds nothing is left out."""
+        owners = {owner.consumer for owner in self._owners.values()}
+        shares = {who: held for who, held in self._shares.items() if held or who in owners}
+        return NodeAccounts(shares, dict(self._owners))
 
     def _own(self, consumer: str, cpus: CpuSet, level: str) -> CpuSet:
         own = frozenset(cpu for cpu in cpus if cpu in self._offers.cores and cpu not in self._owners)
@@ -146,40 +148,48 @@ def core_shares(offers: NodeOffers, cpus: CpuSet) -> Shares:
 
 
 def lowered(
-    before: NodeAccounts, after: NodeAccounts, offers: NodeOffers, recorded: Collection[str]
+    before: NodeAccounts,
+    after: NodeAccounts,
+    offers: tuple[NodeOffers, NodeOffers],
+    recorded: Collection[str],
 ) -> NodeAccounts:
-    """What of the accounts before stands while a node is made over to these offers; `after` holds then.
+    """What of the accounts before stands while a node is made over from one of the offers to the other.
 
-    Given back first is what is not asked for any more: CPUs that kubelet no longer reports, and what bound
-    CPUs cost too much under another ratio. Recorded pods (consumers) give back no CPU and no other amount, so
-    that a node which shrinks below them is refused.
+    `after` holds then. Given back first is what is not asked for any more: CPUs that kubelet no longer
+    reports, and what bound CPUs cost too much under another ratio. Recorded pods (consumers) give back no CPU
+    and no other amount, so that a node which shrinks below them is refused.
     """
+    old, new = offers
     owned: dict[str, set[int]] = {}
     for cpu, owner in before.cpus.items():
         owned.setdefault(owner.consumer, set()).add(cpu)
-    shares = {}
+    shares: dict[str, Shares] = {}
     for consumer, held in before.shares.items():
         wanted = dict(after.shares.get(consumer, {}))
         if consumer in recorded:
-            present = owned.get(consumer, set()) & offers.cores.keys()
-            for place, amount in _uncut(offers, present).items():
+            present = owned.get(consumer, set()) & new.cores.keys()
+            for place, amount in _uncut(new, present).items():
                 wanted[place] = max(amount, wanted.get(place, 0))
-        bound = consumer in owned
-        shares[consumer] = {
-            place: min(amount, wanted.get(place, 0))
-            if consumer not in recorded or (bound and _follows_cpus(place, offers))
-            else amount
-            for place, amount in held.items()
-        }
-    kept = {consumer: {place: n for place, n in held.items() if n} for consumer, held in shares.items()}
+        shares[consumer] = {}
+        for place, amount in held.items():
+            gives = consumer not in recorded or (consumer in owned and _follows_cpus(place, new))
+            left = _lower(old, place, amount, wanted.get(place, 0)) if gives else amount
+            if left:
+                shares[consumer][place] = left
     cpus = {
         cpu: owner
         for cpu, owner in before.cpus.items()
         if owner.consumer in recorded or after.cpus.get(cpu) == owner
     }
-    return NodeAccounts(
-        {consumer: held for consumer, held in kept.items() if held or consumer in recorded}, cpus
-    )
+    kept = {owner.consumer for owner in cpus.values()} | set(recorded)
+    return NodeAccounts({who: held for who, held in shares.items() if held or who in kept}, cpus)
+
+
+def _lower(offers: NodeOffers, place: Place, amount: int, wanted: int) -> int:
+    """The smaller amount, unless the inventory as it still is does not come in such units."""
+    inventory = offers.inventories.get(place)
+    less = min(amount, wanted)
+    return less if not less or inventory is None or inventory.admits(less) else amount
 
 
 def _uncut(offers: NodeOffers, cpus: Collection[int]) -> Shares:

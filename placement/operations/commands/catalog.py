@@ -25,6 +25,7 @@ _COMMANDS = {
     "allocation list": "allocation:ListAllocations",
     "allocation show": "allocation:ShowAllocation",
     "allocation delete": "allocation:DeleteAllocation",
+    "sync kubernetes": "sync:SyncKubernetes",
     "flavor translate": "flavor:TranslateFlavor",
     "flavor candidates": "flavor:ListFlavorCandidates",
 }

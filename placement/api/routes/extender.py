@@ -1,0 +1,52 @@
+"""/ext/v1/clusters/{cluster}/extender: the scheduler extender protocol of Kubernetes."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response
+
+from placement.api.bodies import json_body
+from placement.api.extender_bodies import (
+    binding_of,
+    binding_result,
+    extender_args,
+    filter_error,
+    filter_result,
+    host_priorities,
+)
+from placement.api.gate import route
+from placement.api.responses import json_response
+from placement.api.services import use_cases
+from placement.domain.errors import PlacementError
+
+blueprint = Blueprint("extender", __name__)
+_PATH = "/ext/v1/clusters/<cluster>/extender"
+_RULE = "placement:clusters:extender:"
+
+
+@route(blueprint, f"{_PATH}/filter", "POST", f"{_RULE}filter", takes_json=True, gives_json=True)
+def filter_nodes(cluster: str) -> Response:
+    """Which nodes fit a pod."""
+    args = extender_args(json_body())
+    try:
+        filtered = use_cases().extender.filter(cluster, args.pod, args.names)
+    except PlacementError as error:
+        return json_response(filter_error(str(error)))
+    return json_response(filter_result(args, filtered.failed, filtered.unresolvable))
+
+
+@route(blueprint, f"{_PATH}/prioritize", "POST", f"{_RULE}prioritize", takes_json=True, gives_json=True)
+def prioritize(cluster: str) -> Response:
+    """How well nodes fit a pod."""
+    args = extender_args(json_body())
+    return json_response(host_priorities(use_cases().extender.prioritize(cluster, args.pod, args.names)))
+
+
+@route(blueprint, f"{_PATH}/bind", "POST", f"{_RULE}bind", takes_json=True, gives_json=True)
+def bind(cluster: str) -> Response:
+    """Claim a place for a pod on a node, and bind it there."""
+    binding = binding_of(json_body())
+    try:
+        use_cases().extender.bind(cluster, binding)
+    except PlacementError as error:
+        return json_response(binding_result(str(error)))
+    return json_response(binding_result())

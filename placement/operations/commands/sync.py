@@ -1,0 +1,58 @@
+"""`placement sync`: keeping clusters as somebody else has them."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+
+from placement.operations.commands.display import Action
+
+
+class SyncKubernetes(Action):
+    """Keep a cluster as its Kubernetes is: nodes, their topologies, and pods.
+
+    Lists and watches Kubernetes and sends the service what differs, until it is stopped. What the service
+    rejects is reported and sent again when it changes.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """From where to where."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--cluster", required=True, help="name of the cluster; it is created if it is missing"
+        )
+        parser.add_argument(
+            "--kubeconfig",
+            metavar="FILE",
+            help="how to reach Kubernetes (default $KUBECONFIG, ~/.kube/config, or as a pod does)",
+        )
+        parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig")
+        parser.add_argument(
+            "--namespace",
+            metavar="NAME",
+            action="append",
+            default=[],
+            help="take only pods of this namespace, repeatable (default all)",
+        )
+        parser.add_argument("--once", action="store_true", help="compare once and exit, 1 if any is rejected")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Compare once, or watch until stopped."""
+        from placement.operations.kubernetes.api_server import ApiServer
+        from placement.operations.kubernetes.journal import Journal
+        from placement.operations.kubernetes.service import ServiceCluster
+        from placement.operations.kubernetes.synchronization import Synchronization
+
+        synchronization = Synchronization(
+            ApiServer(parsed_args.kubeconfig, parsed_args.context),
+            ServiceCluster(self.client, parsed_args.cluster),
+            parsed_args.namespace,
+            Journal(self.app.stdout, self.app.stderr),
+        )
+        if parsed_args.once:
+            return 1 if synchronization.once() else 0
+        # Being told to end is no failure; the same way out as for Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        synchronization.forever()
+        return 0

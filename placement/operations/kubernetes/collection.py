@@ -1,0 +1,67 @@
+"""The collections that are watched, and how their objects are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path
+from placement.operations.kubernetes.picture import Key, Kind, Sighting, sighting
+
+_CORE = "/api/v1"
+_TOPOLOGY_GROUP = "topology.node.k8s.io/v1alpha1"
+
+
+class Collection(NamedTuple):
+    """Objects of one kind under one path; an optional one is of a kind that Kubernetes may not know."""
+
+    title: str
+    kind: Kind
+    api_version: str
+    path: str
+    optional: bool = False
+
+    def seen(self, manifest: dict[str, Any]) -> tuple[Key, Sighting]:
+        """An object of the collection. Items of a list may leave out what the list says for all of them."""
+        try:
+            whole = {"apiVersion": self.api_version, "kind": str(self.kind), **manifest}
+            metadata = whole["metadata"]
+            return Key(self.kind, metadata.get("namespace") or "", metadata["name"]), sighting(whole)
+        except (LookupError, TypeError, AttributeError) as error:
+            raise ApiServerError(f"not a {self.kind}: {error!r}") from None
+
+    def listed(self, api_server: ApiServer) -> tuple[dict[Key, Sighting], str]:
+        """All objects now, and the version from which a watch goes on. Raises ApiServerError."""
+        found: dict[Key, Sighting] = {}
+        version = ""
+        for page in api_server.pages(self.path):
+            found.update(self.seen(manifest) for manifest in page.items)
+            version = page.resource_version
+        return found, version
+
+
+def collections(namespaces: Iterable[str]) -> list[Collection]:
+    """What to watch: nodes, topologies, and the pods of these namespaces, or of all."""
+    topologies = f"/apis/{_TOPOLOGY_GROUP}/noderesourcetopologies"
+    pods = [
+        Collection(f"pods of {namespace}", Kind.POD, "v1", pods_path(namespace))
+        for namespace in dict.fromkeys(namespaces)
+    ]
+    return [
+        Collection("nodes", Kind.NODE, "v1", f"{_CORE}/nodes"),
+        Collection("topologies", Kind.TOPOLOGY, _TOPOLOGY_GROUP, topologies, optional=True),
+        *(pods or [Collection("pods", Kind.POD, "v1", f"{_CORE}/pods")]),
+    ]
+
+
+def pods_path(namespace: str) -> str:
+    """The path of the pods of a namespace."""
+    return object_path(_CORE, "namespaces", namespace, "pods")
+
+
+def version_of(manifest: dict[str, Any]) -> str:
+    """The version of an object, from which a watch can go on. Raises ApiServerError."""
+    try:
+        return str(manifest["metadata"]["resourceVersion"])
+    except (LookupError, TypeError):
+        raise ApiServerError("an event names no resourceVersion") from None

@@ -1,0 +1,39 @@
+"""What a person watching the command reads: a line for whatever is worth one."""
+
+from __future__ import annotations
+
+import threading
+from typing import TextIO
+
+
+class Journal:
+    """Progress on one stream, trouble on the other; may be used by several threads."""
+
+    def __init__(self, progress: TextIO, trouble: TextIO) -> None:
+        self._progress = progress
+        self._trouble = trouble
+        self._lock = threading.Lock()
+        self._last: dict[str, str] = {}
+
+    def note(self, text: str) -> None:
+        """Progress."""
+        self._write(self._progress, text)
+
+    def trouble(self, source: str, text: str) -> None:
+        """What went wrong with something; the same again is not repeated until it was well in between."""
+        with self._lock:
+            repeated = self._last.get(source) == text
+            self._last[source] = text
+        if not repeated:
+            self._write(self._trouble, f"{source}: {text}")
+
+    def well(self, source: str) -> None:
+        """What was said about this is settled."""
+        with self._lock:
+            settled = self._last.pop(source, None) is not None
+        if settled:
+            self._write(self._trouble, f"{source}: well again")
+
+    def _write(self, stream: TextIO, text: str) -> None:
+        with self._lock:
+            print(text, file=stream, flush=True)

@@ -1,0 +1,114 @@
+"""Running it: threads that watch, and the loop that sends, or once through."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from placement.domain.errors import PlacementError
+from placement.operations.client import ServiceError
+from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path
+from placement.operations.kubernetes.collection import collections, pods_path
+from placement.operations.kubernetes.journal import Journal
+from placement.operations.kubernetes.mirror import Mirror
+from placement.operations.kubernetes.pause import Pause
+from placement.operations.kubernetes.picture import Key, Picture
+from placement.operations.kubernetes.service import ServiceCluster
+from placement.operations.kubernetes.watching import Watching, draw
+
+_LOOK_AGAIN_SECONDS = 1.0
+_SUMMARY_SECONDS = 10.0
+
+
+class Synchronization:
+    """Keeps one cluster of the service as one Kubernetes is."""
+
+    def __init__(
+        self,
+        api_server: ApiServer,
+        service: ServiceCluster,
+        namespaces: Sequence[str],
+        journal: Journal,
+    ) -> None:
+        self._api_server = api_server
+        self._collections = collections(namespaces)
+        self._journal = journal
+        self._picture = Picture([collection.title for collection in self._collections])
+        self._summary = _Summary(journal)
+        self._mirror = Mirror(
+            service, self._picture, journal, self._exists, namespaces, self._summary.progress
+        )
+
+    def _exists(self, pod: Key) -> bool:
+        return self._api_server.get(object_path(pods_path(pod.namespace), pod.name)) is not None
+
+    def once(self) -> int:
+        """List everything, send the difference; how much was rejected. Raises PlacementError."""
+        for collection in self._collections:
+            draw(self._api_server, collection, self._picture, self._journal)
+        self._mirror.compare()
+        self._mirror.settle_all()
+        self._journal.note(self._mirror.summary())
+        return self._mirror.rejected
+
+    def forever(self) -> None:
+        """Until KeyboardInterrupt. Raises PlacementError if a watch ends, which none should."""
+        watches = [
+            Watching(self._api_server, collection, self._picture, self._journal)
+            for collection in self._collections
+        ]
+        try:
+            for watch in watches:
+                watch.start()
+            self._send(watches)
+        except KeyboardInterrupt:
+            self._journal.note(f"stopped: {self._mirror.summary()}")
+
+    def _send(self, watches: Sequence[Watching]) -> None:
+        compared = False
+        pause = Pause()
+        while True:
+            self._mirror.look_at(self._picture.changed(_LOOK_AGAIN_SECONDS))
+            for watch in watches:
+                if not watch.is_alive():
+                    raise PlacementError(f"the watch of {watch.name} has ended")
+            if not self._picture.complete:
+                continue
+            try:
+                if not compared:
+                    self._mirror.compare()
+                    compared = True
+                self._mirror.settle()
+            except (ServiceError, ApiServerError) as error:
+                # Whatever the service was doing meanwhile, it may hold something else now.
+                compared = False
+                self._journal.trouble("service", str(error))
+                time.sleep(pause.after_failure())
+                continue
+            pause.after_success()
+            self._journal.well("service")
+            self._summary.tell(self._mirror.summary())
+
+
+class _Summary:
+    """Says where things stand when that changed, but not all the time."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._told: str | None = None
+        self._told_at = time.monotonic()
+
+    def tell(self, text: str) -> None:
+        """Everything was sent."""
+        if self._told is None:
+            self._tell(text)
+        self.progress(text)
+
+    def progress(self, text: str) -> None:
+        """More was sent."""
+        if text != self._told and time.monotonic() - self._told_at >= _SUMMARY_SECONDS:
+            self._tell(text)
+
+    def _tell(self, text: str) -> None:
+        self._journal.note(text)
+        self._told, self._told_at = text, time.monotonic()

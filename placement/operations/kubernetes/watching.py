@@ -1,0 +1,107 @@
+"""A thread that keeps the picture of one collection current, whatever happens to the connection."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+from placement.operations.kubernetes.api_server import GONE, ApiServer, ApiServerError
+from placement.operations.kubernetes.collection import Collection, version_of
+from placement.operations.kubernetes.journal import Journal
+from placement.operations.kubernetes.pause import Pause
+from placement.operations.kubernetes.picture import Picture
+
+_NOT_FOUND = 404
+# Short enough that a connection which died without a word is noticed soon, long enough to cost nothing.
+_WATCH_SECONDS = (90, 150)
+_UNKNOWN_KIND_SECONDS = 300.0
+_SUSPICIOUSLY_SHORT_SECONDS = 1.0
+
+
+class Watching(threading.Thread):
+    """Lists, then watches from the version of the list, again and again; lists anew only when it must."""
+
+    def __init__(
+        self, api_server: ApiServer, collection: Collection, picture: Picture, journal: Journal
+    ) -> None:
+        super().__init__(name=collection.title, daemon=True)
+        self._api_server = api_server
+        self._collection = collection
+        self._picture = picture
+        self._journal = journal
+        self._source = _source(collection)
+        self._pause = Pause()
+
+    def run(self) -> None:
+        """Until the process ends."""
+        while True:
+            try:
+                version = draw(self._api_server, self._collection, self._picture, self._journal)
+                if version is None:
+                    time.sleep(_UNKNOWN_KIND_SECONDS)
+                else:
+                    self._follow(version)
+            except ApiServerError as error:
+                self._recover(error)
+
+    def _follow(self, version: str) -> None:
+        """Watch from this version. Raises ApiServerError when only a new list helps."""
+        while True:
+            began, before = time.monotonic(), version
+            try:
+                for event in self._api_server.watch(
+                    self._collection.path, version, random.randint(*_WATCH_SECONDS)
+                ):
+                    version = version_of(event.object)
+                    if event.type != "BOOKMARK":
+                        key, seen = self._collection.seen(event.object)
+                        gone = event.type == "DELETED"
+                        self._picture.put(self._collection.title, key, None if gone else seen)
+                    self._well()
+            except ApiServerError as error:
+                if error.status is not None:
+                    raise
+                self._recover(error)
+                continue
+            # A server that ends every watch at once is no reason to ask a thousand times a second.
+            if version == before and time.monotonic() - began < _SUSPICIOUSLY_SHORT_SECONDS:
+                time.sleep(self._pause.after_failure())
+            else:
+                self._well()
+
+    def _well(self) -> None:
+        self._pause.after_success()
+        self._journal.well(self._source)
+
+    def _recover(self, error: ApiServerError) -> None:
+        if error.status == GONE:
+            self._journal.note(f"{self._source}: too much happened meanwhile, listing again")
+        else:
+            self._journal.trouble(self._source, str(error))
+        time.sleep(self._pause.after_failure())
+
+
+def draw(api_server: ApiServer, collection: Collection, picture: Picture, journal: Journal) -> str | None:
+    """List the collection into the picture; the version of the list. Raises ApiServerError.
+
+    None if Kubernetes does not know an optional kind: then there are none, and the journal says so.
+    """
+    source = _source(collection)
+    try:
+        found, version = collection.listed(api_server)
+    except ApiServerError as error:
+        if error.status != _NOT_FOUND or not collection.optional:
+            raise
+        picture.replace(collection.title, {})
+        journal.trouble(
+            source, f"Kubernetes knows no {collection.kind}, so nodes have no NUMA nodes and cores"
+        )
+        return None
+    picture.replace(collection.title, found)
+    journal.well(source)
+    return version
+
+
+def _source(collection: Collection) -> str:
+    return f"Kubernetes, {collection.title}"

@@ -1,0 +1,192 @@
+"""What kube-scheduler asks an extender: which nodes fit a pod, how well, and to bind it to one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from placement.domain.errors import Conflict, NotFound, PlacementError
+from placement.services.clusters import Clusters
+from placement.services.pods import Pods
+from placement.topology.refusal import RefusalClass
+
+_UNKNOWN_NODE = "placement does not know this node"
+_CANNOT_BIND = (
+    "this service cannot bind: [kubernetes] kubeconfig is not set, so it cannot create the Binding; "
+    "set it, or leave bindVerb out of the scheduler's configuration"
+)
+
+
+class Binder(Protocol):
+    """The API server of a cluster. Every call raises PlacementError."""
+
+    def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """The pod; None if there is none."""
+
+    def annotate(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]) -> None:
+        """Set annotations, remove those that are None; refused if another pod has that name by now."""
+
+    def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
+        """Assign the pod to the node; refused if it is assigned, or another pod has that name by now."""
+
+
+class Binders(Protocol):
+    """The API servers that this service may bind in."""
+
+    def of(self, cluster: str) -> Binder:
+        """That of a cluster. Raises PlacementError that says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """Why nodes do not fit, by name; the others do. Removing pods can help on `failed` nodes only."""
+
+    failed: Mapping[str, str]
+    unresolvable: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Which pod goes where."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+class Extender:
+    """Answers kube-scheduler. Nothing is remembered between its calls, so any process can take each."""
+
+    def __init__(self, clusters: Clusters, pods: Pods, binders: Binders | None) -> None:
+        self._clusters = clusters
+        self._pods = pods
+        self._binders = binders
+
+    def filter(self, cluster: str, pod: Mapping[str, Any], names: Sequence[str]) -> Filtered:
+        """Which of these nodes do not fit, and why. Raises NotFound for the cluster, ManifestError."""
+        preview = self._pods.preview(cluster, pod, names, most=0)
+        failed: dict[str, str] = {}
+        unresolvable: dict[str, str] = {}
+        for name, refusal in preview.refusals.items():
+            lasting = refusal.status is RefusalClass.UNRESOLVABLE
+            (unresolvable if lasting else failed)[name] = "; ".join(refusal.reasons)
+        if preview.fitting + len(preview.refusals) < len(names):
+            known = {name for name, _ in self._clusters.nodes(cluster)}
+            unresolvable.update((name, _UNKNOWN_NODE) for name in names if name not in known)
+        return Filtered(failed, unresolvable)
+
+    def prioritize(self, cluster: str, pod: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, int]]:
+        """The score of each of these nodes, 0 to 100; 0 where the pod does not fit.
+
+        Raises NotFound for the cluster, ManifestError.
+        """
+        places = self._pods.preview(cluster, pod, names).places
+        scores = {str(place.answer.node): place.answer.score or 0 for place in places}
+        return [(name, scores.get(name, 0)) for name in names]
+
+    def bind(self, cluster: str, binding: Binding) -> None:
+        """Claim a place for the pod on the node, write it to the pod, and assign the pod to the node.
+
+        In this order, so that nobody sees a pod on a node without its CPUs. Raises PlacementError; nothing is
+        claimed then, unless the text says so.
+        """
+        if self._binders is None:
+            raise PlacementError(_CANNOT_BIND)
+        attempt = _Attempt(self._pods, self._binders.of(cluster), cluster, binding)
+        attempt.run()
+
+
+class _Attempt:
+    """Binding one pod once."""
+
+    def __init__(self, pods: Pods, binder: Binder, cluster: str, binding: Binding) -> None:
+        self._pods = pods
+        self._binder = binder
+        self._cluster = cluster
+        self._binding = binding
+
+    def run(self) -> None:
+        """Raises PlacementError."""
+        pod = self._pod()
+        node = _node(pod)
+        if node == self._binding.node:
+            return
+        if node:
+            raise Conflict(f"{self._label} is assigned to node {node} already")
+        binding = self._binding
+        self._release_elsewhere()
+        answer = self._pods.bind(
+            self._cluster, binding.namespace, binding.name, binding.uid, binding.node, pod
+        )
+        try:
+            if answer.annotations:
+                self._annotate(answer.annotations)
+            self._binder.bind(binding.namespace, binding.name, binding.uid, binding.node)
+        except PlacementError as error:
+            self._settle(error, pod, answer.annotations)
+
+    def _release_elsewhere(self) -> None:
+        """A claim on another node is left from an attempt that came to nothing: the pod is on none."""
+        if self._claimed_node() != self._binding.node:
+            self._release()
+
+    def _claimed_node(self) -> str | None:
+        """The node on which this pod, not one of the same name, has a claim."""
+        binding = self._binding
+        try:
+            held = self._pods.get(self._cluster, binding.namespace, binding.name)
+        except NotFound:
+            return None
+        return held.node if held.uid == binding.uid else None
+
+    @property
+    def _label(self) -> str:
+        return f"pod {self._binding.namespace}/{self._binding.name}"
+
+    def _pod(self) -> Mapping[str, Any]:
+        """The pod that is meant. Raises PlacementError."""
+        pod = self._binder.pod(self._binding.namespace, self._binding.name)
+        if pod is None:
+            raise NotFound(f"{self._label} does not exist")
+        uid = pod["metadata"]["uid"]
+        if uid != self._binding.uid:
+            raise Conflict(f"{self._label} is another one by now, with uid {uid}, not {self._binding.uid}")
+        return pod
+
+    def _annotate(self, annotations: Mapping[str, str | None]) -> None:
+        self._binder.annotate(self._binding.namespace, self._binding.name, self._binding.uid, annotations)
+
+    def _settle(self, error: PlacementError, before: Mapping[str, Any], written: Mapping[str, str]) -> None:
+        """A call failed, which may have had its effect; raises unless the pod is where it shall be."""
+        try:
+            bound_to = _node(self._pod())
+        except (NotFound, Conflict):
+            self._release()
+            raise error from None
+        except PlacementError as unknown:
+            raise PlacementError(
+                f"{error}; whether the pod was bound cannot be told ({unknown}), so its place stays claimed"
+            ) from None
+        if bound_to == self._binding.node:
+            return
+        self._release()
+        if not bound_to:
+            self._take_back(before, written)
+        raise error
+
+    def _release(self) -> None:
+        if self._claimed_node() is not None:
+            self._pods.delete(self._cluster, self._binding.namespace, self._binding.name)
+
+    def _take_back(self, before: Mapping[str, Any], written: Mapping[str, str]) -> None:
+        """What is left on a pod that waits misleads nobody but people, so a failure is none here."""
+        had = before["metadata"].get("annotations") or {}
+        with suppress(PlacementError):
+            self._annotate({key: had.get(key) for key in written})
+
+
+def _node(pod: Mapping[str, Any]) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")

@@ -1,0 +1,133 @@
+"""`placement sync kubernetes` as a process of its own, and what it is pointed at."""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from placement.operations.demonstration import examples
+from tests.api_server import ApiServer
+from tests.api_server_http import write_kubeconfig
+
+_PATIENCE_SECONDS = 60
+_EXAMPLE = examples() / "edge" / "nodes" / "edge-01.yaml"
+# A proxy of the environment does not know loopback.
+_ENVIRONMENT = {**os.environ, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+
+
+def node_manifests(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The Node and the NodeResourceTopology of a machine of its own."""
+    node, topology = yaml.safe_load_all(_EXAMPLE.read_text())
+    for manifest in (node, topology):
+        manifest["metadata"] = {**manifest["metadata"], "name": name, "uid": str(uuid.uuid4())}
+    return copy.deepcopy(node), copy.deepcopy(topology)
+
+
+def pod_manifest(name: str, node: str | None = None, *, cpus: int = 2, **labels: str) -> dict[str, Any]:
+    """A Guaranteed pod that wants whole CPUs of its own, on a node if one is given."""
+    amounts = {"cpu": str(cpus), "memory": "1Gi"}
+    container = {"name": "main", "image": "busybox", "resources": {"requests": amounts, "limits": amounts}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "namespace": "default",
+            "name": name,
+            "uid": str(uuid.uuid4()),
+            "labels": {
+                "koordinator.sh/qosClass": "LSR",
+                "koordinator.sh/priority-class": "koord-prod",
+                **labels,
+            },
+        },
+        "spec": {"containers": [container], **({"nodeName": node} if node else {})},
+        "status": {"phase": "Running" if node else "Pending", "qosClass": "Guaranteed"},
+    }
+
+
+def eventually(expected: Any, found: Callable[[], Any]) -> None:
+    """Wait until that is what is found."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while (last := found()) != expected:
+        assert time.monotonic() < deadline, f"still {last!r} and not {expected!r}"
+        time.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class Synchronizing:
+    """A running command and what it has printed."""
+
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    @property
+    def said(self) -> str:
+        """Everything so far."""
+        return self.output.read_text()
+
+    def end(self) -> None:
+        """End it the way service managers do; it has to take that well."""
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(20) == 0, self.said
+        assert "Traceback" not in self.said
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """An API server, a service, and the name of the cluster there."""
+
+    api_server: ApiServer
+    url: str
+    cluster: str
+    directory: Path
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The file that leads to the API server."""
+        return self.directory / "kubeconfig"
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command with everything it needs to know."""
+        kubeconfig = write_kubeconfig(self.kubeconfig, ("lab", self.api_server.url))
+        command = [sys.executable, "-m", "placement.operations", "--url", self.url, "sync", "kubernetes"]
+        return [*command, "--cluster", self.cluster, "--kubeconfig", str(kubeconfig), *arguments]
+
+    def once(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Compare once."""
+        return subprocess.run(
+            self.command("--once", *arguments),
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_SECONDS,
+            check=False,
+            env=_ENVIRONMENT,
+        )
+
+    @contextmanager
+    def running(self, *arguments: str) -> Iterator[Synchronizing]:
+        """Watch during the block; it ends well, unless the block has ended it."""
+        output = self.directory / f"output-{uuid.uuid4()}"
+        with output.open("wb") as stream:
+            process = subprocess.Popen(
+                self.command(*arguments), stdout=stream, stderr=subprocess.STDOUT, env=_ENVIRONMENT
+            )
+        running = Synchronizing(process, output)
+        try:
+            yield running
+            if process.poll() is None:
+                running.end()
+        finally:
+            process.kill()
+            process.wait()

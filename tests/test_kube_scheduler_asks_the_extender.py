@@ -1,0 +1,184 @@
+"""The scheduler extender protocol: filter and prioritize, in both cache modes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from placement.api.extender_bodies import host_priorities
+from tests.client import Client, detail
+from tests.kubernetes import node_manifests, pod_manifest
+
+CLUSTER = "/ext/v1/clusters/edge"
+EXTENDER = f"{CLUSTER}/extender"
+ETC = Path(__file__).resolve().parents[1] / "etc"
+NAMES = ["big", "small", "closed", "stranger"]
+
+
+@pytest.fixture
+def cluster(api: Client) -> Client:
+    """A big and a small machine, and one that takes no pods."""
+    assert api.put(CLUSTER).status_code == 201
+    small = node_manifests("small", rows=tuple((cpu, cpu // 2, 0, 0) for cpu in range(4)))
+    closed = node_manifests("closed", spec={"unschedulable": True})
+    for manifests in (node_manifests("big"), small, closed):
+        name = manifests["node"]["metadata"]["name"]
+        assert api.put(f"{CLUSTER}/nodes/{name}", manifests).status_code == 201
+    return api
+
+
+def pod(cpu: str = "8", name: str = "web-0") -> dict[str, Any]:
+    """As kube-scheduler sends it: without kind and apiVersion."""
+    manifest = pod_manifest(cpu, uid=f"uid-{name}")
+    del manifest["kind"], manifest["apiVersion"]
+    manifest["metadata"].update(name=name, namespace="default")
+    return manifest
+
+
+def objects(names: list[str]) -> list[dict[str, Any]]:
+    """Node objects with things in them that nobody here knows."""
+    return [{"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": {"x-new": [name]}} for name in names]
+
+
+def test_filter_with_names(cluster):
+    answer = cluster.post(f"{EXTENDER}/filter", {"Pod": pod(), "Nodes": None, "NodeNames": NAMES})
+    assert answer.status_code == 200
+    assert answer.json == {
+        "Nodes": None,
+        "NodeNames": ["big"],
+        "FailedNodes": {"small": "Insufficient cpu"},
+        "FailedAndUnresolvableNodes": {
+            "closed": "node(s) were unschedulable",
+            "stranger": "placement does not know this node",
+        },
+        "Error": "",
+    }
+
+
+def test_filter_with_whole_nodes_gives_back_those_that_are_left(cluster):
+    sent = objects(NAMES)
+    body = {
+        "Pod": pod("2"),
+        "Nodes": {"metadata": {"resourceVersion": "7"}, "items": sent},
+        "NodeNames": None,
+    }
+    answer = cluster.post(f"{EXTENDER}/filter", body).json
+    assert answer["Nodes"] == {"metadata": {}, "items": sent[:2]}
+    assert answer["NodeNames"] is None
+    assert answer["FailedNodes"] == {}
+    assert set(answer["FailedAndUnresolvableNodes"]) == {"closed", "stranger"}
+
+
+def test_members_are_known_in_any_case(cluster):
+    body = {"pod": pod("2"), "nodenames": ["small"]}
+    assert cluster.post(f"{EXTENDER}/filter", body).json["NodeNames"] == ["small"]
+    body = {"POD": pod("2"), "nodes": {"ITEMS": objects(["small"])}}
+    assert cluster.post(f"{EXTENDER}/filter", body).json["Nodes"]["items"] == objects(["small"])
+
+
+def test_filter_asks_about_the_nodes_that_were_named_only(cluster):
+    answer = cluster.post(f"{EXTENDER}/filter", {"Pod": pod("2"), "NodeNames": ["small"]}).json
+    assert (answer["NodeNames"], answer["FailedNodes"]) == (["small"], {})
+    nobody = cluster.post(f"{EXTENDER}/filter", {"Pod": pod("2"), "NodeNames": []}).json
+    assert (nobody["NodeNames"], nobody["FailedNodes"], nobody["Error"]) == ([], {}, "")
+
+
+def test_filter_sees_what_others_hold(cluster):
+    held = {**pod_manifest("12", node="big", uid="uid-held"), "metadata": {"uid": "uid-held"}}
+    assert cluster.put(f"{CLUSTER}/pods/default/held", held).status_code == 201
+    answer = cluster.post(f"{EXTENDER}/filter", {"Pod": pod(), "NodeNames": ["big"]}).json
+    assert answer["FailedNodes"] == {"big": "Insufficient cpu"}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_prioritize_gives_every_node_a_score_from_0_to_10(cluster, whole):
+    nodes = {"Nodes": {"items": objects(NAMES)}} if whole else {"NodeNames": NAMES}
+    answer = cluster.post(f"{EXTENDER}/prioritize", {"Pod": pod("2"), **nodes})
+    assert [priority["Host"] for priority in answer.json] == NAMES
+    scores = {priority["Host"]: priority["Score"] for priority in answer.json}
+    preview = cluster.post(
+        f"{CLUSTER}/pods/preview", {"pod": {**pod("2"), "kind": "Pod", "apiVersion": "v1"}}
+    )
+    exact = {node["name"]: node["score"] for node in preview.json["nodes"]}
+    assert exact["big"] > exact["small"] > 0
+    assert scores == {"big": exact["big"] // 10, "small": exact["small"] // 10, "closed": 0, "stranger": 0}
+
+
+def test_the_best_score_is_10():
+    scores = host_priorities([("a", 100), ("b", 99), ("c", 9), ("d", 0)])
+    assert [priority["Score"] for priority in scores] == [10, 9, 0, 0]
+
+
+def test_what_is_wrong_with_the_pod_is_told_in_the_answer(cluster):
+    answer = cluster.post(f"{EXTENDER}/filter", {"Pod": pod("many"), "NodeNames": NAMES})
+    assert answer.status_code == 200
+    told = answer.json
+    assert "requests" in told.pop("Error")
+    assert set(told.values()) == {None}
+    refused = cluster.post(f"{EXTENDER}/prioritize", {"Pod": pod("many"), "NodeNames": NAMES})
+    assert refused.status_code == 400
+    assert "requests" in detail(refused)
+
+
+def test_an_unknown_cluster_is_told_in_the_answer(api):
+    body = {"Pod": pod(), "NodeNames": NAMES}
+    assert api.post(f"{EXTENDER}/filter", body).json["Error"] == "No cluster edge found"
+    assert api.post(f"{EXTENDER}/prioritize", body).status_code == 404
+    binding = {"PodName": "web-0", "PodNamespace": "default", "PodUID": "uid-web-0", "Node": "big"}
+    assert api.post(f"{EXTENDER}/bind", binding).json["Error"]
+
+
+def test_the_sample_leads_kube_scheduler_to_routes_that_exist(cluster):
+    sample = yaml.safe_load((ETC / "kube-scheduler-extender.yaml").read_text())
+    assert sample["apiVersion"] == "kubescheduler.config.k8s.io/v1"
+    (extender,) = sample["extenders"]
+    prefix = urlsplit(extender["urlPrefix"])
+    for verb in ("filterVerb", "prioritizeVerb", "bindVerb"):
+        # An empty body is malformed, but not unknown.
+        assert cluster.post(f"{prefix.path}/{extender[verb]}", {}).status_code == 400
+    body = {"Pod": pod("2"), "NodeNames": ["big"]}
+    assert cluster.post(f"{prefix.path}/{extender['filterVerb']}", body).json["NodeNames"] == ["big"]
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize"])
+@pytest.mark.parametrize(
+    ("body", "member"),
+    [
+        ([], "the body"),
+        ({}, "Pod"),
+        ({"Pod": 5, "NodeNames": []}, "Pod"),
+        ({"Pod": {}}, "NodeNames"),
+        ({"Pod": {}, "NodeNames": "big"}, "NodeNames"),
+        ({"Pod": {}, "NodeNames": [5]}, "NodeNames"),
+        ({"Pod": {}, "Nodes": []}, "Nodes"),
+        ({"Pod": {}, "Nodes": {}}, "Nodes.items"),
+        ({"Pod": {}, "Nodes": {"items": [{}]}}, "Nodes.items[0].metadata"),
+        ({"Pod": {}, "Nodes": {"items": [{"metadata": {"name": ""}}]}}, "Nodes.items[0].metadata.name"),
+        (b"{", "Malformed JSON"),
+    ],
+)
+def test_malformed_arguments_are_refused(api, verb, body, member):
+    answer = api.call("POST", f"{EXTENDER}/{verb}", body, Content_Type="application/json")
+    assert answer.status_code == 400
+    assert member in detail(answer)
+
+
+@pytest.mark.parametrize("missing", ["PodName", "PodNamespace", "PodUID", "Node"])
+def test_malformed_bindings_are_refused(api, missing):
+    binding = {"PodName": "web-0", "PodNamespace": "default", "PodUID": "uid-web-0", "Node": "big"}
+    for value in (None, "", 5):
+        answer = api.post(f"{EXTENDER}/bind", {**binding, missing: value})
+        assert answer.status_code == 400
+        assert missing in detail(answer)
+
+
+def test_bind_without_an_api_server_says_so_and_claims_nothing(cluster):
+    binding = {"PodName": "web-0", "PodNamespace": "default", "PodUID": "uid-web-0", "Node": "big"}
+    answer = cluster.post(f"{EXTENDER}/bind", binding)
+    assert answer.status_code == 200
+    assert "[kubernetes] kubeconfig" in answer.json["Error"]
+    assert cluster.get(f"{CLUSTER}/pods").json["pods"] == []

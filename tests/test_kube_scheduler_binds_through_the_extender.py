@@ -1,0 +1,250 @@
+"""Binding a pod: its CPUs are claimed, written to the pod, and the pod is assigned; or nothing of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placement.app import build
+from placement.operations.kubernetes.binders import Binders
+from placement.storage.database import Database
+from tests.api_server import ApiServer
+from tests.api_server_http import running_api_server, write_kubeconfig
+from tests.client import Client
+from tests.conftest import compatible
+from tests.kubernetes import SPEC, STATUS, node_manifests, pod_manifest
+from tests.server import running_service
+from tests.service import Service
+
+CLUSTER = "/ext/v1/clusters/edge"
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.fixture
+def api_server() -> Iterator[ApiServer]:
+    with running_api_server() as running:
+        yield running
+
+
+@pytest.fixture
+def kubeconfig(api_server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    return write_kubeconfig(
+        tmp_path / "kubeconfig", ("other", "http://127.0.0.1:1"), ("edge", api_server.url)
+    )
+
+
+@pytest.fixture
+def cluster(database: Database, kubeconfig: Path) -> Iterator[Client]:
+    """Two machines of 16 CPUs; the service may bind."""
+    application = build(database, compatible(), binders=Binders(str(kubeconfig)))
+    api = Client(application.test_client())
+    assert api.put(CLUSTER).status_code == 201
+    for name in ("host-0", "host-1"):
+        assert api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name)).status_code == 201
+    yield api
+    application.extensions["placement_use_cases"].close()
+
+
+def waiting(
+    api_server: ApiServer, name: str = "web-0", cpu: str = "4", qos: str = "LSR", **annotations: str
+) -> dict[str, Any]:
+    """A pod that waits for a node."""
+    manifest = pod_manifest(cpu, qos=qos, uid=f"uid-{name}", phase="Pending")
+    manifest["metadata"].update(name=name, namespace="default")
+    manifest["metadata"]["annotations"].update(annotations)
+    return api_server.put(manifest)
+
+
+def bind(cluster: Client, node: str = "host-0", name: str = "web-0", uid: str | None = None) -> str:
+    """The error of an attempt, empty if it succeeds."""
+    body = {"PodName": name, "PodNamespace": "default", "PodUID": uid or f"uid-{name}", "Node": node}
+    answer = cluster.post(f"{CLUSTER}/extender/bind", body)
+    assert answer.status_code == 200
+    assert set(answer.json) == {"Error"}
+    error: str = answer.json["Error"]
+    return error
+
+
+def held(cluster: Client, node: str = "host-0") -> int:
+    found: int = cluster.get(f"{CLUSTER}/nodes/{node}").json["resources"]["PCPU"]["used"]
+    return found
+
+
+def claimed(cluster: Client) -> dict[str, str]:
+    return {pod["name"]: pod["node"] for pod in cluster.get(f"{CLUSTER}/pods").json["pods"]}
+
+
+def seen(api_server: ApiServer, name: str = "web-0") -> dict[str, Any]:
+    found = api_server.get("Pod", name, "default")
+    assert found is not None
+    return found
+
+
+def test_a_pod_is_bound_with_its_cpus(cluster, api_server):
+    waiting(api_server, unrelated="kept")
+    assert bind(cluster) == ""
+    pod = seen(api_server)
+    assert pod["spec"]["nodeName"] == "host-0"
+    annotations = pod["metadata"]["annotations"]
+    assert json.loads(annotations[STATUS]) == {"cpuset": "0-3"}
+    assert json.loads(annotations[SPEC]) == {"preferredCPUBindPolicy": "FullPCPUs"}
+    assert annotations["unrelated"] == "kept"
+    recorded = cluster.get(f"{CLUSTER}/pods/default/web-0").json
+    assert (recorded["node"], recorded["cpuset"]) == ("host-0", "0-3")
+    # The CPUs are written before anybody can see the pod on the node.
+    assert [write[:2] for write in api_server.writes] == [
+        ("PATCH", f"{PODS}/web-0"),
+        ("POST", f"{PODS}/web-0/binding"),
+    ]
+    binding = api_server.writes[1][2]
+    assert (binding["apiVersion"], binding["kind"]) == ("v1", "Binding")
+    assert binding["target"] == {"apiVersion": "v1", "kind": "Node", "name": "host-0"}
+    # What comes back through the synchronisation changes nothing.
+    again = cluster.put(f"{CLUSTER}/pods/default/web-0", seen(api_server)).json
+    assert (again["node"], again["cpuset"]) == ("host-0", "0-3")
+
+
+def test_binding_again_is_no_error_and_changes_nothing(cluster, api_server):
+    waiting(api_server)
+    assert bind(cluster) == ""
+    writes = len(api_server.writes)
+    assert bind(cluster) == ""
+    assert len(api_server.writes) == writes
+    assert "assigned to node host-0 already" in bind(cluster, "host-1")
+    assert (held(cluster), held(cluster, "host-1")) == (4, 0)
+
+
+def test_a_pod_without_cpus_of_its_own_is_bound_too(cluster, api_server):
+    waiting(api_server, cpu="1500m", qos="LS")
+    assert bind(cluster) == ""
+    assert seen(api_server)["spec"]["nodeName"] == "host-0"
+    assert [method for method, _, _ in api_server.writes] == ["POST"]
+    assert claimed(cluster) == {"web-0": "host-0"}
+
+
+def test_where_there_is_no_room_nothing_is_written(cluster, api_server):
+    waiting(api_server, "web-0", "12")
+    waiting(api_server, "web-1", "8")
+    assert bind(cluster) == ""
+    writes = len(api_server.writes)
+    assert "Insufficient cpu" in bind(cluster, name="web-1")
+    assert len(api_server.writes) == writes
+    assert claimed(cluster) == {"web-0": "host-0"}
+    assert bind(cluster, "host-1", "web-1") == ""
+
+
+@pytest.mark.parametrize("node", ["host-9", "not a node"])
+def test_an_unknown_node_is_refused(cluster, api_server, node):
+    waiting(api_server)
+    assert "0/0 nodes are available" in bind(cluster, node)
+    assert (claimed(cluster), api_server.writes) == ({}, [])
+
+
+def test_only_the_pod_that_was_meant_is_bound(cluster, api_server):
+    assert bind(cluster) == "pod default/web-0 does not exist"
+    waiting(api_server)
+    assert "uid-web-0, not uid-former" in bind(cluster, uid="uid-former")
+    assert (claimed(cluster), api_server.writes) == ({}, [])
+
+
+def test_what_the_pod_breaks_is_told(cluster, api_server):
+    waiting(api_server, cpu="1500m")
+    assert "integer" in bind(cluster)
+    assert (claimed(cluster), api_server.writes) == ({}, [])
+
+
+@pytest.mark.parametrize("path", ["/pods/web-0/binding", "/pods/web-0"])
+def test_what_the_api_server_refuses_is_taken_back(cluster, api_server, path):
+    waiting(api_server, **{STATUS: "{}"})
+    api_server.fail_next("/pods/web-0", 200)
+    api_server.fail_next(path, 403)
+    assert bind(cluster) == "told to fail (403)"
+    assert (claimed(cluster), held(cluster)) == ({}, 0)
+    pod = seen(api_server)
+    assert "nodeName" not in pod["spec"]
+    assert pod["metadata"]["annotations"] == {STATUS: "{}"}
+    assert bind(cluster) == ""
+
+
+@pytest.mark.parametrize("path", ["/pods/web-0/binding", "/pods/web-0"])
+def test_an_answer_that_is_lost_is_found_out_about(cluster, api_server, path):
+    waiting(api_server)
+    api_server.fail_next("/pods/web-0", 200)
+    api_server.fail_next(path, 0)
+    error = bind(cluster)
+    bound = path.endswith("binding")
+    assert (error == "") is bound
+    assert ("nodeName" in seen(api_server)["spec"]) is bound
+    assert claimed(cluster) == ({"web-0": "host-0"} if bound else {})
+
+
+@pytest.mark.parametrize("qos", ["LSR", "LS"])
+def test_while_nobody_knows_whether_the_pod_is_bound_its_place_stays_claimed(cluster, api_server, qos):
+    waiting(api_server, qos=qos)
+    api_server.fail_next("/pods/web-0/binding", 500)
+    api_server.fail_next("/pods/web-0", 503)
+    assert "stays claimed" in bind(cluster)
+    assert claimed(cluster) == {"web-0": "host-0"}
+    # The scheduler may choose another node the next time; the first claim is of no use then.
+    assert bind(cluster, "host-1") == ""
+    assert claimed(cluster) == {"web-0": "host-1"}
+    assert held(cluster) == 0
+
+
+def test_a_pod_that_vanishes_meanwhile_holds_nothing(cluster, api_server):
+    waiting(api_server)
+    api_server.fail_next("/pods/web-0/binding", 404)
+    api_server.fail_next("/pods/web-0", 404)
+    assert bind(cluster) == "told to fail (404)"
+    assert (claimed(cluster), held(cluster)) == ({}, 0)
+
+
+def test_an_api_server_that_is_away_is_told_of(cluster, api_server):
+    waiting(api_server)
+    with api_server.away():
+        assert "cannot be reached" in bind(cluster)
+    assert claimed(cluster) == {}
+
+
+def test_a_cluster_without_a_context_cannot_be_bound_in(cluster, api_server):
+    waiting(api_server)
+    assert cluster.put("/ext/v1/clusters/lab").status_code == 201
+    body = {"PodName": "web-0", "PodNamespace": "default", "PodUID": "uid-web-0", "Node": "host-0"}
+    error = cluster.post("/ext/v1/clusters/lab/extender/bind", body).json["Error"]
+    assert "lab" in error
+    assert api_server.calls["GET", f"{PODS}/web-0"] == 0
+
+
+def test_worker_processes_hand_no_cpu_out_twice(connection_url, kubeconfig, api_server):
+    environment = {"OS_KUBERNETES__KUBECONFIG": str(kubeconfig)}
+    names = [f"web-{number}" for number in range(8)]
+    for name in names:
+        waiting(api_server, name)
+    with running_service(connection_url, workers=2, environment=environment) as server:
+        service = Service(server.url)
+        service.must("PUT", CLUSTER, {})
+        service.must("PUT", f"{CLUSTER}/nodes/host-0", node_manifests("host-0"))
+
+        def schedule(name: str) -> str:
+            args = {"Pod": seen(api_server, name), "NodeNames": ["host-0"]}
+            left = service.must("POST", f"{CLUSTER}/extender/filter", args)
+            assert left["Error"] == ""
+            service.must("POST", f"{CLUSTER}/extender/prioritize", args)
+            body = {"PodName": name, "PodNamespace": "default", "PodUID": f"uid-{name}", "Node": "host-0"}
+            error: str = service.must("POST", f"{CLUSTER}/extender/bind", body)["Error"]
+            return error
+
+        with ThreadPoolExecutor(4) as threads:
+            errors = list(threads.map(schedule, names))
+    assert sorted(bool(error) for error in errors) == [False] * 4 + [True] * 4
+    assert all("Insufficient cpu" in error for error in errors if error)
+    bound = [seen(api_server, name) for name, error in zip(names, errors, strict=True) if not error]
+    cpusets = [json.loads(pod["metadata"]["annotations"][STATUS])["cpuset"] for pod in bound]
+    assert sorted(cpusets) == ["0-3", "12-15", "4-7", "8-11"]
