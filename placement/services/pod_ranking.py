@@ -15,12 +15,13 @@ from typing import NamedTuple
 
 from placement.dialects.koordinator.fitting import Fit
 from placement.dialects.koordinator.host_demand import is_bound_on
-from placement.dialects.koordinator.host_fit import lacking
+from placement.dialects.koordinator.host_fit import host_needs, lacking
 from placement.dialects.koordinator.judging import PodJudge
 from placement.dialects.koordinator.node_selection import NodeSelection
 from placement.dialects.koordinator.pod_request import PodRequest
 from placement.dialects.koordinator.settings import SchedulerSettings
 from placement.services.node_states import NodeState
+from placement.topology.host import FACE_VALUE
 from placement.topology.refusal import Refusal, RefusalClass
 
 _SHAPES_KEPT = 32
@@ -57,6 +58,7 @@ class Ranking:
         self._shape = shape
         self._judge = PodJudge(shape.request, shape.settings.host_scoring)
         self._standings: dict[NodeState, Standing] = {}
+        self._needs = host_needs({} if shape.request is None else shape.request.amounts)
 
     def best_first(self, states: Collection[NodeState]) -> Iterator[Ranked]:
         """The nodes on which the pod fits, by descending score, then by name; tried one by one."""
@@ -110,6 +112,10 @@ class Ranking:
         reason = self._shape.selection.refusal(state.face)
         if reason is not None:
             return Refusal((reason,), RefusalClass.UNRESOLVABLE)
+        if state.offers.ratio == FACE_VALUE and all(
+            state.free.get(name, 0) >= units for name, units in self._needs.items()
+        ):
+            return None
         request = self._shape.request
         amounts = {} if request is None else request.amounts
         bound = request is not None and is_bound_on(state.host, request)

@@ -62,9 +62,10 @@ class PodJudge:
         """
         if self._request is None:
             return 0
-        if host not in self._foretold:
-            self._foretold[host] = foretell(host, self._request, self._scoring)
-        scorer = self._foretold[host]
+        try:
+            scorer = self._foretold[host]
+        except KeyError:
+            scorer = self._foretold[host] = foretell(host, self._request, self._scoring)
         return None if scorer is None else scorer(totals)
 
     def judge(self, host: Host, totals: HostTotals, reservations: Reservations = NO_RESERVATIONS) -> Verdict:

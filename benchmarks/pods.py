@@ -1,0 +1,175 @@
+"""Decisions about pods: the accumulator on 128 CPUs, and pods on a cluster of many such nodes.
+
+python -m benchmarks.pods                       5,000 nodes
+python -m benchmarks.pods --nodes 500 --pods 500
+
+The cluster is filled through REST; the service is the real one with one worker on PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from tqdm import tqdm
+
+from benchmarks.measure import Timing
+from benchmarks.report import print_table
+from benchmarks.wire import Wire
+from placement.topology.accumulator import take_cpus
+from placement.topology.cpu_use import CpuUse
+from placement.topology.cpus import CpuTopology, LogicalCpu
+from placement.topology.demand import CpuDemand, PickRules
+from placement.topology.layout import layout_of
+from placement.topology.masks import mask_of
+from placement.topology.policies import BindPolicy, Distribution, ExclusiveLevel
+from placement.topology.refusal import Refused
+from tests.kubernetes import NUMA_POLICY, node_manifests, pod_manifest
+from tests.server import database_url, running_service
+
+_CPUS = 128
+_CLUSTER = "/ext/v1/clusters/large"
+_ROUNDS = 100
+
+
+def main() -> None:
+    """Measure both and print two tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pods", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--pods", type=int, default=2000, help="placed before anything is measured")
+    given = parser.parse_args()
+    print_table("accumulator, 128 CPUs", ["host", "runs", "p50", "p99", "longest"], list(_accumulator()))
+    with database_url("postgresql") as connection, running_service(connection, workers=1) as server:
+        rows = list(_cluster(server.url, given.nodes, given.pods))
+    print_table(f"{given.nodes} nodes of {_CPUS} CPUs", ["work", "p50", "p99", "longest", "answers"], rows)
+
+
+# -- the accumulator ----------------------------------------------------------------------------------
+
+
+def _topology(numa_nodes: int, threads: int) -> CpuTopology:
+    """Two sockets; siblings are as far apart as the host has cores."""
+    cores = _CPUS // threads
+    return CpuTopology(
+        tuple(
+            LogicalCpu(
+                core + thread * cores,
+                core,
+                core * numa_nodes // cores,
+                core * numa_nodes // cores // (numa_nodes // 2),
+            )
+            for core in range(cores)
+            for thread in range(threads)
+        )
+    )
+
+
+def _accumulator() -> Iterator[list[str]]:
+    """Every policy, level and strategy on hosts filled to various degrees, for pods of all sizes."""
+    for numa_nodes, threads in ((2, 2), (4, 2), (8, 2), (2, 1)):
+        layout = layout_of(_topology(numa_nodes, threads))
+        chance, timing = random.Random(1), Timing()
+        for used, bind, level, fullest, distribution in itertools.product(
+            (0, 32, 64, 96), BindPolicy, ExclusiveLevel, (True, False), Distribution
+        ):
+            held = mask_of(chance.sample(range(_CPUS), used))
+            use = CpuUse().plus(held, chance.choice(list(ExclusiveLevel)))
+            rules = PickRules(fullest_first=fullest, distribution=distribution, downgrades=True)
+            for need in (1, 2, 8, 25, 64, 70):
+                demand = CpuDemand(need, bind, False, level)
+                spent = []
+                # The quickest of three: the others only tell who else wanted the processor.
+                for _ in range(3):
+                    started = time.perf_counter()
+                    with suppress(Refused):
+                        take_cpus(layout, use, layout.cpus & ~held, demand, rules)
+                    spent.append((time.perf_counter() - started) * 1000)
+                timing.milliseconds.append(min(spent))
+        name = f"{numa_nodes} NUMA nodes, {threads} threads per core"
+        yield [name, str(len(timing.milliseconds)), *_figures(timing)]
+
+
+# -- a cluster ----------------------------------------------------------------------------------------
+
+
+def _cluster(url: str, nodes: int, pods: int) -> Iterator[list[str]]:
+    Wire(url).must("PUT", _CLUSTER, {})
+    rows = tuple((cpu.cpu, cpu.core, cpu.numa, cpu.socket) for cpu in _topology(4, 2).rows)
+    zones = {numa: {"cpu": "32", "memory": "128Gi"} for numa in range(4)}
+
+    def manifests(number: int) -> dict[str, Any]:
+        labels = {NUMA_POLICY: "SingleNUMANode"} if number % 5 == 0 else {}
+        return node_manifests(f"node-{number}", rows=rows, zones=zones, labels=labels, memory="512Gi")
+
+    _all(url, "nodes", [(f"nodes/node-{n}", manifests(n)) for n in range(nodes)])
+    chance = random.Random(2)
+    yield _timed(url, "the first pod, on a process that knows no node", [_pod(chance, 0)])
+    _all(url, "pods", [(f"pods/default/p-{n}", _pod(chance, n)) for n in range(1, pods)])
+    shapes = {
+        "LSR, 4 CPUs, whole cores": {"qos": "LSR", "cpu": "4"},
+        "LSE, 8 CPUs, spread": {"qos": "LSE", "cpu": "8", "bind": "SpreadByPCPUs"},
+        "LS, 500m": {"qos": "LS", "cpu": "500m"},
+    }
+    numbers = itertools.count(pods)
+    for name, shape in shapes.items():
+        yield _timed(url, f"place: {name}", [_pod(chance, next(numbers), **shape) for _ in range(_ROUNDS)])
+    yield _timed(
+        url,
+        "place: pods of sizes that nobody asked for before",
+        [_pod(chance, next(numbers), qos="LSR", cpu=str(2 + n % 60), memory=f"{n + 1}Mi") for n in range(60)],
+    )
+    preview = {"pod": _pod(chance, 0, qos="LSR", cpu="6"), "limit": 10}
+    yield _timed(url, "preview of all nodes, ten best shown", [preview] * 20, "POST", "pods/preview")
+
+
+def _pod(
+    chance: random.Random, number: int, qos: str = "", cpu: str = "", bind: str = "", memory: str = "1Gi"
+) -> dict[str, Any]:
+    chosen = qos or chance.choice(["LSE", "LSR", "LS"])
+    amount = cpu or (chance.choice(["2", "4", "8", "16"]) if chosen != "LS" else "1500m")
+    spec = {"preferredCPUBindPolicy": bind} if bind else None
+    manifest = pod_manifest(amount, memory, qos=chosen, spec=spec)
+    manifest["metadata"]["name"] = f"p-{number}"
+    return manifest
+
+
+def _all(url: str, title: str, work: list[tuple[str, dict[str, Any]]]) -> None:
+    bar = tqdm(total=len(work), desc=title, unit="")
+
+    def run(mine: list[tuple[str, dict[str, Any]]]) -> None:
+        wire = Wire(url)
+        for path, body in mine:
+            wire.must("PUT", f"{_CLUSTER}/{path}", body)
+            bar.update()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(run, [work[n::4] for n in range(4)]))
+    bar.close()
+
+
+def _timed(
+    url: str, name: str, bodies: list[dict[str, Any]], method: str = "PUT", path: str = ""
+) -> list[str]:
+    wire, timing, answers = Wire(url), Timing(), set()
+    for body in bodies:
+        where = path or f"pods/default/{body['metadata']['name']}"
+        took, status, _ = wire.timed(method, f"{_CLUSTER}/{where}", body)
+        timing.milliseconds.append(took)
+        answers.add(status)
+    return [name, *_figures(timing), ", ".join(map(str, sorted(answers)))]
+
+
+def _figures(timing: Timing) -> list[str]:
+    shares = (timing.percentile(0.5), timing.percentile(0.99), max(timing.milliseconds))
+    return [f"{milliseconds:.2f} ms" for milliseconds in shares]
+
+
+if __name__ == "__main__":
+    main()
