@@ -464,3 +464,14 @@ def test_a_pod_that_requests_nothing_is_a_pod_all_the_same(cluster):
     pod = put(cluster, "idle", pod_manifest(cpu=None, memory=None, qos=None, priority=None))
     assert held(cluster, pod) == {"n1": {"CUSTOM_PODS": 1}}
     assert "Too many pods" in refused(cluster, pod_manifest(cpu=None, memory=None, qos=None, priority=None))
+
+
+@pytest.mark.parametrize("path", ["default/web", "preview", "translation"])
+def test_what_no_database_keeps_is_refused(cluster, path):
+    nodes(cluster, "n1")
+    for odd, message in (("a\0b", "NUL"), (json.loads("[" * 200 + "]" * 200), "nested")):
+        manifest = pod_manifest(volumes=odd)
+        method = "PUT" if path == "default/web" else "POST"
+        answer = cluster.call(method, f"{PODS}/{path}", manifest)
+        assert answer.status_code == 400
+        assert message in detail(answer)

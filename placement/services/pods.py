@@ -162,7 +162,7 @@ class Pods:
 
         def once() -> None:
             view = self._fleet.view(cluster)
-            labels = self._writing.labels(view.facts, [namespace])
+            labels = self._writing.labels(view.facts, namespace)
             with self._database.write() as transaction:
                 leaving = pods.namesakes(transaction, view.facts.id, namespace, name)
                 if not leaving:
@@ -179,7 +179,7 @@ class Pods:
     def _put(self, cluster: str, document: PodDocument, node: str | None) -> tuple[bool, PodAnswer]:
         def once() -> tuple[bool, PodAnswer]:
             view = self._fleet.view(cluster)
-            labels = self._writing.labels(view.facts, [document.namespace])
+            labels = self._writing.labels(view.facts, document.namespace)
             if not document.host and not document.has_ended:
                 return self._place(view, document, node, labels)
             recording = Recording(self._writing, view, document, labels)
