@@ -78,6 +78,8 @@ def incumbent(backend: str, workers: int = 2) -> Iterator[Measured]:
         place.mkdir(parents=True, exist_ok=True)
         (place / "placement.conf").write_text(_CONFIGURATION.format(connection=connection))
         environment = {**os.environ, "OS_PLACEMENT_CONFIG_DIR": str(place)}
+        # Both packages are called placement; it must not find ours.
+        environment.pop("PYTHONPATH", None)
         manage = [python.parent / "placement-manage", "--config-file", place / "placement.conf", "db", "sync"]
         subprocess.run(manage, env=environment, check=True, capture_output=True)
         port = free_port()
