@@ -23,6 +23,7 @@ from placement.dialects.koordinator.settings import SchedulerSettings
 from placement.services.node_states import NodeState
 from placement.topology.refusal import Refusal, RefusalClass
 
+INVENTORIES_DIFFER = Refusal(("node(s) have inventories that differ from the imported node",))
 _SHAPES_KEPT = 32
 
 
