@@ -475,3 +475,18 @@ def test_what_no_database_keeps_is_refused(cluster, path):
         answer = cluster.call(method, f"{PODS}/{path}", manifest)
         assert answer.status_code == 400
         assert message in detail(answer)
+
+
+def test_a_node_whose_inventories_were_edited_is_passed_over(cluster):
+    nodes(cluster, "n1", "n2")
+    tree = cluster.get(f"{CLUSTER}/nodes/n1").json["tree"]
+    for numa in tree["children"]:
+        path = f"/resource_providers/{numa['uuid']}/inventories"
+        shown = cluster.get(path).json
+        shown["inventories"]["CUSTOM_CPU_MILLI"]["total"] = 1
+        assert cluster.put(path, shown).status_code == 200
+    assert put(cluster, "web", pod_manifest(cpu="4"))["node"] == "n2"
+    put(cluster, "rest", pod_manifest(cpu="12"))
+    assert "node(s) have inventories that differ from the imported node" in refused(
+        cluster, pod_manifest(cpu="4")
+    )
