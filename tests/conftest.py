@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +16,11 @@ from oslo_policy import opts as oslo_policy_opts
 from placement.api.application import ApiSettings
 from placement.app import build
 from placement.storage.database import Database
-from tests.client import Client
+from tests.api_server import ApiServer
+from tests.api_server_http import running_api_server
+from tests.client import Client, unique
 from tests.server import BACKENDS, RunningServer, database_url, running_service
+from tests.synchronizing import Surroundings
 
 
 @pytest.fixture(params=BACKENDS)
@@ -105,3 +109,23 @@ def two_workers(connection_url: str) -> Iterator[RunningServer]:
     """The real service with two worker processes."""
     with running_service(connection_url, workers=2) as server:
         yield server
+
+
+@pytest.fixture
+def api_server() -> Iterator[ApiServer]:
+    """A stand-in of the API server of an empty Kubernetes cluster."""
+    with running_api_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[RunningServer]:
+    """The real service, which the tests of one module share."""
+    with database_url("sqlite") as connection, running_service(connection, workers=1) as running:
+        yield running
+
+
+@pytest.fixture
+def around(served: RunningServer, api_server: ApiServer, tmp_path: Path) -> Surroundings:
+    """What the synchronisation stands between: that API server, and a cluster of its own in the service."""
+    return Surroundings(api_server, served.url, unique("cluster"), tmp_path)

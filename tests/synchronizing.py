@@ -20,6 +20,7 @@ import yaml
 from placement.operations.demonstration import examples
 from tests.api_server import ApiServer
 from tests.api_server_http import write_kubeconfig
+from tests.service import Service
 
 _PATIENCE_SECONDS = 60
 _EXAMPLE = examples() / "edge" / "nodes" / "edge-01.yaml"
@@ -57,6 +58,20 @@ def pod_manifest(name: str, node: str | None = None, *, cpus: int = 2, **labels:
     }
 
 
+def offer_pods(node: dict[str, Any], number: int) -> dict[str, Any]:
+    """The node with room for that many pods."""
+    node["status"]["allocatable"]["pods"] = str(number)
+    return node
+
+
+def join(api_server: ApiServer, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A machine joins the cluster."""
+    node, topology = node_manifests(name)
+    api_server.put(topology)
+    api_server.put(node)
+    return node, topology
+
+
 def eventually(expected: Any, found: Callable[[], Any]) -> None:
     """Wait until that is what is found."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -92,6 +107,39 @@ class Surroundings:
     url: str
     cluster: str
     directory: Path
+
+    def nodes(self) -> list[str]:
+        """The names of the nodes that the service has."""
+        answer = Service(self.url).call("GET", f"/ext/v1/clusters/{self.cluster}/nodes")
+        return [node["name"] for node in answer.body["nodes"]] if answer.status == 200 else []
+
+    def pods(self) -> dict[str, str]:
+        """The node of each pod that the service has on one, by namespace/name."""
+        answer = Service(self.url).call("GET", f"/ext/v1/clusters/{self.cluster}/pods")
+        listed = answer.body["pods"] if answer.status == 200 else []
+        return {f"{pod['namespace']}/{pod['name']}": pod["node"] for pod in listed if pod["node"]}
+
+    def shown(self, node: str) -> Any:
+        """A node as the service shows it."""
+        return Service(self.url).must("GET", f"/ext/v1/clusters/{self.cluster}/nodes/{node}")
+
+    def pod(self, name: str) -> Any:
+        """A pod as the service shows it."""
+        return Service(self.url).must("GET", f"/ext/v1/clusters/{self.cluster}/pods/default/{name}")
+
+    def cores(self, node: str) -> int:
+        """How many physical cores a node has."""
+        return sum(len(numa["children"]) for numa in self.shown(node)["tree"]["children"])
+
+    def pods_offered(self, node: str) -> int:
+        """For how many pods a node has room."""
+        found: int = self.shown(node)["resources"]["CUSTOM_PODS"]["capacity"]
+        return found
+
+    def used(self, node: str, resource: str = "CUSTOM_PODS") -> int:
+        """How much of a node is used."""
+        found: int = self.shown(node)["resources"][resource]["used"]
+        return found
 
     @property
     def kubeconfig(self) -> Path:

@@ -14,7 +14,7 @@ from placement.app import build
 from placement.operations.kubernetes.binders import Binders
 from placement.storage.database import Database
 from tests.api_server import ApiServer
-from tests.api_server_http import running_api_server, write_kubeconfig
+from tests.api_server_http import write_kubeconfig
 from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import SPEC, STATUS, node_manifests, pod_manifest
@@ -23,12 +23,6 @@ from tests.service import Service
 
 CLUSTER = "/ext/v1/clusters/edge"
 PODS = "/api/v1/namespaces/default/pods"
-
-
-@pytest.fixture
-def api_server() -> Iterator[ApiServer]:
-    with running_api_server() as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,69 +1,22 @@
-"""`placement sync kubernetes` against a real service and a stand-in of the API server: pods."""
+"""`placement sync kubernetes`: pods that occupy nodes, wait, end, and follow one another."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.api_server import ApiServer
-from tests.api_server_http import running_api_server
-from tests.client import unique
-from tests.server import RunningServer, database_url, free_port, running_service
+from tests.kubernetes import STATUS
 from tests.service import Service
-from tests.synchronizing import Surroundings, eventually, node_manifests, pod_manifest
-
-STATUS = "scheduling.koordinator.sh/resource-status"
+from tests.synchronizing import eventually, join, pod_manifest
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RunningServer]:
-    with database_url("sqlite") as connection, running_service(connection, workers=1) as running:
-        yield running
-
-
-@pytest.fixture
-def api_server() -> Iterator[ApiServer]:
-    """A cluster of two machines."""
-    with running_api_server() as running:
-        for name in ("host-0", "host-1"):
-            join(running, name)
-        yield running
-
-
-@pytest.fixture
-def around(server: RunningServer, api_server: ApiServer, tmp_path: Path) -> Surroundings:
-    return Surroundings(api_server, server.url, unique("cluster"), tmp_path)
-
-
-def join(api_server: ApiServer, name: str) -> None:
-    for manifest in reversed(node_manifests(name)):
-        api_server.put(manifest)
-
-
-def pods(around: Surroundings) -> dict[str, str]:
-    """The node of each pod that the service has on one, by namespace/name."""
-    answer = Service(around.url).call("GET", f"/ext/v1/clusters/{around.cluster}/pods")
-    listed = answer.body["pods"] if answer.status == 200 else []
-    return {f"{pod['namespace']}/{pod['name']}": pod["node"] for pod in listed if pod["node"]}
-
-
-def nodes(around: Surroundings) -> list[str]:
-    answer = Service(around.url).call("GET", f"/ext/v1/clusters/{around.cluster}/nodes")
-    return [node["name"] for node in answer.body["nodes"]] if answer.status == 200 else []
-
-
-def pod(around: Surroundings, name: str) -> Any:
-    return Service(around.url).must("GET", f"/ext/v1/clusters/{around.cluster}/pods/default/{name}")
-
-
-def used(around: Surroundings, node: str, resource: str = "CUSTOM_PODS") -> int:
-    shown = Service(around.url).must("GET", f"/ext/v1/clusters/{around.cluster}/nodes/{node}")
-    found: int = shown["resources"][resource]["used"]
-    return found
+@pytest.fixture(autouse=True)
+def two_machines(api_server: ApiServer) -> None:
+    for name in ("host-0", "host-1"):
+        join(api_server, name)
 
 
 def pinned(manifest: dict[str, Any], cpus: str) -> dict[str, Any]:
@@ -81,13 +34,13 @@ def test_once_records_pods_with_their_cpus(around, api_server):
     once = around.once()
     assert once.returncode == 0, once.stderr
     assert once.stdout.splitlines()[-1] == "nodes 2, pods 5, rejected 0"
-    assert pods(around) == {f"default/web-{number}": f"host-{number % 2}" for number in range(5)}
-    assert pod(around, "web-3")["cpuset"] == "8,40"
-    assert used(around, "host-0", "PCPU") == 6
+    assert around.pods() == {f"default/web-{number}": f"host-{number % 2}" for number in range(5)}
+    assert around.pod("web-3")["cpuset"] == "8,40"
+    assert around.used("host-0", "PCPU") == 6
     api_server.delete("Pod", "web-3", "default")
     assert around.once().stdout.splitlines()[-1] == "nodes 2, pods 4, rejected 0"
-    assert "default/web-3" not in pods(around)
-    assert used(around, "host-1", "PCPU") == 2
+    assert "default/web-3" not in around.pods()
+    assert around.used("host-1", "PCPU") == 2
 
 
 def test_pods_appear_change_end_and_vanish(around, api_server):
@@ -95,20 +48,20 @@ def test_pods_appear_change_end_and_vanish(around, api_server):
     with around.running() as sync:
         for manifest in (first, second, third):
             api_server.put(manifest)
-        eventually(2, lambda: len(nodes(around)))
+        eventually(2, lambda: len(around.nodes()))
         for manifest, node in ((first, "host-0"), (second, "host-0"), (third, "host-1")):
             manifest["spec"]["nodeName"] = node
             api_server.put(manifest)
         eventually(
-            {"default/a": "host-0", "default/b": "host-0", "default/c": "host-1"}, lambda: pods(around)
+            {"default/a": "host-0", "default/b": "host-0", "default/c": "host-1"}, lambda: around.pods()
         )
         api_server.put(pinned(first, "2,34"))
-        eventually("2,34", lambda: pod(around, "a")["cpuset"])
+        eventually("2,34", lambda: around.pod("a")["cpuset"])
         second["status"]["phase"] = "Succeeded"
         api_server.put(second)
         api_server.delete("Pod", "c", "default")
-        eventually({"default/a": "host-0"}, lambda: pods(around))
-        eventually((1, 0), lambda: (used(around, "host-0"), used(around, "host-1")))
+        eventually({"default/a": "host-0"}, around.pods)
+        eventually((1, 0), lambda: (around.used("host-0"), around.used("host-1")))
         sync.end()
         assert "stopped: nodes 2, pods 1, rejected 0" in sync.said
 
@@ -118,7 +71,7 @@ def test_a_pod_waits_for_its_node(around, api_server):
     with around.running() as sync:
         eventually(True, lambda: "nodes 2, pods 0, waiting 1, rejected 0" in sync.said)
         join(api_server, "host-9")
-        eventually({"default/early": "host-9"}, lambda: pods(around))
+        eventually({"default/early": "host-9"}, around.pods)
         sync.end()
         assert "stopped: nodes 3, pods 1, rejected 0" in sync.said
 
@@ -127,15 +80,15 @@ def test_pods_go_before_their_node(around, api_server):
     api_server.put(pod_manifest("a", "host-0"))
     api_server.put(pod_manifest("b", "host-1"))
     with around.running():
-        eventually(2, lambda: len(pods(around)))
+        eventually(2, lambda: len(around.pods()))
         api_server.delete("Node", "host-0")
-        eventually(["host-1"], lambda: nodes(around))
-        eventually({"default/b": "host-1"}, lambda: pods(around))
+        eventually(["host-1"], around.nodes)
+        eventually({"default/b": "host-1"}, around.pods)
         # Kubernetes collects the pod later.
         api_server.delete("Pod", "a", "default")
         join(api_server, "host-0")
-        eventually(2, lambda: len(nodes(around)))
-    assert pods(around) == {"default/b": "host-1"}
+        eventually(2, lambda: len(around.nodes()))
+    assert around.pods() == {"default/b": "host-1"}
 
 
 def test_pods_go_before_their_node_after_a_restart_too(around, api_server):
@@ -145,32 +98,32 @@ def test_pods_go_before_their_node_after_a_restart_too(around, api_server):
     api_server.delete("Node", "host-0")
     once = around.once()
     assert once.stdout.splitlines()[-1] == "nodes 1, pods 1, waiting 1, rejected 0"
-    assert (nodes(around), pods(around)) == (["host-1"], {"default/b": "host-1"})
+    assert (around.nodes(), around.pods()) == (["host-1"], {"default/b": "host-1"})
 
 
 def test_a_replaced_machine_has_only_pods_that_are_there_again(around, api_server):
     api_server.put(pod_manifest("a", "host-0"))
     with around.running():
-        eventually({"default/a": "host-0"}, lambda: pods(around))
-        before = pod(around, "a")["resource_provider"]
+        eventually({"default/a": "host-0"}, around.pods)
+        before = around.pod("a")["resource_provider"]
         join(api_server, "host-0")
-        eventually(True, lambda: pods(around) and pod(around, "a")["resource_provider"] != before)
+        eventually(True, lambda: around.pods() and around.pod("a")["resource_provider"] != before)
 
 
 def test_what_ended_unseen_is_released(around, api_server):
     for name in ("a", "b", "c"):
         api_server.put(pod_manifest(name, "host-0"))
     with around.running() as sync:
-        eventually(3, lambda: len(pods(around)))
+        eventually(3, lambda: len(around.pods()))
         with api_server.away():
             api_server.delete("Pod", "a", "default")
             api_server.put(pod_manifest("d", "host-1"))
             api_server.forget()
-        eventually({"default/b", "default/c", "default/d"}, lambda: set(pods(around)))
+        eventually({"default/b", "default/c", "default/d"}, lambda: set(around.pods()))
         sync.end()
     api_server.delete("Pod", "b", "default")
     with around.running():
-        eventually({"default/c", "default/d"}, lambda: set(pods(around)))
+        eventually({"default/c", "default/d"}, lambda: set(around.pods()))
 
 
 def test_a_claim_for_a_pod_that_waits_is_left_alone(around, api_server):
@@ -181,20 +134,20 @@ def test_a_claim_for_a_pod_that_waits_is_left_alone(around, api_server):
     claimed = Service(around.url).must("PUT", path, waiting)
     with around.running():
         api_server.put(pod_manifest("other", "host-1"))
-        eventually(True, lambda: "default/other" in pods(around))
+        eventually(True, lambda: "default/other" in around.pods())
         waiting["metadata"]["annotations"] = {"unrelated": "change"}
         api_server.put(waiting)
         api_server.put(pod_manifest("another", "host-1"))
-        eventually(True, lambda: "default/another" in pods(around))
-        assert pod(around, "waiting")["cpuset"] == claimed["cpuset"]
+        eventually(True, lambda: "default/another" in around.pods())
+        assert around.pod("waiting")["cpuset"] == claimed["cpuset"]
         waiting["spec"]["nodeName"] = claimed["node"]
         waiting["metadata"]["annotations"] = claimed["annotations"]
         api_server.put(waiting)
         api_server.put(pod_manifest("one-more", "host-1"))
-        eventually(True, lambda: "default/one-more" in pods(around))
-        assert pod(around, "waiting")["cpuset"] == claimed["cpuset"]
+        eventually(True, lambda: "default/one-more" in around.pods())
+        assert around.pod("waiting")["cpuset"] == claimed["cpuset"]
         api_server.delete("Pod", "waiting", "default")
-        eventually(False, lambda: "default/waiting" in pods(around))
+        eventually(False, lambda: "default/waiting" in around.pods())
 
 
 def test_a_pod_that_is_newer_than_the_list_is_not_taken_for_gone(around, api_server):
@@ -203,59 +156,59 @@ def test_a_pod_that_is_newer_than_the_list_is_not_taken_for_gone(around, api_ser
     assert around.once().returncode == 0
     api_server.unlisted.add("newer")
     assert around.once().returncode == 0
-    assert pods(around) == {"default/newer": "host-0"}
+    assert around.pods() == {"default/newer": "host-0"}
     api_server.delete("Pod", "newer", "default")
     assert around.once().returncode == 0
-    assert pods(around) == {}
+    assert around.pods() == {}
 
 
 def test_a_pod_under_the_same_name_replaces_the_former_one(around, api_server):
     former = api_server.put(pod_manifest("web-0", "host-0"))
     with around.running():
-        eventually({"default/web-0": "host-0"}, lambda: pods(around))
+        eventually({"default/web-0": "host-0"}, around.pods)
         with api_server.away():
             api_server.delete("Pod", "web-0", "default")
             api_server.put(pod_manifest("web-0", "host-1"))
-        eventually({"default/web-0": "host-1"}, lambda: pods(around))
-        assert pod(around, "web-0")["uid"] != former["metadata"]["uid"]
+        eventually({"default/web-0": "host-1"}, around.pods)
+        assert around.pod("web-0")["uid"] != former["metadata"]["uid"]
 
 
 def test_a_pod_that_waits_does_not_keep_the_place_of_the_former_one(around, api_server):
     api_server.put(pod_manifest("web-0", "host-0"))
     with around.running():
-        eventually({"default/web-0": "host-0"}, lambda: pods(around))
+        eventually({"default/web-0": "host-0"}, around.pods)
         with api_server.away():
             api_server.delete("Pod", "web-0", "default")
             waiting = api_server.put(pod_manifest("web-0"))
-        eventually({}, lambda: pods(around))
+        eventually({}, around.pods)
         path = f"/ext/v1/clusters/{around.cluster}/pods/default/web-0"
         claimed = Service(around.url).must("PUT", path, waiting)
         waiting["metadata"]["labels"]["unrelated"] = "change"
         api_server.put(waiting)
         api_server.put(pod_manifest("other", "host-1"))
-        eventually(True, lambda: "default/other" in pods(around))
+        eventually(True, lambda: "default/other" in around.pods())
     assert around.once().returncode == 0
-    assert pods(around)["default/web-0"] == claimed["node"]
+    assert around.pods()["default/web-0"] == claimed["node"]
 
 
 def test_a_claim_for_the_successor_is_left_alone(around, api_server):
     former = api_server.put(pod_manifest("web-0", "host-0"))
     with around.running():
-        eventually({"default/web-0": "host-0"}, lambda: pods(around))
+        eventually({"default/web-0": "host-0"}, around.pods)
         successor = pod_manifest("web-0")
         path = f"/ext/v1/clusters/{around.cluster}/pods/default/web-0"
         claimed = Service(around.url).must("PUT", path, successor)
         # That the former one is gone is told later than the scheduler has seen its successor.
         api_server.delete("Pod", "web-0", "default")
         api_server.put(pod_manifest("other", "host-1"))
-        eventually(True, lambda: "default/other" in pods(around))
-        assert pod(around, "web-0")["uid"] == successor["metadata"]["uid"] != former["metadata"]["uid"]
+        eventually(True, lambda: "default/other" in around.pods())
+        assert around.pod("web-0")["uid"] == successor["metadata"]["uid"] != former["metadata"]["uid"]
         api_server.put(successor)
         successor["spec"]["nodeName"] = claimed["node"]
         api_server.put(successor)
-        eventually(2, lambda: len(pods(around)))
+        eventually(2, lambda: len(around.pods()))
         api_server.delete("Pod", "web-0", "default")
-        eventually({"default/other": "host-1"}, lambda: pods(around))
+        eventually({"default/other": "host-1"}, around.pods)
 
 
 def test_only_pods_of_some_namespaces(around, api_server):
@@ -264,14 +217,14 @@ def test_only_pods_of_some_namespaces(around, api_server):
     other["metadata"]["namespace"] = "other"
     api_server.put(other)
     assert around.once("--namespace", "other").stdout.splitlines()[-1] == "nodes 2, pods 1, rejected 0"
-    assert pods(around) == {"other/b": "host-0"}
+    assert around.pods() == {"other/b": "host-0"}
     # What others have put into another namespace is none of its business.
     assert around.once().stdout.splitlines()[-1] == "nodes 2, pods 2, rejected 0"
     api_server.delete("Pod", "a", "default")
     assert around.once("--namespace", "other").returncode == 0
-    assert pods(around) == {"other/b": "host-0", "default/a": "host-0"}
+    assert around.pods() == {"other/b": "host-0", "default/a": "host-0"}
     with around.running("--namespace", "other", "--namespace", "default"):
-        eventually({"other/b": "host-0"}, lambda: pods(around))
+        eventually({"other/b": "host-0"}, around.pods)
 
 
 def test_a_bad_pod_does_not_stop_the_others(around, api_server):
@@ -280,23 +233,8 @@ def test_a_bad_pod_does_not_stop_the_others(around, api_server):
     api_server.put(bad)
     api_server.put(pod_manifest("good", "host-0"))
     with around.running() as sync:
-        eventually({"default/good": "host-0"}, lambda: pods(around))
+        eventually({"default/good": "host-0"}, around.pods)
         eventually(True, lambda: "pod default/bad: rejected: " in sync.said)
         bad["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
         api_server.put(bad)
-        eventually(2, lambda: len(pods(around)))
-
-
-def test_the_service_is_restarted_in_between(api_server, tmp_path):
-    port = free_port()
-    api_server.put(pod_manifest("a", "host-0"))
-    api_server.put(pod_manifest("b", "host-0"))
-    with database_url("sqlite") as connection:
-        around = Surroundings(api_server, f"http://127.0.0.1:{port}", unique("cluster"), tmp_path)
-        with around.running():
-            with running_service(connection, workers=1, port=port):
-                eventually({"default/a", "default/b"}, lambda: set(pods(around)))
-            api_server.delete("Pod", "a", "default")
-            api_server.put(pod_manifest("c", "host-1"))
-            with running_service(connection, workers=1, port=port):
-                eventually({"default/b", "default/c"}, lambda: set(pods(around)))
+        eventually(2, lambda: len(around.pods()))
