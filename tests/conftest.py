@@ -39,7 +39,7 @@ def application(database: Database) -> Iterator[Flask]:
     """The service in this process, on a database of this test's own."""
     application = build(database, compatible())
     yield application
-    application.extensions["placement_use_cases"].forest.close()
+    application.extensions["placement_use_cases"].close()
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def application_on(backend: str) -> Iterator[Flask]:
         database = Database(url)
         application = build(database, compatible())
         yield application
-        application.extensions["placement_use_cases"].forest.close()
+        application.extensions["placement_use_cases"].close()
         database.dispose()
 
 

@@ -168,7 +168,7 @@ def _scene(backend: str) -> Iterator[tuple[Scene, Counter]]:
         database = Database(url)
         application = build(database, compatible())
         yield Scene(Client(application.test_client())), Counter(database.engine)
-        application.extensions["placement_use_cases"].forest.close()
+        application.extensions["placement_use_cases"].close()
         database.dispose()
 
 

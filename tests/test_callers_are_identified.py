@@ -49,7 +49,7 @@ def service(
     configuration([], project="placement", default_config_files=files, default_config_dirs=[])
     application = build(database, ApiSettings(configuration=configuration, **settings))
     yield application.test_client()
-    application.extensions["placement_use_cases"].forest.close()
+    application.extensions["placement_use_cases"].close()
 
 
 # -- static tokens ---------------------------------------------------------------------------------------

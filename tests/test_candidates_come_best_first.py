@@ -282,7 +282,7 @@ def test_the_configured_order_counts_for_placement_itself(database, api, hosts):
     )
     assert order(ordered.get("/allocation_candidates?resources=VCPU:1&limit=1"), hosts) == ["full"]
     assert order(search(ordered, order_by="none"), hosts) == ["full", "empty", "half"]
-    ordered_application.extensions["placement_use_cases"].forest.close()
+    ordered_application.extensions["placement_use_cases"].close()
 
 
 def test_every_name_is_an_order():

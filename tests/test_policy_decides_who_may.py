@@ -48,7 +48,7 @@ def service(database: Database, directory: Path, **options: Any) -> Iterator[Cli
         configuration.set_override(name, value, group="oslo_policy")
     application = build(database, ApiSettings(configuration=configuration))
     yield Client(application.test_client())
-    application.extensions["placement_use_cases"].forest.close()
+    application.extensions["placement_use_cases"].close()
 
 
 def test_every_route_has_a_rule():

@@ -53,7 +53,7 @@ def test_reads_searches_and_writes_answer_503_and_recover(postgresql):
     cut_off(postgresql, allow=True)
     assert api.get(search).status_code == 200
     assert api.claim({host: {"VCPU": 1}}).status_code == 204
-    application.extensions["placement_use_cases"].forest.close()
+    application.extensions["placement_use_cases"].close()
     database.dispose()
 
 

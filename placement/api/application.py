@@ -17,6 +17,7 @@ from placement.api.gate import guarded_by
 from placement.api.middleware import REQUEST_ID, surrounded
 from placement.api.policy import Policy
 from placement.api.rendering.candidates import CandidatesRenderer
+from placement.api.rendering.pods import refusals_body
 from placement.api.routes import (
     allocation_candidates,
     allocations,
@@ -28,6 +29,7 @@ from placement.api.routes import (
     listings,
     memberships,
     names,
+    pods,
     reshaper,
     resource_providers,
     root,
@@ -36,11 +38,14 @@ from placement.api.routes import (
 from placement.api.tokens import BadTokens, Tokens
 from placement.dialects.nova import FlavorRefused
 from placement.domain.errors import NotFound, PlacementError
+from placement.services.pods import Unschedulable
 from placement.services.use_cases import UseCases
 
 LOG = logging.getLogger(__name__)
 _NOBODY = "00000000-0000-0000-0000-000000000000"
 _EXTENSIONS = "/ext/"
+# How many nodes an error explains one by one; the message counts the reasons of all.
+_NODES_SHOWN = 100
 _BLUEPRINTS = (
     root.blueprint,
     resource_providers.blueprint,
@@ -52,6 +57,7 @@ _BLUEPRINTS = (
     usages.blueprint,
     reshaper.blueprint,
     clusters.blueprint,
+    pods.blueprint,
     flavors.blueprint,
     extended_candidates.blueprint,
     claims.blueprint,
@@ -100,6 +106,7 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.after_request(_finish)
     application.register_error_handler(PlacementError, _placement_error)
     application.register_error_handler(FlavorRefused, _flavor_refused)
+    application.register_error_handler(Unschedulable, _unschedulable)
     application.register_error_handler(HttpError, _http_error)
     application.register_error_handler(HTTPException, _routing_error)
     application.register_error_handler(Exception, _fault)
@@ -173,6 +180,12 @@ def _placement_error(error: PlacementError) -> Response:
 
 def _flavor_refused(refused: FlavorRefused) -> Response:
     return errors.render_all(400, refused.problems)
+
+
+def _unschedulable(refused: Unschedulable) -> Response:
+    nodes = refusals_body(refused.refusals, _NODES_SHOWN)
+    extra = {"nodes": nodes, "nodes_omitted": len(refused.refusals) - len(nodes)}
+    return errors.render(409, str(refused), code=refused.code, extra=extra)
 
 
 def _http_error(error: HttpError) -> Response:

@@ -8,9 +8,12 @@ import orjson
 from flask import request
 
 from placement.api import context
+from placement.api.errors import HttpError
 from placement.api.schemas.base import VersionedSchema, load
 from placement.domain.errors import BadRequest
+from placement.services.manifests import parse_json, parse_yaml
 
+_YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
 _PREFIX = "JSON does not validate: "
 
 
@@ -20,6 +23,17 @@ def json_body() -> Any:
         return orjson.loads(request.get_data(cache=False))
     except ValueError as error:
         raise BadRequest(f"Malformed JSON: {error}") from None
+
+
+def manifests() -> list[Any]:
+    """The documents of a body in JSON or YAML. Raises BadRequest, HttpError 415."""
+    text = request.get_data(cache=False)
+    if request.mimetype == "application/json":
+        return parse_json(text)
+    if request.mimetype in _YAML:
+        return parse_yaml(text)
+    sent = request.content_type or None
+    raise HttpError(415, f"The media type {sent} is not supported, use application/json or application/yaml")
 
 
 def validated(schema: type[VersionedSchema]) -> Any:

@@ -47,7 +47,7 @@ class HttpError(Exception):
         message: str = "",
         *,
         headers: dict[str, str] | None = None,
-        extra: dict[str, str] | None = None,
+        extra: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -71,14 +71,14 @@ def unsupported_version(text: str) -> HttpError:
 
 
 def render(
-    status: int, message: str, *, code: str = errors.UNDEFINED_CODE, extra: dict[str, str] | None = None
+    status: int, message: str, *, code: str = errors.UNDEFINED_CODE, extra: dict[str, Any] | None = None
 ) -> Response:
     """The error as a response, in the form the caller accepts: HTML, JSON or plain text."""
     return render_all(status, [(code, message)], extra=extra)
 
 
 def render_all(
-    status: int, problems: Sequence[tuple[str, str]], *, extra: dict[str, str] | None = None
+    status: int, problems: Sequence[tuple[str, str]], *, extra: dict[str, Any] | None = None
 ) -> Response:
     """Everything that is wrong, (code, message) each, as one response; JSON has one error for each."""
     title = HTTPStatus(status).phrase
@@ -102,7 +102,7 @@ def render_all(
     return Response(orjson.dumps({"errors": listed}), status, content_type="application/json")
 
 
-def _error(status: int, lead: str, code: str, message: str, extra: dict[str, str]) -> dict[str, Any]:
+def _error(status: int, lead: str, code: str, message: str, extra: dict[str, Any]) -> dict[str, Any]:
     error: dict[str, Any] = {
         "status": status,
         "title": HTTPStatus(status).phrase,

@@ -34,6 +34,7 @@ _PROVIDER = "/resource_providers/{uuid}"
 _CLUSTERS = "/ext/v1/clusters"
 _CLUSTER = "/ext/v1/clusters/{cluster}"
 _NODE = "/ext/v1/clusters/{cluster}/nodes/{node}"
+_POD = "/ext/v1/clusters/{cluster}/pods/{namespace}/{name}"
 
 Operations = tuple[tuple[str, str], ...]
 # Rule, what it allows, the routes; who passes is above unless a third entry says otherwise.
@@ -113,6 +114,15 @@ _RULES: dict[str, tuple[str, Operations] | tuple[str, Operations, str]] = {
     "clusters:nodes:show": ("Show a node.", (("GET", _NODE),)),
     "clusters:nodes:update": ("Import a node.", (("PUT", _NODE),)),
     "clusters:nodes:delete": ("Delete a node.", (("DELETE", _NODE),)),
+    "clusters:pods:list": ("List the pods of a cluster.", (("GET", f"{_CLUSTER}/pods"),)),
+    "clusters:pods:show": ("Show a pod.", (("GET", _POD),)),
+    "clusters:pods:update": ("Place a pod, or record where it runs.", (("PUT", _POD),)),
+    "clusters:pods:delete": ("Release a pod.", (("DELETE", _POD),)),
+    "clusters:pods:translate": (
+        "Translate a pod to queries.",
+        (("POST", f"{_CLUSTER}/pods/translation"),),
+    ),
+    "clusters:pods:preview": ("Show where a pod would go.", (("POST", f"{_CLUSTER}/pods/preview"),)),
     "flavors:translate": ("Translate a nova flavor.", (("POST", "/ext/v1/flavors/translation"),)),
     "flavors:candidates": ("Find where a nova flavor fits.", (("POST", "/ext/v1/flavors/candidates"),)),
 }

@@ -2,53 +2,45 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placement.dialects.koordinator.node import import_node
-from placement.dialects.koordinator.profile import Profile
-from placement.domain.errors import BadRequest, Conflict, NotFound
+from placement.dialects.koordinator.cluster_settings import SETTINGS, scheduler_settings
+from placement.domain.errors import BadRequest, Conflict
+from placement.services.cluster_lookup import NAME, found, unknown_node
+from placement.services.node_imports import ImportedNode, NodeImports
+from placement.services.node_views import NodeView, view_of
 from placement.services.ordering import SCORING, order_of
 from placement.services.transactions import attempt
-from placement.services.trees import TreeChange, bring_about, remove
-from placement.storage import clusters, inventories, memberships, providers, trees
+from placement.storage import clusters, inventories, trees
 from placement.storage.clusters import Cluster, Node
-from placement.storage.database import Database, Executor, Transaction
+from placement.storage.database import Database, Transaction
 from placement.storage.inventories import Stored
 from placement.storage.trees import TreeMember
 
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _NAMESPACE = uuid.UUID("5e1f2f0e-6d0a-5bb4-9a51-3f6d6f2f7c55")
 _LONGEST_DESCRIPTION = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class ImportedNode:
-    """The outcome of an import: whether the node is new, what changed, what the manifests left doubtful."""
-
-    created: bool
-    change: TreeChange
-    warnings: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class NodeTree:
-    """A node with its providers, each with its records."""
+    """A node with its providers, each with its records, and what is to be seen of it beside them."""
 
     cluster: Cluster
     node: Node
     members: list[TreeMember]
     records: Mapping[int, Mapping[int, Stored]]
+    view: NodeView
 
 
 class Clusters:
     """Creates, shows and deletes clusters and nodes."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, imports: NodeImports) -> None:
         self._database = database
+        self._imports = imports
 
     def listed(self) -> list[Cluster]:
         """All clusters."""
@@ -58,15 +50,15 @@ class Clusters:
     def get(self, name: str) -> Cluster:
         """One cluster. Raises NotFound."""
         with self._database.read() as connection:
-            return _found(connection, name)
+            return found(connection, name)
 
     def put(self, name: str, settings: Mapping[str, Any]) -> tuple[bool, Cluster]:
         """Create a cluster or replace its settings; whether it is new.
 
-        Settings: `profile` (design or koord-scheduler), `description`, `scoring` (the order of candidates
-        for searches in the cluster). Raises BadRequest naming the field.
+        Settings: `description`, `scoring` (the order of candidates for searches in the cluster), and those of
+        the scheduler (dialects.koordinator.cluster_settings). Raises BadRequest naming the field.
         """
-        if not _NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             raise BadRequest(
                 f"cluster: {name!r} must be at most 63 characters of a-z, 0-9, '-' and '.', "
                 "beginning and ending with a letter or digit"
@@ -81,7 +73,7 @@ class Clusters:
                 own = str(uuid.uuid5(_NAMESPACE, name))
                 aggregate = str(uuid.uuid5(_NAMESPACE, f"{name}/aggregate"))
                 clusters.insert(transaction, name, own, aggregate, checked)
-            return id_ is None, _found(transaction, name)
+            return id_ is None, found(transaction, name)
 
         return attempt(self._database, work)
 
@@ -90,7 +82,7 @@ class Clusters:
 
         def work(transaction: Transaction) -> None:
             clusters.lock(transaction, name)
-            cluster = _found(transaction, name)
+            cluster = found(transaction, name)
             if cluster.nodes:
                 raise Conflict(f"Cluster {name} still has {cluster.nodes} nodes; delete them first.")
             clusters.delete(transaction, cluster.id)
@@ -100,7 +92,7 @@ class Clusters:
     def nodes(self, name: str) -> list[tuple[str, str]]:
         """(name, uuid of the host provider) of all nodes. Raises NotFound."""
         with self._database.read() as connection:
-            return clusters.nodes_of(connection, _found(connection, name).id)
+            return clusters.nodes_of(connection, found(connection, name).id)
 
     def put_node(
         self, name: str, node_name: str, node: Mapping[str, Any], topology: Mapping[str, Any] | None
@@ -110,100 +102,35 @@ class Clusters:
         Raises ManifestError (a BadRequest) with everything that is wrong, NotFound for the cluster, InTheWay
         when the node would shrink under live allocations.
         """
-        cluster = self.get(name)
-        imported = import_node(name, node, topology, cluster.settings["profile"])
-        if imported.name != node_name:
-            raise BadRequest(
-                f"Node.metadata.name: {imported.name!r} is not the node in the path, {node_name!r}"
-            )
-
-        def work(transaction: Transaction) -> ImportedNode:
-            # Holding the cluster keeps it from being deleted, and two imports of one node in order.
-            cluster_id = clusters.lock(transaction, name)
-            if cluster_id is None:
-                raise _unknown(name)
-            known = clusters.find_node(transaction, cluster_id, node_name)
-            self._replace_renamed_host(transaction, known, imported.tree.root.uuid)
-            root_id, change = bring_about(transaction, imported.tree, cluster_id)
-            if memberships.add_aggregate(transaction, root_id, cluster.aggregate_uuid):
-                providers.touch(transaction, (), [root_id])
-            if known is None or (known.manifest, known.topology_manifest) != (node, topology):
-                clusters.save_node(
-                    transaction,
-                    cluster_id,
-                    node_name,
-                    root_id,
-                    dict(node),
-                    dict(topology) if topology else None,
-                )
-            return ImportedNode(known is None, change, imported.warnings)
-
-        return attempt(self._database, work)
-
-    @staticmethod
-    def _replace_renamed_host(transaction: Transaction, known: Node | None, root_uuid: str) -> None:
-        """A node that came back with another uid is another machine: its old tree goes first."""
-        if known is None:
-            return
-        old = {member.uuid for member in trees.members(transaction, known.provider_id)}
-        if root_uuid not in old:
-            clusters.delete_node(transaction, known.id)
-            remove(transaction, known.provider_id, f"The former machine of node {known.name}")
+        return self._imports.put(name, node_name, node, topology)
 
     def node(self, name: str, node_name: str) -> NodeTree:
         """One node with its tree, capacity and use. Raises NotFound."""
         with self._database.snapshot() as connection:
-            cluster = _found(connection, name)
+            cluster = found(connection, name)
             node = clusters.find_node(connection, cluster.id, node_name)
             if node is None:
-                raise _unknown_node(name, node_name)
+                raise unknown_node(name, node_name)
             members = trees.members(connection, node.provider_id)
             records = inventories.stored(connection, [member.id for member in members])
-        return NodeTree(cluster, node, members, records)
+            state = self._imports.state(connection, cluster, node)
+        return NodeTree(cluster, node, members, records, view_of(state))
 
     def delete_node(self, name: str, node_name: str) -> None:
-        """Delete a node with its tree. Raises NotFound, InTheWay."""
-
-        def work(transaction: Transaction) -> None:
-            cluster_id = clusters.lock(transaction, name)
-            if cluster_id is None:
-                raise _unknown(name)
-            node = clusters.find_node(transaction, cluster_id, node_name)
-            if node is None:
-                raise _unknown_node(name, node_name)
-            clusters.delete_node(transaction, node.id)
-            remove(transaction, node.provider_id, f"Node {node_name}")
-
-        attempt(self._database, work)
-
-
-def _found(connection: Executor, name: str) -> Cluster:
-    # What no cluster may be called need not be looked up; a database would choke on some of it.
-    cluster = clusters.find(connection, name) if _NAME.fullmatch(name) else None
-    if cluster is None:
-        raise _unknown(name)
-    return cluster
-
-
-def _unknown(name: str) -> NotFound:
-    return NotFound(f"No cluster {name} found")
-
-
-def _unknown_node(name: str, node_name: str) -> NotFound:
-    return NotFound(f"No node {node_name} found in cluster {name}")
+        """Delete a node with its tree. Raises NotFound, InTheWay while pods or others use it."""
+        self._imports.delete(name, node_name)
 
 
 def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    profile = settings.get("profile", Profile.DESIGN)
-    if profile not in set(Profile):
-        raise BadRequest(f"profile: must be one of {', '.join(Profile)}, not {profile!r}")
+    unknown = sorted(settings.keys() - {"description", SCORING} - SETTINGS)
+    if unknown:
+        raise BadRequest(f"{', '.join(unknown)}: not a setting of a cluster")
     description = settings.get("description", "")
     if not isinstance(description, str) or len(description) > _LONGEST_DESCRIPTION:
         raise BadRequest(f"description: must be text of at most {_LONGEST_DESCRIPTION} characters")
-    unknown = sorted(settings.keys() - {"profile", "description", SCORING})
-    if unknown:
-        raise BadRequest(f"{', '.join(unknown)}: not a setting of a cluster")
-    checked: dict[str, Any] = {"profile": str(profile), "description": description}
+    given = {name: settings[name] for name in sorted(SETTINGS) if settings.get(name) is not None}
+    profile = scheduler_settings(given).profile
+    checked: dict[str, Any] = {**given, "profile": str(profile), "description": description}
     if settings.get(SCORING) is not None:
         order_of(settings[SCORING], SCORING)
         checked[SCORING] = settings[SCORING]

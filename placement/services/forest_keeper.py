@@ -54,7 +54,7 @@ class ForestKeeper:
             look = self._feed.look(self._horizon)
             if look is None:
                 return self._names
-            stale = [id_ for id_, revision in look.changed if not self._forest.is_current(id_, revision)]
+            stale = [row.id for row in look.changed if not self._forest.is_current(row.id, row.revision)]
             if len(stale) > max(_RELOAD_ABOVE, len(self._forest) // 4):
                 return self._load()
             complete = self._apply(look, stale)

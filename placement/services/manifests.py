@@ -72,6 +72,16 @@ def nodes_manifests(documents: list[Any]) -> dict[str, NodeManifests]:
     return {name: _paired(manifests) for name, manifests in by_name.items()}
 
 
+def pod_manifest(documents: list[Any]) -> Mapping[str, Any]:
+    """The one Pod among the documents. Raises BadRequest."""
+    found = list(_flattened(documents))
+    if len(found) != 1:
+        raise BadRequest(f"expected one Pod, got {len(found)} manifests")
+    if found[0].get("kind") != "Pod":
+        raise BadRequest(f"kind: expected Pod, got {found[0].get('kind')!r}")
+    return found[0]
+
+
 def _paired(manifests: Iterable[Mapping[str, Any]]) -> NodeManifests:
     found: dict[str, Mapping[str, Any]] = {}
     for manifest in manifests:

@@ -15,6 +15,7 @@ Result = TypeVar("Result")
 
 _FIRST_PAUSE_SECONDS = 0.005
 _LONGEST_PAUSE_SECONDS = 0.5
+_PATIENCE_SECONDS = 20.0
 
 
 def attempt(database: Database, work: Callable[[Transaction], Result]) -> Result:
@@ -34,3 +35,20 @@ def attempt(database: Database, work: Callable[[Transaction], Result]) -> Result
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
     raise AssertionError("unreachable")
+
+
+def patiently(once: Callable[[], Result]) -> Result:
+    """Do something again while other writers get in its way, with jitter and for a bounded time.
+
+    Raises Unavailable when patience is at its end; nothing was changed then.
+    """
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            return once()
+        except TryAgain as error:
+            if time.monotonic() > deadline:
+                raise Unavailable(f"{error} Nothing was changed; try again later.") from error
+            time.sleep(pause * random.uniform(0.5, 1.5))
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

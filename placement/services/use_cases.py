@@ -10,12 +10,17 @@ from placement.services.candidates import Candidates, SearchSettings
 from placement.services.claims import Claims
 from placement.services.clusters import Clusters
 from placement.services.flavors import Flavors
+from placement.services.fleet import Fleet
 from placement.services.forest_keeper import ForestKeeper
 from placement.services.holdings import Holdings
 from placement.services.inventories import Inventories
 from placement.services.listings import Listings
 from placement.services.memberships import Memberships
 from placement.services.names import ResourceClasses, Traits
+from placement.services.node_imports import NodeImports
+from placement.services.node_writing import NodeWriter
+from placement.services.pod_translation import PodTranslation
+from placement.services.pods import Pods
 from placement.services.providers import Providers
 from placement.services.reshaper import Reshaper
 from placement.storage.consumers import LabelIds
@@ -27,10 +32,14 @@ class UseCases:
 
     def __init__(self, database: Database, search_settings: SearchSettings) -> None:
         self.database = database
-        self.clusters = Clusters(database)
+        labels = LabelIds(database)
+        writer = NodeWriter(labels)
+        self.fleet = Fleet(database)
+        self.pods = Pods(database, self.fleet, writer)
+        self.pod_translation = PodTranslation(database, self.fleet)
+        self.clusters = Clusters(database, NodeImports(database, self.fleet.loader, writer))
         self.forest = ForestKeeper(database)
         self.candidates = Candidates(database, self.forest, search_settings)
-        labels = LabelIds(database)
         self.claims = Claims(database, labels)
         self.flavors = Flavors(self.clusters, self.candidates)
         self.holdings = Holdings(database)
@@ -43,6 +52,11 @@ class UseCases:
         self.resource_classes = ResourceClasses(database)
         self.traits = Traits(database)
 
+    def close(self) -> None:
+        """Give back the connections that are kept for looking at changes."""
+        self.forest.close()
+        self.fleet.close()
+
     @classmethod
     @contextmanager
     def opened(cls, connection: str, search_settings: SearchSettings) -> Iterator[UseCases]:
@@ -52,5 +66,5 @@ class UseCases:
         try:
             yield use_cases
         finally:
-            use_cases.forest.close()
+            use_cases.close()
             database.dispose()

@@ -117,6 +117,20 @@ def replace(transaction: Transaction, consumers_holding: Collection[str], fresh:
         transaction.execute(_insert, rows)
 
 
+def replace_on(
+    transaction: Transaction,
+    consumers_holding: Collection[str],
+    provider_ids: Collection[int],
+    fresh: Sequence[Held],
+) -> None:
+    """The same as `replace` for what consumers hold of some providers."""
+    if consumers_holding and provider_ids:
+        mine = _table.c.consumer_id.in_(sorted(consumers_holding))
+        there = _table.c.resource_provider_id.in_(sorted(provider_ids))
+        transaction.execute(sa.delete(_table).where(mine, there))
+    replace(transaction, (), fresh)
+
+
 class ConsumerHolding(NamedTuple):
     """One allocation of a consumer, by names."""
 

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from placement.storage import tables
 from placement.storage.database import Executor, Transaction
+from placement.storage.feed import CLUSTER_CHANGED, record_change
 
 _clusters = tables.clusters
 _nodes = tables.nodes
@@ -53,9 +54,14 @@ def find(connection: Executor, name: str) -> Cluster | None:
 
 
 def lock(transaction: Transaction, name: str) -> int | None:
-    """Hold the cluster's row; its id."""
+    """Hold the cluster's row against others who do so, and against deletion; its id.
+
+    Pods of the cluster may still be recorded meanwhile: their rows only refer to it.
+    """
     statement = sa.select(_clusters.c.id).where(_clusters.c.name == name)
-    found: int | None = transaction.execute(transaction.locked(statement)).scalar_one_or_none()
+    if transaction.is_postgresql:
+        statement = statement.with_for_update(key_share=True)
+    found: int | None = transaction.execute(statement).scalar_one_or_none()
     return found
 
 
@@ -77,7 +83,10 @@ def insert(
         "created_at": transaction.now,
     }
     statement = transaction.insert_or_ignore(_clusters).values(values).returning(_clusters.c.id)
-    return transaction.execute(statement).scalar_one_or_none() is not None
+    id_ = transaction.execute(statement).scalar_one_or_none()
+    if id_ is not None:
+        record_change(transaction, CLUSTER_CHANGED, [id_])
+    return id_ is not None
 
 
 def update_settings(transaction: Transaction, id_: int, settings: dict[str, Any]) -> None:
@@ -87,13 +96,16 @@ def update_settings(transaction: Transaction, id_: int, settings: dict[str, Any]
         .where(_clusters.c.id == id_)
         .values(settings=settings, updated_at=transaction.now)
     )
+    record_change(transaction, CLUSTER_CHANGED, [id_])
 
 
 def delete(transaction: Transaction, id_: int) -> None:
-    """Remove a cluster without nodes; what it left on other rows goes too."""
+    """Remove a cluster without nodes; what it left on other rows goes too, and pods that have no node."""
+    transaction.execute(sa.delete(tables.pods).where(tables.pods.c.cluster_id == id_))
     for table in (tables.providers, tables.consumers):
         transaction.execute(sa.update(table).where(table.c.cluster_id == id_).values(cluster_id=None))
     transaction.execute(sa.delete(_clusters).where(_clusters.c.id == id_))
+    record_change(transaction, CLUSTER_CHANGED, [id_])
 
 
 class Node(NamedTuple):
@@ -153,8 +165,8 @@ def save_node(
     provider_id: int,
     manifest: dict[str, Any],
     topology_manifest: dict[str, Any] | None,
-) -> None:
-    """Insert a node or replace its manifests."""
+) -> int:
+    """Insert a node or replace its manifests; its id."""
     values = {
         "manifest": manifest,
         "topology_manifest": topology_manifest,
@@ -162,12 +174,12 @@ def save_node(
     }
     mine = sa.and_(_nodes.c.cluster_id == cluster_id, _nodes.c.name == name)
     updated = transaction.execute(
-        sa.update(_nodes).where(mine).values(updated_at=transaction.now, **values)
-    ).rowcount
-    if not updated:
-        transaction.execute(
-            sa.insert(_nodes).values(cluster_id=cluster_id, name=name, created_at=transaction.now, **values)
-        )
+        sa.update(_nodes).where(mine).values(updated_at=transaction.now, **values).returning(_nodes.c.id)
+    ).scalar_one_or_none()
+    if updated is not None:
+        return int(updated)
+    row = {"cluster_id": cluster_id, "name": name, "created_at": transaction.now, **values}
+    return int(transaction.execute(sa.insert(_nodes).values(row).returning(_nodes.c.id)).scalar_one())
 
 
 def delete_node(transaction: Transaction, node_id: int) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from placement.domain.errors import Conflict
 from placement.storage import names, tables
 from placement.storage.database import Database, Executor, Transaction
 
@@ -90,23 +91,46 @@ def find(connection: Executor, uuid: str) -> Consumer | None:
     return Consumer(*row) if row else None
 
 
-def lock_generations(transaction: Transaction, uuids: Collection[str]) -> dict[str, int]:
-    """Hold those of the consumers that exist, in ascending order of uuids; their generations."""
+class Locked(NamedTuple):
+    """A consumer whose row is held until the transaction ends; pods have the id of their cluster."""
+
+    generation: int
+    cluster_id: int | None
+
+
+def lock(transaction: Transaction, uuids: Collection[str]) -> dict[str, Locked]:
+    """Hold those of the consumers that exist, in ascending order of uuids."""
     statement = (
-        sa.select(_table.c.uuid, _table.c.generation)
+        sa.select(_table.c.uuid, _table.c.generation, _table.c.cluster_id)
         .where(_table.c.uuid.in_(sorted(uuids)))
         .order_by(_table.c.uuid)
     )
-    return {row[0]: row[1] for row in transaction.execute(transaction.locked(statement))}
+    return {row[0]: Locked(row[1], row[2]) for row in transaction.execute(transaction.locked(statement))}
+
+
+def lock_generations(transaction: Transaction, uuids: Collection[str]) -> dict[str, int]:
+    """Hold those of the consumers that exist, none of which may be a pod; their generations.
+
+    What pods hold follows from the pods (Pods, Clusters). Raises Conflict.
+    """
+    locked = lock(transaction, uuids)
+    for uuid, consumer in locked.items():
+        if consumer.cluster_id is not None:
+            raise Conflict(
+                f"Consumer {uuid} is a pod of a cluster; what it holds changes with the pod only, "
+                "see /ext/v1/clusters."
+            )
+    return {uuid: consumer.generation for uuid, consumer in locked.items()}
 
 
 class Labelling(NamedTuple):
-    """The label ids a consumer shall carry; type None leaves the type alone."""
+    """The label ids a consumer shall carry; type None leaves the type alone. Pods have a cluster, too."""
 
     uuid: str
     project_id: int
     user_id: int
     consumer_type_id: int | None
+    cluster_id: int | None = None
 
 
 def create(transaction: Transaction, labellings: Collection[Labelling]) -> set[str]:
@@ -153,7 +177,7 @@ def advance(transaction: Transaction, labellings: Sequence[Labelling]) -> None:
         return
     rows = [labelling._replace(consumer_type_id=labelling.consumer_type_id or 0) for labelling in labellings]
     if transaction.is_postgresql:
-        uuid, project_id, user_id, type_id = (list(column) for column in zip(*rows, strict=True))
+        uuid, project_id, user_id, type_id, _ = (list(column) for column in zip(*rows, strict=True))
         columns = {"uuid": uuid, "project_id": project_id, "user_id": user_id, "type_id": type_id}
         transaction.execute(_ADVANCE_POSTGRESQL, {**columns, "now": transaction.now})
     else:
@@ -164,3 +188,12 @@ def delete(transaction: Transaction, uuids: Collection[str]) -> None:
     """Remove consumers, which must hold nothing any more."""
     if uuids:
         transaction.execute(sa.delete(_table).where(_table.c.uuid.in_(sorted(uuids))))
+
+
+def delete_idle(transaction: Transaction, uuids: Collection[str]) -> None:
+    """Remove those of the consumers that hold nothing any more, no logical CPU either."""
+    if uuids:
+        allocations, cpus = tables.allocations, tables.logical_cpus
+        holds = sa.exists().where(allocations.c.consumer_id == _table.c.uuid)
+        owns = sa.exists().where(cpus.c.consumer_id == _table.c.uuid)
+        transaction.execute(sa.delete(_table).where(_table.c.uuid.in_(sorted(uuids)), ~holds, ~owns))

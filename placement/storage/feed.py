@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -24,6 +24,7 @@ from placement.storage.failures import classify
 
 PROVIDER_DELETED = "provider"
 NAMES_CHANGED = "names"
+CLUSTER_CHANGED = "cluster"
 _RECORDS_AT_ONCE = 2000
 _STREAM = 10_000
 
@@ -31,29 +32,45 @@ _STREAM = 10_000
 _PREPARE_POSTGRESQL = """
     PREPARE placement_look(xid8) AS
     SELECT 'horizon' AS kind, 0 AS reference,
-           pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS revision
+           pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS revision, 0 AS root, 0 AS cluster
     UNION ALL
-    SELECT 'changed', id, revision::text::bigint FROM resource_providers WHERE revision >= $1
+    SELECT 'changed', id, revision::text::bigint, root_provider_id, cluster_id
+      FROM resource_providers WHERE revision >= $1
     UNION ALL
-    SELECT kind, reference, revision::text::bigint FROM changes WHERE revision >= $1
+    SELECT kind, reference, revision::text::bigint, 0, 0 FROM changes WHERE revision >= $1
 """
 _LOOK_POSTGRESQL = "EXECUTE placement_look(%(horizon)s)"
 _LOOK_SQLITE = """
-    SELECT 'horizon' AS kind, 0 AS reference, value + 1 AS revision FROM change_counter
+    SELECT 'horizon' AS kind, 0 AS reference, value + 1 AS revision, 0 AS root, 0 AS cluster
+      FROM change_counter
     UNION ALL
-    SELECT 'changed', id, revision FROM resource_providers WHERE revision >= :horizon
+    SELECT 'changed', id, revision, root_provider_id, cluster_id
+      FROM resource_providers WHERE revision >= :horizon
     UNION ALL
-    SELECT kind, reference, revision FROM changes WHERE revision >= :horizon
+    SELECT kind, reference, revision, 0, 0 FROM changes WHERE revision >= :horizon
 """
+
+
+class Changed(NamedTuple):
+    """A provider that may have changed, with its root and the cluster it belongs to, if any."""
+
+    id: int
+    revision: int
+    root_id: int | None
+    cluster_id: int | None
 
 
 @dataclass(slots=True)
 class Look:
-    """One look: (id, revision) of providers that may have changed, ids of deleted ones, and the horizon."""
+    """One look: providers that may have changed, ids of deleted ones, and the horizon.
+
+    `clusters` are the ids of clusters that were created, deleted or given other settings.
+    """
 
     horizon: int = 0
-    changed: list[tuple[int, int]] = field(default_factory=list)
+    changed: list[Changed] = field(default_factory=list)
     deleted: list[int] = field(default_factory=list)
+    clusters: set[int] = field(default_factory=set)
     names_changed: bool = False
 
 
@@ -105,10 +122,12 @@ class Feed:
                 self._connection.exec_driver_sql(_PREPARE_POSTGRESQL)
         return self._connection
 
-    def _horizon_statement(self) -> sa.Executable:
+    def horizon(self, snapshot: sa.Connection) -> int:
+        """The horizon to look from after reading in this transaction, which must be of one state."""
+        statement: sa.Executable = sa.text("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
         if self._database.is_sqlite:
-            return sa.select(tables.change_counter.c.value + 1)
-        return sa.text("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+            statement = sa.select(tables.change_counter.c.value + 1)
+        return int(snapshot.execute(statement).scalar_one())
 
     def close(self) -> None:
         """Give the connection back."""
@@ -133,7 +152,7 @@ class Feed:
     def snapshot(self) -> Iterator[tuple[int, Snapshot]]:
         """All providers of one moment and the horizon to look from next. Streams: consume it inside."""
         with self._database.snapshot() as connection:
-            horizon = connection.execute(self._horizon_statement()).scalar_one()
+            horizon = self.horizon(connection)
             stream = connection.execution_options(yield_per=_STREAM)
             inventory = tables.inventories.c
             yield (
@@ -153,7 +172,7 @@ class Feed:
 
 
 def record_change(transaction: Transaction, kind: str, references: Iterable[int] = (0,)) -> None:
-    """Tell all processes of deleted providers (their ids), or that names of classes or traits changed."""
+    """Tell all processes of deleted providers and changed clusters (their ids), or of changed names."""
     rows = [{"kind": kind, "reference": reference, "created_at": transaction.now} for reference in references]
     statement = sa.insert(tables.changes).values(revision=transaction.stamp)
     transaction.execute(statement, rows)
@@ -162,19 +181,22 @@ def record_change(transaction: Transaction, kind: str, references: Iterable[int]
 def _read_look(connection: sa.Connection, statement: str, horizon: int) -> Look:
     look = Look()
     rows = connection.exec_driver_sql(statement, {"horizon": str(horizon)})
-    for kind, reference, revision in rows:
+    for kind, reference, revision, root_id, cluster_id in rows:
         if kind == "horizon":
             look.horizon = revision
         elif kind == "changed":
-            look.changed.append((reference, revision))
+            look.changed.append(Changed(reference, revision, root_id, cluster_id))
         elif kind == PROVIDER_DELETED:
             look.deleted.append(reference)
+        elif kind == CLUSTER_CHANGED:
+            look.clusters.add(reference)
         else:
             look.names_changed = True
     return look
 
 
-def _revision_number() -> sa.ColumnElement[int]:
+def revision_number() -> sa.ColumnElement[int]:
+    """The stamp of a provider as a number."""
     return sa.cast(sa.cast(tables.providers.c.revision, sa.Text), sa.BigInteger)
 
 
@@ -186,7 +208,7 @@ def _provider_columns() -> tuple[sa.ColumnElement[Any], ...]:
         column.generation,
         column.parent_provider_id,
         sa.func.coalesce(column.root_provider_id, column.id),
-        _revision_number(),
+        revision_number(),
     )
 
 

@@ -6,6 +6,9 @@ from typing import Any
 
 from placement.api.rendering.providers import inventory_body
 from placement.services.clusters import NodeTree
+from placement.services.node_views import CpuView, NodeView
+from placement.topology.cpuset import format_cpu_list
+from placement.topology.pools import SharedPool
 
 
 def cluster_body(cluster: Any) -> dict[str, Any]:
@@ -36,7 +39,64 @@ def node_body(tree: NodeTree) -> dict[str, Any]:
         "imported_at": f"{tree.node.imported_at.isoformat(timespec='seconds')}Z",
         "resources": dict(sorted(totals.items())),
         "tree": _provider(tree, children[None][0], children),
+        **_view_body(tree.view),
     }
+
+
+def _view_body(view: NodeView) -> dict[str, Any]:
+    takeover = {"state": str(view.takeover), "warning": view.takeover_warning}
+    return {
+        "cpus": [_cpu_body(cpu) for cpu in view.cpus],
+        "ls_pools": [_pool_body(pool) for pool in view.ls_pools],
+        "be_pools": [_pool_body(pool) for pool in view.be_pools],
+        "kubelet_pods": [
+            {
+                "namespace": pod.namespace,
+                "name": pod.name,
+                "uid": pod.uid,
+                "consumer_uuid": consumer,
+                "cpuset": format_cpu_list(pod.cpus),
+            }
+            for consumer, pod in view.kubelet_pods
+        ],
+        "takeover": takeover,
+        "pods": [
+            {
+                "namespace": pod.namespace,
+                "name": pod.name,
+                "uid": pod.uid,
+                "consumer_uuid": pod.consumer,
+                "qos_class": pod.qos or None,
+                "cpuset": format_cpu_list(pod.holding.cpus),
+            }
+            for pod in view.pods
+        ],
+        "quarantine": [{"pod": pod.label, "unreadable": pod.unreadable} for pod in view.quarantined_by],
+    }
+
+
+def _cpu_body(view: CpuView) -> dict[str, Any]:
+    cpu = view.cpu
+    body: dict[str, Any] = {
+        "cpu": cpu.cpu,
+        "core": cpu.core,
+        "numa": cpu.numa,
+        "socket": cpu.socket,
+        "owner": view.owner,
+    }
+    if view.pods:
+        owner, *others = view.pods
+        body |= {"pod": owner.label, "qos_class": owner.qos or None, "exclusive": str(owner.holding.level)}
+        body |= {"shared_with": [pod.label for pod in others]} if others else {}
+    if view.kubelet_pod is not None:
+        body["pod"] = f"{view.kubelet_pod.namespace}/{view.kubelet_pod.name}"
+    if view.consumer is not None:
+        body["consumer_uuid"] = view.consumer
+    return body
+
+
+def _pool_body(pool: SharedPool) -> dict[str, Any]:
+    return {"socket": pool.socket, "node": pool.numa, "cpuset": format_cpu_list(pool.cpus)}
 
 
 def _provider(tree: NodeTree, member: Any, children: dict[int | None, list[Any]]) -> dict[str, Any]:

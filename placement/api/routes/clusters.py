@@ -6,14 +6,13 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
-from placement.api.bodies import json_body
-from placement.api.errors import HttpError
+from placement.api.bodies import json_body, manifests
 from placement.api.gate import route
 from placement.api.rendering.clusters import cluster_body, node_body
 from placement.api.responses import empty_response, json_response
 from placement.api.services import use_cases
 from placement.domain.errors import BadRequest
-from placement.services.manifests import NodeManifests, node_manifests, parse_json, parse_yaml
+from placement.services.manifests import node_manifests
 
 blueprint = Blueprint("clusters", __name__)
 _ALL = "/ext/v1/clusters"
@@ -21,7 +20,6 @@ _ONE = "/ext/v1/clusters/<cluster>"
 _NODES = "/ext/v1/clusters/<cluster>/nodes"
 _NODE = "/ext/v1/clusters/<cluster>/nodes/<node>"
 _RULE = "placement:clusters:"
-_YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
 
 
 @route(blueprint, _ALL, "GET", f"{_RULE}list", gives_json=True)
@@ -69,8 +67,8 @@ def show_node(cluster: str, node: str) -> Response:
 @route(blueprint, _NODE, "PUT", f"{_RULE}nodes:update")
 def put_node(cluster: str, node: str) -> Response:
     """Import a Node and its NodeResourceTopology, as JSON or YAML."""
-    manifests = _manifests()
-    imported = use_cases().clusters.put_node(cluster, node, manifests.node, manifests.topology)
+    described = node_manifests(manifests())
+    imported = use_cases().clusters.put_node(cluster, node, described.node, described.topology)
     body = {
         "cluster": cluster,
         "name": node,
@@ -80,16 +78,6 @@ def put_node(cluster: str, node: str) -> Response:
         "warnings": imported.warnings,
     }
     return json_response(body, 201 if imported.created else 200)
-
-
-def _manifests() -> NodeManifests:
-    text = request.get_data(cache=False)
-    if request.mimetype == "application/json":
-        return node_manifests(parse_json(text))
-    if request.mimetype in _YAML:
-        return node_manifests(parse_yaml(text))
-    sent = request.content_type or None
-    raise HttpError(415, f"The media type {sent} is not supported, use application/json or application/yaml")
 
 
 @route(blueprint, _NODE, "DELETE", f"{_RULE}nodes:delete")

@@ -28,7 +28,7 @@ def admission_violations(
 
     `old` is the pod before an update. Source: Koordinator semantics, admission rules.
     """
-    changes = _changes(pod, old, check_sub_priority) if old else ()
+    changes = change_violations(pod, old, check_sub_priority) if old else ()
     violations = [*changes, *_class_violations(pod), *_cpu_violations(pod)]
     if profile is Profile.DESIGN:
         violations.extend(unequal_cpu(pod))
@@ -54,7 +54,11 @@ def cpu_text(quantity: Fraction) -> str:
     return str(quantity) if quantity.denominator == 1 else f"{-(-quantity * 1000 // 1)}m"
 
 
-def _changes(pod: Pod, old: Pod, check_sub_priority: bool) -> Iterator[str]:
+def change_violations(pod: Pod, old: Pod, check_sub_priority: bool = True) -> Iterator[str]:
+    """What of a pod was changed that must not change, in the same words.
+
+    Source: Koordinator semantics, admission rules.
+    """
     checks: list[tuple[str, Callable[[Pod], str]]] = [
         (f"labels.{keys.QOS_CLASS}", lambda pod: raw_qos(pod) or ""),
         ("spec.priority", raw_priority),

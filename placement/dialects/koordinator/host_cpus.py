@@ -27,6 +27,8 @@ class HostCpus:
 
     `withheld` are those of the unallocatable ones that unbound pods cannot run on either, though no pod
     holds them: the node reservation and an exclusive SYSTEM list. Kubelet's reserved CPUs stay in the pools.
+    `reserved` are the unallocatable ones without those of pods that kubelet manages; `system` has those of
+    the exclusive SYSTEM list.
     """
 
     topology: CpuTopology
@@ -34,6 +36,8 @@ class HostCpus:
     kubelet_pods: tuple[KubeletPod, ...]
     unallocatable: CpuSet
     withheld: CpuSet
+    reserved: CpuSet
+    system: CpuSet
 
     @property
     def takeover(self) -> Takeover:
@@ -53,15 +57,17 @@ def read_host_cpus(node: Manifest, nrt: Manifest, profile: Profile) -> HostCpus:
     allocs = nrt.annotation(keys.POD_CPU_ALLOCS).softly()
     pods = read_kubelet_pods(allocs.json(), topology, profile)
     kubelet_reserved = read_known_cpus(manager.member("reservedCPUs"), topology)
-    withheld = read_known_cpus(
-        _reported(nrt, node, keys.RESERVATION).member("reservedCPUs"), topology
-    ) | read_system_cpus(_reported(nrt, node, keys.SYSTEM_QOS_RESOURCE), topology)
+    system = read_system_cpus(_reported(nrt, node, keys.SYSTEM_QOS_RESOURCE), topology)
+    reservation = _reported(nrt, node, keys.RESERVATION).member("reservedCPUs")
+    withheld = read_known_cpus(reservation, topology) | system
     cpus = HostCpus(
         topology,
         read_kubelet_policy(manager),
         pods,
         unallocatable=withheld.union(kubelet_reserved, *(pod.cpus for pod in pods)),
         withheld=withheld,
+        reserved=withheld | kubelet_reserved,
+        system=system,
     )
     _warn_of_gaps(cpus, nrt, manager, allocs)
     return cpus

@@ -21,7 +21,7 @@ def demand_on(host: Host, request: PodRequest) -> PodDemand:
 
     Source: Koordinator semantics, who is bound and strict bind policy.
     """
-    if not request.bound and not _host_binds(host, request):
+    if not is_bound_on(host, request):
         return PodDemand(request.amounts)
     bind, strict = pod_bind_policy(host.bind, request.required_bind, request.preferred_bind)
     return PodDemand(request.amounts, CpuDemand(request.need, BindPolicy(bind), strict, request.exclusive))
@@ -66,6 +66,11 @@ def check_binding(host: Host, request: PodRequest, demand: PodDemand) -> None:
         raise Refused(BIND_CONFLICT, status=RefusalClass.UNRESOLVABLE)
     if cpus.strict and cpus.bind is BindPolicy.FULL_PCPUS and cpus.need % layout.threads:
         raise Refused(NOT_WHOLE_CORES, status=RefusalClass.UNRESOLVABLE)
+
+
+def is_bound_on(host: Host, request: PodRequest) -> bool:
+    """Whether a pod gets CPUs of its own on a host, because of itself or because of the host."""
+    return request.bound or _host_binds(host, request)
 
 
 def _host_binds(host: Host, request: PodRequest) -> bool:

@@ -61,35 +61,45 @@ class NumaSupply:
     zones_amplified: bool
 
     def inventories(self, numa: int) -> dict[str, Inventory]:
-        """What that NUMA node offers; 1000 millicores of each unallocatable CPU are reserved.
+        """What that NUMA node offers; what unallocatable CPUs stand for is reserved.
 
+        The capacity is what the scheduler counts with (`numa_capacity`): 1000 millicores for each
+        unallocatable CPU are taken off first, then the rest is multiplied.
         Source: Koordinator semantics, resource classes and NUMA amounts.
         """
         cpus = self.topology.numa_nodes.get(numa, ())
-        reserved = {CPU_CLASS: 1000 * len(self.unallocatable.intersection(cpus))}
+        reported = dict(self.zones[numa].amounts) if numa in self.zones else {}
+        ratios: Mapping[str, Fraction] = {} if self.zones_amplified else self.ratios
+        if cpus and "cpu" not in reported:
+            self.field.warn(f"no cpu amount for NUMA node {numa}; counting its {len(cpus)} CPUs")
+            reported["cpu"] = 1000 * len(cpus)
+            ratios = {**ratios, "cpu": self.ratios.get("cpu", Fraction(1))}
+        total = amplified(reported, ratios)
+        usable = amplified(self._without_unallocatable(reported, cpus), ratios)
         offers: dict[str, Inventory] = {}
-        for resource, amount in self._amounts(numa, len(cpus)).items():
+        for resource, amount in total.items():
             resource_class = numa_class(resource)
-            taken = reserved.get(resource_class.name, 0)
-            offer = _offer(self.field, resource_class, amount, taken)
+            offer = _offer(self.field, resource_class, amount, amount - usable[resource])
             if offer is not None:
                 offers[resource_class.name] = offer
         return offers
 
-    def _amounts(self, numa: int, cpus: int) -> dict[str, int]:
-        reported = self.zones[numa].amounts if numa in self.zones else {}
-        amounts = dict(reported) if self.zones_amplified else amplified(reported, self.ratios)
-        if cpus and "cpu" not in amounts:
-            self.field.warn(f"no cpu amount for NUMA node {numa}; counting its {cpus} CPUs")
-            amounts |= amplified({"cpu": 1000 * cpus}, self.ratios)
-        return amounts
+    def _without_unallocatable(self, reported: Mapping[str, int], cpus: Collection[int]) -> dict[str, int]:
+        lost = 1000 * len(self.unallocatable.intersection(cpus))
+        if lost > reported.get("cpu", lost):
+            self.field.warn(f"{lost} of {CPU_CLASS} are reserved but there are only {reported['cpu']}")
+        return {
+            resource: max(0, amount - lost) if resource == "cpu" else amount
+            for resource, amount in reported.items()
+        }
 
 
 def core_inventories(
-    topology: CpuTopology, unallocatable: CpuSet, bind_policy: HostBindPolicy
+    topology: CpuTopology, reserved: CpuSet, bind_policy: HostBindPolicy
 ) -> dict[CoreId, Inventory]:
     """The threads of each physical core; on FullPCPUsOnly hosts only whole cores can be allocated.
 
+    CPUs of pods that kubelet manages are not reserved: those pods are consumers that hold them.
     Source: Koordinator semantics, resource classes.
     """
     whole = bind_policy is HostBindPolicy.FULL_PCPUS_ONLY
@@ -97,7 +107,7 @@ def core_inventories(
     return {
         core: Inventory(
             total=len(cpus),
-            reserved=len(unallocatable.intersection(cpus)),
+            reserved=len(reserved.intersection(cpus)),
             min_unit=unit,
             step_size=unit,
         )

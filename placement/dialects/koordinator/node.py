@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -23,7 +23,7 @@ from placement.dialects.koordinator.report import Report, shown
 from placement.dialects.koordinator.reservation import host_reservation
 from placement.dialects.koordinator.resources import ResourceNames
 from placement.dialects.koordinator.shared_pools import read_shared_pools
-from placement.dialects.koordinator.traits import architecture_trait, host_traits
+from placement.dialects.koordinator.traits import architecture_trait, host_traits, label_traits
 from placement.dialects.koordinator.tree import HostIdentity, Offers, build_tree
 from placement.dialects.koordinator.zones import Zone, read_zones
 from placement.domain.tree import TreeSpec
@@ -44,9 +44,9 @@ class NodeImport:
     """All that two manifests say about a host.
 
     `name` is the Kubernetes name; `topology` is empty when no CPUs are reported; CPU sets hold logical CPU
-    ids of the topology, except those of the reported pools. `withheld` CPUs are in no pool either, see
-    `HostCpus`. `amplification` has the host's ratios above 1 by Kubernetes resource name; `zones` hold
-    amounts as reported, to be multiplied unless `zones_amplified`.
+    ids of the topology, except those of the reported pools. `withheld` CPUs are in no pool either, and
+    `reserved` and `system` ones are nobody's, see `HostCpus`. `amplification` has the host's ratios above 1
+    by Kubernetes resource name; `zones` hold amounts as reported, to be multiplied unless `zones_amplified`.
     `resource_names` leads from each resource class in the tree to the Kubernetes resource it stands for.
     """
 
@@ -55,6 +55,8 @@ class NodeImport:
     topology: CpuTopology
     unallocatable: CpuSet
     withheld: CpuSet
+    reserved: CpuSet
+    system: CpuSet
     kubelet: KubeletPolicy
     kubelet_pods: tuple[KubeletPod, ...]
     takeover: Takeover
@@ -69,9 +71,15 @@ class NodeImport:
 
 
 def import_node(
-    cluster: str, node: Mapping[str, Any], nrt: Mapping[str, Any] | None, profile: str = "design"
+    cluster: str,
+    node: Mapping[str, Any],
+    nrt: Mapping[str, Any] | None,
+    profile: str = "design",
+    labels: Collection[str] = (),
 ) -> NodeImport:
     """What a parsed Node and its NodeResourceTopology, if there is one, say about a host of a cluster.
+
+    `labels` are the keys of labels that become traits.
 
     The same manifests always give the same value. Raises ManifestError with every finding at once.
     Source: Koordinator semantics, host ingestion and Placement mapping.
@@ -87,6 +95,7 @@ def import_node(
     offers = _read_offers(host, cpus, policies, supply, names)
     architecture = host.root.member("status").member("nodeInfo").member("architecture")
     traits = host_traits(policies, cpus.topology, cpus.kubelet.is_static, architecture_trait(architecture))
+    traits |= label_traits({key: host.label(key) for key in labels})
     pools = [
         read_shared_pools(topology.annotation(key).softly().json())
         for key in (keys.LS_SHARED_POOLS, keys.BE_SHARED_POOLS)
@@ -98,6 +107,8 @@ def import_node(
         topology=cpus.topology,
         unallocatable=cpus.unallocatable,
         withheld=cpus.withheld,
+        reserved=cpus.reserved,
+        system=cpus.system,
         kubelet=cpus.kubelet,
         kubelet_pods=cpus.kubelet_pods,
         takeover=cpus.takeover,
@@ -179,5 +190,5 @@ def _read_offers(
     return Offers(
         host=host_inventories(allocatable, reserved, offered_below, names),
         numa_nodes=numa_nodes,
-        cores=core_inventories(cpus.topology, cpus.unallocatable, policies.bind),
+        cores=core_inventories(cpus.topology, cpus.reserved, policies.bind),
     )

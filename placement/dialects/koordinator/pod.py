@@ -14,7 +14,7 @@ from placement.dialects.koordinator.report import Report
 Quantities = Mapping[str, Fraction]
 """By Kubernetes resource name, in the resource's base unit."""
 
-_ENDED = ("Succeeded", "Failed")
+ENDED_PHASES = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Pod:
     @property
     def is_assigned(self) -> bool:
         """Whether the pod occupies a host."""
-        return bool(self.host) and self.phase not in _ENDED
+        return bool(self.host) and self.phase not in ENDED_PHASES
 
     @property
     def all_containers(self) -> tuple[Container, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.admission import admission_violations
+from placement.dialects.koordinator.node_selection import NodeSelection, read_node_selection
 from placement.dialects.koordinator.pod import Pod, read_pod
 from placement.dialects.koordinator.pod_request import PodRequest, interpret_pod
 from placement.dialects.koordinator.pod_warnings import warn_of_pod
@@ -15,6 +16,7 @@ from placement.dialects.koordinator.qos import KubernetesQos, QosClass, kubernet
 from placement.dialects.koordinator.report import Report
 from placement.dialects.koordinator.resource_spec import ResourceSpec, read_resource_spec
 from placement.dialects.koordinator.settings import SchedulerSettings
+from placement.topology.amounts import Amounts
 from placement.topology.refusal import Refused
 
 
@@ -23,7 +25,7 @@ class PodImport:
     """All that a manifest says about a pod that looks for a place.
 
     `key` tells it from all other pods of its cluster; `request` is None if it requests nothing at all; `qos`
-    is the class its label names. `spec` is its resource-spec as written.
+    is the class its label names. `spec` is its resource-spec as written, `containers` their names.
     """
 
     key: str
@@ -34,7 +36,14 @@ class PodImport:
     kubernetes_qos: KubernetesQos
     request: PodRequest | None
     spec: ResourceSpec
+    selection: NodeSelection
+    containers: tuple[str, ...]
     warnings: tuple[str, ...]
+
+    @property
+    def amounts(self) -> Amounts:
+        """What it requests of its host as a whole."""
+        return {} if self.request is None else self.request.amounts
 
 
 def import_pod(
@@ -48,9 +57,10 @@ def import_pod(
     report = Report()
     pod = read_pod(document, report)
     before = None if old is None else read_pod(old, Report())
-    for violation in admission_violations(pod, settings.profile, before):
+    for violation in admission_violations(pod, settings.profile, before, settings.keeps_sub_priority):
         report.refuse(violation)
     request = _interpret(pod, settings)
+    selection = read_node_selection(pod.manifest.root.member("spec"))
     spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
     report.raise_findings()
     warn_of_pod(pod, spec, request, settings)
@@ -63,6 +73,8 @@ def import_pod(
         kubernetes_qos=kubernetes_qos(pod),
         request=request,
         spec=spec,
+        selection=selection,
+        containers=tuple(container.name for container in pod.all_containers),
         warnings=report.warnings,
     )
 

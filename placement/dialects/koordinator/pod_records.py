@@ -7,11 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from placement.dialects.koordinator import keys
+from placement.dialects.koordinator.admission import admission_violations, change_violations
 from placement.dialects.koordinator.kubelet import KubeletPolicy
-from placement.dialects.koordinator.pod import Pod, read_pod
+from placement.dialects.koordinator.pod import ENDED_PHASES, Pod, read_pod
 from placement.dialects.koordinator.pod_request import exclusive_level
 from placement.dialects.koordinator.pod_resources import pod_requests, request_amounts
-from placement.dialects.koordinator.qos import QosClass, raw_qos, running_qos
+from placement.dialects.koordinator.qos import (
+    KubernetesQos,
+    QosClass,
+    kubernetes_qos,
+    raw_qos,
+    running_qos,
+)
 from placement.dialects.koordinator.report import Report
 from placement.dialects.koordinator.resource_spec import read_resource_spec
 from placement.dialects.koordinator.resource_status import read_resource_status
@@ -56,38 +63,66 @@ def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
 class RunningPod:
     """A pod that is on a host, or was: what it requests of the host as a whole, and what to record for it.
 
-    `key` tells it from all other pods of its cluster; `host` is the name of its node. One that has ended, or
-    has no host yet, requests nothing any more.
+    `key` tells it from all other pods of its cluster; `host` is the name of its node, `phase` as reported.
+    `qos` is how it is treated there, `label` the class that it names. One that has ended, or has no host yet,
+    requests nothing any more. `has_status`: it carries a resource-status. `warnings` has the admission rules
+    it breaks, which does not make it run any less.
     """
 
     key: str
     namespace: str
     name: str
     host: str
+    phase: str
     qos: QosClass
+    label: QosClass | None
+    kubernetes_qos: KubernetesQos
     requests: Amounts
     record: PodRecord
+    has_status: bool
+    containers: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it occupies its host no longer."""
+        return self.phase in ENDED_PHASES
 
 
 def import_running_pod(
-    document: Mapping[str, Any], settings: SchedulerSettings, kubelet: KubeletPolicy
+    document: Mapping[str, Any],
+    settings: SchedulerSettings,
+    kubelet: KubeletPolicy,
+    old: Mapping[str, Any] | None = None,
 ) -> RunningPod:
-    """What a parsed Pod says about its place on a host with that kubelet.
+    """What a parsed Pod says about its place on a host with that kubelet; `old` is the Pod before an update.
 
-    Raises ManifestError if its schema is broken; an unreadable resource-status is part of the record.
-    Source: Koordinator semantics, recovery from pods.
+    Raises ManifestError if its schema is broken or an update changes what must not change; an unreadable
+    resource-status is part of the record.
+    Source: Koordinator semantics, recovery from pods and admission rules.
     """
     report = Report()
     pod = read_pod(document, report)
+    if old is not None:
+        for violation in change_violations(pod, read_pod(old, Report()), settings.keeps_sub_priority):
+            report.refuse(violation)
     report.raise_findings()
+    for violation in admission_violations(pod, settings.profile):
+        report.warn(violation)
     return RunningPod(
         key=pod.key,
         namespace=pod.namespace,
         name=pod.name,
         host=pod.host,
+        phase=pod.phase,
         qos=running_qos(pod, kubelet),
+        label=raw_qos(pod),
+        kubernetes_qos=kubernetes_qos(pod),
         requests=request_amounts(pod_requests(pod)) if pod.is_assigned else {},
         record=read_pod_record(pod, settings),
+        has_status=bool(pod.manifest.annotation(keys.RESOURCE_STATUS).value),
+        containers=tuple(container.name for container in pod.all_containers),
+        warnings=report.warnings,
     )
 
 

@@ -32,21 +32,34 @@ def rate_host(
     Source: Koordinator semantics, score and profiles (preferred NUMA exclusivity).
     """
     if isinstance(answer, Refusal):
-        return _worst
+        return worst
     try:
         demand, alignment = demand_on(host, request), alignment_on(host, request)
         if demand.cpus is not None and not host.state.has_cpus:
-            return _worst
+            return worst
         if alignment.policy is NumaPolicy.NONE:
             return host_scorer(host.state, demand, scoring)
         allocation = answer.designated or try_allocate(host, demand, alignment, answer, reservations)
     except Refused:
-        return _worst
+        return worst
     return _rate_aligned(host, demand, alignment, allocation, scoring)
 
 
-def _worst(totals: HostTotals) -> int:
+def worst(totals: HostTotals) -> int:
+    """The score of hosts where nothing works."""
     return 0
+
+
+def foretell(host: Host, request: PodRequest, scoring: Scoring) -> Scorer | None:
+    """How `rate_host` will score a host if it turns out that the pod fits; None if that depends on how.
+
+    It does where the pod has a NUMA policy or arrives with a decision.
+    """
+    if request.designated is not None:
+        return None
+    if {host.numa_policy, request.numa.policy} != {NumaPolicy.NONE}:
+        return None
+    return host_scorer(host.state, demand_on(host, request), scoring)
 
 
 def _rate_aligned(

@@ -14,9 +14,10 @@ from placement.topology.scoring import DEFAULT_SCORING, Scoring
 class SchedulerSettings:
     """The scheduler settings of a cluster (Koordinator semantics: scheduler settings and profiles).
 
-    `guaranteed_qos` is the class that Kubernetes' Guaranteed stands for when a priority class is derived. A
-    CPU may be held `share_limit` times. The defaults for exclusivity and the NUMA policy only count under
-    `design`; a NUMA strategy of None follows the NUMA scoring.
+    `guaranteed_qos` is the class that Kubernetes' Guaranteed stands for when a priority class is derived.
+    `keeps_sub_priority`: that label of a pod must not change. A CPU may be held `share_limit` times. The
+    defaults for exclusivity and the NUMA policy only count under `design`; a NUMA strategy of None follows
+    the NUMA scoring.
     """
 
     profile: Profile = Profile.DESIGN
@@ -27,6 +28,7 @@ class SchedulerSettings:
     host_scoring: Scoring = DEFAULT_SCORING
     numa_scoring: Scoring = DEFAULT_SCORING
     guaranteed_qos: QosClass = QosClass.LSR
+    keeps_sub_priority: bool = True
     share_limit: int = 1
 
     @property

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
 from placement.dialects.koordinator.bind_policy import HostBindPolicy
 from placement.dialects.koordinator.field import Field
@@ -10,14 +11,17 @@ from placement.dialects.koordinator.host_policies import HostPolicies
 from placement.topology.cpus import CpuTopology
 from placement.topology.policies import NumaPolicy, NumaStrategy
 
+_OTHER = re.compile(r"[^A-Z0-9_]")
+_LONGEST_TRAIT = 255
+
 NUMA_TRAITS = frozenset({"HW_NUMA_ROOT"})
 
 _ARCHITECTURES = {"amd64": "HW_ARCH_X86_64", "arm64": "HW_ARCH_AARCH64"}
-_BIND = {
+BIND_TRAITS = {
     HostBindPolicy.FULL_PCPUS_ONLY: "CUSTOM_KOORD_BIND_FULL_PCPUS_ONLY",
     HostBindPolicy.SPREAD_BY_PCPUS: "CUSTOM_KOORD_BIND_SPREAD_BY_PCPUS",
 }
-_NUMA_POLICY = {
+NUMA_POLICY_TRAITS = {
     NumaPolicy.BEST_EFFORT: "CUSTOM_KOORD_NUMA_POLICY_BEST_EFFORT",
     NumaPolicy.RESTRICTED: "CUSTOM_KOORD_NUMA_POLICY_RESTRICTED",
     NumaPolicy.SINGLE_NUMA_NODE: "CUSTOM_KOORD_NUMA_POLICY_SINGLE_NUMA_NODE",
@@ -34,8 +38,8 @@ def host_traits(
 ) -> frozenset[str]:
     """The traits of the root provider (Koordinator semantics: traits)."""
     named = (
-        _BIND.get(policies.bind),
-        _NUMA_POLICY.get(policies.numa) if policies.numa else None,
+        BIND_TRAITS.get(policies.bind),
+        NUMA_POLICY_TRAITS.get(policies.numa) if policies.numa else None,
         _NUMA_STRATEGY.get(policies.strategy) if policies.strategy else None,
         architecture,
         "CUSTOM_KOORD_KUBELET_STATIC" if kubelet_static else None,
@@ -60,3 +64,27 @@ def architecture_trait(architecture: Field) -> str | None:
         architecture.warn(f"no trait for the architecture {name!r}" if name else "is missing")
         return None
     return _ARCHITECTURES[name]
+
+
+def label_trait(key: str, value: str) -> str | None:
+    """The trait of a label with that value; None if it would be longer than a trait may be.
+
+    Source: Koordinator semantics, traits.
+    """
+    name = _OTHER.sub("_", f"CUSTOM_LABEL_{key}_{value}".upper())
+    return name if len(name) <= _LONGEST_TRAIT else None
+
+
+def label_traits(labels: Mapping[str, Field]) -> frozenset[str]:
+    """The traits of the labels of a node by their keys; what cannot be a trait is left out with a warning."""
+    found = set()
+    for key, label in labels.items():
+        text = label.text()
+        if text is None:
+            continue
+        trait = label_trait(key, text)
+        if trait is None:
+            label.warn(f"no trait: its name would be longer than {_LONGEST_TRAIT} characters")
+        else:
+            found.add(trait)
+    return frozenset(found)

@@ -28,6 +28,10 @@ class HostIdentity:
         """The name of the provider at a path below the host, unique over all clusters."""
         return "/".join(filter(None, (self.cluster, self.host, path)))
 
+    def path(self, name: str) -> str:
+        """The path below the host of the provider of that name; empty for the host itself."""
+        return name.removeprefix(self.name()).removeprefix("/")
+
     def uuid(self, path: str = "") -> str:
         """The uuid of that provider, the same on every import (Koordinator semantics: tree)."""
         return str(uuid.uuid5(_NAMESPACE, "/".join((self.cluster, self.key, path))))

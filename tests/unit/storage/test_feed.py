@@ -43,7 +43,7 @@ def test_a_write_is_reported_once_seen_then_not_again(database, feed):
     feed.look(horizon)
     added = created(database, "added")
     look = feed.look(horizon)
-    assert [id_ for id_, _ in look.changed] == [added]
+    assert [row.id for row in look.changed] == [added]
     again = feed.look(look.horizon)
     assert again is None or not again.changed
 
@@ -88,9 +88,9 @@ def test_a_writer_that_began_first_and_commits_last_is_not_lost(database, feed):
         early = providers.insert(slow, str(uuid.uuid4()), "began first")
         late = created(database, "committed first")
         look = feed.look(horizon)
-        assert [id_ for id_, _ in look.changed] == [late]
+        assert [row.id for row in look.changed] == [late]
     after = feed.look(look.horizon)
-    assert early in [id_ for id_, _ in after.changed]
+    assert early in [row.id for row in after.changed]
 
 
 def test_stamps_of_one_transaction_are_one(database):

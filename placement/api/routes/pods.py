@@ -1,0 +1,99 @@
+"""/ext/v1/clusters/{cluster}/pods: pods placed on nodes, shown and released."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response
+
+from placement.api.bodies import manifests
+from placement.api.gate import route
+from placement.api.queries import parameters, refuse_unknown, single
+from placement.api.rendering.pods import page_body, pod_body, preview_body, translation_body
+from placement.api.responses import empty_response, json_response
+from placement.api.services import use_cases
+from placement.domain.errors import BadRequest
+from placement.domain.grammar import parse_positive
+from placement.services.manifests import pod_manifest
+from placement.services.pods import PodFilter
+
+blueprint = Blueprint("pods", __name__)
+_ALL = "/ext/v1/clusters/<cluster>/pods"
+_ONE = "/ext/v1/clusters/<cluster>/pods/<namespace>/<name>"
+_PREVIEW = "/ext/v1/clusters/<cluster>/pods/preview"
+_TRANSLATION = "/ext/v1/clusters/<cluster>/pods/translation"
+_RULE = "placement:clusters:pods:"
+_PAGE = 1000
+_LARGEST_PAGE = 10_000
+_LAST_ID = 2**31 - 1
+
+
+@route(blueprint, _ALL, "GET", f"{_RULE}list", gives_json=True)
+def listed(cluster: str) -> Response:
+    """Pods by namespace, node and QoS class, page by page."""
+    given = parameters()
+    refuse_unknown(given, ("namespace", "node", "qos", "limit", "marker"))
+    wanted = PodFilter(single(given, "namespace"), single(given, "node"), single(given, "qos"))
+    after = _number("marker", single(given, "marker"), 0, _LAST_ID)
+    count = _number("limit", single(given, "limit"), _PAGE, _LARGEST_PAGE)
+    return json_response(page_body(cluster, use_cases().pods.listed(cluster, wanted, after, count)))
+
+
+@route(blueprint, _ONE, "GET", f"{_RULE}show", gives_json=True)
+def show(cluster: str, namespace: str, name: str) -> Response:
+    """One pod with its place and what it was given."""
+    return json_response(pod_body(cluster, use_cases().pods.get(cluster, namespace, name)))
+
+
+@route(blueprint, _ONE, "PUT", f"{_RULE}update")
+def put(cluster: str, namespace: str, name: str) -> Response:
+    """Place a pod, or record where it runs; the manifest is JSON or YAML."""
+    pod = pod_manifest(manifests())
+    created, answer = use_cases().pods.put(cluster, namespace, name, pod)
+    return json_response(pod_body(cluster, answer), 201 if created else 200)
+
+
+@route(blueprint, _ONE, "DELETE", f"{_RULE}delete")
+def delete(cluster: str, namespace: str, name: str) -> Response:
+    """Release what a pod holds."""
+    use_cases().pods.delete(cluster, namespace, name)
+    return empty_response()
+
+
+@route(blueprint, _PREVIEW, "POST", f"{_RULE}preview", gives_json=True)
+def preview(cluster: str) -> Response:
+    """Where a pod would go, best first, and why not elsewhere; claims nothing."""
+    pod, names, most = _previewed(manifests())
+    return json_response(preview_body(cluster, use_cases().pods.preview(cluster, pod, names, most)))
+
+
+@route(blueprint, _TRANSLATION, "POST", f"{_RULE}translate", gives_json=True)
+def translation(cluster: str) -> Response:
+    """The pod as queries for allocation candidates."""
+    pod, _, _ = _previewed(manifests())
+    return json_response(translation_body(use_cases().pod_translation.translate(cluster, pod)))
+
+
+def _previewed(documents: list[Any]) -> tuple[Any, list[str] | None, int | None]:
+    """A Pod alone, or {"pod": Pod, "nodeNames": [...], "limit": n}."""
+    if len(documents) == 1 and isinstance(documents[0], dict) and "kind" not in documents[0]:
+        request = documents[0]
+        unknown = sorted(str(key) for key in request.keys() - {"pod", "nodeNames", "limit"})
+        if unknown:
+            raise BadRequest(f"{', '.join(unknown)}: not part of a preview")
+        names, most = request.get("nodeNames"), request.get("limit")
+        if names is not None and not (
+            isinstance(names, list) and all(isinstance(name, str) for name in names)
+        ):
+            raise BadRequest("nodeNames: must be a list of names of nodes")
+        if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
+            raise BadRequest(f"limit: must be 0 or more, not {most!r}")
+        return pod_manifest([request.get("pod")]), names, most
+    return pod_manifest(documents), None, None
+
+
+def _number(name: str, text: str | None, default: int, largest: int) -> int:
+    number = default if text is None else parse_positive(text)
+    if number is None or number > largest:
+        raise BadRequest(f"{name}: must be 1 to {largest}, not {text!r}")
+    return number

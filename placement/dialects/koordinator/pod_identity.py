@@ -1,0 +1,19 @@
+"""Under which uuids pods are known."""
+
+from __future__ import annotations
+
+import uuid
+
+from placement.domain.identifiers import is_dashed_uuid
+
+_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "placement/koordinator/pod")
+
+
+def derived_uid(cluster: str, namespace: str, name: str) -> str:
+    """The uid of a pod that came without one, the same each time."""
+    return str(uuid.uuid5(_NAMESPACE, f"{cluster}/name/{namespace}/{name}"))
+
+
+def consumer_of(cluster: str, uid: str) -> str:
+    """The consumer that a pod is: its uid if that is a uuid, else one derived from cluster and uid."""
+    return uid.lower() if is_dashed_uuid(uid) else str(uuid.uuid5(_NAMESPACE, f"{cluster}/uid/{uid}"))

@@ -1,0 +1,177 @@
+"""Putting nodes together from rows: manifests, pods, inventories, and what others hold."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from placement.dialects.koordinator.cluster_settings import scheduler_settings
+from placement.dialects.koordinator.node_accounts import CpuOwner, NodeAccounts
+from placement.dialects.koordinator.node_offers import HOST, Place
+from placement.dialects.koordinator.node_selection import NodeFace, read_face
+from placement.dialects.koordinator.recorded_pod import RecordedPod, recorded_pod
+from placement.dialects.koordinator.resources import host_class
+from placement.dialects.koordinator.settings import SchedulerSettings
+from placement.dialects.koordinator.tree import HostIdentity
+from placement.services.node_states import Likenesses, NodeKind, NodeState
+from placement.storage import node_rows, pods
+from placement.storage.clusters import Cluster
+from placement.storage.database import Executor
+from placement.storage.node_rows import HostRecord, NodeRow, Roots
+from placement.topology.host_score import HostTotals
+
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What of a cluster decides how its pods are scheduled."""
+
+    id: int
+    name: str
+    settings: SchedulerSettings
+
+
+def facts_of(cluster: Cluster) -> ClusterFacts:
+    """The facts of a stored cluster."""
+    return ClusterFacts(cluster.id, cluster.name, scheduler_settings(cluster.settings))
+
+
+@dataclass(frozen=True, slots=True)
+class Nature:
+    """What the manifests of a node say."""
+
+    identity: HostIdentity
+    face: NodeFace
+    kind: NodeKind
+
+
+class NodeLoader:
+    """Loads the nodes of clusters; what it has made of manifests before it keeps."""
+
+    def __init__(self) -> None:
+        self._likenesses = Likenesses()
+
+    def load(
+        self,
+        connection: Executor,
+        cluster: ClusterFacts,
+        roots: Roots = None,
+        known: Mapping[int, NodeState] | None = None,
+    ) -> dict[int, NodeState]:
+        """The nodes with these host providers, or all, by the id of that.
+
+        `known` are former states: manifests that did not change are not read again. The connection should
+        see one state of the database all the while.
+        """
+        rows = node_rows.nodes(connection, cluster.id, roots)
+        natures = self._natures(connection, cluster, rows, known or {})
+        recorded: dict[int, list[RecordedPod]] = defaultdict(list)
+        for pod in node_rows.pods(connection, cluster.id, roots):
+            recorded[pod.root_id].append(recorded_pod(pod.namespace, pod.name, pod.uid, pod.status["record"]))
+        records: dict[int, list[HostRecord]] = defaultdict(list)
+        for record in node_rows.host_records(connection, cluster.id, roots):
+            records[record.root_id].append(record)
+        others = self._others(connection, cluster, rows, roots)
+        states = {}
+        for row in rows:
+            nature = natures[row.root_id]
+            states[row.root_id] = NodeState(
+                row=row,
+                cluster_id=cluster.id,
+                identity=nature.identity,
+                face=nature.face,
+                kind=nature.kind,
+                settings=cluster.settings,
+                pods=tuple(recorded.get(row.root_id, ())),
+                others=others.get(row.root_id, {}),
+                free={
+                    record.class_name: record.inventory.capacity - record.used
+                    for record in records.get(row.root_id, ())
+                },
+                totals=_totals(
+                    nature.kind,
+                    records.get(row.root_id, ()),
+                    recorded.get(row.root_id, ()),
+                    others.get(row.root_id, {}),
+                ),
+                likenesses=self._likenesses,
+            )
+        return states
+
+    def _natures(
+        self,
+        connection: Executor,
+        cluster: ClusterFacts,
+        rows: Sequence[NodeRow],
+        known: Mapping[int, NodeState],
+    ) -> dict[int, Nature]:
+        natures = {}
+        unknown = []
+        for row in rows:
+            old = known.get(row.root_id)
+            same = old is not None and (old.row.id, old.row.imported_at) == (row.id, row.imported_at)
+            if old is not None and same and old.settings == cluster.settings:
+                natures[row.root_id] = Nature(old.identity, old.face, old.kind)
+            else:
+                unknown.append(row)
+        for start in range(0, len(unknown), _AT_ONCE):
+            batch = unknown[start : start + _AT_ONCE]
+            found = node_rows.manifests(connection, [row.id for row in batch])
+            for row in batch:
+                natures[row.root_id] = self.nature(cluster, row.name, *found[row.id])
+        return natures
+
+    def nature(
+        self, cluster: ClusterFacts, name: str, node: Mapping[str, Any], nrt: Mapping[str, Any] | None
+    ) -> Nature:
+        """What the manifests of a node say that were imported before."""
+        uid = node["metadata"].get("uid") or name
+        return Nature(
+            HostIdentity(cluster.name, name, uid),
+            read_face(node),
+            self._likenesses.kind(node, nrt, cluster.settings.profile),
+        )
+
+    @staticmethod
+    def _others(
+        connection: Executor, cluster: ClusterFacts, rows: Sequence[NodeRow], roots: Roots
+    ) -> dict[int, dict[Place, int]]:
+        names = {row.root_id: row.name for row in rows}
+        found: dict[int, dict[Place, int]] = {}
+        for use in node_rows.other_uses(connection, cluster.id, roots):
+            if use.root_id in names:
+                path = HostIdentity(cluster.name, names[use.root_id], "").path(use.provider_name)
+                found.setdefault(use.root_id, {})[Place(path, use.class_name)] = use.amount
+        return found
+
+
+def _totals(
+    kind: NodeKind, records: Sequence[HostRecord], pods: Sequence[RecordedPod], others: Mapping[Place, int]
+) -> HostTotals:
+    allocatable: dict[str, int] = {}
+    requested: dict[str, int] = defaultdict(int)
+    for record in records:
+        resource = kind.imported.resource_names.get(record.class_name)
+        if resource is not None:
+            unit = host_class(resource).unit
+            allocatable[resource] = record.inventory.capacity * unit
+            requested[resource] += others.get(Place(HOST, record.class_name), 0) * unit
+    for pod in pods:
+        for resource, amount in pod.requests.items():
+            requested[resource] += amount
+    return HostTotals(allocatable, {name: amount for name, amount in requested.items() if amount})
+
+
+def stored_accounts(connection: Executor, state: NodeState) -> NodeAccounts:
+    """Who holds what of a node, as it is stored."""
+    shares: dict[str, dict[Place, int]] = {}
+    for use in node_rows.own_uses(connection, state.cluster_id, state.row.root_id):
+        path = state.identity.path(use.provider_name)
+        shares.setdefault(use.consumer_uuid, {})[Place(path, use.class_name)] = use.amount
+    owners = pods.owners(connection, state.row.id)
+    for consumer, _ in owners.values():
+        shares.setdefault(consumer, {})
+    return NodeAccounts(shares, {cpu: CpuOwner(*owner) for cpu, owner in owners.items()})

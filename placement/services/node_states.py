@@ -1,0 +1,157 @@
+"""One node with everybody on it, as of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from placement.dialects.koordinator.host import Host
+from placement.dialects.koordinator.kubelet_pods import KubeletPod
+from placement.dialects.koordinator.likeness import ANONYMOUS, anonymous
+from placement.dialects.koordinator.node import NodeImport, import_node
+from placement.dialects.koordinator.node_accounts import Accountant, NodeAccounts, settle
+from placement.dialects.koordinator.node_offers import NodeOffers, Place, offers_of
+from placement.dialects.koordinator.node_selection import NodeFace
+from placement.dialects.koordinator.occupied_host import occupied_host
+from placement.dialects.koordinator.pod_identity import consumer_of
+from placement.dialects.koordinator.recorded_pod import RecordedPod
+from placement.dialects.koordinator.settings import SchedulerSettings
+from placement.dialects.koordinator.tree import HostIdentity
+from placement.storage.node_rows import NodeRow
+from placement.topology.host_score import HostTotals
+
+_CLUSTER = "c"
+
+
+@dataclass(frozen=True, eq=False)
+class NodeKind:
+    """What nodes with like manifests have in common; `imported` carries no name of theirs."""
+
+    imported: NodeImport
+    offers: NodeOffers
+
+
+class Likenesses:
+    """Keeps one object for like nodes and one for like hosts, so that what is known of one holds for all.
+
+    Forgets everything when it has grown too large; then only time is lost.
+    """
+
+    def __init__(self, most: int = 20_000) -> None:
+        self._most = most
+        self._kinds: dict[bytes, NodeKind] = {}
+        self._hosts: dict[Host, Host] = {}
+        self._empty: dict[tuple[NodeKind, SchedulerSettings], Host] = {}
+
+    def kind(self, node: Mapping[str, Any], nrt: Mapping[str, Any] | None, profile: str) -> NodeKind:
+        """The kind of a node with these manifests, which were imported before."""
+        reduced = anonymous(node, nrt)
+        key = profile.encode() + orjson.dumps(reduced, option=orjson.OPT_SORT_KEYS)
+        found = self._kinds.get(key)
+        if found is None:
+            imported = import_node(_CLUSTER, *reduced, profile)
+            found = NodeKind(imported, offers_of(imported, f"{_CLUSTER}/{ANONYMOUS}"))
+            self._bounded(self._kinds)[key] = found
+        return found
+
+    def host(self, state: NodeState) -> Host:
+        """The host that a node is for pods."""
+        if state.pods or state.others:
+            made = _host(state)
+            hosts: dict[Host, Host] = self._bounded(self._hosts)
+            return hosts.setdefault(made, made)
+        key = (state.kind, state.settings)
+        if key not in self._empty:
+            self._bounded(self._empty)[key] = _host(state)
+        return self._empty[key]
+
+    def _bounded(self, memory: dict[Any, Any]) -> dict[Any, Any]:
+        if len(memory) > self._most:
+            memory.clear()
+        return memory
+
+
+def _host(state: NodeState) -> Host:
+    kind = state.kind
+    return occupied_host(kind.imported, kind.offers, state.pods, state.others, state.settings)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeState:
+    """A node, its recorded pods in their order, and what is left of it.
+
+    `others` is what consumers beside the cluster's pods hold, `free` the units left of each class of the host
+    itself, `totals` the same for the score. Never changed in place: another state is another object.
+    """
+
+    row: NodeRow
+    cluster_id: int
+    identity: HostIdentity
+    face: NodeFace
+    kind: NodeKind
+    settings: SchedulerSettings
+    pods: tuple[RecordedPod, ...]
+    others: Mapping[Place, int]
+    free: Mapping[str, int]
+    totals: HostTotals
+    likenesses: Likenesses
+
+    @property
+    def offers(self) -> NodeOffers:
+        """What its providers offer."""
+        return self.kind.offers
+
+    @cached_property
+    def host(self) -> Host:
+        """The node as pods see it that look for a place."""
+        return self.likenesses.host(self)
+
+    @cached_property
+    def kubelet_pods(self) -> tuple[tuple[str, KubeletPod], ...]:
+        """The pods whose CPUs kubelet manages, each with its consumer."""
+        cluster = self.identity.cluster
+        return tuple((consumer_of(cluster, pod.uid), pod) for pod in self.kind.imported.kubelet_pods)
+
+    @cached_property
+    def accounts(self) -> NodeAccounts:
+        """Who holds what of its providers."""
+        return settle(self.offers, self.pods, self.kubelet_pods, self.others)
+
+    @cached_property
+    def accountant(self) -> Accountant:
+        """What is left on its NUMA nodes, after recorded pods; only to be asked."""
+        accountant = Accountant(self.offers, self.others)
+        for pod in self.pods:
+            accountant.record(pod)
+        return accountant
+
+    def left(self, place: Place) -> int:
+        """The units left of an inventory, before kubelet's pods."""
+        return self.accountant.left(place)
+
+    def with_pod(self, pod: RecordedPod) -> NodeState:
+        """The same node with one more pod, recorded last; the host's own totals are left as they are."""
+        return replace(self, pods=(*self.pods, pod))
+
+    def without(self, consumers: frozenset[str]) -> NodeState:
+        """The same node without pods; what they held of the host itself is free again."""
+        gone = [pod for pod in self.pods if pod.consumer in consumers]
+        if not gone:
+            return self
+        free, requested = dict(self.free), dict(self.totals.requested)
+        for pod in gone:
+            for place, amount in self.accounts.shares.get(pod.consumer, {}).items():
+                if not place.path:
+                    free[place.resource_class] = free.get(place.resource_class, 0) + amount
+            for resource, amount in pod.requests.items():
+                requested[resource] = requested.get(resource, 0) - amount
+        return replace(
+            self,
+            pods=tuple(pod for pod in self.pods if pod.consumer not in consumers),
+            free=free,
+            totals=HostTotals(self.totals.allocatable, requested),
+        )

@@ -1,0 +1,177 @@
+"""Writing down who holds what on a node: allocations, logical CPUs, consumers.
+
+The caller holds the host provider of the node and knows its accounts before and after. Only the difference
+is written, by the statements of ordinary claims: they refuse what does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from placement.dialects.koordinator.node_accounts import NodeAccounts
+from placement.dialects.koordinator.tree import HostIdentity
+from placement.domain.errors import Conflict
+from placement.services.replacement import changes_of
+from placement.storage import allocations, consumers, pods, providers
+from placement.storage.allocations import Held
+from placement.storage.consumers import LabelIds, Labelling
+from placement.storage.database import Transaction
+from placement.storage.failures import TryAgain
+from placement.storage.names import ClassIds
+
+POD = "POD"
+KUBELET = "KUBELET"
+
+
+class NodeChanged(TryAgain):
+    """Somebody else changed the node meanwhile; look again and decide again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The ids of the labels that consumers of a cluster carry.
+
+    Their project is the cluster and their user the namespace, so that usages can be told by both.
+    """
+
+    cluster: str
+    cluster_id: int
+    ids: Mapping[tuple[str, str], int]
+
+    def of(self, consumer: str, kind: str, namespace: str) -> Labelling:
+        """The labels of a pod of a namespace, where kind is POD or KUBELET."""
+        return Labelling(
+            consumer,
+            self.ids["project", self.cluster],
+            self.ids["user", namespace or self.cluster],
+            self.ids["type", kind],
+            self.cluster_id,
+        )
+
+
+class NodeWriter:
+    """Writes the accounts of nodes, inside a transaction of the caller."""
+
+    def __init__(self, labels: LabelIds) -> None:
+        self._labels = labels
+        self._class_ids = ClassIds()
+
+    def labels(self, cluster: str, cluster_id: int, namespaces: Collection[str]) -> Labels:
+        """The labels of consumers in these namespaces; to be asked for before the transaction begins."""
+        users = {("user", namespace or cluster) for namespace in namespaces}
+        kinds = {("type", POD), ("type", KUBELET)}
+        return Labels(cluster, cluster_id, self._labels.of({("project", cluster), *kinds, *users}))
+
+    def write(
+        self,
+        transaction: Transaction,
+        place: NodePlace,
+        before: NodeAccounts,
+        after: NodeAccounts,
+        bearers: Mapping[str, Labelling],
+    ) -> bool:
+        """Bring what is stored of a node from the accounts before to those after, and stamp its host.
+
+        `bearers` are the labels of consumers that are new, or of another kind than before. False if there was
+        nothing to write. Raises NodeChanged if something does not fit any more, Conflict if a consumer is
+        somebody else's.
+        """
+        return _Writing(transaction, place, before, after).run(bearers, self._class_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """Which node it is: its id, that of its cluster, and what the uuids of its providers derive from."""
+
+    node_id: int
+    cluster_id: int
+    identity: HostIdentity
+
+
+@dataclass(slots=True)
+class _Writing:
+    transaction: Transaction
+    place: NodePlace
+    before: NodeAccounts
+    after: NodeAccounts
+
+    def run(self, bearers: Mapping[str, Labelling], class_ids: ClassIds) -> bool:
+        before, after = self.before.shares, self.after.shares
+        changed = {
+            consumer
+            for consumer in before.keys() | after.keys()
+            if before.get(consumer) != after.get(consumer)
+        }
+        moved = {
+            cpu
+            for cpu in self.before.cpus.keys() | self.after.cpus.keys()
+            if self.before.cpus.get(cpu) != self.after.cpus.get(cpu)
+        }
+        if not (changed or moved or bearers):
+            return False
+        existing = self._settle_consumers(changed | bearers.keys(), bearers)
+        self._write_shares(changed, existing, class_ids)
+        pods.disown(self.transaction, self.place.node_id, moved & self.before.cpus.keys())
+        owners = {cpu: self.after.cpus[cpu] for cpu in moved & self.after.cpus.keys()}
+        pods.own(
+            self.transaction,
+            self.place.node_id,
+            {cpu: (owner.consumer, owner.level) for cpu, owner in owners.items()},
+        )
+        consumers.delete_idle(self.transaction, before.keys() - after.keys())
+        return True
+
+    def _settle_consumers(self, concerned: Collection[str], bearers: Mapping[str, Labelling]) -> set[str]:
+        """Create consumers that are new; those that existed before."""
+        created = consumers.create(
+            self.transaction,
+            [bearers[uuid] for uuid in concerned if uuid in bearers and uuid in self.after.shares],
+        )
+        rest = set(concerned) - created
+        if not rest:
+            return set()
+        locked = consumers.lock(self.transaction, rest)
+        for uuid, consumer in locked.items():
+            if consumer.cluster_id != self.place.cluster_id:
+                raise Conflict(f"Consumer {uuid} exists already and is no pod of this cluster.")
+        consumers.advance(
+            self.transaction, [bearers[uuid] for uuid in sorted(locked.keys() & bearers.keys())]
+        )
+        return set(locked)
+
+    def _write_shares(self, changed: set[str], existing: set[str], class_ids: ClassIds) -> None:
+        before, after = self.before.shares, self.after.shares
+        places = {
+            place for consumer in changed for shares in (before, after) for place in shares.get(consumer, {})
+        }
+        paths = {place.path for place in places} | {""}
+        uuids = {self.place.identity.uuid(path): path for path in paths}
+        held = providers.hold_and_stamp(self.transaction, uuids)
+        ids = {uuids[uuid]: id_ for uuid, id_ in held.items()}
+        missing = sorted(paths - ids.keys())
+        if missing:
+            raise Conflict(f"Provider {self.place.identity.name(missing[0])} is gone; import the node again.")
+        classes = class_ids(self.transaction, {place.resource_class for place in places})
+        mine = set(ids.values())
+        stored = [
+            row
+            for row in (
+                allocations.held_by(self.transaction, changed & existing) if changed & existing else ()
+            )
+            if row.provider_id in mine
+        ]
+        fresh = [
+            Held(consumer, ids[place.path], classes[place.resource_class], amount)
+            for consumer in changed
+            for place, amount in after.get(consumer, {}).items()
+        ]
+        changes = changes_of(stored, fresh)
+        if len(allocations.apply_changes(self.transaction, changes)) < len(changes):
+            raise NodeChanged("Other consumers were faster.")
+        allocations.replace_on(
+            self.transaction,
+            {row.consumer_uuid for row in stored},
+            {row.provider_id for row in stored},
+            fresh,
+        )

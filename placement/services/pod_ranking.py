@@ -1,0 +1,149 @@
+"""Which nodes a pod fits on, best first.
+
+Pods of one shape ask the same of every node, and a node that nobody changed answers as before: so answers are
+kept by shape and by state of node. Where the score of a node is known without trying, nodes are only tried
+until one fits: the first that does is the best, for trying never changes a score.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from placement.dialects.koordinator.fitting import Fit
+from placement.dialects.koordinator.host_demand import is_bound_on
+from placement.dialects.koordinator.host_fit import lacking
+from placement.dialects.koordinator.judging import PodJudge
+from placement.dialects.koordinator.node_selection import NodeSelection
+from placement.dialects.koordinator.pod_request import PodRequest
+from placement.dialects.koordinator.settings import SchedulerSettings
+from placement.services.node_states import NodeState
+from placement.topology.refusal import Refusal, RefusalClass
+
+_SHAPES_KEPT = 32
+
+
+class Standing(NamedTuple):
+    """How a pod stands with a node: refused, or fit with a score; `answer` None while it was not tried."""
+
+    score: int
+    answer: Fit | Refusal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodShape:
+    """All that decides on which nodes a pod fits, and how well."""
+
+    request: PodRequest | None
+    selection: NodeSelection
+    settings: SchedulerSettings
+
+
+class Ranked(NamedTuple):
+    """A node on which a pod fits."""
+
+    state: NodeState
+    score: int
+    fit: Fit
+
+
+class Ranking:
+    """Pods of one shape and the nodes of a cluster."""
+
+    def __init__(self, shape: PodShape) -> None:
+        self._shape = shape
+        self._judge = PodJudge(shape.request, shape.settings.host_scoring)
+        self._standings: dict[NodeState, Standing] = {}
+
+    def best_first(self, states: Collection[NodeState]) -> Iterator[Ranked]:
+        """The nodes on which the pod fits, by descending score, then by name; tried one by one."""
+        self._trim(len(states))
+        standings = self._standings
+        waiting = []
+        for state in states:
+            standing = standings.get(state) or self._look(state)
+            if not isinstance(standing.answer, Refusal):
+                waiting.append((-standing.score, state.row.name, state))
+        heapq.heapify(waiting)
+        while waiting:
+            _, _, state = heapq.heappop(waiting)
+            standing = self.tried(state)
+            if isinstance(standing.answer, Fit):
+                yield Ranked(state, standing.score, standing.answer)
+
+    def refusals(self, states: Iterable[NodeState]) -> dict[str, Refusal]:
+        """Why the pod fits on none of these nodes, by name; nodes on which it does are left out."""
+        found = {}
+        for state in states:
+            answer = self.tried(state).answer
+            if isinstance(answer, Refusal):
+                found[state.row.name] = answer
+        return dict(sorted(found.items()))
+
+    def tried(self, state: NodeState) -> Standing:
+        """How the pod stands with a node, for certain."""
+        standing = self._standings.get(state) or self._look(state)
+        if standing.answer is None:
+            verdict = self._judge.judge(state.host, state.totals)
+            standing = self._standings[state] = Standing(verdict.score, verdict.answer)
+        return standing
+
+    def _look(self, state: NodeState) -> Standing:
+        refusal = self._screen(state)
+        if refusal is not None:
+            standing = Standing(0, refusal)
+        else:
+            score = self._judge.score_if_fits(state.host, state.totals)
+            if score is None:
+                verdict = self._judge.judge(state.host, state.totals)
+                standing = Standing(verdict.score, verdict.answer)
+            else:
+                standing = Standing(score)
+        self._standings[state] = standing
+        return standing
+
+    def _screen(self, state: NodeState) -> Refusal | None:
+        """What the names, labels, taints and totals of a node have against the pod."""
+        reason = self._shape.selection.refusal(state.face)
+        if reason is not None:
+            return Refusal((reason,), RefusalClass.UNRESOLVABLE)
+        request = self._shape.request
+        amounts = {} if request is None else request.amounts
+        bound = request is not None and is_bound_on(state.host, request)
+        missing = lacking(state.offers, state.free, state.left, amounts, bound=bound)
+        return Refusal(missing) if missing else None
+
+    def _trim(self, nodes: int) -> None:
+        """Forget nodes that have changed since; what is known of the others is found out again."""
+        if len(self._standings) > 2 * nodes + 1000:
+            self._standings = {}
+            self._judge = PodJudge(self._shape.request, self._shape.settings.host_scoring)
+
+
+class Rankings:
+    """The rankings of the shapes that were asked for last."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[PodShape, Ranking] = OrderedDict()
+
+    def of(self, shape: PodShape) -> Ranking:
+        """The ranking for pods of a shape."""
+        ranking = self._kept.get(shape)
+        if ranking is None:
+            ranking = self._kept.setdefault(shape, Ranking(shape))
+            if len(self._kept) > _SHAPES_KEPT:
+                self._kept.popitem(last=False)
+        return ranking
+
+
+def verdict(refusals: Collection[Refusal], fitting: int = 0) -> str:
+    """How many nodes are available and why the others are not, as kube-scheduler counts it."""
+    counts: Counter[str] = Counter()
+    for refusal in refusals:
+        counts.update(refusal.reasons)
+    reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+    available = f"{fitting}/{fitting + len(refusals)} nodes are available"
+    return f"{available}: {reasons}." if reasons else f"{available}."

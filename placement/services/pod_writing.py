@@ -1,0 +1,136 @@
+"""Writing down where pods come and go: rows of pods, and the accounts of the nodes concerned.
+
+Whoever changes the pods of a node holds its host provider and stamps it. So a node whose host still carries
+the stamp with which it was read still has the same pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from placement.dialects.koordinator.node_accounts import NodeAccounts
+from placement.dialects.koordinator.recorded_pod import RecordedPod
+from placement.services.fleet import ClusterView
+from placement.services.node_loading import ClusterFacts, NodeLoader, stored_accounts
+from placement.services.node_states import NodeState
+from placement.services.node_writing import KUBELET, POD, Labels, NodeChanged, NodePlace, NodeWriter
+from placement.services.pod_answers import PodAnswer
+from placement.services.pod_documents import PodDocument
+from placement.storage import node_rows, pods, providers
+from placement.storage.database import Transaction
+from placement.storage.pods import PodValues, StoredPod
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A pod that is recorded from now on; without `root_id`, the host provider, it occupies nothing."""
+
+    document: PodDocument
+    answer: PodAnswer
+    root_id: int | None = None
+    recorded: RecordedPod | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldNodes:
+    """Nodes that are held, by host provider: their states, and their accounts as they are stored."""
+
+    states: Mapping[int, NodeState]
+    accounts: Mapping[int, NodeAccounts]
+
+
+class PodWriting:
+    """Lets pods come to nodes and leave them, inside a transaction of the caller."""
+
+    def __init__(self, writer: NodeWriter, loader: NodeLoader) -> None:
+        self._writer = writer
+        self._loader = loader
+
+    def labels(self, facts: ClusterFacts, namespaces: Collection[str]) -> Labels:
+        """What consumers of these namespaces are labelled with; to be asked for before the transaction."""
+        return self._writer.labels(facts.name, facts.id, namespaces)
+
+    def hold_unchanged(
+        self, transaction: Transaction, view: ClusterView, roots: Collection[int]
+    ) -> HeldNodes:
+        """Hold nodes that must be as they are in the view. Raises NodeChanged."""
+        stamps = node_rows.hold(transaction, roots)
+        for root_id in roots:
+            known = view.nodes.get(root_id)
+            if known is None or stamps.get(root_id) != known.row.revision:
+                raise NodeChanged("A node changed while the pod was placed.")
+        states = {root_id: view.nodes[root_id] for root_id in roots}
+        return HeldNodes(states, {root_id: state.accounts for root_id, state in states.items()})
+
+    def hold(self, transaction: Transaction, view: ClusterView, roots: Collection[int]) -> HeldNodes:
+        """Hold nodes as they are now, with what is really stored of them.
+
+        That is less than what follows from the pods where others gave something back that a pod lacked.
+        """
+        if not roots:
+            return HeldNodes({}, {})
+        node_rows.hold(transaction, roots)
+        states = self._loader.load(transaction, view.facts, roots, view.nodes)
+        stored = {root_id: stored_accounts(transaction, state) for root_id, state in states.items()}
+        return HeldNodes(states, stored)
+
+    def check_namesakes(
+        self, transaction: Transaction, facts: ClusterFacts, document: PodDocument, known: Sequence[StoredPod]
+    ) -> None:
+        """Raises NodeChanged unless the pods of that name and uid are the known ones, where they were."""
+        now = pods.namesakes(transaction, facts.id, document.namespace, document.name, document.uid)
+        if [(pod.id, pod.root_id) for pod in now] != [(pod.id, pod.root_id) for pod in known]:
+            raise NodeChanged("The pod itself changed meanwhile.")
+
+    def change(
+        self,
+        transaction: Transaction,
+        facts: ClusterFacts,
+        held: HeldNodes,
+        leaving: Sequence[StoredPod],
+        arrival: Arrival | None,
+        labels: Labels,
+    ) -> None:
+        """Let pods leave and one arrive on nodes that are held.
+
+        Raises NodeChanged, Conflict.
+        """
+        gone = {pod.status["consumer"]: pod.namespace for pod in leaving}
+        consumers = frozenset(gone)
+        left = {pod.root_id for pod in leaving if pod.root_id is not None}
+        target = None if arrival is None else arrival.root_id
+        for root_id in sorted(left - {target}) + ([] if target is None else [target]):
+            before = held.states[root_id]
+            after = before.without(consumers)
+            # Pods that leave but whose CPUs kubelet still reports as its own.
+            bearers = {
+                consumer: labels.of(consumer, KUBELET, gone[consumer])
+                for consumer, _ in after.kubelet_pods
+                if consumer in gone
+            }
+            if arrival is not None and arrival.recorded is not None and root_id == target:
+                after = after.with_pod(arrival.recorded)
+                consumer = arrival.recorded.consumer
+                bearers[consumer] = labels.of(consumer, POD, arrival.recorded.namespace)
+            place = NodePlace(before.row.id, before.cluster_id, before.identity)
+            if not self._writer.write(transaction, place, held.accounts[root_id], after.accounts, bearers):
+                # Pods that hold nothing come and go, too.
+                providers.touch(transaction, (), [root_id])
+        pods.delete(transaction, [pod.id for pod in leaving])
+        if arrival is not None:
+            node_id = None if target is None else held.states[target].row.id
+            pods.insert(transaction, facts.id, pod_values(arrival, node_id))
+
+
+def pod_values(arrival: Arrival, node_id: int | None) -> PodValues:
+    """What the row of a pod says."""
+    document = arrival.document
+    return PodValues(
+        namespace=document.namespace,
+        name=document.name,
+        uid=document.uid,
+        manifest=document.manifest,
+        status=arrival.answer.status(arrival.recorded),
+        node_id=node_id,
+    )

@@ -1,0 +1,249 @@
+"""Pods of clusters: placed here or reported to run somewhere, shown, and released.
+
+Placing: rank the nodes on the image of the cluster (Fleet), give the pod its CPUs on the best one, and write
+that down if the node is still the same; else look and decide again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from placement.dialects.koordinator.errors import ManifestError
+from placement.dialects.koordinator.pod_import import PodImport, import_pod
+from placement.domain.errors import BadRequest, Conflict
+from placement.services.cluster_lookup import found, unknown_pod
+from placement.services.fleet import ClusterView, Fleet
+from placement.services.node_states import NodeState
+from placement.services.node_writing import Labels, NodeChanged, NodeWriter
+from placement.services.pod_answers import PodAnswer, answer_of
+from placement.services.pod_documents import PodDocument
+from placement.services.pod_placing import Placed, placed
+from placement.services.pod_ranking import PodShape, Rankings, verdict
+from placement.services.pod_writing import Arrival, PodWriting
+from placement.services.running_pods import Recording, same_pod
+from placement.services.transactions import patiently
+from placement.storage import pods
+from placement.storage.database import Database
+from placement.storage.pods import StoredPod
+from placement.topology.refusal import Refusal
+
+
+class Unschedulable(Conflict):
+    """No node can take the pod; `refusals` says why, by node."""
+
+    code = "unschedulable"
+
+    def __init__(self, refusals: Mapping[str, Refusal]) -> None:
+        super().__init__(verdict(refusals.values()))
+        self.refusals = refusals
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """Where a pod would fit, best first, and why not elsewhere.
+
+    `fitting` counts all nodes on which it fits, of which `places` has the best.
+    """
+
+    places: Sequence[Placed]
+    fitting: int
+    refusals: Mapping[str, Refusal]
+    warnings: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """How many nodes are available, and why the others are not."""
+        return verdict(self.refusals.values(), self.fitting)
+
+
+@dataclass(frozen=True, slots=True)
+class PodFilter:
+    """Only pods to which all that is given applies."""
+
+    namespace: str | None = None
+    node: str | None = None
+    qos: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodPage:
+    """Some pods, and the cursor of the following page, None on the last one."""
+
+    pods: list[PodAnswer]
+    next: int | None
+
+
+class Pods:
+    """What can be done with pods."""
+
+    def __init__(self, database: Database, fleet: Fleet, writer: NodeWriter) -> None:
+        self._database = database
+        self._fleet = fleet
+        self._rankings = Rankings()
+        self._writing = PodWriting(writer, fleet.loader)
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def get(self, cluster: str, namespace: str, name: str) -> PodAnswer:
+        """One pod. Raises NotFound."""
+        with self._database.read() as connection:
+            namesakes = pods.namesakes(connection, found(connection, cluster).id, namespace, name)
+        if not namesakes:
+            raise unknown_pod(cluster, namespace, name)
+        return answer_of(namesakes[0])
+
+    def listed(self, cluster: str, wanted: PodFilter, after: int, count: int) -> PodPage:
+        """The next pods of a cluster, in the order in which they were recorded. Raises NotFound."""
+        with self._database.read() as connection:
+            rows = pods.page(
+                connection,
+                found(connection, cluster).id,
+                namespace=wanted.namespace,
+                node=wanted.node,
+                qos=wanted.qos,
+                after=after,
+                count=count + 1,
+            )
+        shown = rows[:count]
+        return PodPage([answer_of(row) for row in shown], shown[-1].id if len(rows) > count else None)
+
+    def preview(
+        self,
+        cluster: str,
+        pod: Mapping[str, Any],
+        node_names: Collection[str] | None = None,
+        most: int | None = None,
+    ) -> Preview:
+        """Where a pod would go: nothing is claimed.
+
+        `node_names`: only these nodes are looked at, and unknown ones left out; `most` bounds the places.
+        Raises NotFound for the cluster, ManifestError.
+        """
+        view = self._fleet.view(cluster)
+        document = PodDocument.unnamed(cluster, pod)
+        incoming = import_pod(document.manifest, view.facts.settings)
+        states = _chosen(_without(view, self._known(view, document)), node_names)
+        ranking = self._rankings.of(_shape(incoming, view))
+        places: list[Placed] = []
+        fitting = 0
+        for ranked in ranking.best_first(states):
+            fitting += 1
+            if most is None or len(places) < most:
+                places.append(placed(ranked, incoming, document))
+        return Preview(places, fitting, ranking.refusals(states), incoming.warnings)
+
+    # -- writing ------------------------------------------------------------------------------------
+
+    def put(self, cluster: str, namespace: str, name: str, pod: Mapping[str, Any]) -> tuple[bool, PodAnswer]:
+        """Place a pod, or record where it runs if it names a node; whether it is new.
+
+        The same pod again, by uid and by what it asks for, is answered with what it has. Another pod of that
+        name is replaced. Raises NotFound for the cluster, ManifestError with everything that is wrong,
+        Unschedulable, Conflict, Unavailable.
+        """
+        return self._put(cluster, PodDocument.named(cluster, namespace, name, pod), None)
+
+    def bind(
+        self, cluster: str, namespace: str, name: str, uid: str, node: str, pod: Mapping[str, Any]
+    ) -> PodAnswer:
+        """Place a pod on one node, or nowhere; the pod may be there already. Raises as `put` does."""
+        document = PodDocument.named(cluster, namespace, name, pod)
+        if uid and document.uid != uid:
+            raise BadRequest(f"Pod.metadata.uid: {document.uid!r} is not {uid!r}, the pod to be bound")
+        _, answer = self._put(cluster, document, node)
+        if answer.node != node:
+            raise Conflict(f"Pod {document.label} is on node {answer.node} already, not on {node}.")
+        return answer
+
+    def delete(self, cluster: str, namespace: str, name: str) -> None:
+        """Release what a pod holds, and forget it. Raises NotFound, Unavailable."""
+
+        def once() -> None:
+            view = self._fleet.view(cluster)
+            labels = self._writing.labels(view.facts, [namespace])
+            with self._database.write() as transaction:
+                leaving = pods.namesakes(transaction, view.facts.id, namespace, name)
+                if not leaving:
+                    raise unknown_pod(cluster, namespace, name)
+                roots = {pod.root_id for pod in leaving if pod.root_id is not None}
+                held = self._writing.hold(transaction, view, roots)
+                now = pods.namesakes(transaction, view.facts.id, namespace, name)
+                if [(pod.id, pod.root_id) for pod in now] != [(pod.id, pod.root_id) for pod in leaving]:
+                    raise NodeChanged("The pod itself changed meanwhile.")
+                self._writing.change(transaction, view.facts, held, leaving, None, labels)
+
+        patiently(once)
+
+    def _put(self, cluster: str, document: PodDocument, node: str | None) -> tuple[bool, PodAnswer]:
+        def once() -> tuple[bool, PodAnswer]:
+            view = self._fleet.view(cluster)
+            labels = self._writing.labels(view.facts, [document.namespace])
+            if not document.host and not document.has_ended:
+                return self._place(view, document, node, labels)
+            recording = Recording(self._writing, view, document, labels)
+            with self._database.write() as transaction:
+                return recording.run(transaction)
+
+        return patiently(once)
+
+    def _place(
+        self, view: ClusterView, document: PodDocument, node: str | None, labels: Labels
+    ) -> tuple[bool, PodAnswer]:
+        known = self._known(view, document)
+        same = same_pod(known, document)
+        settings = view.facts.settings
+        incoming = import_pod(document.manifest, settings, same.manifest if same else None)
+        if same is not None and same.node is not None and _asks_for_the_same(same, incoming, view):
+            return False, answer_of(same)
+        states = _chosen(_without(view, known), None if node is None else [node])
+        ranking = self._rankings.of(_shape(incoming, view))
+        ranked = next(ranking.best_first(states), None)
+        if ranked is None:
+            raise Unschedulable(ranking.refusals(states))
+        place = placed(ranked, incoming, document)
+        arrival = Arrival(document, place.answer, place.state.row.root_id, place.recorded)
+        roots = {pod.root_id for pod in known} | {arrival.root_id}
+        with self._database.write() as transaction:
+            held = self._writing.hold_unchanged(
+                transaction, view, {root for root in roots if root is not None}
+            )
+            self._writing.check_namesakes(transaction, view.facts, document, known)
+            self._writing.change(transaction, view.facts, held, known, arrival, labels)
+        return not known, place.answer
+
+    def _known(self, view: ClusterView, document: PodDocument) -> list[StoredPod]:
+        """Pods of that name or uid."""
+        with self._database.read() as connection:
+            return pods.namesakes(connection, view.facts.id, document.namespace, document.name, document.uid)
+
+
+def _shape(incoming: PodImport, view: ClusterView) -> PodShape:
+    return PodShape(incoming.request, incoming.selection, view.facts.settings)
+
+
+def _without(view: ClusterView, leaving: Sequence[StoredPod]) -> list[NodeState]:
+    """The nodes as they are when these pods are gone."""
+    consumers = frozenset(pod.status["consumer"] for pod in leaving)
+    left = {pod.root_id for pod in leaving}
+    if not left:
+        return list(view.nodes.values())
+    return [state.without(consumers) if root_id in left else state for root_id, state in view.nodes.items()]
+
+
+def _chosen(states: list[NodeState], names: Collection[str] | None) -> list[NodeState]:
+    if names is None:
+        return states
+    wanted = set(names)
+    return [state for state in states if state.row.name in wanted]
+
+
+def _asks_for_the_same(stored: StoredPod, incoming: PodImport, view: ClusterView) -> bool:
+    """Whether a pod asks for what it asked for when it got its place."""
+    manifest = {**stored.manifest, "spec": {**stored.manifest["spec"], "nodeName": None}}
+    try:
+        before = import_pod(manifest, view.facts.settings)
+    except ManifestError:
+        return False  # the settings of the cluster became stricter meanwhile
+    return (before.request, before.qos, before.spec) == (incoming.request, incoming.qos, incoming.spec)

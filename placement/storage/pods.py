@@ -1,0 +1,161 @@
+"""Statements on pods and on the logical CPUs that are somebody's."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from placement.storage import tables
+from placement.storage.database import Executor, Transaction
+
+_pods = tables.pods
+_nodes = tables.nodes
+_cpus = tables.logical_cpus
+
+
+class StoredPod(NamedTuple):
+    """A pod as it is kept; without node it occupies nothing. `status` says what it was given."""
+
+    id: int
+    namespace: str
+    name: str
+    uid: str
+    manifest: dict[str, Any]
+    status: dict[str, Any]
+    node_id: int | None
+    node: str | None
+    root_id: int | None
+    root_uuid: str | None
+    changed_at: datetime.datetime
+
+
+_stored = (
+    sa.select(
+        _pods.c.id,
+        _pods.c.namespace,
+        _pods.c.name,
+        _pods.c.uid,
+        _pods.c.manifest,
+        _pods.c.status,
+        _pods.c.node_id,
+        _nodes.c.name,
+        _nodes.c.resource_provider_id,
+        tables.providers.c.uuid,
+        sa.func.coalesce(_pods.c.updated_at, _pods.c.created_at),
+    )
+    .select_from(_pods)
+    .outerjoin(_nodes, _nodes.c.id == _pods.c.node_id)
+    .outerjoin(tables.providers, tables.providers.c.id == _nodes.c.resource_provider_id)
+)
+
+
+def namesakes(
+    connection: Executor, cluster_id: int, namespace: str, name: str, uid: str | None = None
+) -> list[StoredPod]:
+    """Pods with this name or this uid."""
+    mine = sa.and_(_pods.c.namespace == namespace, _pods.c.name == name)
+    if uid is not None:
+        mine = sa.or_(_pods.c.uid == uid, mine)
+    statement = _stored.where(_pods.c.cluster_id == cluster_id, mine).order_by(_pods.c.id)
+    return [StoredPod(*row) for row in connection.execute(statement)]
+
+
+def names_on(connection: Executor, node_id: int, most: int) -> list[str]:
+    """`namespace/name` of pods on a node, at most so many."""
+    statement = sa.select(_pods.c.namespace, _pods.c.name).where(_pods.c.node_id == node_id)
+    rows = connection.execute(statement.order_by(_pods.c.id).limit(most))
+    return [f"{row[0]}/{row[1]}" for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class PodValues:
+    """What a row of a pod says beside its place in a cluster."""
+
+    namespace: str
+    name: str
+    uid: str
+    manifest: Mapping[str, Any]
+    status: Mapping[str, Any]
+    node_id: int | None
+
+
+def insert(transaction: Transaction, cluster_id: int, values: PodValues) -> int:
+    """A new pod; its id."""
+    row = {**_row(values), "cluster_id": cluster_id, "created_at": transaction.now}
+    return int(transaction.execute(sa.insert(_pods).values(row).returning(_pods.c.id)).scalar_one())
+
+
+def update(transaction: Transaction, id_: int, values: PodValues) -> None:
+    """Replace what a pod's row says."""
+    row = {**_row(values), "updated_at": transaction.now}
+    transaction.execute(sa.update(_pods).where(_pods.c.id == id_).values(row))
+
+
+def _row(values: PodValues) -> dict[str, Any]:
+    return {
+        "namespace": values.namespace,
+        "name": values.name,
+        "uid": values.uid,
+        "manifest": dict(values.manifest),
+        "status": dict(values.status),
+        "node_id": values.node_id,
+    }
+
+
+def delete(transaction: Transaction, ids: Collection[int]) -> None:
+    """Remove pods."""
+    if ids:
+        transaction.execute(sa.delete(_pods).where(_pods.c.id.in_(sorted(ids))))
+
+
+def page(
+    connection: Executor,
+    cluster_id: int,
+    *,
+    namespace: str | None,
+    node: str | None,
+    qos: str | None,
+    after: int,
+    count: int,
+) -> list[StoredPod]:
+    """The next pods of a cluster in the order in which they were recorded."""
+    statement = _stored.where(_pods.c.cluster_id == cluster_id, _pods.c.id > after)
+    for column, value in (
+        (_pods.c.namespace, namespace),
+        (_nodes.c.name, node),
+        (_pods.c.status["qos"].as_string(), qos),
+    ):
+        if value is not None:
+            statement = statement.where(column == value)
+    return [StoredPod(*row) for row in connection.execute(statement.order_by(_pods.c.id).limit(count))]
+
+
+def owners(connection: Executor, node_id: int) -> dict[int, tuple[str, str]]:
+    """(consumer, exclusive level) of the logical CPUs of a node that are somebody's."""
+    statement = sa.select(_cpus.c.cpu, _cpus.c.consumer_id, _cpus.c.exclusive_level)
+    rows = connection.execute(statement.where(_cpus.c.node_id == node_id).order_by(_cpus.c.cpu))
+    return {row[0]: (row[1], row[2] or "") for row in rows}
+
+
+def disown(transaction: Transaction, node_id: int, cpus: Collection[int]) -> None:
+    """Logical CPUs of a node are nobody's any more."""
+    if cpus:
+        mine = sa.and_(_cpus.c.node_id == node_id, _cpus.c.cpu.in_(sorted(cpus)))
+        transaction.execute(sa.delete(_cpus).where(mine))
+
+
+def own(transaction: Transaction, node_id: int, owners: Mapping[int, tuple[str, str]]) -> None:
+    """Logical CPUs of a node are somebody's from now on: (consumer, exclusive level) by CPU.
+
+    The key of the table refuses CPUs that are somebody's already.
+    """
+    if owners:
+        rows = [
+            {"node_id": node_id, "cpu": cpu, "consumer_id": consumer, "exclusive_level": level or None}
+            for cpu, (consumer, level) in sorted(owners.items())
+        ]
+        transaction.execute(sa.insert(_cpus), rows)

@@ -1,0 +1,96 @@
+"""What must hold of the nodes and pods of a cluster at any time, whatever was done to them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import sqlalchemy as sa
+
+from placement.services.cluster_lookup import found
+from placement.services.fleet import Fleet
+from placement.services.node_loading import NodeLoader, facts_of, stored_accounts
+from placement.services.node_states import NodeState
+from placement.services.node_views import view_of
+from placement.storage import tables
+from placement.storage.database import Database
+
+
+def loaded(database: Database, cluster: str) -> dict[int, NodeState]:
+    """The nodes as they are stored, read afresh."""
+    with database.snapshot() as connection:
+        return NodeLoader().load(connection, facts_of(found(connection, cluster)))
+
+
+def check(database: Database, cluster: str, *, exact: bool = True) -> None:
+    """All of it at once; `exact` unless others gave something back that pods have not been given yet."""
+    states = loaded(database, cluster)
+    for state in states.values():
+        check_accounts(database, state, exact=exact)
+        check_cpus(state)
+    check_usages(database)
+
+
+def check_accounts(database: Database, state: NodeState, *, exact: bool) -> None:
+    """What is stored is what follows from the pods: nothing lost, nothing left over."""
+    with database.snapshot() as connection:
+        stored = stored_accounts(connection, state)
+    assert dict(stored.cpus) == dict(state.accounts.cpus)
+    for consumer in stored.shares.keys() | state.accounts.shares.keys():
+        held = stored.shares.get(consumer, {})
+        due = state.accounts.shares.get(consumer, {})
+        if exact:
+            assert held == due
+        else:
+            assert all(amount <= due.get(place, 0) for place, amount in held.items())
+
+
+def check_cpus(state: NodeState) -> None:
+    """LS pool, exclusive and withheld CPUs are all CPUs, and none is two of that."""
+    view = view_of(state)
+    everything = set(state.offers.cores)
+    shared = {cpu for pool in view.ls_pools for cpu in pool.cpus}
+    exclusive = {cpu for pod in state.pods for cpu in pod.holding.cpus}
+    exclusive |= {cpu for _, pod in state.kubelet_pods for cpu in pod.cpus}
+    withheld = set(state.kind.imported.withheld)
+    assert shared | (exclusive & everything) | withheld == everything
+    assert not shared & (exclusive | withheld)
+    assert [cpu.cpu.cpu for cpu in view.cpus] == sorted(everything)
+    for cpu in view.cpus:
+        assert (cpu.owner in ("pod", "kubelet", "system", "reserved")) == (cpu.cpu.cpu not in shared)
+
+
+def check_usages(database: Database) -> None:
+    """What is used is the sum of the allocations and never more than there is."""
+    inventories, allocations = tables.inventories, tables.allocations
+    with database.snapshot() as connection:
+        held: Counter[tuple[int, int]] = Counter()
+        for provider, kind, amount in connection.execute(
+            sa.select(allocations.c.resource_provider_id, allocations.c.resource_class_id, allocations.c.used)
+        ):
+            held[provider, kind] += amount
+        for row in connection.execute(sa.select(inventories)):
+            key = (row.resource_provider_id, row.resource_class_id)
+            assert row.used == held[key]
+            assert row.used <= (row.total - row.reserved) * row.allocation_ratio
+
+
+def check_image(database: Database, fleet: Fleet, cluster: str) -> None:
+    """An image that was kept in step is what a fresh one would be."""
+    view, fresh = fleet.view(cluster), loaded(database, cluster)
+    assert view.nodes.keys() == fresh.keys()
+    for root_id, state in view.nodes.items():
+        other = fresh[root_id]
+        assert (state.row, state.face, state.pods) == (other.row, other.face, other.pods)
+        assert (dict(state.others), dict(state.free)) == (dict(other.others), dict(other.free))
+        assert (state.totals, state.host) == (other.totals, other.host)
+
+
+def nothing_is_held(database: Database) -> bool:
+    """Whether there are neither allocations nor consumers nor owned CPUs nor any use."""
+    with database.snapshot() as connection:
+        rows = [
+            connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
+            for table in (tables.allocations, tables.consumers, tables.logical_cpus)
+        ]
+        used = connection.execute(sa.select(sa.func.sum(tables.inventories.c.used))).scalar_one()
+    return not any(rows) and not used

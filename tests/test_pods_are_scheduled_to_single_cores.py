@@ -1,0 +1,466 @@
+"""Pods get a node, NUMA nodes and single logical CPUs, and everything they hold is an allocation."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from tests.client import Client, code, detail
+from tests.kubernetes import (
+    BIND,
+    NUMA_POLICY,
+    RATIO,
+    SPEC,
+    STATUS,
+    node_manifests,
+    pod_manifest,
+)
+
+CLUSTER = "/ext/v1/clusters/edge"
+PODS = f"{CLUSTER}/pods"
+UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d11"
+
+
+@pytest.fixture
+def cluster(api: Client) -> Client:
+    assert api.put(CLUSTER).status_code == 201
+    return api
+
+
+def nodes(api: Client, *names: str, **node) -> None:
+    for name in names:
+        answer = api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name, **node))
+        assert answer.status_code in (200, 201), answer.text
+
+
+def put(api: Client, name: str, manifest: dict, status: int = 201, namespace: str = "default") -> dict:
+    answer = api.put(f"{PODS}/{namespace}/{name}", manifest)
+    assert answer.status_code == status, answer.text
+    return answer.json
+
+
+def refused(api: Client, manifest: dict) -> str:
+    answer = api.put(f"{PODS}/default/refused", manifest)
+    assert answer.status_code == 409, answer.text
+    assert code(answer) == "unschedulable"
+    return detail(answer)
+
+
+def held(api: Client, pod: dict) -> dict[str, dict[str, int]]:
+    """What a pod holds, by the names of the providers."""
+    body = api.get(f"/allocations/{pod['consumer_uuid']}").json
+    return {
+        api.get(f"/resource_providers/{uuid}").json["name"].removeprefix("edge/"): entry["resources"]
+        for uuid, entry in body["allocations"].items()
+    }
+
+
+def usages(api: Client, name: str) -> dict[str, int]:
+    resources = api.get(f"{CLUSTER}/nodes/{name}").json["resources"]
+    return {key: entry["used"] for key, entry in resources.items() if entry["used"]}
+
+
+def test_an_lsr_pod_gets_whole_cores_and_holds_them(cluster):
+    nodes(cluster, "n1")
+    pod = put(cluster, "web", pod_manifest(cpu="4", memory="1Gi", uid=UID))
+    assert (pod["node"], pod["cpuset"], pod["consumer_uuid"]) == ("n1", "0-3", UID)
+    assert json.loads(pod["annotations"][STATUS]) == {"cpuset": "0-3"}
+    assert json.loads(pod["annotations"][SPEC]) == {"preferredCPUBindPolicy": "FullPCPUs"}
+    assert pod["containers"] == [{"name": "main", "lift_cfs_quota": True}]
+    assert held(cluster, pod) == {
+        "n1": {"CUSTOM_NODE_CPU_MILLI": 4000, "CUSTOM_NODE_MEMORY_MB": 1024, "CUSTOM_PODS": 1},
+        "n1/numa-0": {"CUSTOM_CPU_MILLI": 4000},
+        "n1/core-0-0": {"PCPU": 2},
+        "n1/core-0-1": {"PCPU": 2},
+    }
+    consumer = cluster.get(f"/allocations/{UID}").json
+    assert (consumer["consumer_type"], consumer["project_id"], consumer["user_id"]) == (
+        "POD",
+        "edge",
+        "default",
+    )
+
+
+def test_pods_never_share_cpus_and_fill_the_node(cluster):
+    nodes(cluster, "n1")
+    cpusets = [put(cluster, f"p{number}", pod_manifest(cpu="4"))["cpuset"] for number in range(4)]
+    assert sorted(cpusets) == ["0-3", "12-15", "4-7", "8-11"]
+    assert refused(cluster, pod_manifest(cpu="1")) == ("0/1 nodes are available: 1 Insufficient cpu.")
+
+
+def test_spread_threads_of_cores_that_are_half_used_count_as_used(cluster):
+    nodes(cluster, "n1")
+    spread = {"preferredCPUBindPolicy": "SpreadByPCPUs"}
+    pod = put(cluster, "spread", pod_manifest(cpu="4", spec=spread))
+    assert pod["cpuset"] == "0,2,4,6"
+    assert held(cluster, pod)["n1/core-0-3"] == {"PCPU": 1}
+    required = pod_manifest(cpu="4", spec={"requiredCPUBindPolicy": "FullPCPUs"})
+    assert put(cluster, "full", required)["cpuset"] == "8-11"
+    assert put(cluster, "rest", pod_manifest(cpu="2", spec=spread))["cpuset"] == "1,3"
+
+
+def test_an_ls_pod_holds_amounts_of_the_host_only(cluster):
+    nodes(cluster, "n1")
+    pod = put(cluster, "ls", pod_manifest(cpu="1500m", memory="100M", qos="LS", priority=None))
+    assert (pod["cpuset"], pod["annotations"]) == ("", {})
+    assert held(cluster, pod) == {
+        "n1": {"CUSTOM_NODE_CPU_MILLI": 1500, "CUSTOM_NODE_MEMORY_MB": 96, "CUSTOM_PODS": 1}
+    }
+
+
+def test_an_aligned_pod_holds_its_share_of_numa_nodes(cluster):
+    nodes(cluster, "n1", labels={NUMA_POLICY: "SingleNUMANode"})
+    first = put(cluster, "first", pod_manifest(cpu="6", memory="1Gi"))
+    second = put(cluster, "second", pod_manifest(cpu="6", memory="1Gi"))
+    status = json.loads(second["annotations"][STATUS])
+    assert {first["cpuset"], second["cpuset"]} == {"0-5", "8-13"}
+    assert status["numaNodeResources"][0]["resources"] == {"cpu": "6", "memory": str(2**30)}
+    numa = status["numaNodeResources"][0]["node"]
+    assert held(cluster, second)[f"n1/numa-{numa}"] == {"CUSTOM_CPU_MILLI": 6000, "MEMORY_MB": 1024}
+    assert "Unaligned NUMA Hint" in refused(cluster, pod_manifest(cpu="4"))
+
+
+def test_what_only_numa_nodes_offer_is_taken_from_them_even_without_alignment(cluster):
+    zones = {numa: {"cpu": "8", "memory": "16Gi", "hugepages-2Mi": "8Mi"} for numa in (0, 1)}
+    nodes(cluster, "n1", zones=zones, **{"hugepages-2Mi": "16Mi"})
+    pod = put(cluster, "huge", pod_manifest(cpu="2", requests={"hugepages-2Mi": "12Mi"}))
+    taken = held(cluster, pod)
+    assert [taken[f"n1/numa-{numa}"]["CUSTOM_HUGEPAGES_2MI"] for numa in (0, 1)] == [4, 2]
+    assert refused(cluster, pod_manifest(cpu="2", requests={"hugepages-2Mi": "6Mi"})) == (
+        "0/1 nodes are available: 1 Insufficient hugepages-2Mi."
+    )
+    aligned = pod_manifest(
+        cpu="2", requests={"hugepages-2Mi": "4Mi"}, numa={"numaTopologyPolicy": "SingleNUMANode"}
+    )
+    status = json.loads(put(cluster, "aligned", aligned)["annotations"][STATUS])
+    assert [entry["node"] for entry in status["numaNodeResources"]] == [1]
+
+
+def test_bound_cpus_of_unaligned_pods_count_for_aligned_ones(cluster):
+    nodes(cluster, "n1")
+    put(cluster, "bound", pod_manifest(cpu="6"))
+    aligned = pod_manifest(cpu="6", qos="LS", priority=None, numa={"numaTopologyPolicy": "SingleNUMANode"})
+    status = json.loads(put(cluster, "aligned", aligned)["annotations"][STATUS])
+    assert [entry["node"] for entry in status["numaNodeResources"]] == [1]
+
+
+def test_amplified_hosts_charge_the_ratio_for_bound_cpus(cluster):
+    nodes(cluster, "n1", annotations={RATIO: {"cpu": 1.5}}, cpu="24")
+    pod = put(cluster, "bound", pod_manifest(cpu="4"))
+    assert held(cluster, pod)["n1"]["CUSTOM_NODE_CPU_MILLI"] == 6000
+    assert held(cluster, pod)["n1/numa-0"]["CUSTOM_CPU_MILLI"] == 6000
+    put(cluster, "shared", pod_manifest(cpu="13", qos="LS", priority=None))
+    assert usages(cluster, "n1")["CUSTOM_NODE_CPU_MILLI"] == 19000
+    assert refused(cluster, pod_manifest(cpu="4")) == (
+        "0/1 nodes are available: 1 Insufficient amplified cpu."
+    )
+
+
+def test_a_host_that_binds_everybody_binds_ls_pods_too(cluster):
+    nodes(cluster, "n1", labels={BIND: "FullPCPUsOnly"})
+    pod = put(cluster, "ls", pod_manifest(cpu="2", qos="LS", priority=None))
+    assert pod["cpuset"] == "0-1"
+    assert any("FullPCPUsOnly" in remark for remark in pod["remarks"])
+    odd = pod_manifest(cpu="3", qos="LS", priority=None)
+    assert "node(s) requested cpus not multiple cpus per core" in refused(cluster, odd)
+
+
+def test_the_best_node_wins_and_names_break_ties(cluster):
+    nodes(cluster, "n2", "n1", "n3")
+    chosen = [put(cluster, f"p{number}", pod_manifest(cpu="4"))["node"] for number in range(4)]
+    assert chosen == ["n1", "n2", "n3", "n1"]
+
+
+def test_most_allocated_packs(api):
+    assert api.put(CLUSTER, {"hostScoring": {"type": "MostAllocated"}}).status_code == 201
+    nodes(api, "n1", "n2")
+    chosen = {put(api, f"p{number}", pod_manifest(cpu="4"))["node"] for number in range(4)}
+    assert chosen == {"n1"}
+
+
+def test_the_same_pod_again_is_answered_with_what_it_has(cluster):
+    nodes(cluster, "n1", "n2")
+    first = put(cluster, "web", pod_manifest(uid=UID))
+    before = cluster.get(f"{CLUSTER}/nodes/n1").json
+    again = put(cluster, "web", pod_manifest(uid=UID, labels={"app": "other"}), 200)
+    assert again == first
+    assert cluster.get(f"{CLUSTER}/nodes/n1").json == before
+
+
+def test_a_changed_request_is_placed_again_or_keeps_what_it_had(cluster):
+    nodes(cluster, "n1")
+    put(cluster, "web", pod_manifest(cpu="12", uid=UID))
+    grown = put(cluster, "web", pod_manifest(cpu="16", uid=UID), 200)
+    assert grown["cpuset"] == "0-15"
+    answer = cluster.put(f"{PODS}/default/web", pod_manifest(cpu="18", uid=UID))
+    assert answer.status_code == 409
+    assert cluster.get(f"{PODS}/default/web").json["cpuset"] == "0-15"
+    assert usages(cluster, "n1")["PCPU"] == 16
+
+
+def test_another_pod_of_the_same_name_replaces_the_old_one(cluster):
+    nodes(cluster, "n1")
+    old = put(cluster, "web", pod_manifest(cpu="16", uid=UID))
+    new = put(cluster, "web", pod_manifest(cpu="16", uid="another"), 200)
+    assert new["cpuset"] == "0-15"
+    assert cluster.get(f"/allocations/{old['consumer_uuid']}").json["allocations"] == {}
+    assert usages(cluster, "n1")["PCPU"] == 16
+
+
+def test_a_uid_belongs_to_one_name(cluster):
+    nodes(cluster, "n1")
+    put(cluster, "web", pod_manifest(uid=UID))
+    answer = cluster.put(f"{PODS}/default/other", pod_manifest(uid=UID))
+    assert answer.status_code == 400
+    assert "default/web" in detail(answer)
+
+
+def test_deleting_all_pods_restores_the_empty_node(cluster):
+    nodes(cluster, "n1")
+    put(cluster, "a", pod_manifest(cpu="4"))
+    put(cluster, "b", pod_manifest(cpu="1", qos="LS", priority=None))
+    for name in ("a", "b"):
+        assert cluster.delete(f"{PODS}/default/{name}").status_code == 204
+        assert cluster.delete(f"{PODS}/default/{name}").status_code == 404
+        assert cluster.get(f"{PODS}/default/{name}").status_code == 404
+    assert usages(cluster, "n1") == {}
+    assert put(cluster, "c", pod_manifest(cpu="16"))["cpuset"] == "0-15"
+
+
+def test_all_violations_of_admission_come_in_one_answer(cluster):
+    nodes(cluster, "n1")
+    answer = cluster.put(
+        f"{PODS}/default/web",
+        pod_manifest(cpu="1500m", priority=5500, nodeSelector=[], tolerations=[{"operator": "Like"}]),
+    )
+    assert answer.status_code == 400
+    for part in (
+        "koordinator.sh/qosClass=LSR and priorityClass=koord-batch cannot be used in combination",
+        '"1500m": the requested CPUs of LSR Pod must be integer',
+        "Pod.spec.nodeSelector",
+        "Pod.spec.tolerations[0].operator",
+    ):
+        assert part in detail(answer)
+    assert cluster.get(PODS).json["pods"] == []
+
+
+def test_updates_must_not_change_the_qos_class(cluster):
+    nodes(cluster, "n1")
+    put(cluster, "web", pod_manifest(uid=UID))
+    answer = cluster.put(f"{PODS}/default/web", pod_manifest(uid=UID, qos="LSE"))
+    assert answer.status_code == 400
+    assert 'labels.koordinator.sh/qosClass: Invalid value: "LSE": field is immutable' in detail(answer)
+
+
+def test_nodes_are_filtered_as_kubernetes_does(cluster):
+    nodes(cluster, "cordoned", spec={"unschedulable": True})
+    nodes(cluster, "tainted", spec={"taints": [{"key": "dpu", "value": "x", "effect": "NoSchedule"}]})
+    nodes(cluster, "other", labels={"disk": "hdd"})
+    nodes(cluster, "full", pods="0")
+    nodes(cluster, "small", cpu="2", memory="1Mi")
+    manifest = pod_manifest(cpu="4", nodeSelector={"disk": "ssd"})
+    assert refused(cluster, manifest) == (
+        "0/5 nodes are available: 1 node(s) had untolerated taint {dpu: x}, 1 node(s) were unschedulable, "
+        "3 node(s) didn't match Pod's node affinity/selector."
+    )
+    answer = cluster.put(
+        f"{PODS}/default/x", pod_manifest(cpu="4", nodeSelector={"kubernetes.io/hostname": "small"})
+    )
+    small = next(node for node in answer.json["errors"][0]["nodes"] if node["node"] == "small")
+    assert small == {
+        "node": "small",
+        "reasons": ["Insufficient cpu", "Insufficient memory"],
+        "status": "Unschedulable",
+    }
+    assert "1 Too many pods" in refused(
+        cluster, pod_manifest(cpu="4", nodeSelector={"kubernetes.io/hostname": "full"})
+    )
+    tolerations = [{"key": "dpu", "operator": "Exists"}]
+    hostname = {"kubernetes.io/hostname": "tainted"}
+    assert (
+        put(cluster, "t", pod_manifest(tolerations=tolerations, nodeSelector=hostname))["node"] == "tainted"
+    )
+
+
+@pytest.mark.parametrize(
+    ("expression", "chosen"),
+    [
+        ({"key": "disk", "operator": "In", "values": ["ssd", "nvme"]}, "a"),
+        ({"key": "disk", "operator": "NotIn", "values": ["ssd"]}, "b"),
+        ({"key": "gen", "operator": "Gt", "values": ["3"]}, "b"),
+        ({"key": "gen", "operator": "Lt", "values": ["3"]}, "a"),
+        ({"key": "gen", "operator": "DoesNotExist"}, "c"),
+    ],
+)
+def test_required_affinity_is_understood(cluster, expression, chosen):
+    nodes(cluster, "a", labels={"disk": "ssd", "gen": "2"})
+    nodes(cluster, "b", labels={"disk": "hdd", "gen": "4"})
+    nodes(cluster, "c", labels={"disk": "tape"})
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    assert put(cluster, "web", pod_manifest(affinity=affinity))["node"] == chosen
+
+
+def test_a_preview_ranks_and_explains_and_claims_nothing(cluster):
+    nodes(cluster, "n1", "n2")
+    nodes(cluster, "n3", cpu="2")
+    put(cluster, "web", pod_manifest(cpu="4"))
+    before = [cluster.get(f"{CLUSTER}/nodes/{name}").json for name in ("n1", "n2", "n3")]
+    answer = cluster.post(f"{PODS}/preview", {"pod": pod_manifest(cpu="4"), "limit": 1})
+    assert answer.status_code == 200, answer.text
+    body = answer.json
+    assert [(node["name"], node["cpuset"]) for node in body["nodes"]] == [("n2", "0-3")]
+    assert (body["fitting"], body["message"]) == (2, "2/3 nodes are available: 1 Insufficient cpu.")
+    assert [(node["node"], node["reasons"]) for node in body["rejected"]] == [("n3", ["Insufficient cpu"])]
+    narrowed = cluster.post(f"{PODS}/preview", {"pod": pod_manifest(cpu="4"), "nodeNames": ["n1", "n9"]}).json
+    assert [(node["name"], node["cpuset"]) for node in narrowed["nodes"]] == [("n1", "8-11")]
+    assert [cluster.get(f"{CLUSTER}/nodes/{name}").json for name in ("n1", "n2", "n3")] == before
+    assert put(cluster, "next", pod_manifest(cpu="4"))["node"] == "n2"
+
+
+def test_pods_are_listed_by_namespace_node_and_class_in_pages(cluster):
+    nodes(cluster, "n1", "n2")
+    put(cluster, "a", pod_manifest(nodeSelector={"kubernetes.io/hostname": "n1"}))
+    put(cluster, "b", pod_manifest(qos="LSE", nodeSelector={"kubernetes.io/hostname": "n2"}))
+    put(cluster, "c", pod_manifest(qos="LS", priority=None), namespace="other")
+
+    def names(query: str) -> list[str]:
+        return [pod["name"] for pod in cluster.get(f"{PODS}?{query}").json["pods"]]
+
+    assert names("") == ["a", "b", "c"]
+    assert names("namespace=other") == ["c"]
+    assert names("qos=LSE") == ["b"]
+    assert "a" in names("node=n1")
+    assert "b" not in names("node=n1")
+    first = cluster.get(f"{PODS}?limit=2").json
+    assert [pod["name"] for pod in first["pods"]] == ["a", "b"]
+    assert names(f"limit=2&marker={first['next']}") == ["c"]
+    for query in ("limit=0", "limit=x", "marker=x", "colour=red"):
+        assert cluster.get(f"{PODS}?{query}").status_code == 400
+
+
+def test_yaml_is_taken_too(cluster):
+    nodes(cluster, "n1")
+    text = yaml.safe_dump(pod_manifest()).encode()
+    answer = cluster.put(f"{PODS}/default/web", text, Content_Type="application/yaml")
+    assert answer.status_code == 201, answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "message"),
+    [
+        ("default/Web", {}, "name"),
+        ("default/web", {"name": "other"}, "metadata.name"),
+        ("default/web", {"namespace": "other"}, "metadata.namespace"),
+        ("default/web", {"uid": "x" * 37}, "metadata.uid"),
+        ("default/web", {"uid": 5}, "metadata.uid"),
+    ],
+)
+def test_names_that_do_not_match_are_refused(cluster, path, change, message):
+    manifest = pod_manifest()
+    manifest["metadata"].update(change)
+    answer = cluster.put(f"{PODS}/{path}", manifest)
+    assert answer.status_code == 400
+    assert message in detail(answer)
+
+
+def test_unknown_clusters_and_pods_are_404(api):
+    assert api.put(f"{PODS}/default/web", pod_manifest()).status_code == 404
+    assert api.get(PODS).status_code == 404
+    assert api.post(f"{PODS}/preview", pod_manifest()).status_code == 404
+    api.put(CLUSTER)
+    assert api.get(f"{PODS}/default/web").status_code == 404
+    assert api.delete(f"{PODS}/default/web").status_code == 404
+    assert refused(api, pod_manifest()) == "0/0 nodes are available."
+
+
+def test_what_a_pod_holds_changes_with_the_pod_only(cluster):
+    nodes(cluster, "n1")
+    pod = put(cluster, "web", pod_manifest())
+    before = held(cluster, pod)
+    uuid = pod["consumer_uuid"]
+    assert cluster.delete(f"/allocations/{uuid}").status_code == 409
+    assert cluster.claim({pod["resource_provider"]: {"CUSTOM_PODS": 2}}, uuid).status_code == 409
+    assert held(cluster, pod) == before
+
+
+def test_a_pod_cannot_be_a_consumer_that_is_somebody_elses(cluster):
+    nodes(cluster, "n1")
+    root = cluster.get(f"{CLUSTER}/nodes/n1").json["tree"]["uuid"]
+    assert cluster.claim({root: {"CUSTOM_PODS": 1}}, UID).status_code == 204
+    answer = cluster.put(f"{PODS}/default/web", pod_manifest(uid=UID))
+    assert answer.status_code == 409
+    assert UID in detail(answer)
+    assert cluster.get(PODS).json["pods"] == []
+
+
+def test_cores_that_others_use_are_left_alone(cluster):
+    nodes(cluster, "n1")
+    tree = cluster.get(f"{CLUSTER}/nodes/n1").json["tree"]
+    cores = {
+        core["name"].rpartition("/")[2]: core["uuid"]
+        for numa in tree["children"]
+        for core in numa["children"]
+    }
+    assert cluster.claim({cores["core-0-0"]: {"PCPU": 1}, cores["core-0-1"]: {"PCPU": 2}}).status_code == 204
+    assert put(cluster, "web", pod_manifest(cpu="4"))["cpuset"] == "8-11"
+    assert put(cluster, "web2", pod_manifest(cpu="4"))["cpuset"] == "4-7"
+    assert put(cluster, "web3", pod_manifest(cpu="4"))["cpuset"] == "12-15"
+    assert "not enough cpus" in refused(cluster, pod_manifest(cpu="1"))
+
+
+def test_a_node_with_pods_is_not_deleted(cluster):
+    nodes(cluster, "n1")
+    put(cluster, "web", pod_manifest())
+    answer = cluster.delete(f"{CLUSTER}/nodes/n1")
+    assert answer.status_code == 409
+    assert "pod default/web" in detail(answer)
+    assert cluster.delete(f"{PODS}/default/web").status_code == 204
+    assert cluster.delete(f"{CLUSTER}/nodes/n1").status_code == 204
+    assert cluster.get(PODS).json["pods"] == []
+
+
+def test_a_node_does_not_lose_cpus_under_pods(cluster):
+    nodes(cluster, "n1")
+    pod = put(cluster, "web", pod_manifest(cpu="16"))
+    smaller = node_manifests("n1")
+    rows = tuple((cpu, cpu // 2, cpu // 8, cpu // 8) for cpu in range(14))
+    smaller = node_manifests("n1", rows=rows, cpu="16")
+    answer = cluster.put(f"{CLUSTER}/nodes/n1", smaller)
+    assert answer.status_code == 409
+    assert "CPU 15 of pod default/web" in detail(answer)
+    reserved = node_manifests("n1", nrt={"node.koordinator.sh/reservation": {"reservedCPUs": "0"}})
+    assert cluster.put(f"{CLUSTER}/nodes/n1", reserved).status_code == 409
+    assert cluster.get(f"{PODS}/default/web").json == pod
+
+
+def test_sending_a_node_again_changes_nothing_under_its_pods(cluster):
+    nodes(cluster, "n1")
+    pod = put(cluster, "web", pod_manifest())
+    before = cluster.get(f"{CLUSTER}/nodes/n1").json
+    again = cluster.put(f"{CLUSTER}/nodes/n1", node_manifests("n1"))
+    assert again.json["created"] == again.json["changed"] == again.json["deleted"] == []
+    assert cluster.get(f"{CLUSTER}/nodes/n1").json == before
+    assert cluster.get(f"{PODS}/default/web").json == pod
+
+
+def test_nodes_and_settings_count_as_soon_as_they_are_sent(cluster):
+    nodes(cluster, "n1", cpu="2")
+    assert "Insufficient cpu" in refused(cluster, pod_manifest(cpu="4"))
+    nodes(cluster, "n1")
+    assert put(cluster, "web", pod_manifest(cpu="4"))["cpuset"] == "0-3"
+    nodes(cluster, "n2")
+    assert put(cluster, "web2", pod_manifest(cpu="4"))["node"] == "n2"
+    assert cluster.put(CLUSTER, {"defaultCPUBindPolicy": "SpreadByPCPUs"}).status_code == 200
+    assert put(cluster, "web3", pod_manifest(cpu="2"))["cpuset"] == "8,10"
+    nodes(cluster, "n2", labels={"dedicated": "yes"}, spec={"unschedulable": True})
+    assert put(cluster, "web4", pod_manifest(cpu="2"))["node"] == "n1"
+
+
+def test_a_pod_that_requests_nothing_is_a_pod_all_the_same(cluster):
+    nodes(cluster, "n1", pods="1")
+    pod = put(cluster, "idle", pod_manifest(cpu=None, memory=None, qos=None, priority=None))
+    assert held(cluster, pod) == {"n1": {"CUSTOM_PODS": 1}}
+    assert "Too many pods" in refused(cluster, pod_manifest(cpu=None, memory=None, qos=None, priority=None))

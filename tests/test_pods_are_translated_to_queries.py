@@ -1,0 +1,150 @@
+"""Pods as queries for allocation candidates: the real endpoint takes each and finds what it says."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.client import Client, detail
+from tests.kubernetes import BIND, NUMA_POLICY, RATIO, node_manifests, pod_manifest
+
+CLUSTER = "/ext/v1/clusters/edge"
+SINGLE = (tuple((cpu, cpu, cpu // 4, cpu // 4) for cpu in range(8)),)
+
+
+@pytest.fixture
+def cluster(api: Client) -> Client:
+    assert api.put(CLUSTER, {"nodeLabels": ["disk"]}).status_code == 201
+    return api
+
+
+def node(api: Client, name: str, **given) -> None:
+    answer = api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name, **given))
+    assert answer.status_code == 201, answer.text
+
+
+def translated(api: Client, manifest: dict) -> dict:
+    answer = api.post(f"{CLUSTER}/pods/translation", manifest)
+    assert answer.status_code == 200, answer.text
+    return answer.json
+
+
+def found(api: Client, query: str) -> list[dict]:
+    answer = api.get(f"/allocation_candidates?{query}&limit=3")
+    assert answer.status_code == 200, (query, answer.text)
+    return answer.json["allocation_requests"]
+
+
+def amounts(request: dict) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for entry in request["allocations"].values():
+        for name, amount in entry["resources"].items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+PODS = [
+    pod_manifest(cpu="4"),
+    pod_manifest(cpu="3"),
+    pod_manifest(cpu="4", spec={"requiredCPUBindPolicy": "FullPCPUs"}),
+    pod_manifest(cpu="4", spec={"requiredCPUBindPolicy": "SpreadByPCPUs"}),
+    pod_manifest(cpu="4", spec={"preferredCPUBindPolicy": "SpreadByPCPUs"}),
+    pod_manifest(cpu="4", numa={"numaTopologyPolicy": "SingleNUMANode"}),
+    pod_manifest(cpu="12", numa={"numaTopologyPolicy": "Restricted"}),
+    pod_manifest(cpu="4", numa={"numaTopologyPolicy": "BestEffort"}),
+    pod_manifest(cpu="2500m", qos="LS", priority=None),
+    pod_manifest(cpu="2500m", qos="LS", priority=None, numa={"numaTopologyPolicy": "SingleNUMANode"}),
+    pod_manifest(cpu="2", requests={"hugepages-2Mi": "4Mi"}),
+    pod_manifest(cpu=None, memory=None, qos=None, priority=None),
+]
+
+
+@pytest.mark.parametrize("manifest", PODS)
+def test_every_query_is_accepted_and_some_query_finds_where_the_pod_goes(cluster, manifest):
+    zones = {numa: {"cpu": "8", "memory": "16Gi", "hugepages-2Mi": "8Mi"} for numa in (0, 1)}
+    node(cluster, "n1", zones=zones, **{"hugepages-2Mi": "16Mi"})
+    queries = [entry["query"] for entry in translated(cluster, manifest)["queries"]]
+    assert len(queries) == len(set(queries)) > 0
+    answers = [found(cluster, query) for query in queries]
+    first = next(answer for answer in answers if answer)
+    placed = cluster.put(f"{CLUSTER}/pods/default/web", manifest).json
+    held = cluster.get(f"/allocations/{placed['consumer_uuid']}").json["allocations"]
+    wanted = amounts({"allocations": held})
+    asked = amounts(first[0])
+    if wanted.get("PCPU"):
+        # A query asks NUMA nodes for amounts only if the pod is aligned.
+        wanted.pop("CUSTOM_CPU_MILLI", None)
+        asked.pop("CUSTOM_CPU_MILLI", None)
+    assert asked == wanted
+
+
+def test_the_best_query_comes_first(cluster):
+    node(cluster, "n1")
+    queries = translated(cluster, pod_manifest(cpu="4"))["queries"]
+    assert [entry["query"].count("PCPU:2") for entry in queries] == [2, 0]
+    assert "group_policy=isolate" in queries[0]["query"]
+    assert "group_policy=none" in queries[1]["query"]
+    # One thread of every core is taken: no whole core is left, and only the last query says that it fits.
+    spread = pod_manifest(cpu="8", spec={"preferredCPUBindPolicy": "SpreadByPCPUs"}, node="n1")
+    spread["metadata"]["annotations"]["scheduling.koordinator.sh/resource-status"] = (
+        '{"cpuset":"0,2,4,6,8,10,12,14"}'
+    )
+    assert cluster.put(f"{CLUSTER}/pods/default/spread", spread).status_code == 201
+    answers = [found(cluster, entry["query"]) for entry in queries]
+    assert [bool(answer) for answer in answers] == [False, True]
+
+
+def test_restricted_asks_for_one_numa_node_then_for_two(cluster):
+    node(cluster, "n1")
+    manifest = pod_manifest(cpu="12", numa={"numaTopologyPolicy": "Restricted"})
+    queries = translated(cluster, manifest)["queries"]
+    fits = [bool(found(cluster, entry["query"])) for entry in queries]
+    assert fits == [False, False, True, True]
+    assert "one NUMA node" in queries[0]["meaning"]
+    assert "2 NUMA nodes" in queries[2]["meaning"]
+
+
+def test_hosts_with_other_threads_per_core_get_a_query_of_their_own(cluster):
+    node(cluster, "smt")
+    node(cluster, "plain", rows=SINGLE[0])
+    queries = [entry["query"] for entry in translated(cluster, pod_manifest(cpu="2"))["queries"]]
+    assert any("CUSTOM_SMT_1" in query and "PCPU:1" in query for query in queries)
+    assert any("CUSTOM_SMT_2" in query and "PCPU:2" in query for query in queries)
+    for query in queries:
+        assert found(cluster, query)
+
+
+def test_policies_and_labels_of_hosts_are_traits(cluster):
+    node(cluster, "spread", labels={BIND: "SpreadByPCPUs", "disk": "ssd"})
+    node(cluster, "aligned", labels={NUMA_POLICY: "SingleNUMANode", "disk": "hdd"})
+    strict = pod_manifest(cpu="4", spec={"requiredCPUBindPolicy": "FullPCPUs"}, nodeSelector={"disk": "hdd"})
+    queries = [entry["query"] for entry in translated(cluster, strict)["queries"]]
+    assert all("CUSTOM_LABEL_DISK_HDD" in query for query in queries)
+    assert all("!CUSTOM_KOORD_BIND_SPREAD_BY_PCPUS" in query for query in queries)
+    answers = [found(cluster, query) for query in queries]
+    assert [bool(answer) for answer in answers] == [False, True]
+    assert "CUSTOM_KOORD_NUMA_POLICY_SINGLE_NUMA_NODE" in queries[1]
+
+
+def test_what_queries_cannot_say_is_said_in_words(cluster):
+    node(cluster, "n1", annotations={RATIO: {"cpu": 1.5}}, cpu="24")
+    manifest = pod_manifest(
+        spec={"preferredCPUExclusivePolicy": "PCPULevel"},
+        numa={"numaTopologyPolicy": "Restricted"},
+        nodeSelector={"zone": "a"},
+    )
+    text = " ".join(translated(cluster, manifest)["not_expressed"])
+    for part in ("nodeSelector: zone", "threads", "amplification", "PCPULevel", "split", "NUMA exclusivity"):
+        assert part in text
+
+
+def test_a_pod_that_nothing_could_take_gets_no_query_but_a_reason(cluster):
+    node(cluster, "n1")
+    body = translated(cluster, pod_manifest(requests={"example.com/dongle": "1"}))
+    assert body["queries"] == []
+    assert "CUSTOM_EXAMPLE_COM_DONGLE" in body["not_expressed"][0]
+
+
+def test_admission_counts_for_translations_too(cluster):
+    answer = cluster.post(f"{CLUSTER}/pods/translation", pod_manifest(cpu="1500m"))
+    assert answer.status_code == 400
+    assert "must be integer" in detail(answer)

@@ -1,0 +1,248 @@
+"""Pods that run somewhere already are facts: recorded, never refused, and never lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.client import Client, detail
+from tests.kubernetes import ALLOCS, KUBELET, RATIO, STATUS, node_manifests, pod_manifest
+
+CLUSTER = "/ext/v1/clusters/edge"
+PODS = f"{CLUSTER}/pods"
+UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d11"
+OTHER_UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d22"
+
+
+@pytest.fixture
+def cluster(api: Client) -> Client:
+    assert api.put(CLUSTER).status_code == 201
+    node(api, "n1")
+    return api
+
+
+def node(api: Client, name: str, status: int = 201, **given) -> None:
+    answer = api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name, **given))
+    assert answer.status_code == status, answer.text
+
+
+def put(api: Client, name: str, manifest: dict, status: int = 201) -> dict:
+    answer = api.put(f"{PODS}/default/{name}", manifest)
+    assert answer.status_code == status, answer.text
+    return answer.json
+
+
+def held(api: Client, consumer: str) -> dict[str, dict[str, int]]:
+    body = api.get(f"/allocations/{consumer}").json
+    return {
+        api.get(f"/resource_providers/{uuid}").json["name"].removeprefix("edge/"): entry["resources"]
+        for uuid, entry in body["allocations"].items()
+    }
+
+
+def usages(api: Client, name: str = "n1") -> dict[str, int]:
+    resources = api.get(f"{CLUSTER}/nodes/{name}").json["resources"]
+    return {key: entry["used"] for key, entry in resources.items() if entry["used"]}
+
+
+def test_the_status_of_a_running_pod_is_believed(cluster):
+    pod = put(cluster, "web", pod_manifest(cpu="4", node="n1", status={"cpuset": "1,3,5,7"}, phase="Running"))
+    assert (pod["node"], pod["cpuset"], pod["scheduled"], pod["phase"]) == ("n1", "1,3,5,7", False, "Running")
+    assert held(cluster, pod["consumer_uuid"])["n1/core-0-0"] == {"PCPU": 1}
+    full = pod_manifest(cpu="8", spec={"requiredCPUBindPolicy": "FullPCPUs"})
+    assert put(cluster, "full", full)["cpuset"] == "8-15"
+
+
+def test_reporting_again_changes_nothing(cluster):
+    manifest = pod_manifest(node="n1", status={"cpuset": "0-3"})
+    first = put(cluster, "web", manifest)
+    before = cluster.get(f"{CLUSTER}/nodes/n1").json
+    assert put(cluster, "web", manifest, 200) == first
+    assert cluster.get(f"{CLUSTER}/nodes/n1").json == before
+
+
+def test_numa_amounts_of_a_status_are_recorded(cluster):
+    status = {"numaNodeResources": [{"node": 1, "resources": {"cpu": "2500m", "memory": "1Gi"}}]}
+    pod = put(cluster, "ls", pod_manifest(cpu="2500m", qos="LS", priority=None, node="n1", status=status))
+    assert held(cluster, pod["consumer_uuid"])["n1/numa-1"] == {"CUSTOM_CPU_MILLI": 2500, "MEMORY_MB": 1024}
+
+
+def test_a_pod_that_ended_is_released_and_stays_listed(cluster):
+    put(cluster, "job", pod_manifest(node="n1", status={"cpuset": "0-3"}, uid=UID))
+    ended = put(cluster, "job", pod_manifest(node="n1", uid=UID, phase="Succeeded"), 200)
+    assert (ended["node"], ended["cpuset"], ended["phase"]) == (None, "", "Succeeded")
+    assert usages(cluster) == {}
+    assert cluster.get(f"{PODS}/default/job").json == ended
+    assert cluster.get(f"/allocations/{UID}").json["allocations"] == {}
+    assert cluster.delete(f"{PODS}/default/job").status_code == 204
+
+
+def test_a_cluster_with_ended_pods_only_can_be_deleted(cluster):
+    put(cluster, "job", pod_manifest(node="n1", phase="Failed"))
+    assert cluster.delete(f"{CLUSTER}/nodes/n1").status_code == 204
+    assert cluster.delete(CLUSTER).status_code == 204
+
+
+def test_a_pod_that_was_placed_keeps_its_cpus_until_a_status_says_otherwise(cluster):
+    placed = put(cluster, "web", pod_manifest(uid=UID))
+    reported = put(cluster, "web", pod_manifest(uid=UID, node="n1"), 200)
+    assert reported["cpuset"] == placed["cpuset"] == "0-3"
+    assert reported["annotations"] == placed["annotations"]
+    moved = put(cluster, "web", pod_manifest(uid=UID, node="n1", status={"cpuset": "8-11"}), 200)
+    assert moved["cpuset"] == "8-11"
+    assert put(cluster, "next", pod_manifest())["cpuset"] == "0-3"
+
+
+def test_a_pod_that_runs_elsewhere_moves_there(cluster):
+    node(cluster, "n2")
+    put(cluster, "web", pod_manifest(uid=UID))
+    moved = put(cluster, "web", pod_manifest(uid=UID, node="n2", status={"cpuset": "0-3"}), 200)
+    assert moved["node"] == "n2"
+    assert usages(cluster, "n1") == {}
+    assert usages(cluster, "n2")["PCPU"] == 4
+
+
+def test_an_unreadable_status_keeps_others_from_being_bound_there(cluster):
+    odd = put(cluster, "odd", pod_manifest(node="n1", status="{"))
+    assert odd["unreadable"]
+    answer = cluster.put(f"{PODS}/default/web", pod_manifest())
+    assert answer.status_code == 409
+    assert "node(s) have pods with unreadable resource-status: default/odd" in detail(answer)
+    put(cluster, "shared", pod_manifest(qos="LS", priority=None))
+    manifest = pod_manifest(node="n1", status={"cpuset": "0-3"})
+    assert put(cluster, "odd", manifest, 200)["unreadable"] == []
+    assert put(cluster, "web", pod_manifest())["cpuset"] == "8-11"
+
+
+def test_a_running_pod_is_recorded_whatever_admission_says(cluster):
+    manifest = pod_manifest(cpu="1500m", node="n1", status={"cpuset": "0-1"}, priority=5500)
+    pod = put(cluster, "web", manifest)
+    assert any("must be integer" in warning for warning in pod["warnings"])
+    assert put(cluster, "next", pod_manifest(cpu="14"))["cpuset"] == "2-15"
+
+
+def test_what_must_not_change_is_refused_and_nothing_is_lost(cluster):
+    pod = put(cluster, "web", pod_manifest(node="n1", uid=UID, status={"cpuset": "0-3"}))
+    answer = cluster.put(f"{PODS}/default/web", pod_manifest(node="n1", uid=UID, qos="LS"))
+    assert answer.status_code == 400
+    assert "field is immutable" in detail(answer)
+    assert cluster.get(f"{PODS}/default/web").json == pod
+
+
+def test_an_unknown_node_is_named(cluster):
+    answer = cluster.put(f"{PODS}/default/web", pod_manifest(node="n9"))
+    assert answer.status_code == 400
+    assert "Pod.spec.nodeName" in detail(answer)
+    assert "n9" in detail(answer)
+
+
+def test_overlapping_pods_are_counted_once_and_the_later_one_inherits(cluster):
+    put(cluster, "first", pod_manifest(node="n1", uid=UID, status={"cpuset": "0-3"}))
+    second = put(cluster, "second", pod_manifest(node="n1", uid=OTHER_UID, status={"cpuset": "2-5"}))
+    assert "CPUs 2-3 are held by pod default/first, too" in second["warnings"]
+    assert usages(cluster)["PCPU"] == 6
+    assert cluster.delete(f"{PODS}/default/first").status_code == 204
+    assert held(cluster, OTHER_UID)["n1/core-0-1"] == {"PCPU": 2}
+    assert usages(cluster)["PCPU"] == 4
+    assert cluster.delete(f"{PODS}/default/second").status_code == 204
+    assert usages(cluster) == {}
+
+
+def test_a_node_that_is_too_small_is_never_counted_beyond_what_it_has(cluster):
+    node(cluster, "n1", 200, cpu="6")
+    put(cluster, "first", pod_manifest(cpu="4", node="n1", uid=UID, status={"cpuset": "0-3"}))
+    put(cluster, "second", pod_manifest(cpu="4", node="n1", uid=OTHER_UID, status={"cpuset": "4-7"}))
+    assert usages(cluster)["CUSTOM_NODE_CPU_MILLI"] == 6000
+    assert cluster.delete(f"{PODS}/default/first").status_code == 204
+    assert held(cluster, OTHER_UID)["n1"]["CUSTOM_NODE_CPU_MILLI"] == 4000
+
+
+def test_cpus_that_do_not_exist_are_left_out_with_a_warning(cluster):
+    pod = put(cluster, "web", pod_manifest(node="n1", status={"cpuset": "14-17"}))
+    assert any("16-17" in warning for warning in pod["warnings"])
+    assert usages(cluster)["PCPU"] == 2
+
+
+def kubelet_allocs(*entries: tuple[str, str]) -> dict:
+    allocs = [
+        {"namespace": "kube", "name": f"k{uid[-1]}", "uid": uid, "cpuset": cpus, "managedByKubelet": True}
+        for uid, cpus in entries
+    ]
+    return {ALLOCS: allocs, KUBELET: {"policy": "static"}}
+
+
+def test_cpus_of_kubelet_are_allocations_of_their_pods(cluster):
+    node(cluster, "n1", 200, nrt=kubelet_allocs((UID, "0-3")))
+    consumer = cluster.get(f"/allocations/{UID}").json
+    assert (consumer["consumer_type"], consumer["user_id"]) == ("KUBELET", "kube")
+    assert held(cluster, UID) == {"n1/core-0-0": {"PCPU": 2}, "n1/core-0-1": {"PCPU": 2}}
+    resources = cluster.get(f"{CLUSTER}/nodes/n1").json["resources"]
+    assert resources["PCPU"] == {"capacity": 16, "used": 4}
+    assert resources["CUSTOM_CPU_MILLI"] == {"capacity": 12000, "used": 0}
+    assert put(cluster, "web", pod_manifest(cpu="4"))["cpuset"] == "8-11"
+    assert put(cluster, "web2", pod_manifest(cpu="8"))["cpuset"] == "4-7,12-15"
+
+
+def test_kubelet_gives_cpus_back_with_the_next_report(cluster):
+    node(cluster, "n1", 200, nrt=kubelet_allocs((UID, "0-3"), (OTHER_UID, "4-5")))
+    node(cluster, "n1", 200, nrt=kubelet_allocs((OTHER_UID, "4-5")))
+    assert cluster.get(f"/allocations/{UID}").json["allocations"] == {}
+    assert usages(cluster) == {"PCPU": 2}
+    node(cluster, "n1", 200)
+    assert usages(cluster) == {}
+    assert cluster.delete(f"{CLUSTER}/nodes/n1").status_code == 204
+
+
+def test_a_node_with_kubelets_cpus_only_can_be_deleted(cluster):
+    node(cluster, "n1", 200, nrt=kubelet_allocs((UID, "0-3")))
+    assert cluster.delete(f"{CLUSTER}/nodes/n1").status_code == 204
+    assert cluster.get(f"/allocations/{UID}").json["allocations"] == {}
+
+
+def test_a_kubelet_pod_that_is_recorded_is_the_same_consumer(cluster):
+    node(cluster, "n1", 200, nrt=kubelet_allocs((UID, "0-3")))
+    pod = put(cluster, "k1", pod_manifest(cpu="4", qos=None, priority=None, uid=UID, node="n1"))
+    assert pod["consumer_uuid"] == UID
+    assert cluster.get(f"/allocations/{UID}").json["consumer_type"] == "POD"
+    assert held(cluster, UID)["n1"]["CUSTOM_NODE_CPU_MILLI"] == 4000
+    assert held(cluster, UID)["n1/core-0-1"] == {"PCPU": 2}
+    assert usages(cluster)["PCPU"] == 4
+    assert cluster.delete(f"{PODS}/default/k1").status_code == 204
+    assert cluster.get(f"/allocations/{UID}").json["consumer_type"] == "KUBELET"
+    assert usages(cluster) == {"PCPU": 4}
+
+
+def test_kubelet_and_a_recorded_pod_on_the_same_cpus_are_counted_once(cluster):
+    put(cluster, "web", pod_manifest(cpu="16"))
+    node(cluster, "n1", 200, nrt=kubelet_allocs((UID, "0-3")))
+    assert usages(cluster)["PCPU"] == 16
+    assert cluster.get(f"/allocations/{UID}").json["allocations"] == {}
+    assert cluster.delete(f"{PODS}/default/web").status_code == 204
+    assert held(cluster, UID) == {"n1/core-0-0": {"PCPU": 2}, "n1/core-0-1": {"PCPU": 2}}
+
+
+def test_another_ratio_changes_what_bound_cpus_cost(cluster):
+    node(cluster, "n1", 200, annotations={RATIO: {"cpu": 2.0}}, cpu="32")
+    pod = put(cluster, "web", pod_manifest(cpu="8"))
+    numa = "n1/numa-0"
+    assert held(cluster, pod["consumer_uuid"])[numa]["CUSTOM_CPU_MILLI"] == 16000
+    node(cluster, "n1", 200, annotations={RATIO: {"cpu": 1.5}}, cpu="32")
+    assert held(cluster, pod["consumer_uuid"])[numa]["CUSTOM_CPU_MILLI"] == 12000
+    assert cluster.delete(f"{PODS}/default/web").status_code == 204
+    assert usages(cluster) == {}
+
+
+def test_reserved_cpus_of_amplified_hosts_are_taken_off_before_multiplying(cluster):
+    node(
+        cluster,
+        "n2",
+        annotations={RATIO: {"cpu": 1.5}},
+        cpu="24",
+        nrt={KUBELET: {"policy": "none", "reservedCPUs": "0-1"}},
+    )
+    numa = cluster.get(f"{CLUSTER}/nodes/n2").json["tree"]["children"][0]
+    assert numa["resources"]["CUSTOM_CPU_MILLI"]["capacity"] == 9000
+    aligned = {"numaTopologyPolicy": "SingleNUMANode"}
+    pod = pod_manifest(
+        cpu="9", qos="LS", priority=None, numa=aligned, nodeSelector={"kubernetes.io/hostname": "n2"}
+    )
+    assert "numaNodeResources" in put(cluster, "fits", pod)["annotations"][STATUS]
