@@ -464,3 +464,29 @@ def test_a_pod_that_requests_nothing_is_a_pod_all_the_same(cluster):
     pod = put(cluster, "idle", pod_manifest(cpu=None, memory=None, qos=None, priority=None))
     assert held(cluster, pod) == {"n1": {"CUSTOM_PODS": 1}}
     assert "Too many pods" in refused(cluster, pod_manifest(cpu=None, memory=None, qos=None, priority=None))
+
+
+@pytest.mark.parametrize("path", ["default/web", "preview", "translation"])
+def test_what_no_database_keeps_is_refused(cluster, path):
+    nodes(cluster, "n1")
+    for odd, message in (("a\0b", "NUL"), (json.loads("[" * 200 + "]" * 200), "nested")):
+        manifest = pod_manifest(volumes=odd)
+        method = "PUT" if path == "default/web" else "POST"
+        answer = cluster.call(method, f"{PODS}/{path}", manifest)
+        assert answer.status_code == 400
+        assert message in detail(answer)
+
+
+def test_a_node_whose_inventories_were_edited_is_passed_over(cluster):
+    nodes(cluster, "n1", "n2")
+    tree = cluster.get(f"{CLUSTER}/nodes/n1").json["tree"]
+    for numa in tree["children"]:
+        path = f"/resource_providers/{numa['uuid']}/inventories"
+        shown = cluster.get(path).json
+        shown["inventories"]["CUSTOM_CPU_MILLI"]["total"] = 1
+        assert cluster.put(path, shown).status_code == 200
+    assert put(cluster, "web", pod_manifest(cpu="4"))["node"] == "n2"
+    put(cluster, "rest", pod_manifest(cpu="12"))
+    assert "node(s) have inventories that differ from the imported node" in refused(
+        cluster, pod_manifest(cpu="4")
+    )

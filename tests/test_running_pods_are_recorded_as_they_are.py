@@ -173,7 +173,7 @@ def kubelet_allocs(*entries: tuple[str, str]) -> dict:
 def test_cpus_of_kubelet_are_allocations_of_their_pods(cluster):
     node(cluster, "n1", 200, nrt=kubelet_allocs((UID, "0-3")))
     consumer = cluster.get(f"/allocations/{UID}").json
-    assert (consumer["consumer_type"], consumer["user_id"]) == ("KUBELET", "kube")
+    assert (consumer["consumer_type"], consumer["user_id"]) == ("KUBELET", "kubelet")
     assert held(cluster, UID) == {"n1/core-0-0": {"PCPU": 2}, "n1/core-0-1": {"PCPU": 2}}
     resources = cluster.get(f"{CLUSTER}/nodes/n1").json["resources"]
     assert resources["PCPU"] == {"capacity": 16, "used": 4}

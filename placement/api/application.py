@@ -38,7 +38,7 @@ from placement.api.routes import (
 from placement.api.tokens import BadTokens, Tokens
 from placement.dialects.nova import FlavorRefused
 from placement.domain.errors import NotFound, PlacementError
-from placement.services.pods import Unschedulable
+from placement.services.pod_pages import Unschedulable
 from placement.services.use_cases import UseCases
 
 LOG = logging.getLogger(__name__)

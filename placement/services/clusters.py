@@ -68,7 +68,8 @@ class Clusters:
         def work(transaction: Transaction) -> tuple[bool, Cluster]:
             id_ = clusters.lock(transaction, name)
             if id_ is not None:
-                clusters.update_settings(transaction, id_, checked)
+                if found(transaction, name).settings != checked:
+                    clusters.update_settings(transaction, id_, checked)
             else:
                 own = str(uuid.uuid5(_NAMESPACE, name))
                 aggregate = str(uuid.uuid5(_NAMESPACE, f"{name}/aggregate"))

@@ -11,6 +11,7 @@ import yaml
 from placement.domain.errors import BadRequest
 
 _TOPOLOGY = "NodeResourceTopology"
+_DEEPEST = 100
 
 
 class NodeManifests(NamedTuple):
@@ -33,9 +34,11 @@ _Loader.yaml_implicit_resolvers = {
 def parse_json(text: bytes) -> list[Any]:
     """The one document of a JSON text. Raises BadRequest."""
     try:
-        return [orjson.loads(text)]
+        document = orjson.loads(text)
     except ValueError as error:
         raise BadRequest(f"Malformed JSON: {error}") from None
+    _check_storable(document)
+    return [document]
 
 
 def parse_yaml(text: bytes) -> list[Any]:
@@ -47,7 +50,23 @@ def parse_yaml(text: bytes) -> list[Any]:
         documents = list(yaml.load_all(text.decode(), Loader=_Loader))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadRequest(f"Malformed YAML: {' '.join(str(error).split())}") from None
+    _check_storable(documents)
     return [document for document in documents if document is not None]
+
+
+def _check_storable(document: Any) -> None:
+    """Raises BadRequest for what no database keeps: NUL characters, and nesting without end."""
+    waiting: list[tuple[Any, int]] = [(document, 0)]
+    while waiting:
+        value, depth = waiting.pop()
+        if isinstance(value, str):
+            if "\0" in value:
+                raise BadRequest("the manifest contains a NUL character")
+        elif isinstance(value, (dict, list)):
+            if depth > _DEEPEST:
+                raise BadRequest(f"the manifest is nested deeper than {_DEEPEST} levels")
+            members = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+            waiting.extend((member, depth + 1) for member in members)
 
 
 def node_manifests(documents: list[Any]) -> NodeManifests:

@@ -16,7 +16,7 @@ from placement.domain.errors import BadRequest
 from placement.services.cluster_lookup import found, unknown, unknown_node
 from placement.services.node_loading import ClusterFacts, Nature, NodeLoader, facts_of, stored_accounts
 from placement.services.node_states import NodeState
-from placement.services.node_writing import KUBELET, Labels, NodePlace, NodeWriter
+from placement.services.node_writing import Labels, NodePlace, NodeWriter
 from placement.services.transactions import patiently
 from placement.services.trees import InTheWay, TreeChange, bring_about, remove
 from placement.storage import clusters, memberships, node_rows, providers
@@ -55,8 +55,7 @@ class NodeImports:
             raise BadRequest(
                 f"Node.metadata.name: {imported.name!r} is not the node in the path, {node_name!r}"
             )
-        namespaces = {pod.namespace for pod in imported.kubelet_pods}
-        labels = self._writer.labels(name, cluster.id, namespaces)
+        labels = self._writer.labels(name, cluster.id)
 
         def once() -> ImportedNode:
             with self._database.write() as transaction:
@@ -150,12 +149,9 @@ class _Importing:
         return settle(nature.kind.offers, recorded, kubelet_pods, others)
 
     def _write(self, node_id: int, identity: HostIdentity, before: NodeAccounts, after: NodeAccounts) -> None:
-        bearers = {
-            consumer: self.labels.of(consumer, KUBELET, pod.namespace)
-            for pod in self.imported.kubelet_pods
-            for consumer in (consumer_of(self.cluster.name, pod.uid),)
-            if consumer in after.shares and consumer not in before.shares
-        }
+        reported = {consumer_of(self.cluster.name, pod.uid) for pod in self.imported.kubelet_pods}
+        fresh = (after.shares.keys() - before.shares.keys()) & reported
+        bearers = {consumer: self.labels.kubelet_pod(consumer) for consumer in sorted(fresh)}
         place = NodePlace(node_id, self.cluster.id, identity)
         self.writer.write(self.transaction, place, before, after, bearers)
 

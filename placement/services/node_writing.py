@@ -22,6 +22,7 @@ from placement.storage.names import ClassIds
 
 POD = "POD"
 KUBELET = "KUBELET"
+_KUBELET_USER = "kubelet"
 
 
 class NodeChanged(TryAgain):
@@ -32,22 +33,25 @@ class NodeChanged(TryAgain):
 class Labels:
     """The ids of the labels that consumers of a cluster carry.
 
-    Their project is the cluster and their user the namespace, so that usages can be told by both.
+    Their project is the cluster, so that its usages can be told. The user of recorded pods is their
+    namespace, that of pods which only kubelet reports is kubelet.
     """
 
     cluster: str
     cluster_id: int
     ids: Mapping[tuple[str, str], int]
 
-    def of(self, consumer: str, kind: str, namespace: str) -> Labelling:
-        """The labels of a pod of a namespace, where kind is POD or KUBELET."""
-        return Labelling(
-            consumer,
-            self.ids["project", self.cluster],
-            self.ids["user", namespace or self.cluster],
-            self.ids["type", kind],
-            self.cluster_id,
-        )
+    def pod(self, consumer: str, namespace: str) -> Labelling:
+        """The labels of a recorded pod."""
+        return self._of(consumer, POD, namespace)
+
+    def kubelet_pod(self, consumer: str) -> Labelling:
+        """The labels of a pod that only kubelet reports."""
+        return self._of(consumer, KUBELET, _KUBELET_USER)
+
+    def _of(self, consumer: str, kind: str, user: str) -> Labelling:
+        project, user_id = self.ids["project", self.cluster], self.ids["user", user]
+        return Labelling(consumer, project, user_id, self.ids["type", kind], self.cluster_id)
 
 
 class NodeWriter:
@@ -57,11 +61,12 @@ class NodeWriter:
         self._labels = labels
         self._class_ids = ClassIds()
 
-    def labels(self, cluster: str, cluster_id: int, namespaces: Collection[str]) -> Labels:
-        """The labels of consumers in these namespaces; to be asked for before the transaction begins."""
-        users = {("user", namespace or cluster) for namespace in namespaces}
-        kinds = {("type", POD), ("type", KUBELET)}
-        return Labels(cluster, cluster_id, self._labels.of({("project", cluster), *kinds, *users}))
+    def labels(self, cluster: str, cluster_id: int, namespace: str | None = None) -> Labels:
+        """The labels of consumers in this namespace; to be asked for before the transaction begins."""
+        wanted = {("project", cluster), ("type", POD), ("type", KUBELET), ("user", _KUBELET_USER)}
+        if namespace is not None:
+            wanted.add(("user", namespace))
+        return Labels(cluster, cluster_id, self._labels.of(wanted))
 
     def write(
         self,
@@ -101,7 +106,7 @@ class _Writing:
         changed = {
             consumer
             for consumer in before.keys() | after.keys()
-            if before.get(consumer) != after.get(consumer)
+            if before.get(consumer, {}) != after.get(consumer, {})
         }
         moved = {
             cpu

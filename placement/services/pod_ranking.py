@@ -1,8 +1,8 @@
 """Which nodes a pod fits on, best first.
 
 Pods of one shape ask the same of every node, and a node that nobody changed answers as before: so answers are
-kept by shape and by state of node. Where the score of a node is known without trying, nodes are only tried
-until one fits: the first that does is the best, for trying never changes a score.
+kept by shape and by state of node. What a node can score at most is known without trying the pod there, so
+nodes are tried in that order, and no longer than something better may come.
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ from placement.dialects.koordinator.settings import SchedulerSettings
 from placement.services.node_states import NodeState
 from placement.topology.refusal import Refusal, RefusalClass
 
+INVENTORIES_DIFFER = Refusal(("node(s) have inventories that differ from the imported node",))
 _SHAPES_KEPT = 32
 
 
 class Standing(NamedTuple):
-    """How a pod stands with a node: refused, or fit with a score; `answer` None while it was not tried."""
+    """How a pod stands with a node: refused, or fit with a score.
+
+    While it was not tried `answer` is None and the score the highest that is possible.
+    """
 
     score: int
     answer: Fit | Refusal | None = None
@@ -69,10 +73,15 @@ class Ranking:
                 waiting.append((-standing.score, state.row.name, state))
         heapq.heapify(waiting)
         while waiting:
-            _, _, state = heapq.heappop(waiting)
+            height, name, state = heapq.heappop(waiting)
             standing = self.tried(state)
-            if isinstance(standing.answer, Fit):
+            if not isinstance(standing.answer, Fit):
+                continue
+            if standing.score == -height:
                 yield Ranked(state, standing.score, standing.answer)
+            else:
+                # Less than it might have been: others may be better now.
+                heapq.heappush(waiting, (-standing.score, name, state))
 
     def refusals(self, states: Iterable[NodeState]) -> dict[str, Refusal]:
         """Why the pod fits on none of these nodes, by name; nodes on which it does are left out."""
@@ -96,12 +105,8 @@ class Ranking:
         if refusal is not None:
             standing = Standing(0, refusal)
         else:
-            score = self._judge.score_if_fits(state.host, state.totals)
-            if score is None:
-                verdict = self._judge.judge(state.host, state.totals)
-                standing = Standing(verdict.score, verdict.answer)
-            else:
-                standing = Standing(score)
+            score = self._judge.highest_score(state.host, state.totals)
+            standing = Standing(score)
         self._standings[state] = standing
         return standing
 

@@ -14,10 +14,10 @@ from placement.dialects.koordinator.recorded_pod import RecordedPod
 from placement.services.fleet import ClusterView
 from placement.services.node_loading import ClusterFacts, NodeLoader, stored_accounts
 from placement.services.node_states import NodeState
-from placement.services.node_writing import KUBELET, POD, Labels, NodeChanged, NodePlace, NodeWriter
+from placement.services.node_writing import Labels, NodeChanged, NodePlace, NodeWriter
 from placement.services.pod_answers import PodAnswer
 from placement.services.pod_documents import PodDocument
-from placement.storage import node_rows, pods, providers
+from placement.storage import consumers, node_rows, pods, providers
 from placement.storage.database import Transaction
 from placement.storage.pods import PodValues, StoredPod
 
@@ -47,9 +47,9 @@ class PodWriting:
         self._writer = writer
         self._loader = loader
 
-    def labels(self, facts: ClusterFacts, namespaces: Collection[str]) -> Labels:
-        """What consumers of these namespaces are labelled with; to be asked for before the transaction."""
-        return self._writer.labels(facts.name, facts.id, namespaces)
+    def labels(self, facts: ClusterFacts, namespace: str) -> Labels:
+        """What consumers of this namespace are labelled with; to be asked for before the transaction."""
+        return self._writer.labels(facts.name, facts.id, namespace)
 
     def hold_unchanged(
         self, transaction: Transaction, view: ClusterView, roots: Collection[int]
@@ -96,28 +96,29 @@ class PodWriting:
 
         Raises NodeChanged, Conflict.
         """
-        gone = {pod.status["consumer"]: pod.namespace for pod in leaving}
-        consumers = frozenset(gone)
+        gone = frozenset(pod.status["consumer"] for pod in leaving)
         left = {pod.root_id for pod in leaving if pod.root_id is not None}
         target = None if arrival is None else arrival.root_id
         for root_id in sorted(left - {target}) + ([] if target is None else [target]):
             before = held.states[root_id]
-            after = before.without(consumers)
-            # Pods that leave but whose CPUs kubelet still reports as its own.
+            after = before.without(gone)
+            stored = held.accounts[root_id]
             bearers = {
-                consumer: labels.of(consumer, KUBELET, gone[consumer])
-                for consumer, _ in after.kubelet_pods
-                if consumer in gone
+                consumer: labels.kubelet_pod(consumer)
+                for consumer in _left_to_kubelet(after)
+                if consumer in gone or consumer not in stored.shares
             }
             if arrival is not None and arrival.recorded is not None and root_id == target:
                 after = after.with_pod(arrival.recorded)
                 consumer = arrival.recorded.consumer
-                bearers[consumer] = labels.of(consumer, POD, arrival.recorded.namespace)
+                bearers[consumer] = labels.pod(consumer, arrival.recorded.namespace)
             place = NodePlace(before.row.id, before.cluster_id, before.identity)
-            if not self._writer.write(transaction, place, held.accounts[root_id], after.accounts, bearers):
+            if not self._writer.write(transaction, place, stored, after.accounts, bearers):
                 # Pods that hold nothing come and go, too.
                 providers.touch(transaction, (), [root_id])
         pods.delete(transaction, [pod.id for pod in leaving])
+        arriving = set() if arrival is None or arrival.recorded is None else {arrival.recorded.consumer}
+        consumers.delete_idle(transaction, gone - arriving)
         if arrival is not None:
             node_id = None if target is None else held.states[target].row.id
             pods.insert(transaction, facts.id, pod_values(arrival, node_id))
@@ -134,3 +135,8 @@ def pod_values(arrival: Arrival, node_id: int | None) -> PodValues:
         status=arrival.answer.status(arrival.recorded),
         node_id=node_id,
     )
+
+
+def _left_to_kubelet(state: NodeState) -> set[str]:
+    """The consumers that have CPUs only because kubelet reports them: they get theirs when others leave."""
+    return {consumer for consumer, _ in state.kubelet_pods} - {pod.consumer for pod in state.pods}

@@ -7,7 +7,7 @@ that down if the node is still the same; else look and decide again.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Any
 
 from placement.dialects.koordinator.errors import ManifestError
@@ -19,60 +19,16 @@ from placement.services.node_states import NodeState
 from placement.services.node_writing import Labels, NodeChanged, NodeWriter
 from placement.services.pod_answers import PodAnswer, answer_of
 from placement.services.pod_documents import PodDocument
+from placement.services.pod_pages import PodFilter, PodPage, Preview, Unschedulable
 from placement.services.pod_placing import Placed, placed
-from placement.services.pod_ranking import PodShape, Rankings, verdict
+from placement.services.pod_ranking import INVENTORIES_DIFFER, PodShape, Ranking, Rankings
 from placement.services.pod_writing import Arrival, PodWriting
 from placement.services.running_pods import Recording, same_pod
 from placement.services.transactions import patiently
 from placement.storage import pods
 from placement.storage.database import Database
 from placement.storage.pods import StoredPod
-from placement.topology.refusal import Refusal
-
-
-class Unschedulable(Conflict):
-    """No node can take the pod; `refusals` says why, by node."""
-
-    code = "unschedulable"
-
-    def __init__(self, refusals: Mapping[str, Refusal]) -> None:
-        super().__init__(verdict(refusals.values()))
-        self.refusals = refusals
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """Where a pod would fit, best first, and why not elsewhere.
-
-    `fitting` counts all nodes on which it fits, of which `places` has the best.
-    """
-
-    places: Sequence[Placed]
-    fitting: int
-    refusals: Mapping[str, Refusal]
-    warnings: tuple[str, ...]
-
-    @property
-    def message(self) -> str:
-        """How many nodes are available, and why the others are not."""
-        return verdict(self.refusals.values(), self.fitting)
-
-
-@dataclass(frozen=True, slots=True)
-class PodFilter:
-    """Only pods to which all that is given applies."""
-
-    namespace: str | None = None
-    node: str | None = None
-    qos: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PodPage:
-    """Some pods, and the cursor of the following page, None on the last one."""
-
-    pods: list[PodAnswer]
-    next: int | None
+from placement.topology.refusal import Refused
 
 
 class Pods:
@@ -162,7 +118,7 @@ class Pods:
 
         def once() -> None:
             view = self._fleet.view(cluster)
-            labels = self._writing.labels(view.facts, [namespace])
+            labels = self._writing.labels(view.facts, namespace)
             with self._database.write() as transaction:
                 leaving = pods.namesakes(transaction, view.facts.id, namespace, name)
                 if not leaving:
@@ -177,11 +133,13 @@ class Pods:
         patiently(once)
 
     def _put(self, cluster: str, document: PodDocument, node: str | None) -> tuple[bool, PodAnswer]:
+        refusing: set[NodeState] = set()
+
         def once() -> tuple[bool, PodAnswer]:
             view = self._fleet.view(cluster)
-            labels = self._writing.labels(view.facts, [document.namespace])
+            labels = self._writing.labels(view.facts, document.namespace)
             if not document.host and not document.has_ended:
-                return self._place(view, document, node, labels)
+                return self._place(view, document, node, labels, refusing)
             recording = Recording(self._writing, view, document, labels)
             with self._database.write() as transaction:
                 return recording.run(transaction)
@@ -189,7 +147,12 @@ class Pods:
         return patiently(once)
 
     def _place(
-        self, view: ClusterView, document: PodDocument, node: str | None, labels: Labels
+        self,
+        view: ClusterView,
+        document: PodDocument,
+        node: str | None,
+        labels: Labels,
+        refusing: set[NodeState],
     ) -> tuple[bool, PodAnswer]:
         known = self._known(view, document)
         same = same_pod(known, document)
@@ -199,10 +162,26 @@ class Pods:
             return False, answer_of(same)
         states = _chosen(_without(view, known), None if node is None else [node])
         ranking = self._rankings.of(_shape(incoming, view))
-        ranked = next(ranking.best_first(states), None)
-        if ranked is None:
-            raise Unschedulable(ranking.refusals(states))
-        place = placed(ranked, incoming, document)
+        place = _best_place(ranking, [state for state in states if state not in refusing], incoming, document)
+        if place is None:
+            doubtful = {state.row.name: INVENTORIES_DIFFER for state in states if state in refusing}
+            raise Unschedulable({**ranking.refusals(states), **doubtful})
+        try:
+            self._claim(view, document, known, place, labels)
+        except NodeChanged:
+            # If nobody has changed it, so that the next view has the same state, it will refuse for good.
+            refusing.add(place.state)
+            raise
+        return not known, place.answer
+
+    def _claim(
+        self,
+        view: ClusterView,
+        document: PodDocument,
+        known: Sequence[StoredPod],
+        place: Placed,
+        labels: Labels,
+    ) -> None:
         arrival = Arrival(document, place.answer, place.state.row.root_id, place.recorded)
         roots = {pod.root_id for pod in known} | {arrival.root_id}
         with self._database.write() as transaction:
@@ -211,12 +190,21 @@ class Pods:
             )
             self._writing.check_namesakes(transaction, view.facts, document, known)
             self._writing.change(transaction, view.facts, held, known, arrival, labels)
-        return not known, place.answer
 
     def _known(self, view: ClusterView, document: PodDocument) -> list[StoredPod]:
         """Pods of that name or uid."""
         with self._database.read() as connection:
             return pods.namesakes(connection, view.facts.id, document.namespace, document.name, document.uid)
+
+
+def _best_place(
+    ranking: Ranking, states: list[NodeState], incoming: PodImport, document: PodDocument
+) -> Placed | None:
+    """The pod on the best node that can take it, None if none can."""
+    for ranked in ranking.best_first(states):
+        with suppress(Refused):
+            return placed(ranked, incoming, document)
+    return None
 
 
 def _shape(incoming: PodImport, view: ClusterView) -> PodShape:

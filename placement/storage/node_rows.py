@@ -58,10 +58,10 @@ def nodes(connection: Executor, cluster_id: int, roots: Roots = None) -> list[No
             sa.func.coalesce(_nodes.c.updated_at, _nodes.c.created_at),
         )
         .join(_providers, _providers.c.id == _nodes.c.resource_provider_id)
-        .where(_nodes.c.cluster_id == cluster_id)
+        .where(_chosen(_nodes.c.cluster_id, cluster_id, _nodes.c.resource_provider_id, roots))
         .order_by(_nodes.c.name)
     )
-    return [NodeRow(*row) for row in connection.execute(_narrowed(statement, _providers.c.id, roots))]
+    return [NodeRow(*row) for row in connection.execute(statement)]
 
 
 Manifests = tuple[dict[str, Any], dict[str, Any] | None]
@@ -97,10 +97,9 @@ def pods(connection: Executor, cluster_id: int, roots: Roots = None) -> list[Pod
             _pods.c.status,
         )
         .join(_nodes, _nodes.c.id == _pods.c.node_id)
-        .where(_nodes.c.cluster_id == cluster_id)
+        .where(_chosen(_nodes.c.cluster_id, cluster_id, _nodes.c.resource_provider_id, roots))
         .order_by(_pods.c.id)
     )
-    statement = _narrowed(statement, _nodes.c.resource_provider_id, roots)
     return [PodRow(*row) for row in connection.execute(statement)]
 
 
@@ -130,9 +129,9 @@ def host_records(connection: Executor, cluster_id: int, roots: Roots = None) -> 
         )
         .join(_classes, _classes.c.id == record.resource_class_id)
         .join(_nodes, _nodes.c.resource_provider_id == record.resource_provider_id)
-        .where(_nodes.c.cluster_id == cluster_id)
+        .where(_chosen(_nodes.c.cluster_id, cluster_id, record.resource_provider_id, roots))
     )
-    rows = connection.execute(_narrowed(statement, record.resource_provider_id, roots))
+    rows = connection.execute(statement)
     return [HostRecord(row[0], row[1], Inventory(*row[2:8]), row[8]) for row in rows]
 
 
@@ -159,15 +158,15 @@ def other_uses(connection: Executor, cluster_id: int, roots: Roots = None) -> li
         .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
         .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
         .join(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
-        .where(_providers.c.cluster_id == cluster_id, is_other)
+        .where(_chosen(_providers.c.cluster_id, cluster_id, _providers.c.root_provider_id, roots), is_other)
         .group_by(_providers.c.root_provider_id, _providers.c.name, _classes.c.name)
     )
-    statement = _narrowed(statement, _providers.c.root_provider_id, roots)
     return [OtherUse(row[0], row[1], row[2], int(row[3])) for row in connection.execute(statement)]
 
 
-def _narrowed(statement: Any, column: Any, roots: Roots) -> Any:
-    return statement if roots is None else statement.where(column.in_(sorted(roots)))
+def _chosen(cluster: Any, cluster_id: int, root: Any, roots: Roots) -> Any:
+    """The condition for all of a cluster or for some of it: with both a database may search the whole."""
+    return cluster == cluster_id if roots is None else root.in_(sorted(roots))
 
 
 class OwnUse(NamedTuple):

@@ -64,13 +64,6 @@ def namesakes(
     return [StoredPod(*row) for row in connection.execute(statement)]
 
 
-def names_on(connection: Executor, node_id: int, most: int) -> list[str]:
-    """`namespace/name` of pods on a node, at most so many."""
-    statement = sa.select(_pods.c.namespace, _pods.c.name).where(_pods.c.node_id == node_id)
-    rows = connection.execute(statement.order_by(_pods.c.id).limit(most))
-    return [f"{row[0]}/{row[1]}" for row in rows]
-
-
 @dataclass(frozen=True, slots=True)
 class PodValues:
     """What a row of a pod says beside its place in a cluster."""

@@ -40,7 +40,7 @@ def host_scorer(host: HostState, demand: PodDemand, scoring: Scoring, is_aligned
     That is a pod without NUMA policy, or one that has one (`is_aligned`) but got no NUMA nodes.
     Source: Koordinator semantics, score.
     """
-    costs, held = _costs(host, demand), host.use.held.bit_count()
+    costs, held = demand_costs(host, demand), host.use.held.bit_count()
 
     def score(totals: HostTotals) -> int:
         return scoring.score(totals.requested, totals.allocatable, costs)
@@ -70,10 +70,13 @@ def score_on_numa_nodes(
     requested = _sum([used.get(numa, {}) for numa in numa_ids])
     if demand.cpus is not None:
         requested[CPU] = bound_cost(MILLI * host.use.held.bit_count(), host.cpu_ratio)
-    return scoring.score(requested, _sum([host.capacity[numa] for numa in numa_ids]), _costs(host, demand))
+    return scoring.score(
+        requested, _sum([host.capacity[numa] for numa in numa_ids]), demand_costs(host, demand)
+    )
 
 
-def _costs(host: HostState, demand: PodDemand) -> Amounts:
+def demand_costs(host: HostState, demand: PodDemand) -> Amounts:
+    """What a pod costs on a host: CPUs of its own cost the ratio of the host."""
     if demand.cpus is None or CPU not in demand.amounts or host.cpu_ratio == FACE_VALUE:
         return demand.amounts
     return {**demand.amounts, CPU: bound_cost(demand.amounts[CPU], host.cpu_ratio)}

@@ -9,7 +9,7 @@ from placement.topology.amounts import Amounts
 BEST = 100
 
 # Resources that every pod is weighed by; all others count only for pods that ask for them.
-_NATIVE = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
+NATIVE = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 
 
 class Scoring(NamedTuple):
@@ -26,7 +26,7 @@ class Scoring(NamedTuple):
         total = weights = 0
         for resource, weight in self.weights:
             room, asked = capacity.get(resource, 0), request.get(resource, 0)
-            if room > 0 and (asked or resource in _NATIVE):
+            if room > 0 and (asked or resource in NATIVE):
                 used = min(requested.get(resource, 0) + asked, room)
                 total += weight * ((used if self.fullest_first else room - used) * BEST // room)
                 weights += weight

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from placement.services.pod_answers import PodAnswer
+from placement.services.pod_pages import PodPage, Preview
 from placement.services.pod_translation import Translation
-from placement.services.pods import PodPage, Preview
 from placement.topology.refusal import Refusal
 
 

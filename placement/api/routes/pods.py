@@ -15,7 +15,7 @@ from placement.api.services import use_cases
 from placement.domain.errors import BadRequest
 from placement.domain.grammar import parse_positive
 from placement.services.manifests import pod_manifest
-from placement.services.pods import PodFilter
+from placement.services.pod_pages import PodFilter
 
 blueprint = Blueprint("pods", __name__)
 _ALL = "/ext/v1/clusters/<cluster>/pods"

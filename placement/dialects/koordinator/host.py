@@ -20,6 +20,7 @@ from placement.topology.host_score import HostTotals
 from placement.topology.layout import layout_of
 from placement.topology.ledger import HostLedger
 from placement.topology.masks import mask_of
+from placement.topology.numa_bound import Extremes, numa_extremes
 from placement.topology.policies import Distribution, NumaPolicy, NumaStrategy
 from placement.topology.scoring import DEFAULT_SCORING, Scoring
 
@@ -47,6 +48,11 @@ class Host:
 
     def __hash__(self) -> int:
         return self._hash
+
+    @cached_property
+    def numa_extremes(self) -> Mapping[str, Extremes]:
+        """What its NUMA nodes have used least and most, see `numa_bound`."""
+        return numa_extremes(self.state)
 
 
 def host_of(

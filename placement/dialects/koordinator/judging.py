@@ -8,7 +8,7 @@ from placement.dialects.koordinator.fitting import Fit, check_amplified, fit_hos
 from placement.dialects.koordinator.host import Host
 from placement.dialects.koordinator.host_demand import demand_on
 from placement.dialects.koordinator.pod_request import PodRequest
-from placement.dialects.koordinator.rating import foretell, rate_host
+from placement.dialects.koordinator.rating import highest_score, rate_host
 from placement.topology.demand import PodDemand
 from placement.topology.host import FACE_VALUE
 from placement.topology.host_score import HostTotals, Scorer
@@ -49,23 +49,16 @@ class PodJudge:
         self._request = request
         self._scoring = scoring
         self._opinions: dict[Host, _Opinion] = {}
-        self._foretold: dict[Host, Scorer | None] = {}
+        self._highest: dict[Host, Scorer] = {}
 
-    def __len__(self) -> int:
-        """How many different hosts are remembered."""
-        return max(len(self._opinions), len(self._foretold))
-
-    def score_if_fits(self, host: Host, totals: HostTotals) -> int | None:
-        """The score of a host with these totals if the pod can go there, found without trying; else None.
-
-        Without NUMA policy a score depends on totals only, so that hosts can be tried best first.
-        """
+    def highest_score(self, host: Host, totals: HostTotals) -> int:
+        """The highest score that a host with these totals can have, found out without trying."""
         if self._request is None:
             return 0
-        if host not in self._foretold:
-            self._foretold[host] = foretell(host, self._request, self._scoring)
-        scorer = self._foretold[host]
-        return None if scorer is None else scorer(totals)
+        scorer = self._highest.get(host)
+        if scorer is None:
+            scorer = self._highest[host] = highest_score(host, self._request, self._scoring)
+        return scorer(totals)
 
     def judge(self, host: Host, totals: HostTotals, reservations: Reservations = NO_RESERVATIONS) -> Verdict:
         """Whether the pod can go to a host with these totals, and how well that suits."""

@@ -69,13 +69,12 @@ class Accountant:
     def record_kubelet_pod(self, consumer: str, cpus: CpuSet) -> None:
         """Count CPUs that kubelet gave to a pod, as far as nobody else owns them."""
         own = self._own(consumer, cpus, "")
-        self._take(consumer, core_shares(self._offers, own))
+        if own:
+            self._take(consumer, core_shares(self._offers, own))
 
     def accounts(self) -> NodeAccounts:
-        """What was counted so far; who holds nothing is left out."""
-        owners = {owner.consumer for owner in self._owners.values()}
-        shares = {who: held for who, held in self._shares.items() if held or who in owners}
-        return NodeAccounts(shares, dict(self._owners))
+        """What was counted so far; recorded pods may hold nothing."""
+        return NodeAccounts(dict(self._shares), dict(self._owners))
 
     def _own(self, consumer: str, cpus: CpuSet, level: str) -> CpuSet:
         own = frozenset(cpu for cpu in cpus if cpu in self._offers.cores and cpu not in self._owners)

@@ -11,11 +11,12 @@ from placement.topology.alignment import Alignment
 from placement.topology.demand import PodDemand
 from placement.topology.host_score import HostTotals, Scorer, host_scorer, score_on_numa_nodes
 from placement.topology.masks import mask_of
+from placement.topology.numa_bound import numa_bound
 from placement.topology.numa_exclusivity import favour_idle
-from placement.topology.policies import NumaPolicy
+from placement.topology.policies import NumaExclusivity, NumaPolicy
 from placement.topology.refusal import Refusal, Refused
 from placement.topology.reservations import NO_RESERVATIONS, Reservations
-from placement.topology.scoring import Scoring
+from placement.topology.scoring import BEST, Scoring
 from placement.topology.trial import Allocation
 
 
@@ -50,16 +51,25 @@ def worst(totals: HostTotals) -> int:
     return 0
 
 
-def foretell(host: Host, request: PodRequest, scoring: Scoring) -> Scorer | None:
-    """How `rate_host` will score a host if it turns out that the pod fits; None if that depends on how.
+def highest_score(host: Host, request: PodRequest, scoring: Scoring) -> Scorer:
+    """What `rate_host` says of a pod at most, before anybody knows whether and how it fits.
 
-    It does where the pod has a NUMA policy or arrives with a decision.
+    Without NUMA policy that is what it will say if the pod fits, as only the totals count.
     """
+    demand = demand_on(host, request)
     if request.designated is not None:
-        return None
-    if {host.numa_policy, request.numa.policy} != {NumaPolicy.NONE}:
-        return None
-    return host_scorer(host.state, demand_on(host, request), scoring)
+        return _best
+    if {host.numa_policy, request.numa.policy} == {NumaPolicy.NONE}:
+        return host_scorer(host.state, demand, scoring)
+    if request.numa.exclusivity is NumaExclusivity.PREFERRED:
+        return _best
+    bound = numa_bound(host.state, host.numa_extremes, demand, scoring)
+    unaligned = host_scorer(host.state, demand, scoring, is_aligned=True)
+    return lambda totals: max(bound, unaligned(totals))
+
+
+def _best(totals: HostTotals) -> int:
+    return BEST
 
 
 def _rate_aligned(

@@ -1,0 +1,57 @@
+"""What is answered about several pods or several nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from placement.domain.errors import Conflict
+from placement.services.pod_answers import PodAnswer
+from placement.services.pod_placing import Placed
+from placement.services.pod_ranking import verdict
+from placement.topology.refusal import Refusal
+
+
+class Unschedulable(Conflict):
+    """No node can take the pod; `refusals` says why, by node."""
+
+    code = "unschedulable"
+
+    def __init__(self, refusals: Mapping[str, Refusal]) -> None:
+        super().__init__(verdict(refusals.values()))
+        self.refusals = refusals
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """Where a pod would fit, best first, and why not elsewhere.
+
+    `fitting` counts all nodes on which it fits, of which `places` has the best.
+    """
+
+    places: Sequence[Placed]
+    fitting: int
+    refusals: Mapping[str, Refusal]
+    warnings: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """How many nodes are available, and why the others are not."""
+        return verdict(self.refusals.values(), self.fitting)
+
+
+@dataclass(frozen=True, slots=True)
+class PodFilter:
+    """Only pods to which all that is given applies."""
+
+    namespace: str | None = None
+    node: str | None = None
+    qos: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodPage:
+    """Some pods, and the cursor of the following page, None on the last one."""
+
+    pods: list[PodAnswer]
+    next: int | None

@@ -1,0 +1,170 @@
+"""Many clients place, report and delete pods and send nodes again, through two workers at once."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import requests
+
+from placement.app import build
+from placement.services.fleet import Fleet
+from placement.storage.database import Database
+from placement.topology.cpuset import parse_cpu_list
+from tests.client import Client
+from tests.conftest import compatible
+from tests.kubernetes import node_manifests, pod_manifest
+from tests.pod_invariants import check, nothing_is_held
+from tests.server import RunningServer
+
+CLIENTS = 8
+CALLS = 40
+NODES = ("n1", "n2", "n3")
+HEADERS = {"X-Auth-Token": "admin"}
+CLUSTER = "/ext/v1/clusters/edge"
+SPECS = (
+    None,
+    {"requiredCPUBindPolicy": "FullPCPUs"},
+    {"preferredCPUBindPolicy": "SpreadByPCPUs"},
+)
+
+
+class Caller:
+    """One client with a connection of its own."""
+
+    def __init__(self, url: str, seed: int = 0) -> None:
+        self.url = url
+        self.random = random.Random(seed)
+        self.session = requests.Session()
+        self.session.trust_env = False
+        self.session.headers.update(HEADERS)
+        self.statuses: Counter[tuple[str, int]] = Counter()
+
+    def call(self, method: str, path: str, body: object = None) -> requests.Response:
+        answer = self.session.request(method, f"{self.url}{path}", json=body, timeout=60)
+        self.statuses[method, answer.status_code] += 1
+        return answer
+
+    def send_node(self, name: str) -> requests.Response:
+        annotations = {"note": str(self.random.randint(0, 9))}
+        return self.call("PUT", f"{CLUSTER}/nodes/{name}", node_manifests(name, annotations=annotations))
+
+    def storm(self, pods: list[str]) -> None:
+        """Random calls about these pods and all nodes."""
+        for _ in range(CALLS):
+            path = f"{CLUSTER}/pods/default/{self.random.choice(pods)}"
+            dice = self.random.random()
+            if dice < 0.55:
+                cpu = str(self.random.randint(1, 6))
+                numa = {"numaTopologyPolicy": "SingleNUMANode"} if dice < 0.15 else None
+                manifest = pod_manifest(cpu=cpu, memory="1Gi", spec=self.random.choice(SPECS), numa=numa)
+                self.call("PUT", path, manifest)
+            elif dice < 0.7:
+                manifest = pod_manifest(cpu="1", qos="LS", priority=None)
+                self.call("PUT", path, manifest)
+            elif dice < 0.9:
+                self.call("DELETE", path)
+            else:
+                self.send_node(self.random.choice(NODES))
+
+
+def prepare(url: str) -> Caller:
+    caller = Caller(url)
+    assert caller.call("PUT", CLUSTER).ok
+    for name in NODES:
+        assert caller.send_node(name).ok
+    return caller
+
+
+def placed(caller: Caller) -> list[dict]:
+    return caller.call("GET", f"{CLUSTER}/pods").json()["pods"]
+
+
+def check_owners(pods: list[dict]) -> None:
+    """No CPU of a node is in two lists."""
+    owned: Counter[tuple[str, int]] = Counter(
+        (pod["node"], cpu) for pod in pods for cpu in parse_cpu_list(pod["cpuset"])
+    )
+    assert not [place for place, count in owned.items() if count > 1]
+
+
+def test_pods_deletions_and_nodes_mixed(two_workers: RunningServer, database: Database) -> None:
+    caller = prepare(two_workers.url)
+    callers = [Caller(two_workers.url, seed) for seed in range(CLIENTS)]
+    # Half of the pods are contended: several clients place and delete the same ones.
+    names = [
+        [f"own-{seed}-{n}" for n in range(4)] + [f"common-{n}" for n in range(4)] for seed in range(CLIENTS)
+    ]
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        list(pool.map(lambda pair: pair[0].storm(pair[1]), zip(callers, names, strict=True)))
+    statuses = sum((each.statuses for each in callers), Counter())
+    assert {status for _, status in statuses} <= {200, 201, 204, 400, 404, 409}, statuses
+    assert statuses["PUT", 201] > CLIENTS
+    pods = placed(caller)
+    check_owners(pods)
+    check(database, "edge")
+    for pod in pods:
+        assert caller.call("DELETE", f"{CLUSTER}/pods/default/{pod['name']}").status_code == 204
+    assert nothing_is_held(database)
+
+
+def test_exactly_as_many_pods_fit_as_there_is_room_for(
+    two_workers: RunningServer, database: Database
+) -> None:
+    """Three nodes of eight cores each: of forty pods that want a core, twenty-four get one."""
+    caller = prepare(two_workers.url)
+
+    def place(number: int) -> int:
+        path = f"{CLUSTER}/pods/default/p{number}"
+        return Caller(two_workers.url).call("PUT", path, pod_manifest(cpu="2", memory="1Gi")).status_code
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        statuses = Counter(pool.map(place, range(40)))
+    assert statuses == {201: 24, 409: 16}
+    pods = placed(caller)
+    check_owners(pods)
+    assert Counter(pod["node"] for pod in pods) == dict.fromkeys(NODES, 8)
+    check(database, "edge")
+
+
+def test_the_same_pod_from_many_clients_is_placed_once(
+    two_workers: RunningServer, database: Database
+) -> None:
+    caller = prepare(two_workers.url)
+    path = f"{CLUSTER}/pods/default/web"
+
+    def place(_: int) -> tuple[int, str]:
+        answer = Caller(two_workers.url).call("PUT", path, pod_manifest(cpu="4"))
+        return answer.status_code, answer.json()["cpuset"] + answer.json()["node"]
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        answers = list(pool.map(place, range(CLIENTS)))
+    assert Counter(status for status, _ in answers) == {201: 1, 200: CLIENTS - 1}
+    assert len({place for _, place in answers}) == 1
+    check(database, "edge")
+    assert caller.call("DELETE", path).status_code == 204
+    assert nothing_is_held(database)
+
+
+def test_two_images_see_each_others_pods(database: Database) -> None:
+    """An image that another process does not write to sees what is written all the same."""
+
+    application = build(database, compatible())
+    api = Client(application.test_client())
+    other = Fleet(database)
+    try:
+        api.put(CLUSTER)
+        api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1"))
+        (state,) = other.view("edge").nodes.values()
+        assert state.pods == ()
+        api.put(f"{CLUSTER}/pods/default/web", pod_manifest())
+        (state,) = other.view("edge").nodes.values()
+        assert [pod.label for pod in state.pods] == ["default/web"]
+        assert other.view("edge") is other.view("edge")
+        api.delete(f"{CLUSTER}/pods/default/web")
+        api.delete(f"{CLUSTER}/nodes/n1")
+        assert other.view("edge").nodes == {}
+    finally:
+        other.close()
+        application.extensions["placement_use_cases"].close()
