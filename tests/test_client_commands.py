@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +20,10 @@ import yaml
 
 from placement.operations.commands.catalog import Catalog
 from placement.operations.demonstration import examples
+from tests.kubernetes import ROWS, STATUS, node_manifests, pod_manifest
 from tests.server import RunningServer, database_url, running_service
 from tests.test_claims_hand_nothing_out_twice import Claimant
+from tests.test_nodes_show_whose_each_cpu_is import MIXED
 
 CONSUMER = "b43dbd27-06a5-4dc9-a073-feda931c578a"
 NODE = examples() / "edge" / "nodes" / "edge-01.yaml"
@@ -144,7 +147,8 @@ def test_a_tree_is_drawn_with_bars_and_a_character_per_core(placement):
 
 
 def test_any_provider_leads_to_its_tree(placement, rows):
-    drawn = placement("node", "show", "edge", "edge-01").stdout
+    drawn = placement("tree", "edge/edge-01").stdout
+    assert placement("node", "show", "edge", "edge-01").stdout.startswith(drawn)
     assert placement("tree", "edge/edge-01/core-0-3").stdout == drawn
     (uuid,) = {
         row["UUID"] for row in rows("tree", "edge/edge-01") if row["Provider"] == "edge/edge-01/numa-1"
@@ -329,6 +333,119 @@ def test_rows_are_written_before_the_last_page_is_asked_for(server, placement, c
     assert cut.stderr == "placement: no second page\n"
 
 
+@pytest.fixture
+def pods(placement, tmp_path) -> Iterator[Callable[..., str]]:
+    """A cluster of two nodes, and a file of any number of pods; both are cleared away."""
+    nodes, file = tmp_path / "nodes.yaml", tmp_path / "pods.yaml"
+    twin = yaml.safe_dump_all([node_manifests("n2", rows=ROWS[:8])])
+    placement("cluster", "create", "farm")
+    nodes.write_text(f"{yaml.safe_dump(node_manifests('n1', nrt=MIXED))}---\n{twin}")
+    placement("node", "import", "farm", str(nodes))
+
+    def written(*names: str, **given: Any) -> str:
+        manifests = [pod_manifest(**given) for _ in names]
+        for name, manifest in zip(names, manifests, strict=True):
+            namespace, _, own = name.rpartition("/")
+            manifest["metadata"].update(name=own, **({"namespace": namespace} if namespace else {}))
+        file.write_text(yaml.safe_dump({"kind": "List", "items": manifests}))
+        return str(file)
+
+    yield written
+    for pod in json.loads(placement("pod", "list", "farm", "-f", "json").stdout):
+        placement("pod", "delete", "farm", pod["name"], "--namespace", pod["namespace"])
+    for node in ("n1", "n2"):
+        placement("node", "delete", "farm", node)
+    placement("cluster", "delete", "farm")
+
+
+def test_pods_are_placed_listed_shown_and_deleted(server, placement, rows, pods):
+    file = pods("web-0", "shop/web-1", cpu="4")
+    created = rows("pod", "create", "farm", file)
+    assert [(row["namespace"], row["name"], row["node"]) for row in created] == [
+        ("default", "web-0", "n1"),
+        ("shop", "web-1", "n2"),
+    ]
+    assert json.loads(created[0]["annotations"][STATUS]) == {"cpuset": created[0]["cpuset"]}
+    assert rows("pod", "create", "farm", "-", input=Path(file).read_text()) == created
+    listed = rows("pod", "list", "farm")
+    assert {(row["name"], row["cpuset"], row["qos_class"]) for row in listed} == {
+        ("web-0", created[0]["cpuset"], "LSR"),
+        ("web-1", created[1]["cpuset"], "LSR"),
+    }
+    assert [row["name"] for row in rows("pod", "list", "farm", "--namespace", "shop")] == ["web-1"]
+    assert len(rows("pod", "list", "farm", "--node", "n1", "--qos", "LSR", "--limit", "1")) == 1
+    assert [row["name"] for row in rows("pod", "list", "farm", "--node", "n2")] == ["web-1"]
+    shown = rows("pod", "show", "farm", "web-1", "--namespace", "shop")
+    assert (shown["node"], shown["cpuset"], shown["warnings"]) == ("n2", created[1]["cpuset"], [])
+    held = rows("allocation", "list", "--cluster", "farm", "--type", "POD", "--project", "farm")
+    assert {row["Consumer"] for row in held} == {row["consumer_uuid"] for row in listed}
+    placement("pod", "delete", "farm", "web-1", "--namespace", "shop")
+    gone = refusal("--url", server.url, "pod", "show", "farm", "web-1", "--namespace", "shop")
+    assert "web-1" in gone
+    assert [row["name"] for row in rows("pod", "list", "farm")] == ["web-0"]
+
+
+def test_pods_are_listed_page_by_page(placement, rows, pods):
+    rows("pod", "create", "farm", pods("a", "b", "c", cpu="1"), "--namespace", "small")
+    assert [row["namespace"] for row in rows("pod", "list", "farm")] == ["small"] * 3
+    assert len(rows("pod", "list", "farm", "--limit", "2")) == 2
+    lines = placement("pod", "list", "farm", "-f", "value", "-c", "name").stdout.split()
+    assert sorted(lines) == ["a", "b", "c"]
+
+
+def test_a_preview_ranks_nodes_and_tells_why_others_refuse(placement, rows, pods):
+    file = pods("big", cpu="9")
+    finished = placement("pod", "preview", "farm", file, "-f", "json")
+    first, second = json.loads(finished.stdout)
+    assert (first["#"], first["node"]) == (1, "n1")
+    assert len(first["cpuset"].split(",")) >= 1
+    assert (second["#"], second["node"], second["score"]) == (None, "n2", None)
+    assert second["remarks"] == ["Insufficient cpu"]
+    assert finished.stderr.startswith("1/2 nodes are available")
+    assert rows("pod", "list", "farm") == []
+    only = rows("pod", "preview", "farm", file, "--node", "n2", "--limit", "1")
+    assert [row["node"] for row in only] == ["n2"]
+
+
+def test_a_pod_is_translated_to_queries_that_find_something(placement, rows, pods):
+    finished = placement("pod", "translate", "farm", pods("web", cpu="4"), "-f", "json")
+    queries = json.loads(finished.stdout)
+    assert [row["#"] for row in queries] == list(range(1, len(queries) + 1))
+    assert "not expressed: taints" in finished.stderr
+    assert rows("candidates", *queries[0]["query"].split("&"), "limit=1")
+
+
+def test_pods_that_are_refused_stop_the_creation(server, rows, pods):
+    file = pods("good", "worse", cpu="9")
+    refused = refusal("--url", server.url, "pod", "create", "farm", file)
+    assert refused.startswith("default/worse: 0/2 nodes are available: 2 Insufficient cpu.")
+    assert [row["name"] for row in rows("pod", "list", "farm")] == ["good"]
+    many = refusal("--url", server.url, "pod", "preview", "farm", file)
+    assert many == f"{file}: has 2 pods, and one is asked about at a time"
+
+
+def test_a_node_shows_whose_each_cpu_is(placement, pods, monkeypatch):
+    placement("pod", "create", "farm", pods("web", cpu="4"))
+    drawn = placement("node", "show", "farm", "n1").stdout.splitlines()
+    assert drawn[drawn.index("CPUs") :] == [
+        "CPUs",
+        "   socket 0, numa-0: 0-7",
+        "     ~· kk rs ··",
+        "   socket 1, numa-1: 8-15",
+        "     ██ ██ ·· ··",
+        "   █ a pod's own",
+        "   k pinned by kubelet",
+        "   r reserved",
+        "   s for the system",
+        "   ~ shared, reserved by kubelet",
+        "   · shared, free to be claimed",
+    ]
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    plain = placement("node", "show", "farm", "n1").stdout
+    assert plain.isascii()
+    assert "     ## ## .. ..\n" in plain
+
+
 FLAVOR = {
     "vcpus": 8,
     "ram": 512,
@@ -424,6 +541,14 @@ def test_a_fallback_that_was_used_is_said_aside(placement):
         (["node", "import", "nowhere", str(NODE)], "edge-01: No cluster nowhere found"),
         (["allocation", "show", "nobody"], "consumer nobody holds nothing"),
         (["allocation", "delete", "a b?"], "No allocations for consumer"),
+        (["pod", "list", "nowhere"], "No cluster nowhere found"),
+        (["pod", "show", "edge", "none"], "none"),
+        (["pod", "show", "edge", "a/b"], "'a/b' is no name of anything"),
+        (["pod", "delete", "edge", "none"], "none"),
+        (["pod", "create", "edge", "/nonexistent"], "/nonexistent: No such file or directory"),
+        (["pod", "create", "edge", str(NODE)], "kind: expected Pod, got 'Node'"),
+        (["pod", "preview", "edge", "/dev/null"], "/dev/null: has 0 pods"),
+        (["pod", "translate", "edge", "pyproject.toml"], "Malformed YAML"),
         (["flavor", "candidates", *PINNED, "--cluster", "nowhere"], "No cluster nowhere found"),
         (["flavor", "candidates", *PINNED, "--property", "resources:CUSTOM_X=1"], "CUSTOM_X"),
         (["flavor", "translate"], "--vcpus and --ram, or a FILE"),
@@ -463,6 +588,21 @@ def test_arguments_that_make_no_sense_come_with_the_usage(server, limit):
     assert failed.returncode == 2
     assert failed.stderr.startswith("usage: placement allocation list")
     assert f"argument --limit: must be a whole number from 1 on, not {limit!r}" in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ("{}", "metadata.name: a Pod has none"),
+        ("[1]", "metadata.name: a Pod has none"),
+        ("{name: 1}", "metadata.name: a Pod has none"),
+        ("{name: web, namespace: [1]}", "metadata.namespace: of Pod web is no text"),
+    ],
+)
+def test_pods_without_names_are_refused_before_anything_is_sent(tmp_path, metadata, message):
+    file = tmp_path / "pods.yaml"
+    file.write_text(f"{{kind: Pod, metadata: {{name: good}}}}\n---\n{{kind: Pod, metadata: {metadata}}}\n")
+    assert refusal("--url", NOBODY_LISTENS, "pod", "create", "edge", str(file)) == message
 
 
 def test_manifests_without_names_are_refused_before_anything_is_sent(tmp_path):

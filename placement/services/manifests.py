@@ -93,12 +93,19 @@ def nodes_manifests(documents: list[Any]) -> dict[str, NodeManifests]:
 
 def pod_manifest(documents: list[Any]) -> Mapping[str, Any]:
     """The one Pod among the documents. Raises BadRequest."""
-    found = list(_flattened(documents))
+    found = pods_manifests(documents)
     if len(found) != 1:
         raise BadRequest(f"expected one Pod, got {len(found)} manifests")
-    if found[0].get("kind") != "Pod":
-        raise BadRequest(f"kind: expected Pod, got {found[0].get('kind')!r}")
     return found[0]
+
+
+def pods_manifests(documents: list[Any]) -> list[Mapping[str, Any]]:
+    """Any number of Pods, List objects opened. Raises BadRequest for anything else."""
+    found = list(_flattened(documents))
+    for manifest in found:
+        if manifest.get("kind") != "Pod":
+            raise BadRequest(f"kind: expected Pod, got {manifest.get('kind')!r}")
+    return found
 
 
 def _paired(manifests: Iterable[Mapping[str, Any]]) -> NodeManifests:

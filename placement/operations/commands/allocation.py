@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from placement.domain.errors import PlacementError
 from placement.operations.commands import names
 from placement.operations.commands.columns import Amounts
 from placement.operations.commands.display import Action, Listing
+from placement.operations.commands.numbers import positive
+from placement.operations.commands.pages import List
 
-if TYPE_CHECKING:
-    from placement.operations.client import Client
-
-_LIST = "/ext/v1/allocations"
-_PAGE = 1000
 _LISTED = ("Consumer", "Provider", "Amounts", "Project", "User", "Type", "Cluster", "UUID")
 _COLUMNS = ("Provider", "Amounts", "Project", "User", "Type", "UUID")
 
@@ -35,7 +31,7 @@ class ListAllocations(Listing):
         parser.add_argument("--type", help="of consumers of this type; unknown: without a type")
         parser.add_argument("--provider", metavar="UUID_OR_NAME", help="on this provider")
         parser.add_argument("--cluster", help="on providers of this cluster")
-        parser.add_argument("--limit", type=_positive, metavar="N", help="of so many consumers at most")
+        parser.add_argument("--limit", type=positive, metavar="N", help="of so many consumers at most")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
@@ -49,11 +45,9 @@ class ListAllocations(Listing):
         }
         if parsed_args.provider is not None:
             given["resource_provider"] = names.provider(client, parsed_args.provider)["uuid"]
-        query = [(key, value) for key, value in given.items() if value is not None]
-        query.append(("limit", str(min(parsed_args.limit or _PAGE, _PAGE))))
-        # Asked now: whatever is refused shall be so before a header is written.
-        first = client.get(_LIST, query)
-        consumers = islice(_consumers(client, query, first), parsed_args.limit)
+        consumers = List(client, "/ext/v1/allocations", "consumers", "after").entries(
+            given, parsed_args.limit
+        )
         return _LISTED, (row for consumer in consumers for row in _rows(consumer))
 
 
@@ -98,27 +92,11 @@ def _add_consumer(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("consumer", metavar="CONSUMER", help="uuid of the consumer")
 
 
-def _consumers(
-    client: Client, query: list[tuple[str, str]], page: dict[str, Any]
-) -> Iterator[dict[str, Any]]:
-    """All consumers, beginning with the page, and never more than a page at a time."""
-    yield from page["consumers"]
-    while page["next"] is not None:
-        page = client.get(_LIST, [*query, ("after", page["next"])])
-        yield from page["consumers"]
-
-
 def _rows(consumer: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     uuid = consumer["consumer_uuid"]
     owner = (consumer["project_id"], consumer["user_id"], consumer["consumer_type"])
     for provider, held in consumer["allocations"].items():
         yield uuid, held["name"], Amounts(held["resources"]), *owner, held["cluster"], provider
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, not {text!r}")
-    return int(text)
 
 
 def _path(consumer: str) -> str:

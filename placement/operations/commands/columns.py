@@ -24,6 +24,14 @@ class Lines(FormattableColumn[Sequence[str]]):
         return "\n".join(self._value)
 
 
+class Pairs(FormattableColumn[Mapping[str, str]]):
+    """Texts by name."""
+
+    def human_readable(self) -> str:
+        """One pair a line."""
+        return "\n".join(f"{name}={text}" for name, text in self._value.items())
+
+
 class Misses(FormattableColumn[Sequence[Mapping[str, Any]]]):
     """Who came closest to a condition that nobody meets."""
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement.domain.errors import PlacementError
-from placement.operations.commands import provider_tree
+from placement.operations.commands import cpu_owners, provider_tree
 from placement.operations.commands.cluster import cluster_path
 from placement.operations.commands.columns import Lines
-from placement.operations.commands.display import Action, Listing
+from placement.operations.commands.display import DRAWING, Action, Listing
 from placement.operations.commands.files import read_bytes
 from placement.operations.commands.tree import TreeDrawing
 
@@ -31,7 +31,7 @@ class ListNodes(Listing):
 
 
 class ShowNode(TreeDrawing):
-    """Draw a node with its capacity and use, cores a character each."""
+    """Draw a node with its capacity and use, cores a character each, and whose each of its CPUs is."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Which one."""
@@ -42,7 +42,10 @@ class ShowNode(TreeDrawing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and draw."""
         body = self.client.get(cluster_path(parsed_args.cluster, "nodes", parsed_args.node))
-        return self.drawn(parsed_args, provider_tree.from_node(body["tree"]))
+        columns, rows = self.drawn(parsed_args, provider_tree.from_node(body["tree"]))
+        if parsed_args.formatter == DRAWING and body.get("cpus"):
+            rows += [(line,) for line in cpu_owners.draw(body["cpus"], self.app.stdout)]
+        return columns, rows
 
 
 class ImportNodes(Listing):

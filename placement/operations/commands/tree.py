@@ -13,7 +13,7 @@ from placement.operations.commands.drawing import draw
 class TreeDrawing(Drawing):
     """A command that draws a provider tree."""
 
-    def drawn(self, parsed_args: argparse.Namespace, root: provider_tree.Provider) -> tuple[Any, Any]:
+    def drawn(self, parsed_args: argparse.Namespace, root: provider_tree.Provider) -> tuple[Any, list[Any]]:
         """The tree as lines or as rows, whatever format was asked for."""
         if parsed_args.formatter == DRAWING:
             return ("Tree",), [(line,) for line in draw(root, self.app.stdout)]

@@ -1,0 +1,232 @@
+"""`placement pod`: pods of Kubernetes clusters."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from placement.domain.errors import PlacementError
+from placement.operations.commands.cluster import cluster_path
+from placement.operations.commands.columns import Lines, Pairs
+from placement.operations.commands.display import Action, Details, Listing
+from placement.operations.commands.files import read_bytes
+from placement.operations.commands.numbers import positive
+from placement.operations.commands.pages import List
+
+_NAMESPACE = "default"
+_LISTED = ("namespace", "name", "node", "qos_class", "cpuset", "phase", "consumer_uuid")
+_CREATED = ("namespace", "name", "node", "cpuset", "score", "annotations", "remarks")
+_SHOWN = (
+    "namespace",
+    "name",
+    "uid",
+    "consumer_uuid",
+    "node",
+    "resource_provider",
+    "phase",
+    "qos_class",
+    "kubernetes_qos_class",
+    "scheduled",
+    "cpuset",
+    "annotations",
+    "warnings",
+    "remarks",
+    "unreadable",
+)
+_LINES = {"warnings", "remarks", "unreadable"}
+
+
+class ListPods(Listing):
+    """List the pods of a cluster.
+
+    Formats that are written row by row, csv and value, begin with the first page of the service.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Which ones."""
+        parser = super().get_parser(prog_name)
+        _add_cluster(parser)
+        parser.add_argument("--namespace", help="in this namespace")
+        parser.add_argument("--node", help="on this node")
+        parser.add_argument("--qos", help="of this QoS class, such as LSR")
+        parser.add_argument("--limit", type=positive, metavar="N", help="so many at most")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask page by page and list."""
+        given = {name: getattr(parsed_args, name) for name in ("namespace", "node", "qos")}
+        pods = List(self.client, cluster_path(parsed_args.cluster, "pods"), "pods", "marker")
+        found = pods.entries(given, parsed_args.limit)
+        return _LISTED, (tuple(pod[name] for name in _LISTED) for pod in found)
+
+
+class ShowPod(Details):
+    """Show a pod, where it is and what it was given."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Which one."""
+        parser = super().get_parser(prog_name)
+        _add_pod(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask and show."""
+        pod = self.client.get(_path(parsed_args.cluster, parsed_args.namespace, parsed_args.pod))
+        return _SHOWN, [_cell(name, pod[name]) for name in _SHOWN]
+
+
+class CreatePods(Listing):
+    """Place the pods of manifests, or record those that say where they run.
+
+    The file is YAML or JSON as `kubectl get -o yaml` prints it, in one or several documents or lists.
+    Creating the same again changes nothing.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Where to and from."""
+        parser = super().get_parser(prog_name)
+        _add_cluster(parser)
+        _add_file(parser)
+        parser.add_argument("--namespace", help="of manifests that name none (default default)")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Send the pods one by one, until one is refused."""
+        manifests = _manifests(parsed_args.file)
+        return _CREATED, list(self._created(parsed_args.cluster, manifests, parsed_args.namespace))
+
+    def _created(
+        self, cluster: str, manifests: Sequence[Mapping[str, Any]], default: str | None
+    ) -> Iterator[tuple[Any, ...]]:
+        client = self.client
+        named = [(*_names(manifest, default or _NAMESPACE), manifest) for manifest in manifests]
+        for namespace, name, manifest in named:
+            try:
+                pod = client.put(_path(cluster, namespace, name), manifest)
+            except PlacementError as error:
+                raise PlacementError(f"{namespace}/{name}: {error}") from None
+            pod["remarks"] = [*pod["warnings"], *pod["remarks"]]
+            yield tuple(_cell(column, pod[column]) for column in _CREATED)
+
+
+class DeletePod(Action):
+    """Release what a pod holds, and forget it."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Which one."""
+        parser = super().get_parser(prog_name)
+        _add_pod(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Delete it."""
+        self.client.delete(_path(parsed_args.cluster, parsed_args.namespace, parsed_args.pod))
+
+
+class PreviewPod(Listing):
+    """List the nodes where a pod would go, best first, then those that refuse it and why; claims nothing."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Which pod, and where to look."""
+        parser = super().get_parser(prog_name)
+        _add_cluster(parser)
+        _add_file(parser)
+        parser.add_argument("--node", action="append", help="look at this node only, repeatable")
+        parser.add_argument("--limit", type=positive, metavar="N", help="so many fitting nodes at most")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask and list."""
+        request: dict[str, Any] = {"pod": _manifest(parsed_args.file)}
+        if parsed_args.node is not None:
+            request["nodeNames"] = parsed_args.node
+        if parsed_args.limit is not None:
+            request["limit"] = parsed_args.limit
+        preview = self.client.post(cluster_path(parsed_args.cluster, "pods", "preview"), request)
+        for remark in (preview["message"], *preview["warnings"]):
+            self.remark(remark)
+        return ("#", "node", "score", "cpuset", "remarks"), [*_fitting(preview), *_refusing(preview)]
+
+
+class TranslatePod(Listing):
+    """List the queries for allocation candidates that a pod stands for, best first."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Which pod, and for which hosts."""
+        parser = super().get_parser(prog_name)
+        _add_cluster(parser)
+        _add_file(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Translate and list."""
+        path = cluster_path(parsed_args.cluster, "pods", "translation")
+        answer = self.client.post(path, _manifest(parsed_args.file))
+        for gap in answer["not_expressed"]:
+            self.remark(f"not expressed: {gap}")
+        for warning in answer["warnings"]:
+            self.remark(warning)
+        return ("#", "meaning", "query"), [
+            (number, entry["meaning"], entry["query"])
+            for number, entry in enumerate(answer["queries"], start=1)
+        ]
+
+
+def _fitting(preview: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    for number, node in enumerate(preview["nodes"], start=1):
+        yield number, node["name"], node["score"], node["cpuset"], Lines(node["remarks"])
+
+
+def _refusing(preview: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    for refusal in preview["rejected"]:
+        yield None, refusal["node"], None, None, Lines(refusal["reasons"])
+
+
+def _cell(name: str, value: Any) -> object:
+    if name == "annotations":
+        return Pairs(value)
+    return Lines(value) if name in _LINES else value
+
+
+def _manifests(file: str) -> Sequence[Mapping[str, Any]]:
+    from placement.services.manifests import parse_yaml, pods_manifests
+
+    return pods_manifests(parse_yaml(read_bytes(file)))
+
+
+def _manifest(file: str) -> Mapping[str, Any]:
+    found = _manifests(file)
+    if len(found) != 1:
+        raise PlacementError(f"{file}: has {len(found)} pods, and one is asked about at a time")
+    return found[0]
+
+
+def _names(manifest: Mapping[str, Any], default: str) -> tuple[str, str]:
+    """Namespace and name. Raises PlacementError for a pod without a name."""
+    metadata = manifest.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    if not isinstance(metadata, Mapping) or not isinstance(name, str):
+        raise PlacementError("metadata.name: a Pod has none")
+    namespace = metadata.get("namespace") or default
+    if not isinstance(namespace, str):
+        raise PlacementError(f"metadata.namespace: of Pod {name} is no text")
+    return namespace, name
+
+
+def _path(cluster: str, namespace: str, name: str) -> str:
+    return cluster_path(cluster, "pods", namespace, name)
+
+
+def _add_cluster(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("cluster", help="name of the cluster")
+
+
+def _add_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="manifest; - for standard input")
+
+
+def _add_pod(parser: argparse.ArgumentParser) -> None:
+    _add_cluster(parser)
+    parser.add_argument("pod", help="name of the pod")
+    parser.add_argument("--namespace", default=_NAMESPACE, help="where it is (default %(default)s)")
