@@ -6,6 +6,7 @@ what is decided on it is only carried out if the node is still the same (PodWrit
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -125,6 +126,9 @@ class Fleet:
             self._progress = _Progress(horizon)
         self._images[facts.id] = image
         self._ids[name] = facts.id
+        # Thousands of nodes that stay would be walked through by every full collection.
+        gc.collect()
+        gc.freeze()
         return image
 
     def _forget(self) -> None:
