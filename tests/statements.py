@@ -19,9 +19,11 @@ from placement.app import build
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible
+from tests.kubernetes import node_manifests, pod_manifest
 from tests.server import BACKENDS, database_url
 
 RECORD = Path(__file__).with_name("statement_counts.json")
+_CLUSTER = "/ext/v1/clusters/edge"
 TRANSACTION = ("BEGIN", "COMMIT", "ROLLBACK")
 
 
@@ -67,6 +69,11 @@ class Scene:
         for name in ("CUSTOM_A", "CUSTOM_IDLE"):
             api.put(f"/traits/{name}")
             api.put(f"/resource_classes/{name}")
+        api.put(_CLUSTER)
+        for node in ("n1", "n2"):
+            api.put(f"{_CLUSTER}/nodes/{node}", node_manifests(node))
+        for name in ("known", "gone"):
+            api.put(f"{_CLUSTER}/pods/default/{name}", pod_manifest())
 
     def entry(self, amount: int = 1, generation: int | None = None) -> dict[str, Any]:
         return Client.allocations({self.root: {"VCPU": amount}}, generation)
@@ -175,6 +182,18 @@ class Scene:
             "PUT /resource_classes/{name}": ("PUT", "/resource_classes/CUSTOM_NEW", lambda: None),
             "POST /resource_classes": ("POST", "/resource_classes", lambda: {"name": "CUSTOM_POSTED"}),
             "DELETE /resource_classes/{name}": ("DELETE", "/resource_classes/CUSTOM_IDLE", lambda: None),
+            "PUT node again": ("PUT", f"{_CLUSTER}/nodes/n1", lambda: node_manifests("n1")),
+            "PUT pod new": ("PUT", f"{_CLUSTER}/pods/default/web", pod_manifest),
+            "PUT pod again": ("PUT", f"{_CLUSTER}/pods/default/known", pod_manifest),
+            "PUT pod that runs": (
+                "PUT",
+                f"{_CLUSTER}/pods/default/runs",
+                lambda: pod_manifest(node="n1", status={"cpuset": "12-15"}),
+            ),
+            "GET pod": ("GET", f"{_CLUSTER}/pods/default/web", lambda: None),
+            "GET pods": ("GET", f"{_CLUSTER}/pods", lambda: None),
+            "POST preview": ("POST", f"{_CLUSTER}/pods/preview", pod_manifest),
+            "DELETE pod": ("DELETE", f"{_CLUSTER}/pods/default/gone", lambda: None),
             "DELETE /resource_providers/{uuid}": ("DELETE", f"/resource_providers/{self.leaf}", lambda: None),
         }
 
