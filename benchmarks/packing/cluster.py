@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks.data import DataSet, Provider
-
-GIB = 1024
+from benchmarks.packing.stream import GIB
 
 
 @dataclass(frozen=True)

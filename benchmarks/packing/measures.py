@@ -76,7 +76,11 @@ class Measures:
 
 def measure(wire: Wire) -> Measures:
     """Read all providers from the service and work the figures out."""
-    providers = list(_providers(wire))
+    return measured(list(_providers(wire)))
+
+
+def measured(providers: list[dict]) -> Measures:
+    """The figures of these providers, as the service lists them."""
     hosts = list(_hosts(providers).values())
     nodes = [node for host in hosts for node in host.nodes.values()]
     return Measures(

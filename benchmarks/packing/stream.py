@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from benchmarks.packing.cluster import GIB
+GIB = 1024
 
 
 @dataclass(frozen=True)

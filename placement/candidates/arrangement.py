@@ -53,11 +53,15 @@ class _Placing:
         self._room = [list(want.free) for want in wants]
         self._positions = [NOBODY] * len(problem.options)
         self._tops = [NOBODY] * len(problem.options)
+        self._matchable = False
 
     def run(self) -> Arrangement:
         """Settle whole subtrees first, then slot by slot, those with the least choice first."""
         for constraint in self._problem.subtrees:
             self._settle(constraint)
+        self._matchable = _can_be_apart(
+            [self._domains[slot] for slot in self._open(bits(self._problem.isolated))]
+        )
         groups = self._alike(self._open(range(len(self._domains))))
         for slots in sorted(groups, key=lambda slots: self._choice(slots[0])):
             for slot in slots:
@@ -109,17 +113,14 @@ class _Placing:
             self._take(slot, best[2])
 
     def _others_find_some(self, slot: int, position: int) -> bool:
-        """Whether isolated slots still to be placed keep positions of their own, if they could have them."""
+        """Whether isolated slots still to be placed keep positions of their own, if all could have them."""
         isolated = self._problem.isolated
-        if not isolated >> slot & 1:
+        if not (self._matchable and isolated >> slot & 1):
             return True
         others = [self._domains[other] for other in self._open(bits(isolated)) if other != slot]
         if all(domain.bit_count() > len(others) for domain in others):
             return True
-        places = [1] * max(domain.bit_length() for domain in self._domains)
-        if not can_match([self._domains[slot], *others], places):
-            return True
-        return can_match([domain & ~(1 << position) for domain in others], places)
+        return _can_be_apart([domain & ~(1 << position) for domain in others])
 
     def _take(self, slot: int, position: int) -> None:
         problem = self._problem
@@ -172,3 +173,8 @@ class _Placing:
             if demand > free:
                 total += (demand - free) * _WHOLE // demand
         return total
+
+
+def _can_be_apart(domains: Sequence[int]) -> bool:
+    """Whether all slots can have positions of their own."""
+    return can_match(domains, [1] * max((domain.bit_length() for domain in domains), default=0))

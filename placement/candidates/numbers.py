@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import orjson
 
 from placement.candidates.scoring.columns import Scores
 
@@ -13,7 +14,10 @@ _WRITTEN = np.array([b"%d" % number for number in range(_SMALL)], object)
 
 def to_text(numbers: Scores) -> list[bytes]:
     """The decimal ASCII of each number."""
-    if len(numbers) and numbers.dtype != object and numbers.min() >= 0 and numbers.max() < _SMALL:
+    if numbers.dtype == object or not len(numbers):
+        return [b"%d" % number for number in numbers.tolist()]
+    if numbers.min() >= 0 and numbers.max() < _SMALL:
         texts: list[bytes] = _WRITTEN.take(numbers).tolist()
         return texts
-    return [b"%d" % number for number in numbers.tolist()]
+    written = orjson.dumps(np.ascontiguousarray(numbers), option=orjson.OPT_SERIALIZE_NUMPY)
+    return written[1:-1].split(b",")

@@ -11,7 +11,7 @@ from placement.operations.commands import names
 from placement.operations.commands.columns import Amounts
 from placement.operations.commands.display import Action, Listing
 from placement.operations.commands.numbers import positive
-from placement.operations.commands.pages import List
+from placement.operations.commands.pages import PagedList
 
 _LISTED = ("Consumer", "Provider", "Amounts", "Project", "User", "Type", "Cluster", "UUID")
 _COLUMNS = ("Provider", "Amounts", "Project", "User", "Type", "UUID")
@@ -45,7 +45,7 @@ class ListAllocations(Listing):
         }
         if parsed_args.provider is not None:
             given["resource_provider"] = names.provider(client, parsed_args.provider)["uuid"]
-        consumers = List(client, "/ext/v1/allocations", "consumers", "after").entries(
+        consumers = PagedList(client, "/ext/v1/allocations", "consumers", "after").entries(
             given, parsed_args.limit
         )
         return _LISTED, (row for consumer in consumers for row in _rows(consumer))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _PAGE = 1000
 
 
-class List:
+class PagedList:
     """A list at a path; `member` holds the entries of a page, `cursor` asks for the page after `next`."""
 
     def __init__(self, client: Client, path: str, member: str, cursor: str) -> None:

@@ -12,7 +12,7 @@ from placement.operations.commands.columns import Lines, Pairs
 from placement.operations.commands.display import Action, Details, Listing
 from placement.operations.commands.files import read_bytes
 from placement.operations.commands.numbers import positive
-from placement.operations.commands.pages import List
+from placement.operations.commands.pages import PagedList
 
 _NAMESPACE = "default"
 _LISTED = ("namespace", "name", "node", "qos_class", "cpuset", "phase", "consumer_uuid")
@@ -56,7 +56,7 @@ class ListPods(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask page by page and list."""
         given = {name: getattr(parsed_args, name) for name in ("namespace", "node", "qos")}
-        pods = List(self.client, cluster_path(parsed_args.cluster, "pods"), "pods", "marker")
+        pods = PagedList(self.client, cluster_path(parsed_args.cluster, "pods"), "pods", "marker")
         found = pods.entries(given, parsed_args.limit)
         return _LISTED, (tuple(pod[name] for name in _LISTED) for pod in found)
 

@@ -77,6 +77,17 @@ def explained(made: World, *pairs: tuple[str, str]) -> tuple[Explanation, Vocabu
             ],
         ),
         (
+            [("resources1", "VCPU:1,VGPU:1")],
+            [
+                "group 1, room for 1 VCPU: 2 of 2 providers, in 2 trees",
+                "group 1, room for 1 VGPU: 0 of 2 providers, in 0 trees",
+                "one lacks 1 VGPU: it has 0 free",
+                "two lacks 1 VGPU: it has 0 free",
+                "trees with somebody for every group up to 1: 0 of 2 trees",
+                "trees that serve all groups side by side (sums, group_policy, same_subtree): 0 of 0 trees",
+            ],
+        ),
+        (
             [("resources1", "VCPU:1"), ("required1", "CUSTOM_SSD,!CUSTOM_SSD")],
             [
                 "group 1, room for 1 VCPU: 2 of 2 providers, in 2 trees",
@@ -109,7 +120,7 @@ def explained(made: World, *pairs: tuple[str, str]) -> tuple[Explanation, Vocabu
             ],
         ),
     ],
-    ids=["fits", "amount", "units", "traits", "no common tree", "isolate"],
+    ids=["fits", "amount", "units", "not offered", "traits", "no common tree", "isolate"],
 )
 def test_sentences(pairs: list[tuple[str, str]], said: list[str]) -> None:
     explanation, words = explained(world(), *pairs)
