@@ -15,7 +15,6 @@ from benchmarks.packing.orders import ORDERS, Candidate, Client
 from benchmarks.packing.stream import Arrival
 from benchmarks.wire import Wire
 
-
 _AT_ONCE = 200
 
 
