@@ -217,6 +217,8 @@ def test_hosts_of_other_clusters_are_no_near_misses(api, nodes):
     api.provider("rich", VCPU=6)
     nearest = search(api, "VCPU:7", explain=1, cluster="east").json["explanation"]["nearest"]
     assert [miss["resource_provider"]["name"] for miss in nearest] == ["node-1", "node-0"]
+    explanation = search(api, "VCPU:5", explain=1, cluster="east").json["explanation"]
+    assert "roots in aggregate of cluster east: 1 of 2 trees" in explanation["sentences"]
     assert search(api, "VCPU:7", explain=1).json["explanation"]["nearest"][0]["missing"] == 1
 
 

@@ -48,7 +48,7 @@ class SearchSettings:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One finished search; `aggregates` names those of the query."""
+    """One finished search; `aggregates` says what those of the query are called."""
 
     answer: Answer
     names: Names
@@ -89,8 +89,8 @@ class Candidates:
         if wishes.explain or not len(found.candidates):
             sharing = view.sharing.of(view.forest, wanted.sharing_trait)
             explanation = explain(view.forest, sharing, wanted, trail, MOST_MISSES if wishes.explain else 1)
-        uuids = {id_: uuid for uuid, id_ in aggregates.items()}
-        result = Search(Answer(view.forest, found), view.names, explanation, uuids)
+        labels = {id_: _label(uuid, wishes) for uuid, id_ in aggregates.items()}
+        result = Search(Answer(view.forest, found), view.names, explanation, labels)
         if explanation is not None and not len(found.candidates):
             LOG.info("no candidates: %s", verdict(explanation, result.vocabulary))
         return result
@@ -148,6 +148,7 @@ class Candidates:
             default_order=order_by is None and setting is None,
             strict=order_by is not None,
             preferences=preferences,
+            cluster=cluster,
             cluster_aggregate=None if found is None else found.aggregate_uuid,
             explain=explain,
         )
@@ -163,6 +164,11 @@ class Candidates:
         """The names of some providers by uuid."""
         with self._database.read() as connection:
             return providers.names_by_uuid(connection, list(uuids))
+
+
+def _label(aggregate: str, wishes: Wishes) -> str:
+    """What an aggregate is called in explanations."""
+    return f"of cluster {wishes.cluster}" if aggregate == wishes.cluster_aggregate else aggregate
 
 
 def resolve_group(

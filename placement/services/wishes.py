@@ -31,13 +31,14 @@ class Wishes:
     """How candidates shall be narrowed, ordered and explained.
 
     `default_order`: the service's order counts instead of `order`. `strict`: `order` may list only resource
-    classes that exist. `cluster_aggregate`: only trees of hosts in that aggregate.
+    classes that exist. `cluster_aggregate`: only trees of hosts in that aggregate, the one of `cluster`.
     """
 
     order: Order | None = None
     default_order: bool = True
     strict: bool = False
     preferences: tuple[SoftCondition, ...] = ()
+    cluster: str | None = None
     cluster_aggregate: str | None = None
     explain: bool = False
 
