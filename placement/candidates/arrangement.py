@@ -57,7 +57,8 @@ class _Placing:
 
     def run(self) -> Arrangement:
         """Settle whole subtrees first, then slot by slot, those with the least choice first."""
-        for constraint in self._problem.subtrees:
+        # The widest first: what they leave open the narrower ones may still choose.
+        for constraint in sorted(self._problem.subtrees, key=int.bit_count, reverse=True):
             self._settle(constraint)
         self._matchable = _can_be_apart(
             [self._domains[slot] for slot in self._open(bits(self._problem.isolated))]
@@ -154,9 +155,19 @@ class _Placing:
             if able:
                 # The ancestor is the position of one of them.
                 self._take(min(able, key=lambda slot: (self._gap(slot, top), slot)), top)
+        for slot in members:
+            # Another constraint has put it somewhere else: no place serves both.
+            if self._positions[slot] != NOBODY and not below[top] >> self._positions[slot] & 1:
+                self._leave(slot)
         for slot in self._open(members):
             self._domains[slot] &= below[top]
             self._tops[slot] = top
+
+    def _leave(self, slot: int) -> None:
+        for want, room in zip(self._wants, self._room, strict=True):
+            room[self._positions[slot]] += want.demand[slot]
+        self._positions[slot] = NOBODY
+        self._domains[slot] = 0
 
     def _gap_below(self, members: Sequence[int], top: int) -> int:
         """What the slots lack below a position: each where it lacks least, and all of them in sum."""

@@ -170,6 +170,22 @@ def test_the_nearest_trees_come_first() -> None:
     assert said == [f"b{at} lacks {at} VCPU for group 2: 8 wanted, {8 - at} free" for at in range(1, 6)]
 
 
+def test_siblings_that_should_share_a_subtree_are_a_shortage_of_providers() -> None:
+    """Also where one of the groups is in a constraint of its own."""
+    hosts = [provider("host", None), provider("a", "host", VCPU=8), provider("b", "host", FPGA=8)]
+    query = parsed(
+        [
+            ("resources_A", "VCPU:1"),
+            ("resources_B", "FPGA:1"),
+            ("group_policy", "none"),
+            ("same_subtree", "_A"),
+            ("same_subtree", "_A,_B"),
+        ]
+    )
+    misses, _ = explained(hosts, query)
+    assert [shortage.reason for miss in misses for shortage in miss.shortages] == [Reason.BELOW]
+
+
 def _collective(query: CandidateQuery) -> bool:
     return any(group.suffix == UNSUFFIXED and group.required for group in query.groups)
 
