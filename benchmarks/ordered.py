@@ -2,23 +2,30 @@
 
 python -m benchmarks.ordered --hosts 10000 --limit 1000
 
-One worker on PostgreSQL. `even` hosts are used to one of nine degrees, `varied` ones all differently. The
-last row of each is /allocation_candidates of a second service whose default order is `pack`.
+One worker on PostgreSQL. `even` hosts are used to one of nine degrees, `varied` ones all differently.
+Trees keep their scores for the next search of the same amounts; "new amounts" never asks for any twice, and
+"after a claim" changes a host before each search. The last row of each is /allocation_candidates of a second
+service whose default order is `pack`.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
+import uuid
+from collections.abc import Callable
 from urllib.parse import quote
 
 from tqdm import tqdm
 
-from benchmarks.fleet import EVEN, VARIED, fill
+from benchmarks import bulk
+from benchmarks.data import DataSet, claim_body, flat, identifier
 from benchmarks.measure import Timing
 from benchmarks.wire import Wire
 from tests.server import database_url, running_service
 
-_QUERY = "resources=VCPU:2,MEMORY_MB:4096,DISK_GB:20&limit={limit}"
+_QUERY = "resources=VCPU:2,MEMORY_MB:{memory},DISK_GB:20&limit={limit}"
+_MEMORY = 4096
 _OURS, _THEIRS = "/ext/v1/allocation_candidates", "/allocation_candidates"
 _ORDERS = {
     "pack": "pack",
@@ -43,14 +50,27 @@ def main() -> None:
     given = parser.parse_args()
     print("| hosts | search | unordered p50 | ordered p50 | ratio |")
     print("|---|---|---|---|---|")
-    for name, used in (("even", EVEN), ("varied", VARIED)):
+    for name in ("even", "varied"):
         with database_url("postgresql") as connection:
-            fill(connection, given.hosts, used)
+            bulk.fill(connection, _used(given.hosts, name))
             _measure(name, connection, given)
 
 
+def _used(hosts: int, name: str) -> DataSet:
+    """Flat hosts, used as `even` or `varied` ones are."""
+    chance = random.Random(hosts)
+    consumers = []
+    for number, (host,) in enumerate(whole := flat(hosts).hosts):
+        held = {}
+        for resource, record in host.inventories.items():
+            degree = number % 9 / 10 if name == "even" else 0.9 * chance.random()
+            held[resource] = int(record["total"] * record.get("allocation_ratio", 1.0) * degree)
+        consumers.append({host.name: held})
+    return DataSet(f"{name} {hosts}", whole, consumers)
+
+
 def _measure(name: str, connection: str, given: argparse.Namespace) -> None:
-    query = _QUERY.format(limit=given.limit)
+    query = _QUERY.format(memory=_MEMORY, limit=given.limit)
     packing = {"OS_SCORING__ORDER_BY": "pack"}
     with (
         running_service(connection, workers=1) as plain,
@@ -61,14 +81,34 @@ def _measure(name: str, connection: str, given: argparse.Namespace) -> None:
             wire = Wire(plain.url)
             pair = _in_turn((wire, ours), (wire, f"{ours}&order_by={quote(order_by)}"), given.rounds)
             _print(f"{given.hosts} {name}", f"order_by {label}", *pair)
+        hosts = [identifier(host.name) for (host,) in flat(given.hosts).hosts]
+        pack = wire, f"{ours}&order_by=pack"
+
+        def claimed(turn: int) -> None:
+            wire.must("PUT", f"/allocations/{uuid.uuid4()}", claim_body({hosts[turn]: {"VCPU": 1}}))
+
+        pair = _in_turn((wire, ours), pack, given.rounds, claimed)
+        _print(f"{given.hosts} {name}", "order_by pack, after a claim", *pair)
+        pair = _in_turn((wire, ours), pack, given.rounds, new_amounts=True)
+        _print(f"{given.hosts} {name}", "order_by pack, new amounts", *pair)
         pair = _in_turn((Wire(plain.url), theirs), (Wire(ordered.url), theirs), given.rounds)
         _print(f"{given.hosts} {name}", "default order pack", *pair)
 
 
-def _in_turn(one: Search, other: Search, rounds: int) -> tuple[Timing, Timing]:
+def _in_turn(
+    one: Search,
+    other: Search,
+    rounds: int,
+    before: Callable[[int], None] = lambda turn: None,
+    *,
+    new_amounts: bool = False,
+) -> tuple[Timing, Timing]:
     timings = Timing(), Timing()
     for turn in tqdm(range(_WARM_UP + rounds), unit="round", leave=False):
         for timing, (wire, path) in zip(timings, (one, other), strict=True):
+            before(turn)
+            if new_amounts:
+                path = path.replace(f"MEMORY_MB:{_MEMORY}", f"MEMORY_MB:{_MEMORY + 1 + turn}")
             took, status, content = wire.timed("GET", path)
             if status != 200:
                 raise RuntimeError(f"{path}: {status} {content[:200]!r}")

@@ -10,6 +10,7 @@ from placement.candidates.answer import Answer
 from placement.candidates.forest import Forest
 from placement.candidates.query import ForestOrder, ForestQuery, GroupQuery, Preference
 from placement.candidates.records import InventoryRow, ProviderRecord, ProviderRow, Snapshot
+from placement.candidates.scoreboards import Scoreboards
 from placement.candidates.scoring.order import Order
 from placement.candidates.search import Found, search
 from placement.candidates.sharing import SharingMap
@@ -38,6 +39,7 @@ class World:
             for name in sorted(provider.aggregates):
                 self.aggregates.setdefault(name, len(self.aggregates) + 1)
         self.sharing = SharingMap()
+        self.boards = Scoreboards()
         self.forest = Forest()
 
     def records(self) -> list[ProviderRecord]:
@@ -150,9 +152,12 @@ class World:
         order: ForestOrder | None = None,
         first_trees: int = 1,
     ) -> Found:
-        """The search on the forest; it looks at few trees first, as it does in large forests."""
+        """The search on the forest; it looks at few trees first, as it does in large forests.
+
+        Scores are kept for the next search, as the service does.
+        """
         wanted = self.query(query, maximum, depth_first, order)
-        return search(self.forest, self.sharing, wanted, first_trees=first_trees)
+        return search(self.forest, self.sharing, wanted, first_trees=first_trees, boards=self.boards)
 
     def candidates(self, found: Found) -> list[Candidate]:
         """What was found, in its order."""

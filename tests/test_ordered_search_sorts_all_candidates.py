@@ -8,6 +8,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placement.candidates.scoreboards import Scoreboards
 from placement.candidates.scoring.order import Order
 from tests.forests import World
 from tests.naive import SHARING_TRAIT, NaiveProvider, enumerate_candidates
@@ -52,6 +53,41 @@ def test_a_limit_keeps_the_best(
     for limit in (1, 2, 5):
         some = world.search(query, limit, depth_first, by_score)
         assert world.candidates(some) == everything[:limit]
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(searches(), searches(), orders(), soft_conditions(), st.data())
+def test_kept_scores_are_those_of_the_trees_as_they_are(
+    given_search: Search,
+    other_search: Search,
+    order: Order,
+    preferences: tuple[SoftCondition, ...],
+    data: st.DataObject,
+) -> None:
+    """Trees change, vanish and come back between searches; another query may have the same question."""
+    providers, query = given_search
+    world = World(providers)
+    world.load()
+    by_score = world.ordered(order, preferences)
+    for wanted in (query, other_search[1]):
+        world.search(wanted, order=by_score)
+    roots = [provider for provider in providers if provider.parent is None]
+    for root in data.draw(st.lists(st.sampled_from(roots), unique_by=lambda root: root.uuid)):
+        if not any(other.parent == root.uuid for other in providers):
+            world.forest.remove(world.ids[root.uuid])
+    world.providers = [
+        replace(provider, used={name: data.draw(st.integers(0, 4)) for name in provider.used})
+        for provider in providers
+    ]
+    world.forest.apply(
+        [world.record(provider, revision=2) for provider in world.providers if data.draw(st.booleans())]
+        or [world.record(provider, revision=2) for provider in world.providers]
+    )
+    for wanted in (query, other_search[1]):
+        kept = world.search(wanted, order=by_score)
+        world.boards = Scoreboards()
+        anew = world.search(wanted, order=by_score)
+        assert world.candidates(kept) == world.candidates(anew)
 
 
 @settings(max_examples=15, deadline=None)

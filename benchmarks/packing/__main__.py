@@ -12,7 +12,7 @@ import re
 from itertools import product
 from pathlib import Path
 
-from benchmarks import data
+from benchmarks import bulk
 from benchmarks.packing import report
 from benchmarks.packing.cluster import cluster
 from benchmarks.packing.orders import ORDERS
@@ -40,13 +40,14 @@ def main() -> None:
         # Better to miss it now than after hours.
         from benchmarks.packing.plot import draw
     hosts = cluster(given.hosts)
-    with database_url("postgresql") as connection, running_service(connection, workers=1) as server:
-        # One client: the hosts get their ids in order, the same in every run.
-        data.build(server.url, hosts, "packing", clients=1)
-        runs: list[Run] = []
-        for each, seed in product(given.arrivals, given.seeds):
-            stream = arrivals(round(each * given.hosts), seed)
-            runs += [simulate(server.url, hosts, order, seed, stream) for order in given.orders]
+    runs: list[Run] = []
+    with database_url("postgresql") as connection:
+        # The hosts get their ids in order, the same in every run.
+        bulk.fill(connection, hosts)
+        with running_service(connection, workers=1) as server:
+            for each, seed in product(given.arrivals, given.seeds):
+                stream = arrivals(round(each * given.hosts), seed)
+                runs += [simulate(server.url, hosts, order, seed, stream) for order in given.orders]
     head = f"{given.hosts} hosts, seeds {', '.join(map(str, given.seeds))}.\n"
     text = f"{head}\n{report.tables(runs)}"
     print(text)

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement.candidates.arrays import Indices
+from placement.candidates.arrays import Indices, Rows
 from placement.candidates.forest import Forest
 from placement.candidates.query import Slot
 from placement.candidates.ranking import ScoreTable
 from placement.candidates.search import Found
+from placement.candidates.texts import Texts, filled
 from placement.candidates.tree_texts import TreeTexts
-from placement.candidates.uuids import dashed, filled, to_text
+from placement.candidates.uuids import dashed, to_text
 from placement.candidates.walks import Candidates
 
 
@@ -38,25 +39,25 @@ class Element(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Candidates that place their slots alike: `provider_of[slot]` is the number of its distinct provider."""
+    """Candidates that place their slots alike: `provider_of[slot]` is the number of its distinct provider.
+
+    `places` are theirs in the answer, None if there are no others.
+    """
 
     provider_of: tuple[int, ...]
-    places: Sequence[int]
+    places: Rows | None
     _rows: Candidates
     _forest: Forest
 
-    def records(self, pieces: Sequence[bytes], providers: Sequence[int]) -> memoryview:
-        """One text of one length per candidate: the pieces, uuids of the given distinct providers between."""
-        first = [self.provider_of.index(number) for number in providers]
-        texts = {slot: dashed(self._forest.providers.uuid[self._rows[:, slot]]) for slot in set(first)}
-        return filled(pieces, [texts[slot] for slot in first])
+    def texts(self, pieces: Sequence[bytes], providers: Sequence[int], remarks: Sequence[Texts]) -> Texts:
+        """Per candidate the pieces, between them uuids of the given distinct providers and then the remarks.
 
-    def uuids(self, providers: Sequence[int]) -> list[list[bytes]]:
-        """Per given distinct provider, in the given order, its uuid in each candidate."""
+        A remark has one row for each candidate of the whole answer.
+        """
         first = [self.provider_of.index(number) for number in providers]
-        distinct = sorted(set(first))
-        texts = {slot: to_text(self._forest.providers.uuid[self._rows[:, slot]]) for slot in distinct}
-        return [texts[slot] for slot in first]
+        uuids = {slot: dashed(self._forest.providers.uuid[self._rows[:, slot]]) for slot in set(first)}
+        mine = remarks if self.places is None else [remark[self.places] for remark in remarks]
+        return filled(pieces, [*(uuids[slot] for slot in first), *mine])
 
 
 class Answer:
@@ -98,13 +99,13 @@ class Answer:
             yield Element(amounts, mappings, scores[at] if scores else 0)
 
     def layouts(self) -> Iterator[Layout]:
-        """The candidates, grouped by how slots share providers; `places` are their places in the answer."""
+        """The candidates, grouped by how slots share providers."""
         rows = self._found.candidates
         if not len(rows):
             return
         # Per slot the first slot with the same provider.
         if (rows == rows[:, :1]).all():
-            yield Layout((0,) * rows.shape[1], range(len(rows)), rows, self._forest)
+            yield Layout((0,) * rows.shape[1], None, rows, self._forest)
             return
         firsts = (rows[:, :, None] == rows[:, None, :]).argmax(axis=2)
         remaining = np.arange(len(rows))
@@ -112,9 +113,10 @@ class Answer:
             pattern = firsts[remaining[0]]
             alike = (firsts[remaining] == pattern).all(axis=1)
             chosen, remaining = remaining[alike], remaining[~alike]
+            places = None if len(chosen) == len(rows) else chosen
             slots = pattern.tolist()
             order = {slot: number for number, slot in enumerate(dict.fromkeys(slots))}
-            yield Layout(tuple(order[slot] for slot in slots), chosen.tolist(), rows[chosen], self._forest)
+            yield Layout(tuple(order[slot] for slot in slots), places, rows[chosen], self._forest)
 
     def contributing(self) -> Indices:
         """The providers that give resources to some candidate, ascending."""

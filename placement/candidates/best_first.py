@@ -18,8 +18,8 @@ from placement.candidates.solver import Solution, solutions
 from placement.candidates.walks import SMALLEST_CHUNK, Candidates
 
 Walk = Callable[[Arenas, Indices, int], Iterator[Candidates]]
-# Scores of one strategy fit; numpy sorts small integers in linear time.
-_SMALL = 2**15
+# Numpy sorts small integers in linear time, one pass per byte; a score of one strategy is one byte.
+_SMALL = (np.int8, np.int16)
 
 
 def best_first(
@@ -30,8 +30,9 @@ def best_first(
     `walk` gives the candidates of trees of one score in their order; `by_turn` tells that it is one
     candidate per tree in turn, not tree by tree.
     """
-    keys = scores.astype(np.int16) if int(scores.max(initial=0)) < _SMALL else scores
-    order = np.argsort(-keys, kind="stable")
+    most = int(scores.max(initial=0))
+    small = next((kind for kind in _SMALL if most <= np.iinfo(kind).max), np.int64)
+    order = np.argsort((-scores).astype(small), kind="stable")
     roots, scores = roots[order], scores[order]
     head = _head(arenas, roots, scores, maximum, by_turn)
     if head is not None:

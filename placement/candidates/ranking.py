@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.candidates.arrays import Amounts, Indices, Mask
+from placement.candidates.arrays import Amounts, Indices, Mask, Rows
 from placement.candidates.forest import Forest
 from placement.candidates.hosts import Hosts, Sums
 from placement.candidates.query import ForestOrder, Preference, Slot
+from placement.candidates.scoreboards import Scoreboards
 from placement.candidates.scoring.order import Scope, best_possible, combined
 from placement.candidates.scoring.shape import LARGE_SCALE
 from placement.candidates.scoring.strategy import Strategy
-from placement.candidates.scoring.vectors import ClassParts, parts_of_hosts, score_hosts
+from placement.candidates.scoring.vectors import ClassParts, score_hosts, score_with_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class ScoreTable:
     strategies: list[StrategyScores]
     preferences: list[Mask]
 
-    def kinds(self) -> list[list[int]]:
+    def kinds(self) -> list[Rows]:
         """The places of the candidates, those together on which the same preferences and classes count."""
         masks = [*self.preferences]
         for strategy in self.strategies:
@@ -47,22 +48,31 @@ class ScoreTable:
                 masks += (part.counted, part.has_capacity)
         telling = [mask for mask in masks if mask.any() and not mask.all()]
         if not telling:
-            return [list(range(len(self.scores)))] if len(self.scores) else []
+            return [np.arange(len(self.scores))] if len(self.scores) else []
         _, inverse = np.unique(np.stack(telling), axis=1, return_inverse=True)
         kinds = inverse.ravel()
-        return [np.flatnonzero(kinds == kind).tolist() for kind in range(int(kinds.max()) + 1)]
+        return [np.flatnonzero(kinds == kind) for kind in range(int(kinds.max()) + 1)]
 
 
 class Ranking:
     """The order of one query, on the forest as it is."""
 
-    def __init__(self, forest: Forest, order: ForestOrder, slots: Sequence[Slot], sharers: Mask) -> None:
+    def __init__(
+        self,
+        forest: Forest,
+        order: ForestOrder,
+        slots: Sequence[Slot],
+        sharers: Mask,
+        boards: Scoreboards | None = None,
+    ) -> None:
         self._forest = forest
+        self._boards = boards or Scoreboards()
         self._strategies = order.order.strategies
         self._preferences = order.preferences
         self._scope = order.order.scope
         listed = (name for strategy in self._strategies for name, _ in strategy.resources)
         self._names = tuple(dict.fromkeys(listed))
+        self._ids = order.class_ids
         self._request = _request_of(slots, order.class_ids)
         self._hosts = Hosts(forest, slots, sharers, self._names, order.class_ids)
         self._alone = not self._preferences
@@ -75,38 +85,49 @@ class Ranking:
 
     def of_trees(self, roots: Indices) -> Amounts:
         """The score of all candidates that stay inside each tree; only if `by_tree`."""
-        return self._scores(self._hosts.of_trees(roots), self._met_in_trees(roots), len(roots))
+        scores: Amounts = np.zeros(len(roots), np.int64)
+        if self._strategies:
+            question = (self._strategies, self._alone, (*self._request.items(),), (*self._ids.items(),))
+            scores = self._boards.of(self._forest, question, roots, self._of_hosts_at)
+        return self._with_preferences(scores, self._met_in_trees(roots))
+
+    def _of_hosts_at(self, roots: Indices) -> Amounts:
+        return self._combined(self._hosts.of_trees(roots))
 
     def of_candidates(self, rows: Indices) -> Amounts:
         """The score of each candidate."""
         met = self._met_by_candidates(rows)
-        return self._scores(self._hosts.of_candidates(rows, self._scope), met, len(rows))
+        scores: Amounts = np.zeros(len(rows), np.int64)
+        if self._strategies:
+            scores = self._combined(self._hosts.of_candidates(rows, self._scope))
+        return self._with_preferences(scores, met)
 
-    def _scores(self, sums: Sums, met: Sequence[Mask], count: int) -> Amounts:
-        return self._total([score_hosts(each, self._request, *sums) for each in self._strategies], met, count)
-
-    def _total(self, scores: Sequence[Amounts], met: Sequence[Mask], count: int) -> Amounts:
-        if self._alone and len(scores) == 1:
-            return scores[0]
-        total: Amounts = np.zeros(count, np.int64)
-        total += combined(self._strategies, scores, alone=self._alone)
-        for preference, is_met in zip(self._preferences, met, strict=True):
-            total += is_met * np.int64(preference.weight * LARGE_SCALE)
+    def _combined(self, sums: Sums) -> Amounts:
+        scores = [score_hosts(each, self._request, *sums) for each in self._strategies]
+        total: Amounts = combined(self._strategies, scores, alone=self._alone)
         return total
+
+    def _with_preferences(self, scores: Amounts, met: Sequence[Mask]) -> Amounts:
+        for preference, is_met in zip(self._preferences, met, strict=True):
+            scores = scores + is_met * np.int64(preference.weight * LARGE_SCALE)
+        return scores
 
     def table(self, rows: Indices) -> ScoreTable:
         """The score of each candidate with its parts."""
         sums = self._hosts.of_candidates(rows, self._scope)
         met = self._met_by_candidates(rows)
-        scores = [score_hosts(each, self._request, *sums) for each in self._strategies]
+        parts = [score_with_parts(each, self._request, *sums) for each in self._strategies]
+        strategies = [
+            StrategyScores(each, *found) for each, found in zip(self._strategies, parts, strict=True)
+        ]
+        scores: Amounts = np.zeros(len(rows), np.int64)
+        if strategies:
+            scores = combined(self._strategies, [each.scores for each in strategies], alone=self._alone)
         best = best_possible(self._strategies, alone=self._alone)
         return ScoreTable(
-            scores=self._total(scores, met, len(rows)),
+            scores=self._with_preferences(scores, met),
             max_score=best + sum(preference.weight * LARGE_SCALE for preference in self._preferences),
-            strategies=[
-                StrategyScores(each, found, parts_of_hosts(each, self._request, *sums))
-                for each, found in zip(self._strategies, scores, strict=True)
-            ],
+            strategies=strategies,
             preferences=met,
         )
 

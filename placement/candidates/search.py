@@ -20,6 +20,7 @@ from placement.candidates.filters import Choices, choices_of
 from placement.candidates.forest import Forest
 from placement.candidates.query import ForestQuery, Slot, slots_of
 from placement.candidates.ranking import Ranking
+from placement.candidates.scoreboards import Scoreboards
 from placement.candidates.sharing import Sharing, SharingMap
 from placement.candidates.trail import Trail
 from placement.candidates.walks import Candidates, breadth_first, depth_first, one_of_each
@@ -47,8 +48,11 @@ def search(
     query: ForestQuery,
     trail: Trail | None = None,
     first_trees: int = _FIRST_TREES,
+    boards: Scoreboards | None = None,
 ) -> Found:
     """The candidates of the query, at most `query.maximum`.
+
+    `boards` keep scores for the next search of the same forest.
 
     A `trail` is filled with what passed each stage, for explaining the search; it stays empty where a look at
     the `first_trees` (or a few more) was enough.
@@ -61,7 +65,7 @@ def search(
     if query.order is None and not explained and not bound_to_tree:
         found = _search_first_trees(forest, sharing, query, slots, first_trees)
     if found is None:
-        found = _search_all_trees(forest, sharing, query, slots, trail)
+        found = _search_all_trees(forest, sharing, query, slots, trail, boards)
     if trail is not None:
         trail.candidates = found.candidates
         trail.complete = len(found.candidates) < query.maximum
@@ -91,7 +95,12 @@ def _search_first_trees(
 
 
 def _search_all_trees(
-    forest: Forest, sharing: Sharing, query: ForestQuery, slots: tuple[Slot, ...], trail: Trail | None
+    forest: Forest,
+    sharing: Sharing,
+    query: ForestQuery,
+    slots: tuple[Slot, ...],
+    trail: Trail | None,
+    boards: Scoreboards | None,
 ) -> Found:
     choices = _choices(forest, slots, sharing, trail)
     roots = viable_roots(forest, query, slots, choices, sharing, trail)
@@ -100,7 +109,7 @@ def _search_all_trees(
     combination = _combination(forest, sharing, query, slots, choices, roots)
     if query.order is None:
         return Found(slots, combination.first())
-    ranking = Ranking(forest, query.order, slots, sharing.mask(forest.count))
+    ranking = Ranking(forest, query.order, slots, sharing.mask(forest.count), boards)
     return Found(slots, combination.best(ranking), ranking)
 
 

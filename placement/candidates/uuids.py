@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.candidates.texts import Texts, lines
+
 Uuids = NDArray[np.uint8]
-Texts = NDArray[np.uint8]
 
 _HEX_PAIRS = np.array([f"{value:02x}".encode() for value in range(256)], "S2").view(np.uint16)
 # Where runs of the 32 digits begin and end, and where they begin in the 36 characters of the dashed form.
@@ -23,7 +24,7 @@ def from_text(uuids: Sequence[str]) -> Uuids:
 
 def to_text(uuids: Uuids) -> list[bytes]:
     """The lower-case dashed ASCII of each of (n, 16) uuids."""
-    return dashed(uuids).view("S36").ravel().tolist()
+    return lines(dashed(uuids))
 
 
 def dashed(uuids: Uuids) -> Texts:
@@ -33,20 +34,3 @@ def dashed(uuids: Uuids) -> Texts:
     for begin, end, place in _RUNS:
         text[:, place : place + end - begin] = digits[:, begin:end]
     return text
-
-
-def filled(pieces: Sequence[bytes], columns: Sequence[Texts]) -> memoryview:
-    """For each row the first piece, the uuid of the first column, the second piece, and so on, all in one.
-
-    The bytes are not copied once more, for there may be megabytes.
-
-    `columns` are characters, shape (n, 36) each, and one fewer than the pieces.
-    """
-    record = np.frombuffer((b"-" * 36).join(pieces), np.uint8)
-    records = np.tile(record, (len(columns[0]), 1))
-    place = 0
-    for piece, column in zip(pieces, columns, strict=False):
-        place += len(piece)
-        records[:, place : place + 36] = column
-        place += 36
-    return records.ravel().data

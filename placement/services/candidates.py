@@ -82,7 +82,7 @@ class Candidates:
         aggregates = self._aggregates(query, wishes)
         wanted = self._resolve(view.names, query, wishes, aggregates)
         trail = Trail(one_by_one=wishes.explain)
-        found = search(view.forest, view.sharing, wanted, trail)
+        found = search(view.forest, view.sharing, wanted, trail, boards=view.boards)
         if self._settings.randomize and wanted.order is None:
             found = shuffled(found, query.limit, random.getrandbits(32))
         explanation = None

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from placement.candidates.forest import Forest
+from placement.candidates.scoreboards import Scoreboards
 from placement.candidates.sharing import SharingMap
 from placement.domain.errors import Unavailable
 from placement.storage import names
@@ -24,10 +25,11 @@ _PATIENCE_SECONDS = 20
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The forest as of now, with the names its ids stand for."""
+    """The forest as of now, with the names its ids stand for and what searches of it keep for the next."""
 
     forest: Forest
     sharing: SharingMap
+    boards: Scoreboards
     names: Names
 
 
@@ -39,6 +41,7 @@ class ForestKeeper:
         self._feed = Feed(database)
         self._forest = Forest()
         self._sharing = SharingMap()
+        self._boards = Scoreboards()
         self._names: Names | None = None
         self._horizon = 0
         # Searches are bound by the interpreter lock anyway; one at a time keeps the forest consistent.
@@ -50,7 +53,7 @@ class ForestKeeper:
         if not self._lock.acquire(timeout=_PATIENCE_SECONDS):
             raise Unavailable("The providers are still being loaded, or too many searches wait; try again.")
         try:
-            yield View(self._forest, self._sharing, self._catch_up())
+            yield View(self._forest, self._sharing, self._boards, self._catch_up())
         finally:
             self._lock.release()
 

@@ -24,6 +24,7 @@ from placement.candidates.scoring.refusal import ScoringRefused
 from placement.candidates.scoring.shape import parse_shape
 from placement.candidates.scoring.strategy import StrategyType, parse_strategy
 from placement.candidates.scoring.weights import parse_resources
+from placement.candidates.texts import lines
 from placement.domain.inventory import Inventory
 from tests.cases import Outcome
 from tests.forests import World
@@ -159,7 +160,7 @@ def _tree(case: Case) -> Answer:
     tree = _Tree(case["providers"], case["candidate"])
     capacity, used = tree.sums(order)
     expected = case["expect"]
-    (remark,) = score_remarks(tree.ranking(order).table(tree.rows), ()).texts
+    (remark,) = lines(score_remarks(tree.ranking(order).table(tree.rows), ()))
     return {
         **json.loads(b"{%b}" % remark)["score_parts"][0],
         "request": tree.request(),

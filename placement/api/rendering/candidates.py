@@ -7,39 +7,19 @@ summaries of a tree are kept as long as nothing in the tree changes.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 import orjson
 
 from placement.api.microversions import Feature, Microversion
 from placement.candidates.answer import Answer, Layout, ProviderSummary
+from placement.candidates.texts import Texts, lines
 from placement.candidates.tree_texts import TreeTexts
 from placement.services.candidates import Search
 
 _CACHE_BYTES = 32 * 2**20
 # Stands for a uuid in a template; no name in an answer has such a character.
 _UUID = b"\0"
-
-
-@dataclass(frozen=True, slots=True)
-class Remarks:
-    """Members to add to each element, as JSON without braces: a template with %b for the columns' texts.
-
-    A column has one text per candidate.
-    """
-
-    template: bytes
-    columns: list[list[bytes]]
-
-    def columns_at(self, places: Sequence[int]) -> list[list[bytes]]:
-        """The columns of some candidates."""
-        return [[column[place] for place in places] for column in self.columns]
-
-    @property
-    def texts(self) -> list[bytes]:
-        """The members of each element."""
-        return [self.template % texts for texts in zip(*self.columns, strict=True)]
 
 
 class CandidatesRenderer:
@@ -54,14 +34,13 @@ class CandidatesRenderer:
         search: Search,
         version: Microversion,
         *,
-        remarks: Remarks | None = None,
+        remarks: Texts | None = None,
         appendix: bytes = b"",
     ) -> bytes:
         """The JSON body. To be called while the forest stands still.
 
-        `appendix`: members to add to the body, as JSON without braces.
+        `remarks`: members to add to each element, `appendix`: to the body; as JSON without braces.
         """
-        written = _remarked(search, version, remarks) if remarks else _together(search, version)
         if version.offers(Feature.NESTED_CANDIDATES):
             summaries = self._whole_trees(search)
         else:
@@ -69,7 +48,7 @@ class CandidatesRenderer:
         return b"".join(
             (
                 b'{"allocation_requests":[',
-                written,
+                _elements(search, version, remarks),
                 b'],"provider_summaries":{',
                 b",".join(summaries),
                 b"}",
@@ -89,39 +68,27 @@ class CandidatesRenderer:
         )
 
 
-def _together(search: Search, version: Microversion) -> bytes | memoryview:
+def _elements(search: Search, version: Microversion, remarks: Texts | None) -> bytes | memoryview:
     """All candidates, separated by commas."""
-    layouts = list(search.answer.layouts())
-    if len(layouts) != 1:
-        return b",".join(_each(search, version, None))
-    pieces, providers = _template(search, layouts[0], version)
-    pieces[-1] += b","
-    return layouts[0].records(pieces, providers)[:-1]
-
-
-def _remarked(search: Search, version: Microversion, remarks: Remarks) -> bytes:
-    """All candidates with a remark each, separated by commas."""
-    return b",".join(_each(search, version, remarks))
-
-
-def _each(search: Search, version: Microversion, remarks: Remarks | None) -> list[bytes]:
-    """The candidates one by one."""
-    answer = search.answer
-    written: list[bytes] = [b""] * len(answer)
-    layouts = list(answer.layouts())
-    for layout in layouts:
-        pieces, providers = _template(search, layout, version)
-        template = b"%b".join(pieces)
-        columns = layout.uuids(providers)
-        if remarks is not None:
-            template = b"%b,%b}" % (template[:-1], remarks.template)
-            columns += remarks.columns if len(layouts) == 1 else remarks.columns_at(layout.places)
-        texts = [template % values for values in zip(*columns, strict=True)]
-        if len(layouts) == 1:
-            return texts
-        for place, text in zip(layout.places, texts, strict=True):
+    written = [b""] * len(search.answer)
+    for layout in search.answer.layouts():
+        texts = _texts(search, layout, version, remarks)
+        if layout.places is None:
+            # Not copied once more, for there may be megabytes.
+            return texts.ravel().data[:-1]
+        for place, text in zip(layout.places.tolist(), lines(texts), strict=True):
             written[place] = text
-    return written
+    return b"".join(written)[:-1]
+
+
+def _texts(search: Search, layout: Layout, version: Microversion, remarks: Texts | None) -> Texts:
+    """The candidates of one layout, with a comma behind each."""
+    pieces, providers = _template(search, layout, version)
+    if remarks is None:
+        pieces[-1] += b","
+        return layout.texts(pieces, providers, ())
+    pieces[-1] = pieces[-1].removesuffix(b"}") + b","
+    return layout.texts([*pieces, b"},"], providers, (remarks,))
 
 
 def _template(search: Search, layout: Layout, version: Microversion) -> tuple[list[bytes], list[int]]:

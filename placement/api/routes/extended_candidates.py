@@ -11,11 +11,11 @@ from flask import Blueprint, Response, current_app
 from placement.api import context, extended_query
 from placement.api.gate import route
 from placement.api.queries import parameters
-from placement.api.rendering.candidates import Remarks
 from placement.api.rendering.explanations import explanation_body
 from placement.api.rendering.scores import score_remarks
 from placement.api.responses import json_response
 from placement.api.services import use_cases
+from placement.candidates.texts import Texts
 from placement.services.candidates import Search
 from placement.services.wishes import Wishes
 
@@ -41,7 +41,7 @@ def candidates() -> Response:
     return json_response(body)
 
 
-def _remarks(search: Search, wishes: Wishes) -> Remarks | None:
+def _remarks(search: Search, wishes: Wishes) -> Texts | None:
     table = search.answer.scores()
     return None if table is None else score_remarks(table, wishes.preferences)
 

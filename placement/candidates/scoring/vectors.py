@@ -21,8 +21,11 @@ def score_hosts(strategy: Strategy, request: Mapping[str, int], capacity: Sums, 
 
     `capacity` and `used` hold one amount per host for every listed class.
     """
+    return _scores(strategy, request, _columns(strategy, request, capacity, used))
+
+
+def _scores(strategy: Strategy, request: Mapping[str, int], columns: list[LoadColumn]) -> Amounts:
     asks = any(request.get(name, 0) for name, _ in strategy.resources)
-    columns = _columns(strategy, request, capacity, used)
     scores: Amounts = SCORERS[strategy.type].of_hosts(strategy, columns, asks)
     return scores
 
@@ -44,14 +47,14 @@ class ClassParts(NamedTuple):
         return Skipped.NOT_REQUESTED if self.has_capacity[at] else Skipped.NO_CAPACITY
 
 
-def parts_of_hosts(
+def score_with_parts(
     strategy: Strategy, request: Mapping[str, int], capacity: Sums, used: Sums
-) -> list[ClassParts]:
-    """What each listed class adds to the scores, as `host.score_host` tells it for one host."""
+) -> tuple[Amounts, list[ClassParts]]:
+    """The same, and what each listed class adds, as `host.score_host` tells it for one host."""
     scorer = SCORERS[strategy.type]
     columns = _columns(strategy, request, capacity, used)
     fields = scorer.fields(strategy, columns)
-    return [
+    parts = [
         ClassParts(
             name,
             weight if scorer.weighted else None,
@@ -61,6 +64,7 @@ def parts_of_hosts(
         )
         for at, (name, weight) in enumerate(strategy.resources)
     ]
+    return _scores(strategy, request, columns), parts
 
 
 def _columns(strategy: Strategy, request: Mapping[str, int], capacity: Sums, used: Sums) -> list[LoadColumn]:

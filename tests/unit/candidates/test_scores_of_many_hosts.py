@@ -12,7 +12,8 @@ from placement.api.rendering.scores import score_remarks
 from placement.candidates.ranking import ScoreTable, StrategyScores
 from placement.candidates.scoring.host import score_host
 from placement.candidates.scoring.strategy import Strategy
-from placement.candidates.scoring.vectors import parts_of_hosts, score_hosts
+from placement.candidates.scoring.vectors import score_hosts, score_with_parts
+from placement.candidates.texts import lines
 from tests.scoring_strategies import scorers
 
 _AMOUNTS = st.one_of(st.integers(0, 12), st.integers(0, 2**31), st.integers(0, 2**60))
@@ -39,13 +40,9 @@ def test_vectors_agree_with_single_hosts(data: st.DataObject, strategy: Strategy
     capacity = {name: np.array([host[name][0] for host in many], dtype) for name in request}
     used = {name: np.array([host[name][1] for host in many], dtype) for name in request}
     found = score_hosts(strategy, request, capacity, used)
-    table = ScoreTable(
-        found,
-        strategy.max_score,
-        [StrategyScores(strategy, found, parts_of_hosts(strategy, request, capacity, used))],
-        [],
-    )
-    shown = [json.loads(b"{%b}" % remark) for remark in score_remarks(table, ()).texts]
+    scored = StrategyScores(strategy, *score_with_parts(strategy, request, capacity, used))
+    table = ScoreTable(scored.scores, strategy.max_score, [scored], [])
+    shown = [json.loads(b"{%b}" % remark) for remark in lines(score_remarks(table, ()))]
     for at, host in enumerate(many):
         expected = score_host(
             strategy,

@@ -1,0 +1,105 @@
+"""Text of many rows at once: tables of characters, one row each, all of one width.
+
+Writing thousands of elements that differ in a few places is a handful of array operations this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.candidates.arrays import Rows
+from placement.candidates.scoring.columns import Scores
+
+Texts = NDArray[np.uint8]
+
+_SPACE, _ZERO, _QUOTE = ord(" "), ord("0"), ord('"')
+# Looking three digits up is faster than dividing them out one by one.
+_DIGITS, _THOUSAND = 3, 1000
+_ALIGNED, _PADDED = (
+    np.array([form % number for number in range(_THOUSAND)]).view(np.uint8).reshape(_THOUSAND, _DIGITS)
+    for form in (b"%3d", b"%03d")
+)
+
+# By these the digits of a number are counted and moved: 64 bits hold 18 of them in any place.
+_POWERS = 10 ** np.arange(18)
+_LONG_POWERS = 10 ** np.arange(64, dtype=object)
+
+
+def filled(pieces: Sequence[bytes], columns: Sequence[Texts]) -> Texts:
+    """For each row the first piece, the text of the first column, the second piece, and so on.
+
+    `columns` are one fewer than the pieces, of one length and of any widths.
+    """
+    gaps = [b" " * column.shape[1] for column in columns]
+    record = b"".join(part for pair in zip(pieces, gaps, strict=False) for part in pair) + pieces[-1]
+    texts = np.tile(np.frombuffer(record, np.uint8), (len(columns[0]), 1))
+    place = 0
+    for piece, column in zip(pieces, columns, strict=False):
+        place += len(piece)
+        texts[:, place : place + column.shape[1]] = column
+        place += column.shape[1]
+    return texts
+
+
+def assembled(parts: Sequence[tuple[Rows, Texts]]) -> Texts:
+    """Texts of any widths at their places, with spaces behind the shorter ones."""
+    count = sum(len(places) for places, _ in parts)
+    whole = np.full((count, max((texts.shape[1] for _, texts in parts), default=0)), _SPACE, np.uint8)
+    for places, texts in parts:
+        whole[places, : texts.shape[1]] = texts
+    return whole
+
+
+def numbers(column: Scores) -> Texts:
+    """The decimal digits of numbers not below 0, right-aligned to the longest: JSON allows the spaces."""
+    width = _width(column)
+    if width <= _DIGITS:
+        return _ALIGNED[:, -width:].take(column.astype(np.intp), axis=0)
+    texts = _digits(column, width)
+    np.putmask(texts, np.arange(width) < (width - _lengths(column))[:, None], _SPACE)
+    return texts
+
+
+def fractions(above: Scores, below: Scores) -> Texts:
+    """Fractions as JSON strings, with spaces before and behind; numbers as above."""
+    width, behind = _width(above), _width(below)
+    rows, lengths = np.arange(len(above)), _lengths(below)
+    # Zeros on the right move the digits to the left.
+    moved = _digits(below * _powers(below)[behind - lengths], behind)
+    np.putmask(moved, np.arange(behind) >= lengths[:, None], _SPACE)
+    texts = filled([b" ", b"/", b" "], [numbers(above), moved])
+    texts[rows, width - _lengths(above)] = _QUOTE
+    texts[rows, width + 2 + lengths] = _QUOTE
+    return texts
+
+
+def _width(column: Scores) -> int:
+    """The digits of the longest number."""
+    return len(str(int(column.max(initial=0))))
+
+
+def _lengths(column: Scores) -> Rows:
+    """The digits of each number."""
+    return np.maximum(np.searchsorted(_powers(column), column, side="right"), 1)
+
+
+def _powers(column: Scores) -> Scores:
+    return _POWERS if _width(column) <= len(_POWERS) else _LONG_POWERS
+
+
+def _digits(column: Scores, width: int) -> Texts:
+    """The last `width` digits of each number, zeros included."""
+    parts: list[Texts] = []
+    left = column
+    for _ in range(0, width, _DIGITS):
+        parts.insert(0, _PADDED.take((left % _THOUSAND).astype(np.intp), axis=0))
+        left = left // _THOUSAND
+    return np.concatenate(parts, axis=1)[:, -width:]
+
+
+def lines(texts: Texts) -> list[bytes]:
+    """Each row by itself; a row must not end with a NUL."""
+    return texts.view(f"S{texts.shape[1]}").ravel().tolist()
