@@ -78,6 +78,7 @@ def refusal(*arguments: str, **options: Any) -> str:
 
 LISTS = [
     ["candidates", "resources=PCPU:2", "limit=2"],
+    ["candidates", "resources=PCPU:2", "limit=2", "order_by=pack"],
     ["explain", "resources=PCPU:64"],
     ["tree", "edge/edge-01"],
     ["cluster", "list"],
@@ -128,6 +129,21 @@ def test_candidates_over_many_trees_are_named_too(rows):
     listed = rows("candidates", "resources=CUSTOM_PODS:1", "limit=18")
     assert {row["Root"].split("/")[0] for row in listed} == {"batch", "edge"}
     assert len(listed) == 18
+
+
+def test_candidates_of_our_own_search_have_scores(rows):
+    listed = rows(
+        "candidates", "resources=MEMORY_MB:65536,PCPU:2", "limit=3", "cluster=edge", "order_by=MostAllocated"
+    )
+    scores = [row["Score"] for row in listed]
+    assert scores == sorted(scores, reverse=True)
+    assert 0 < scores[0] <= 100
+    assert {row["Root"].split("/")[0] for row in listed} == {"edge"}
+
+
+def test_candidates_without_an_order_have_no_score(rows):
+    (row,) = rows("candidates", "resources=CUSTOM_PODS:1", "limit=1", "cluster=edge", "order_by=none")
+    assert row["Score"] is None
 
 
 def test_nothing_fits_is_said_aside(placement):
