@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from placement.candidates.scoring.host import score_host
-from placement.candidates.scoring.order import Order, Scope, combined
+from placement.candidates.scoring.order import Order, combined
+from placement.candidates.scoring.strategy import Scope
 from tests.naive import Candidate, Forest, NaiveProvider
 
 
@@ -72,10 +73,10 @@ def score_of(
 ) -> int:
     """The score of one candidate."""
     forest = Forest(providers)
-    host = host_of(forest, candidate, order.scope)
-    scores = [
-        score_host(strategy, host.request, host.capacity, host.used).score for strategy in order.strategies
-    ]
+    scores = []
+    for strategy in order.strategies:
+        host = host_of(forest, candidate, strategy.scope)
+        scores.append(score_host(strategy, host.request, host.capacity, host.used).score)
     total: int = combined(order.strategies, scores, alone=not preferences)
     scope = scope_of(forest, candidate, order.scope)
     for soft in preferences:

@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from placement.candidates.scoring.order import Order, Scope
-from placement.candidates.scoring.strategy import Strategy, StrategyType, parse_strategy
+from placement.candidates.scoring.order import Order
+from placement.candidates.scoring.strategy import Scope, Strategy, StrategyType, parse_strategy
 from tests.naive_scoring import SoftCondition
 from tests.strategies import AGGREGATES, RESOURCE_CLASSES, TRAITS
 
@@ -33,13 +33,15 @@ def scorers(draw: st.DrawFn) -> Strategy:
         "resources": [{"name": name, "weight": draw(st.integers(0, heaviest))} for name in names],
         "weight": draw(st.integers(1, 3)),
     }
+    if draw(st.booleans()):
+        given["scope"] = str(draw(st.sampled_from(Scope)))
     if kind is StrategyType.REQUESTED_TO_CAPACITY_RATIO:
         given["shape"] = draw(shapes())
     return parse_strategy(given)
 
 
 def orders() -> st.SearchStrategy[Order]:
-    """One or two strategies in either scope."""
+    """One or two strategies in either scope, or in both."""
     return st.builds(
         Order, st.lists(scorers(), min_size=1, max_size=2).map(tuple), scope=st.sampled_from(Scope)
     )

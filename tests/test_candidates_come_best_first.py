@@ -102,6 +102,33 @@ def test_each_element_tells_its_score_and_what_it_is_made_of(api, hosts):
     assert "score" not in search(api).json["allocation_requests"][0]
 
 
+def test_hosts_by_their_trees_and_inside_them_nodes_and_cores(api):
+    """Packing packs cores, too: the fuller host first, on it the fuller NUMA node, there the core begun."""
+    cores = {}
+    for host, used in (("calm", {"0-0": 1}), ("busy", {"0-0": 2, "1-0": 2, "1-1": 1})):
+        root = api.provider(host)
+        for node in "01":
+            parent = api.provider(f"{host}-{node}", parent=root)
+            for core in "012":
+                name = f"{host} {node}-{core}"
+                cores[name] = api.provider(name, parent=parent)
+                api.offer(cores[name], PCPU={"total": 2})
+                api.offer(parent, VCPU={"total": 12})
+        for core, amount in used.items():
+            assert api.claim({cores[f"{host} {core}"]: {"PCPU": amount}}).status_code == 204
+    pcpu = {"type": "MostAllocated", "resources": [{"name": "PCPU"}]}
+    found = search(api, "PCPU:1", order_by=[{**pcpu, "weight": 100}, {**pcpu, "scope": "allocated"}]).json[
+        "allocation_requests"
+    ]
+    names = {uuid: name for name, uuid in cores.items()}
+    ordered = [names[next(iter(element["allocations"]))] for element in found]
+    assert ordered[0] == "busy 1-1"
+    assert ordered[1:4] == ["busy 0-1", "busy 0-2", "busy 1-2"]
+    assert ordered[4] == "calm 0-0"
+    assert len(ordered) == 10
+    assert [part["score"] for part in found[0]["score_parts"]] == [50, 100]
+
+
 def test_preferences_are_soft_and_weighted(api, hosts):
     api.at("1.39").put("/traits/CUSTOM_SSD")
     api.carry(hosts["empty"], "CUSTOM_SSD")

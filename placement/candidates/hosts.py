@@ -16,7 +16,7 @@ from placement.candidates.arrays import Amounts, Indices, Mask, Rows
 from placement.candidates.forest import Forest
 from placement.candidates.inventory_column import InventoryColumn
 from placement.candidates.query import Slot
-from placement.candidates.scoring.order import Scope
+from placement.candidates.scoring.strategy import Scope
 
 NO_TREE = -1
 # Sums below this can be multiplied by 100 in 64 bits.

@@ -13,9 +13,9 @@ from placement.candidates.forest import Forest
 from placement.candidates.hosts import Hosts, Sums
 from placement.candidates.query import ForestOrder, Preference, Slot
 from placement.candidates.scoreboards import Scoreboards
-from placement.candidates.scoring.order import Scope, best_possible, combined
+from placement.candidates.scoring.order import best_possible, combined
 from placement.candidates.scoring.shape import LARGE_SCALE
-from placement.candidates.scoring.strategy import Strategy
+from placement.candidates.scoring.strategy import Scope, Strategy
 from placement.candidates.scoring.vectors import ClassParts, score_hosts, score_with_parts
 
 
@@ -69,6 +69,7 @@ class Ranking:
         self._boards = boards or Scoreboards()
         self._strategies = order.order.strategies
         self._preferences = order.preferences
+        self._by_tree = order.order.by_tree
         self._scope = order.order.scope
         listed = (name for strategy in self._strategies for name, _ in strategy.resources)
         self._names = tuple(dict.fromkeys(listed))
@@ -81,7 +82,7 @@ class Ranking:
     @property
     def by_tree(self) -> bool:
         """Whether all candidates of a tree have one score as long as they stay inside it."""
-        return self._scope is Scope.TREE
+        return self._by_tree
 
     def of_trees(self, roots: Indices) -> Amounts:
         """The score of all candidates that stay inside each tree; only if `by_tree`."""
@@ -92,18 +93,22 @@ class Ranking:
         return self._with_preferences(scores, self._met_in_trees(roots))
 
     def _of_hosts_at(self, roots: Indices) -> Amounts:
-        return self._combined(self._hosts.of_trees(roots))
+        return self._combined({Scope.TREE: self._hosts.of_trees(roots)})
 
     def of_candidates(self, rows: Indices) -> Amounts:
         """The score of each candidate."""
         met = self._met_by_candidates(rows)
         scores: Amounts = np.zeros(len(rows), np.int64)
         if self._strategies:
-            scores = self._combined(self._hosts.of_candidates(rows, self._scope))
+            scores = self._combined(self._sums(rows))
         return self._with_preferences(scores, met)
 
-    def _combined(self, sums: Sums) -> Amounts:
-        scores = [score_hosts(each, self._request, *sums) for each in self._strategies]
+    def _sums(self, rows: Indices) -> dict[Scope, Sums]:
+        scopes = {strategy.scope for strategy in self._strategies}
+        return {scope: self._hosts.of_candidates(rows, scope) for scope in scopes}
+
+    def _combined(self, sums: Mapping[Scope, Sums]) -> Amounts:
+        scores = [score_hosts(each, self._request, *sums[each.scope]) for each in self._strategies]
         total: Amounts = combined(self._strategies, scores, alone=self._alone)
         return total
 
@@ -114,9 +119,9 @@ class Ranking:
 
     def table(self, rows: Indices) -> ScoreTable:
         """The score of each candidate with its parts."""
-        sums = self._hosts.of_candidates(rows, self._scope)
+        sums = self._sums(rows)
         met = self._met_by_candidates(rows)
-        parts = [score_with_parts(each, self._request, *sums) for each in self._strategies]
+        parts = [score_with_parts(each, self._request, *sums[each.scope]) for each in self._strategies]
         strategies = [
             StrategyScores(each, *found) for each, found in zip(self._strategies, parts, strict=True)
         ]
@@ -152,7 +157,7 @@ class Ranking:
             found = np.zeros(len(rows), bool)
             for providers in self._hosts.drawn(rows):
                 found |= meets[providers]
-            if self.by_tree:
+            if self._scope is Scope.TREE:
                 trees = np.zeros(self._forest.count, bool)
                 trees[self._forest.providers.root[members]] = True
                 found |= trees[anchors] & (anchors >= 0)

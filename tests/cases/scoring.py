@@ -19,7 +19,7 @@ from placement.candidates.hosts import Hosts
 from placement.candidates.query import ForestOrder, GroupQuery, Slot
 from placement.candidates.ranking import Ranking
 from placement.candidates.scoring.host import score_host
-from placement.candidates.scoring.order import Order, parse_order, parse_scope
+from placement.candidates.scoring.order import Order, parse_order
 from placement.candidates.scoring.refusal import ScoringRefused
 from placement.candidates.scoring.shape import parse_shape
 from placement.candidates.scoring.strategy import StrategyType, parse_strategy
@@ -152,7 +152,7 @@ class _Tree:
 
 
 def _order(case: Case, strategies: Sequence[Any]) -> Order:
-    return Order(parse_order(strategies).strategies, parse_scope(case.get("scope", "tree")))
+    return parse_order({"strategies": strategies, "scope": case.get("scope", "tree")})
 
 
 def _tree(case: Case) -> Answer:

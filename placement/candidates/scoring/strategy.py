@@ -13,6 +13,8 @@ from placement.candidates.scoring.weights import DEFAULT, Weighted, parse_resour
 # Scores of several strategies are summed; this keeps the sums far from 64 bits.
 HEAVIEST_STRATEGY = 10_000
 
+_FIELDS = {"type", "shape", "max_score", "resources", "weight", "scope"}
+
 
 class StrategyType(StrEnum):
     """The kinds of scores."""
@@ -21,6 +23,17 @@ class StrategyType(StrEnum):
     LEAST_ALLOCATED = "LeastAllocated"
     MOST_ALLOCATED = "MostAllocated"
     BALANCED_ALLOCATION = "BalancedAllocation"
+
+
+class Scope(StrEnum):
+    """Which providers make the host of a candidate.
+
+    TREE: its whole tree, and sharing providers of other trees that it draws on. ALLOCATED: per class only
+    those it takes the class from, which tells NUMA nodes or ports of one tree apart.
+    """
+
+    TREE = "tree"
+    ALLOCATED = "allocated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,7 @@ class Strategy:
     resources: tuple[Weighted, ...] = DEFAULT
     shape: Shape | None = None
     weight: int = 1
+    scope: Scope = Scope.TREE
 
     @property
     def max_score(self) -> int:
@@ -41,11 +55,14 @@ class Strategy:
         return self.shape.max_score if self.shape else LARGE_SCALE
 
 
-def parse_strategy(given: Any, where: str = "strategy") -> Strategy:
-    """The strategy of a JSON object. Raises ScoringRefused naming the field."""
+def parse_strategy(given: Any, where: str = "strategy", scope: Scope = Scope.TREE) -> Strategy:
+    """The strategy of a JSON object, of this `scope` if it names none.
+
+    Raises ScoringRefused naming the field.
+    """
     if not isinstance(given, dict):
         raise ScoringRefused("strategy_invalid", where, "must be an object with a type")
-    unknown = sorted(map(str, given.keys() - {"type", "shape", "max_score", "resources", "weight"}))
+    unknown = sorted(map(str, given.keys() - _FIELDS))
     if unknown:
         raise ScoringRefused("strategy_invalid", where, f"{', '.join(unknown)} is not understood")
     kind = _parse_type(given.get("type"), f"{where}.type")
@@ -58,7 +75,15 @@ def parse_strategy(given: Any, where: str = "strategy") -> Strategy:
         ),
         shape=_parse_own_shape(kind, given, where),
         weight=parse_weight(given.get("weight", 1), f"{where}.weight", HEAVIEST_STRATEGY),
+        scope=parse_scope(given.get("scope", scope), f"{where}.scope"),
     )
+
+
+def parse_scope(given: Any, where: str = "scope") -> Scope:
+    """The scope of this name. Raises ScoringRefused."""
+    if not isinstance(given, str) or given not in set(Scope):
+        raise ScoringRefused("scope_invalid", where, f"must be one of {', '.join(Scope)}, not {given!r}")
+    return Scope(given)
 
 
 def _parse_type(given: Any, where: str) -> StrategyType:

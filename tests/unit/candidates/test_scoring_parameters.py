@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from placement.candidates.scoring.order import Scope, parse_order
+from placement.candidates.scoring.order import parse_order
 from placement.candidates.scoring.refusal import ScoringRefused
-from placement.candidates.scoring.strategy import parse_strategy
+from placement.candidates.scoring.strategy import Scope, parse_strategy
 
 RAMP = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
 RATIO = {"type": "RequestedToCapacityRatio", "shape": RAMP}
@@ -52,6 +52,18 @@ def test_a_strategy_alone_a_list_and_an_object_mean_the_same() -> None:
     assert parse_order({**RATIO, "scope": "allocated"}).scope is Scope.ALLOCATED
     with pytest.raises(ScoringRefused, match=r"order_by\.scope: must be one of tree, allocated"):
         parse_order({**RATIO, "scope": "host"})
+
+
+def test_a_strategy_may_have_a_scope_of_its_own() -> None:
+    order = parse_order({"strategies": [RATIO, {**LEAST, "scope": "tree"}], "scope": "allocated"})
+    assert [strategy.scope for strategy in order.strategies] == [Scope.ALLOCATED, Scope.TREE]
+    assert not order.by_tree
+    assert parse_order([RATIO, LEAST]).by_tree
+    assert not parse_order([RATIO, {**LEAST, "scope": "allocated"}]).by_tree
+    with pytest.raises(ScoringRefused, match=r"order_by\.strategies\[1\]\.scope: must be one of"):
+        parse_order({"strategies": [RATIO, {**LEAST, "scope": 1}]})
+    with pytest.raises(ScoringRefused, match="order_by: shape is not understood"):
+        parse_order({"strategies": [RATIO], "shape": []})
 
 
 def test_weight_nought_means_one() -> None:
