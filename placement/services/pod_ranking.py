@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,7 +21,6 @@ from placement.dialects.koordinator.node_selection import NodeSelection
 from placement.dialects.koordinator.pod_request import PodRequest
 from placement.dialects.koordinator.settings import SchedulerSettings
 from placement.services.node_states import NodeState
-from placement.topology.host import FACE_VALUE
 from placement.topology.refusal import Refusal, RefusalClass
 
 INVENTORIES_DIFFER = Refusal(("node(s) have inventories that differ from the imported node",))
@@ -62,7 +61,7 @@ class Ranking:
         self._shape = shape
         self._judge = PodJudge(shape.request, shape.settings.host_scoring)
         self._standings: dict[NodeState, Standing] = {}
-        self._needs = host_needs({} if shape.request is None else shape.request.amounts)
+        self._needs = tuple(host_needs({} if shape.request is None else shape.request.amounts).items())
 
     def best_first(self, states: Collection[NodeState]) -> Iterator[Ranked]:
         """The nodes on which the pod fits, by descending score, then by name; tried one by one."""
@@ -117,15 +116,20 @@ class Ranking:
         reason = self._shape.selection.refusal(state.face)
         if reason is not None:
             return Refusal((reason,), RefusalClass.UNRESOLVABLE)
-        if state.offers.ratio == FACE_VALUE and all(
-            state.free.get(name, 0) >= units for name, units in self._needs.items()
-        ):
+        if not state.kind.offers.is_amplified and self._has_room(state.free):
             return None
         request = self._shape.request
         amounts = {} if request is None else request.amounts
         bound = request is not None and is_bound_on(state.host, request)
         missing = lacking(state.offers, state.free, state.left, amounts, bound=bound)
         return Refusal(missing) if missing else None
+
+    def _has_room(self, free: Mapping[str, int]) -> bool:
+        """Whether the host itself has all that is needed; a plain loop, for it runs once per node."""
+        for name, units in self._needs:  # noqa: SIM110
+            if free.get(name, 0) < units:
+                return False
+        return True
 
     def _trim(self, nodes: int) -> None:
         """Forget nodes that have changed since; what is known of the others is found out again."""

@@ -41,17 +41,18 @@ def host_scorer(host: HostState, demand: PodDemand, scoring: Scoring, is_aligned
     Source: Koordinator semantics, score.
     """
     costs, held = demand_costs(host, demand), host.use.held.bit_count()
+    score_of = scoring.of_request(costs)
 
     def score(totals: HostTotals) -> int:
-        return scoring.score(totals.requested, totals.allocatable, costs)
+        return score_of(totals.requested, totals.allocatable)
 
     def score_with_bound_cpus_only(totals: HostTotals) -> int:
         requested = {**totals.requested, CPU: bound_cost(MILLI * held, host.cpu_ratio)}
-        return scoring.score(requested, totals.allocatable, costs)
+        return score_of(requested, totals.allocatable)
 
     def score_amplified(totals: HostTotals) -> int:
         cpu = host_cpu_requested(totals.requested.get(CPU, 0), held, host.cpu_ratio)
-        return scoring.score({**totals.requested, CPU: cpu}, totals.allocatable, costs)
+        return score_of({**totals.requested, CPU: cpu}, totals.allocatable)
 
     if is_aligned and demand.cpus is not None:
         return score_with_bound_cpus_only

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from placement.topology.amounts import Amounts
@@ -23,14 +24,28 @@ class Scoring(NamedTuple):
 
         Source: Koordinator semantics, score.
         """
-        total = weights = 0
-        for resource, weight in self.weights:
-            room, asked = capacity.get(resource, 0), request.get(resource, 0)
-            if room > 0 and (asked or resource in NATIVE):
-                used = min(requested.get(resource, 0) + asked, room)
-                total += weight * ((used if self.fullest_first else room - used) * BEST // room)
-                weights += weight
-        return total // weights if weights else 0
+        return self.of_request(request)(requested, capacity)
+
+    def of_request(self, request: Amounts) -> Callable[[Amounts, Amounts], int]:
+        """The score of places for one request: many places are asked, and the request is looked at once."""
+        counted = [
+            (resource, weight, request.get(resource, 0))
+            for resource, weight in self.weights
+            if request.get(resource, 0) or resource in NATIVE
+        ]
+        fullest_first = self.fullest_first
+
+        def score(requested: Amounts, capacity: Amounts) -> int:
+            total = weights = 0
+            for resource, weight, asked in counted:
+                room = capacity.get(resource, 0)
+                if room > 0:
+                    used = min(requested.get(resource, 0) + asked, room)
+                    total += weight * ((used if fullest_first else room - used) * BEST // room)
+                    weights += weight
+            return total // weights if weights else 0
+
+        return score
 
 
 DEFAULT_SCORING = Scoring()
