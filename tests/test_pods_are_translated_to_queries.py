@@ -125,6 +125,26 @@ def test_policies_and_labels_of_hosts_are_traits(cluster):
     assert "CUSTOM_KOORD_NUMA_POLICY_SINGLE_NUMA_NODE" in queries[1]
 
 
+@pytest.mark.parametrize("numa", [None, {"numaTopologyPolicy": "SingleNUMANode"}])
+def test_hosts_that_get_their_policy_from_the_cluster_have_no_trait_to_require(api, numa):
+    settings = {"profile": "design", "defaultNUMATopologyPolicy": "SingleNUMANode", "nodeLabels": ["disk"]}
+    assert api.put(CLUSTER, settings).status_code == 201
+    zones = {numa: {"cpu": "8", "memory": "16Gi"} for numa in (0, 1)}
+    node(api, "restricted", zones=zones, labels={NUMA_POLICY: "Restricted"})
+    node(api, "default", zones=zones)
+    manifest = pod_manifest(cpu="4", numa=numa) if numa else pod_manifest(cpu="4")
+    queries = [entry["query"] for entry in translated(api, manifest)["queries"]]
+    placed = api.put(f"{CLUSTER}/pods/default/web", manifest).json
+    assert placed["node"] == "default" or numa is None
+    root = api.get("/resource_providers?name=edge/default").json["resource_providers"][0]["uuid"]
+    roots = [
+        {api.get(f"/resource_providers/{uuid}").json["root_provider_uuid"] for uuid in each["allocations"]}
+        for query in queries
+        for each in found(api, query)
+    ]
+    assert {root} in roots
+
+
 def test_what_queries_cannot_say_is_said_in_words(cluster):
     node(cluster, "n1", annotations={RATIO: {"cpu": 1.5}}, cpu="24")
     manifest = pod_manifest(

@@ -89,6 +89,11 @@ def _shape(cluster: Cluster, view: ClusterView, incoming: PodImport) -> ClusterS
         aggregate=cluster.aggregate_uuid,
         threads=tuple(sorted({kind.imported.topology.threads_per_core for kind in kinds} - {0})),
         policies=tuple({state.host.numa_policy for state in kinds.values()}) or (NumaPolicy.NONE,),
+        untold=frozenset(
+            state.host.numa_policy
+            for kind, state in kinds.items()
+            if kind.imported.policies.numa in (None, NumaPolicy.NONE)
+        ),
         numa_nodes=max((len(kind.offers.numa_ids) for kind in kinds), default=1),
         on_numa=frozenset(offered),
         below=frozenset(below),

@@ -132,11 +132,11 @@ def scoring(given: Json | None) -> Scoring:
     return Scoring(given["type"] == "MostAllocated", weights)
 
 
-def settings(profile: Profile, given: Json) -> SchedulerSettings:
-    """What the scheduler is set to in the phase kinds."""
+def settings(profile: Profile, given: Json, default_bind: str = "FullPCPUs") -> SchedulerSettings:
+    """What the scheduler is set to; in the phase kinds CPUs are bound to whole cores by default."""
     return SchedulerSettings(
         profile=profile,
-        default_bind_policy=BindPolicy(given.get("default_bind", "FullPCPUs")),
+        default_bind_policy=BindPolicy(given.get("default_bind", default_bind) or ""),
         default_numa_strategy=NumaStrategy.LEAST_ALLOCATED,
         host_scoring=scoring(given.get("score")),
         numa_scoring=scoring(given.get("numa_score")),
@@ -171,8 +171,9 @@ def pod(given: Json) -> Pod:
     return read_pod(document, Report())
 
 
-def request(given: Json) -> PodRequest:
+def request(given: Json | None) -> PodRequest:
     """A `request` of the phase kinds."""
+    given = given or {}
     designated = given.get("designated")
     return PodRequest(
         amounts=amounts(given.get("requests")),

@@ -34,7 +34,7 @@ Outcome = Mapping[str, Any]
 def interpret(given: Json, profile: Profile) -> Outcome:
     """What a pod asks of any host."""
     pod = read.pod(given["pod"] or {})
-    request = interpret_pod(pod, read.settings(profile, given))
+    request = interpret_pod(pod, read.settings(profile, given, default_bind=""))
     pod.manifest.root.report.raise_findings()
     if request is None:
         return {"skip": True}
@@ -60,6 +60,8 @@ def bind_policy(given: Json, profile: Profile) -> Outcome:
 
 
 def _fit(host: Host, totals: HostTotals, request: PodRequest | None, given: Json) -> Fit:
+    if request is not None and not (request.amounts or request.bound or request.designated):
+        request = None  # the service does not make a request of a pod that asks for nothing
     verdict = PodJudge(request).judge(host, totals, read.reservations(given.get("reservations")))
     if isinstance(verdict.answer, Refusal):
         raise Refused(*verdict.answer.reasons, status=verdict.answer.status)
@@ -74,7 +76,7 @@ def _totals(host: Json) -> HostTotals:
 def filter_one(given: Json, profile: Profile) -> Outcome:
     """Filter one host."""
     host = read.host(given["host"], read.ledger(given.get("existing")), read.settings(profile, given))
-    request = read.request(given["request"] or {})
+    request = read.request(given["request"])
     fit = _fit(host, _totals(given["host"]), request, given)
     if fit.designated is None:
         return {"ok": True}
@@ -108,7 +110,7 @@ def filter_affinity(given: Json, profile: Profile) -> Outcome:
     """The NUMA nodes chosen while filtering."""
     ledger = _recorded_amounts(given.get("existing_numa") or {})
     host = read.host(given["host"], ledger, read.settings(profile, given))
-    fit = _fit(host, _totals(given["host"]), read.request(given["request"] or {}), given)
+    fit = _fit(host, _totals(given["host"]), read.request(given["request"]), given)
     return {"affinity": None if fit.affinity is None else list(fit.affinity)}
 
 
@@ -119,7 +121,7 @@ def _given_fit(given: Json) -> Fit:
 def reserve(given: Json, profile: Profile) -> Outcome:
     """Allocate on one host, aligned as the case says."""
     host = read.host(given["host"], read.ledger(given.get("existing")), read.settings(profile, given))
-    request, reservations = read.request(given["request"] or {}), read.reservations(given.get("reservations"))
+    request, reservations = read.request(given["request"]), read.reservations(given.get("reservations"))
     fit = _fit(host, _totals(given["host"]), request, given) if request.designated else _given_fit(given)
     return _allocated(allocate_on_host(host, request, fit, reservations))
 
@@ -127,7 +129,7 @@ def reserve(given: Json, profile: Profile) -> Outcome:
 def reserve_numa(given: Json, profile: Profile) -> Outcome:
     """Filter one host, then allocate on it."""
     host = read.host(given["host"], read.ledger(given.get("existing")), read.settings(profile, given))
-    request = read.request(given["request"] or {})
+    request = read.request(given["request"])
     fit = _fit(host, _totals(given["host"]), request, given)
     return _allocated(allocate_on_host(host, request, fit))
 
@@ -135,7 +137,7 @@ def reserve_numa(given: Json, profile: Profile) -> Outcome:
 def nominate(given: Json, profile: Profile) -> Outcome:
     """Allocate out of the first reservation."""
     host = read.host(given["host"], read.ledger(given.get("existing")), read.settings(profile, given))
-    request = read.request(given["request"] or {})
+    request = read.request(given["request"])
     merged_numa_policy(host.numa_policy, request.numa.policy)
     reservations = read.reservations(given["reservations"])
     Placing(host.state, demand_on(host, request), reservations).nominate(0, _given_fit(given).affinity)
@@ -148,7 +150,7 @@ def score_one(given: Json, profile: Profile) -> Outcome:
     host = read.host(given["host"], read.ledger(given.get("existing")), settings)
     scorer = rate_host(
         host,
-        read.request(given["request"] or {}),
+        read.request(given["request"]),
         _given_fit(given),
         settings.host_scoring,
         read.reservations(given.get("reservations")),

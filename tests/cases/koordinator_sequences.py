@@ -34,8 +34,9 @@ def sequence(given: Json, profile: Profile) -> Outcome:
         outcome: Outcome = {}
         if step["op"] == "take":
             outcome = _taken(layout, ledger, step, profile)
-            cpus = parse_cpu_list(outcome.get("cpuset", ""))
-            ledger = ledger.add(step["pod"], Holding(cpus, read.level(step.get("record_exclusive"))))
+            if "cpuset" in outcome:
+                cpus = parse_cpu_list(outcome["cpuset"])
+                ledger = ledger.add(step["pod"], Holding(cpus, read.level(step.get("record_exclusive"))))
         elif step["op"] == "available":
             outcome = {"cpuset": read.text(_available(layout, ledger, step))}
         elif step["op"] == "state":

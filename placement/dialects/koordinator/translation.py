@@ -24,13 +24,14 @@ class ClusterShape:
     """What the hosts of a cluster look like, as far as queries depend on it.
 
     `aggregate` is the one all hosts are in; `threads` are the threads per core that occur, `policies` the
-    effective NUMA policies, `numa_nodes` the most NUMA nodes of a host. `on_numa` are resources that NUMA
-    nodes offer; `below` those that only they do.
+    effective NUMA policies and `untold` those of hosts that have no trait to tell theirs, `numa_nodes` the
+    most NUMA nodes of a host. `on_numa` are resources that NUMA nodes offer; `below` those that only they do.
     """
 
     aggregate: str
     threads: tuple[int, ...]
     policies: tuple[NumaPolicy, ...]
+    untold: frozenset[NumaPolicy]
     numa_nodes: int
     on_numa: frozenset[str]
     below: frozenset[str]
@@ -90,8 +91,10 @@ class _Ladder:
         ]
         required = [*([f"CUSTOM_SMT_{self.threads}"] if len(self.shape.threads) > 1 and self.threads else [])]
         forbidden = list(self._forbidden_binding())
+        # A policy of the pod's own beats hosts that have none.
+        suitable = {self.policy, *({NumaPolicy.NONE} if self.request.numa.policy is self.policy else ())}
         policies = NUMA_POLICY_TRAITS
-        if self.request.numa.policy is not NumaPolicy.NONE or self.policy is NumaPolicy.NONE:
+        if self.policy is NumaPolicy.NONE or suitable & self.shape.untold:
             forbidden.extend(trait for policy, trait in policies.items() if policy is not self.policy)
         else:
             required.append(policies[self.policy])
