@@ -163,7 +163,9 @@ class World:
         """What was found, in its order."""
         names = {number: name for name, number in self.classes.items()}
         uuids = {
-            self.forest.row_of(number): uuid for uuid, number in self.ids.items() if self.forest.knows(number)
+            self.forest.row_of_uuid(uuid): uuid
+            for uuid, number in self.ids.items()
+            if self.forest.knows(number)
         }
         candidates = []
         for row in found.candidates.tolist():

@@ -72,10 +72,10 @@ class Forest:
 
     def load(self, snapshot: Snapshot) -> None:
         """Forget everything and take over a whole snapshot."""
-        stamp = self._stamp + 1
+        stamp, version = self._stamp + 1, self.shape_version + 1
         self.__init__()  # type: ignore[misc]
-        self._stamp = stamp
-        self.shape_version = stamp
+        # Both only ever grow: whoever keeps something of the old forest must notice.
+        self._stamp, self.shape_version = stamp, version
         self._load_providers(snapshot)
         self._load_inventories(snapshot)
         for members, pairs in ((self.traits, snapshot.traits), (self.aggregates, snapshot.aggregates)):
@@ -264,10 +264,6 @@ class Forest:
 
     # -- looking ------------------------------------------------------------------------------------
 
-    def row_of(self, provider_id: int) -> int:
-        """The row of a storage id, -1 if unknown."""
-        return self._index.get(provider_id)
-
     def row_of_uuid(self, uuid: str) -> int:
         """The row of a provider, -1 if unknown."""
         wanted = from_text((uuid,)).view(np.uint64)[0]
@@ -317,14 +313,21 @@ class Forest:
     def members(self, roots: Sequence[int] | Indices) -> list[Indices]:
         """All providers of each tree, in order of their ids."""
         rows = np.asarray(roots, np.int32)
-        columns = [rows]
-        current = rows
-        steps = int(self.providers.tree_size[rows].max(initial=1)) - 1
-        for _ in range(steps):
-            current = np.where(current >= 0, self.providers.next[current], _NONE)
-            columns.append(current)
+        sizes = self.providers.tree_size[rows]
+        found: list[Indices] = [rows[:0]] * len(rows)
+        # Size by size: a table as wide as the largest of all trees would be mostly empty.
+        for size in np.unique(sizes).tolist():
+            places = np.flatnonzero(sizes == size)
+            table = self._of_size(rows[places], size)
+            for place, members in zip(places.tolist(), table, strict=True):
+                found[place] = members
+        return found
+
+    def _of_size(self, roots: Indices, size: int) -> Indices:
+        """The providers of trees that all have `size` of them, a row for each tree, in order of their ids."""
+        columns = [roots]
+        for _ in range(size - 1):
+            columns.append(self.providers.next[columns[-1]])
         table = np.stack(columns, axis=1)
-        ids = np.where(table >= 0, self.providers.id[table], np.iinfo(np.int64).max)
-        table = np.take_along_axis(table, np.argsort(ids, axis=1, kind="stable"), axis=1)
-        sizes = self.providers.tree_size[rows].tolist()
-        return [members[:size] for members, size in zip(table, sizes, strict=True)]
+        order = np.argsort(self.providers.id[table], axis=1, kind="stable")
+        return np.take_along_axis(table, order, axis=1)

@@ -85,6 +85,10 @@ class Fleet:
         look = self._feed.look(self._progress.horizon)
         if look is None:
             return
+        if look.horizon < self._progress.horizon:
+            # The database is an older one than we know: restored, or a replica that lagged behind.
+            self._forget()
+            return
         try:
             self._apply(look)
         except BaseException:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from placement.candidates.forest import Forest
+from placement.candidates.records import ProviderRecord
 from placement.candidates.scoreboards import Scoreboards
 from placement.candidates.sharing import SharingMap
 from placement.domain.errors import Unavailable
@@ -64,10 +65,18 @@ class ForestKeeper:
             look = self._feed.look(self._horizon)
             if look is None:
                 return self._names
+            if look.horizon < self._horizon:
+                # The database is an older one than we know: restored, or a replica that lagged behind.
+                return self._load()
             stale = [row.id for row in look.changed if not self._forest.is_current(row.id, row.revision)]
             if len(stale) > max(_RELOAD_ABOVE, len(self._forest) // 4):
                 return self._load()
-            complete = self._apply(look, stale)
+            try:
+                complete = self._apply(look, stale)
+            except BaseException:
+                # What was taken over in part must not pass for the whole.
+                self._names = None
+                raise
             if complete:
                 self._horizon = look.horizon
                 return self._names
@@ -75,30 +84,40 @@ class ForestKeeper:
 
     def _apply(self, look: Look, stale: list[int]) -> bool:
         """Take over what changed; False if a parent appeared meanwhile that another look must bring."""
-        for id_ in look.deleted:
-            self._forest.remove(id_)
-        if look.names_changed:
-            with self._database.read() as connection:
-                self._names = names.load(connection)
-        if not stale:
-            return True
-        records = self._feed.records(stale)
+        records = self._feed.records(stale) if stale else []
         coming = {record.row.id for record in records}
         for record in records:
             for other in (record.row.root_id, record.row.parent_id or record.row.root_id):
                 if other not in coming and not self._forest.knows(other):
                     return False
+        # After the records, which may speak of names that are newer than the look.
+        if look.names_changed or not self._can_name(records):
+            with self._database.read() as connection:
+                self._names = names.load(connection)
         self._forest.apply(records)
+        # Last, for those who were below a deleted provider have moved away before.
+        for id_ in look.deleted:
+            self._forest.remove(id_)
         return True
 
+    def _can_name(self, records: list[ProviderRecord]) -> bool:
+        """Whether every class and trait of the records has a name."""
+        assert self._names is not None
+        classes, traits = self._names.classes, self._names.traits
+        return all(
+            record.trait_ids <= traits.keys() and all(row.class_id in classes for row in record.inventories)
+            for record in records
+        )
+
     def _load(self) -> Names:
+        self._names = None
         with self._feed.snapshot() as (horizon, snapshot):
             self._forest.load(snapshot)
         with self._database.read() as connection:
-            self._names = names.load(connection)
+            loaded = names.load(connection)
         # Only now: a failure in between must not leave a forest that believes itself current.
-        self._horizon = horizon
-        return self._names
+        self._horizon, self._names = horizon, loaded
+        return loaded
 
     def close(self) -> None:
         """Give back the connection."""

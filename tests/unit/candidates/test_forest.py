@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import settings
@@ -15,6 +16,8 @@ from placement.candidates.forest import Forest
 from placement.candidates.memberships import Memberships
 from placement.candidates.records import InventoryRow, ProviderRecord, ProviderRow
 from placement.candidates.uuids import from_text, to_text
+from tests.forests import World
+from tests.naive import NaiveProvider
 
 
 def test_uuids_survive_being_bytes():
@@ -57,6 +60,24 @@ def test_sets_nobody_has_any_more_are_reused():
         members.assign(0, frozenset({turn, turn + 1}))
     assert len(members._sets) <= 3
     assert members.of(0) == {999, 1000}
+
+
+def test_loading_anew_is_a_change_of_shape_whatever_happened_before():
+    """What is kept of the trees by their version, such as who shares, must not outlive them."""
+    world = World([NaiveProvider(str(uuid.UUID(int=number))) for number in range(1, 4)])
+    for turn in range(9):
+        before = world.forest.shape_version
+        world.load()
+        assert world.forest.shape_version > before
+        for provider in world.providers:
+            changed = replace(
+                provider, traits=frozenset({"T", str(turn)}), aggregates=frozenset({"A", str(turn)})
+            )
+            world.traits.setdefault(str(turn), 100 + turn)
+            world.traits.setdefault("T", 99)
+            world.aggregates.setdefault(str(turn), 100 + turn)
+            world.aggregates.setdefault("A", 99)
+            world.forest.apply([world.record(changed, revision=turn + 2)])
 
 
 @settings(max_examples=60, deadline=None, stateful_step_count=30)
@@ -140,13 +161,13 @@ class ForestIsItsModel(RuleBasedStateMachine):
         trees = {}
         for id_ in self.model:
             trees.setdefault(self.root_of(id_), set()).add(id_)
-        rows = [self.forest.row_of(root) for root in trees]
+        rows = [self.forest.row_of_uuid(self.model[root]["uuid"]) for root in trees]
         if not rows:
             return
         for members, expected in zip(self.forest.members(rows), trees.values(), strict=True):
             assert [int(id_) for id_ in self.forest.providers.id[members]] == sorted(expected)
         ids = sorted(self.model)
-        shown = summarise(self.forest, np.array([self.forest.row_of(id_) for id_ in ids], np.int32))
+        shown = summarise(self.forest, np.array([self.forest.row_of_uuid(self.model[id_]["uuid"]) for id_ in ids], np.int32))
         for id_, summary in zip(ids, shown, strict=True):
             row = self.model[id_]
             assert summary.uuid == row["uuid"]

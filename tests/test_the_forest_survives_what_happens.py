@@ -1,0 +1,142 @@
+"""The forest of a process is never half of something, and never older than the database, whatever happens."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from placement.app import build
+from placement.domain.errors import Unavailable
+from placement.services import forest_keeper
+from placement.services.use_cases import UseCases
+from placement.storage.database import Database
+from tests.client import Client
+from tests.conftest import compatible
+from tests.server import database_url
+
+VCPU = "/allocation_candidates?resources=VCPU:1"
+
+
+@pytest.fixture
+def use_cases(application: Flask) -> UseCases:
+    # What goes wrong is answered as it would be in production.
+    application.config["PROPAGATE_EXCEPTIONS"] = False
+    found: UseCases = application.extensions["placement_use_cases"]
+    return found
+
+
+def body(api: Client, query: str = VCPU) -> dict[str, Any]:
+    answer = api.get(query)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json)
+
+
+def count(api: Client, query: str = VCPU) -> int:
+    return len(body(api, query)["allocation_requests"])
+
+
+@contextmanager
+def another_process(database: Database) -> Iterator[Client]:
+    """A second application on the same database, with a forest of its own."""
+    application = build(database, compatible())
+    yield Client(application.test_client())
+    application.extensions["placement_use_cases"].close()
+
+
+def test_a_tree_whose_member_left_a_deleted_one_has_all_its_providers(api):
+    old = api.provider("old")
+    member = api.provider("member", parent=old, VCPU=8)
+    assert set(body(api)["provider_summaries"]) == {old, member}
+    new = api.provider("new")
+    moved = {"name": "member", "parent_provider_uuid": new}
+    assert api.at("1.39").put(f"/resource_providers/{member}", moved).status_code == 200
+    assert api.delete(f"/resource_providers/{old}").status_code == 204
+    assert set(body(api)["provider_summaries"]) == {new, member}
+
+
+def test_a_reload_that_breaks_off_is_begun_again(api, use_cases, monkeypatch):
+    api.provider("first", VCPU=10)
+    assert count(api) == 1
+    feed = use_cases.forest._feed
+    whole = feed.snapshot
+
+    @contextmanager
+    def broken() -> Iterator[Any]:
+        def lost() -> Iterator[Any]:
+            raise Unavailable("connection lost")
+            yield
+
+        with whole() as (horizon, snapshot):
+            yield horizon, snapshot._replace(inventories=lost())
+
+    monkeypatch.setattr(forest_keeper, "_RELOAD_ABOVE", 0)
+    monkeypatch.setattr(feed, "snapshot", broken)
+    api.provider("second", VCPU=10)
+    assert api.get(VCPU).status_code == 503
+    monkeypatch.undo()
+    assert count(api) == 2
+
+
+def test_changes_that_could_not_be_read_are_read_again(api, use_cases, monkeypatch):
+    api.provider("first", VCPU=10)
+    assert count(api) == 1
+    assert api.at("1.39").put("/traits/CUSTOM_X").status_code == 201
+    api.provider("second", VCPU=10)
+
+    def busy(connection: object) -> None:
+        raise Unavailable("no database connection became free in time")
+
+    monkeypatch.setattr(forest_keeper.names, "load", busy)
+    assert api.get(VCPU).status_code == 503
+    monkeypatch.undo()
+    assert count(api) == 2
+    assert count(api, f"{VCPU}&required=CUSTOM_X") == 0
+
+
+def test_names_that_are_newer_than_the_look_are_known(api, database, use_cases, monkeypatch):
+    """Between looking and reading another process offers a class of its own making."""
+    host = api.provider("host", VCPU=10)
+    assert count(api) == 1
+    api.offer(host, VCPU=11)
+    feed = use_cases.forest._feed
+    look: Callable[[int], object] = feed.look
+    with another_process(database) as other:
+
+        def look_and_be_slow(horizon: int) -> object:
+            found = look(horizon)
+            monkeypatch.undo()
+            assert other.put("/resource_classes/CUSTOM_NEW").status_code == 201
+            assert other.at("1.39").put("/traits/CUSTOM_NEW").status_code == 201
+            other.offer(host, VCPU=11, CUSTOM_NEW=3)
+            other.carry(host, "CUSTOM_NEW")
+            return found
+
+        monkeypatch.setattr(feed, "look", look_and_be_slow)
+        (summary,) = body(api)["provider_summaries"].values()
+        assert summary["resources"]["CUSTOM_NEW"] == {"capacity": 3, "used": 0}
+
+
+def test_a_database_that_was_restored_is_believed(tmp_path):
+    """Under a running service the file becomes what it was before: an online restore."""
+    with database_url("sqlite") as url:
+        database = Database(url)
+        with another_process(database) as api:
+            api.provider("kept", VCPU=10)
+            assert count(api) == 1
+            live, backup = sqlite3.connect(str(database.url.database)), sqlite3.connect(tmp_path / "backup")
+            live.backup(backup)
+            for number in range(5):
+                api.provider(f"lost{number}", VCPU=10)
+            assert count(api) == 6
+            backup.backup(live)
+            live.close()
+            backup.close()
+            assert count(api) == 1
+            api.provider("new", VCPU=10)
+            assert count(api) == 2
+        database.dispose()
