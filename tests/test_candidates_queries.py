@@ -19,6 +19,7 @@ BAD = "placement.query.bad_value"
 FINE = [
     ("1.10", "resources=VCPU:1"),
     ("1.10", "resources=VCPU:1,VCPU:2&resources=DISK_GB:1"),
+    ("1.10", "resources=NOPE:1&resources=VCPU:1"),
     ("1.10", "resources=VCPU:99999999999999999999999999"),
     ("1.16", "resources=VCPU:1&limit=5"),
     ("1.16", "resources=VCPU:1&limit=99999999999999999999"),
@@ -57,6 +58,8 @@ REFUSED = [
     ("1.10", "resources=VCPU:fred", "expected positive integer amount. Got: fred.", None),
     ("1.10", "resources=VCPU:0", "requires amount >= 1. Got: 0.", None),
     ("1.10", "resources=VCPU:1_0", "expected positive integer amount.", None),
+    ("1.10", "resources=VCPU&resources=VCPU:1", f"{FORM}VCPU.", None),
+    ("1.39", f"resources=VCPU:1&in_tree=x&in_tree={U}", "in_tree", None),
     ("1.39", "resources=NOPE:1", "No such resource class NOPE.", UNDEFINED),
     ("1.15", "resources=VCPU:1&limit=1", "'limit' was unexpected", None),
     ("1.16", "resources=VCPU:1&limit=cow", "Failed validating 'pattern'", None),

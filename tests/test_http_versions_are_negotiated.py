@@ -93,6 +93,10 @@ def test_repeated_headers_count_like_one(embedded: Client):
     assert embedded.http.get("/resource_providers", headers=sent).headers[HEADER] == "placement 1.6"
 
 
+def test_any_blank_stands_before_the_version(embedded: Client):
+    assert asking(embedded, None, "/", **{HEADER: "placement\t1.5"}).headers[HEADER] == "placement 1.5"
+
+
 @pytest.mark.parametrize("old", ["OpenStack-Placement-API-Version", "X-OpenStack-Placement-API-Version"])
 def test_legacy_headers_are_not_recognised(embedded: Client, old: str):
     assert asking(embedded, None, "/", **{old: "1.5"}).headers[HEADER] == "placement 1.0"

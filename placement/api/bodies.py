@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 from flask import request
+from werkzeug.exceptions import HTTPException
 
 from placement.api import context
 from placement.api.errors import HttpError
@@ -20,20 +21,37 @@ _PREFIX = "JSON does not validate: "
 def json_body() -> Any:
     """The body as JSON. Raises BadRequest."""
     try:
-        return orjson.loads(request.get_data(cache=False))
+        return orjson.loads(_received())
     except ValueError as error:
         raise BadRequest(f"Malformed JSON: {error}") from None
 
 
 def manifests() -> list[Any]:
-    """The documents of a body in JSON or YAML. Raises BadRequest, HttpError 415."""
-    text = request.get_data(cache=False)
+    """The documents of a body in JSON or YAML. Raises BadRequest, HttpError."""
+    text = _received()
     if request.mimetype == "application/json":
         return parse_json(text)
     if request.mimetype in _YAML:
         return parse_yaml(text)
     sent = request.content_type or None
     raise HttpError(415, f"The media type {sent} is not supported, use application/json or application/yaml")
+
+
+def _received() -> bytes:
+    """The whole body; what breaks off must not pass for it, as the beginning of YAML is YAML, too.
+
+    Raises HttpError. Source: RFC 9112, section 8.
+    """
+    try:
+        received = request.get_data(cache=False)
+    except HTTPException:
+        raise
+    except Exception as error:
+        # Each server has errors of its own for bodies that are not framed as HTTP has it.
+        raise HttpError(400, f"The body cannot be read: {error}") from None
+    if len(received) < (request.content_length or 0):
+        raise HttpError(400, f"The body breaks off after {len(received)} of {request.content_length} bytes")
+    return received
 
 
 def validated(schema: type[VersionedSchema]) -> Any:

@@ -144,7 +144,7 @@ class _Draft:
     values: dict[str, list[str]] = field(default_factory=dict)
 
     def group(self, version: Microversion) -> RequestGroup:
-        """The group, its values parsed in the order they came."""
+        """The group, its values parsed in the order they came; of some only the last counts."""
         forms = grammar_of(version)
         resources: dict[str, int] = {}
         traits = grammar.TraitExpression()
@@ -152,13 +152,13 @@ class _Draft:
         in_tree = None
         for name, values in self.values.items():
             if name == "resources":
-                resources = grammar.parse_resources(values[-1])
+                resources = [grammar.parse_resources(value) for value in values][-1]
             elif name == "required":
                 traits = grammar.parse_required(values, forms)
             elif name == "member_of":
                 aggregates = grammar.parse_member_of(values, forms, self.suffix)
             else:
-                in_tree = grammar.parse_in_tree(values[-1])
+                in_tree = [grammar.parse_in_tree(value) for value in values][-1]
         return RequestGroup(
             suffix=self.suffix,
             resources=resources,

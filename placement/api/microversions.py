@@ -88,9 +88,9 @@ def negotiate(header: str | None) -> Microversion:
     """
     wanted = None
     for entry in (header or "").split(","):
-        service, _, text = entry.strip().partition(" ")
-        if service.lower() == SERVICE and text.strip():
-            wanted = text.strip()
+        service, *text = entry.split(maxsplit=1) or [""]
+        if service.lower() == SERVICE and text:
+            wanted = text[0].strip()
     if wanted is None:
         return OLDEST
     if wanted == "latest":

@@ -167,7 +167,8 @@ class ForestIsItsModel(RuleBasedStateMachine):
         for members, expected in zip(self.forest.members(rows), trees.values(), strict=True):
             assert [int(id_) for id_ in self.forest.providers.id[members]] == sorted(expected)
         ids = sorted(self.model)
-        shown = summarise(self.forest, np.array([self.forest.row_of_uuid(self.model[id_]["uuid"]) for id_ in ids], np.int32))
+        rows = [self.forest.row_of_uuid(self.model[id_]["uuid"]) for id_ in ids]
+        shown = summarise(self.forest, np.array(rows, np.int32))
         for id_, summary in zip(ids, shown, strict=True):
             row = self.model[id_]
             assert summary.uuid == row["uuid"]
