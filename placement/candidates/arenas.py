@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,10 @@ from placement.candidates.filters import Choices
 from placement.candidates.forest import Forest
 from placement.candidates.query import ForestQuery, Slot
 from placement.candidates.sharing import Sharing
-from placement.candidates.solver import Contention, Problem
+from placement.candidates.solver import Contention, Problem, solutions
 
 _WORD = 62
+_FEW = 8
 Table = NDArray[np.int32]
 
 
@@ -105,6 +107,12 @@ class Arenas:
         """The problems of the roots; the rank of a root is its place in `roots`."""
         for band in self._bands(roots):
             yield from self._classes(band)
+
+    def are_small(self, roots: Indices) -> bool:
+        """Whether none of the roots yields more than a few candidates."""
+        if self._forest.is_flat and not len(self._foreign_rows):
+            return True
+        return all(len(list(islice(solutions(t.problem), _FEW + 1))) <= _FEW for t in self.of(roots))
 
     def _bands(self, roots: Indices) -> Iterator[_Band]:
         if self._forest.is_flat and not len(self._foreign_rows):

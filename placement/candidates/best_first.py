@@ -15,9 +15,11 @@ import numpy as np
 from placement.candidates.arenas import Arenas, LikeTrees
 from placement.candidates.arrays import Amounts, Indices
 from placement.candidates.solver import Solution, solutions
-from placement.candidates.walks import SMALLEST_CHUNK, Candidates
+from placement.candidates.walks import Candidates
 
 Walk = Callable[[Arenas, Indices, int], Iterator[Candidates]]
+_PROBED = 4
+_FIRST_BATCH, _GROWTH = 4, 8
 # Numpy sorts small integers in linear time, one pass per byte; a score of one strategy is one byte.
 _SMALL = (np.int8, np.int16)
 
@@ -34,15 +36,12 @@ def best_first(
     small = next((kind for kind in _SMALL if most <= np.iinfo(kind).max), np.int64)
     order = np.argsort((-scores).astype(small), kind="stable")
     roots, scores = roots[order], scores[order]
-    head = _head(arenas, roots, scores, maximum, by_turn)
-    if head is not None:
-        yield head
-        return
-    for start, end in _batches(scores, max(SMALLEST_CHUNK, min(maximum, len(roots)))):
-        if scores[start] == scores[end - 1]:
-            yield from walk(arenas, roots[start:end], maximum)
-        else:
-            yield _merged(arenas, roots[start:end], scores[start:end], maximum, by_turn)
+    if len(roots) > maximum and arenas.are_small(roots[:_PROBED]):
+        head = _head(arenas, roots, scores, maximum, by_turn)
+        if head is not None:
+            yield head
+            return
+    yield from _batches(arenas, roots, scores, maximum, walk, by_turn)
 
 
 def _head(arenas: Arenas, roots: Indices, scores: Amounts, maximum: int, by_turn: bool) -> Candidates | None:
@@ -51,26 +50,34 @@ def _head(arenas: Arenas, roots: Indices, scores: Amounts, maximum: int, by_turn
     This may cut a score in two, but what it leaves of that score is never ahead of what it takes: of the
     last score only the first candidate of each tree counts, and the trees are in order.
     """
-    if len(roots) <= maximum:
-        return None
     found = _merged(arenas, roots[:maximum], scores[:maximum], maximum, by_turn, cut=True)
     return found if len(found) >= maximum else None
 
 
-def _batches(scores: Amounts, chunk: int) -> Iterator[tuple[int, int]]:
-    """Ranges of descending scores that split no score, of `chunk` to twice as many trees where possible.
+def _batches(
+    arenas: Arenas, roots: Indices, scores: Amounts, maximum: int, walk: Walk, by_turn: bool
+) -> Iterator[Candidates]:
+    """Few trees first, and more of them the fewer candidates they yield: some yield thousands each.
 
-    A score with more trees than that is a range of its own.
+    A batch splits no score; a score with many trees is a batch of its own.
     """
     ends = np.append(np.flatnonzero(scores[1:] != scores[:-1]) + 1, len(scores))
-    start = 0
-    while start < len(scores):
-        at = int(np.searchsorted(ends, min(start + chunk, len(scores))))
+    start, size, found = 0, _FIRST_BATCH, 0
+    while start < len(scores) and found < maximum:
+        at = int(np.searchsorted(ends, min(start + size, len(scores))))
         end, previous = int(ends[at]), int(ends[at - 1]) if at else 0
-        if end - start > 2 * chunk and previous > start:
+        if end - start > 2 * size and previous > start:
             end = previous
-        yield start, end
+        if scores[start] == scores[end - 1]:
+            for block in walk(arenas, roots[start:end], maximum - found):
+                found += len(block)
+                yield block
+        else:
+            block = _merged(arenas, roots[start:end], scores[start:end], maximum - found, by_turn)
+            found += len(block)
+            yield block
         start = end
+        size = min(_GROWTH * size, max(_FIRST_BATCH, start * (maximum - found) // max(1, found)))
 
 
 def _merged(
