@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.domain.inventory import Inventory
-from placement.storage import inventories, names, tables, trees
+from placement.storage import inventories, memberships, names, tables, trees
 from placement.storage.database import Database
 from placement.storage.trees import NewProvider
 
@@ -51,6 +51,22 @@ def test_records_of_many_providers(narrow):
         assert [list(records) for records in inventories.stored(transaction, providers).values()] == [
             [classes[-1]]
         ]
+
+
+def test_many_names_and_memberships(narrow):
+    wanted = [f"CUSTOM_{number}" for number in range(20_000)]
+    with narrow.write() as transaction:
+        inserted = names.insert_ignoring_known(transaction, tables.traits, "name", wanted)
+        assert sorted(inserted) == sorted(wanted)
+        assert names.insert_ignoring_known(transaction, tables.traits, "name", [*wanted[:3], "CUSTOM_X"]) == [
+            "CUSTOM_X"
+        ]
+        (id_,) = trees.insert_providers(
+            transaction, [NewProvider(str(uuid.uuid4()), "p", None, None)], None
+        ).values()
+        ids = set(names.trait_ids(transaction, wanted).values())
+        assert memberships.replace_traits(transaction, id_, ids)
+        assert trees.traits_of(transaction, [id_]) == {id_: ids}
 
 
 def test_a_tree_of_many_providers(narrow):
