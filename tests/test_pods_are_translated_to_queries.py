@@ -168,3 +168,27 @@ def test_admission_counts_for_translations_too(cluster):
     answer = cluster.post(f"{CLUSTER}/pods/translation", pod_manifest(cpu="1500m"))
     assert answer.status_code == 400
     assert "must be integer" in detail(answer)
+
+
+@pytest.mark.parametrize("cpus", ["17", "100000", "1e30"])
+def test_no_query_asks_for_more_cpus_than_the_largest_host_has(cluster, cpus):
+    node(cluster, "n1")
+    node(cluster, "small", rows=SINGLE[0])
+    for policy in ("FullPCPUs", "SpreadByPCPUs"):
+        for numa in (None, {"numaTopologyPolicy": "BestEffort"}):
+            answer = translated(
+                cluster, pod_manifest(cpu=cpus, spec={"preferredCPUBindPolicy": policy}, numa=numa)
+            )
+            assert answer["queries"] == []
+            assert "are more than the 16 of the largest host" in answer["not_expressed"][0]
+
+
+def test_hosts_too_small_for_the_pod_get_no_query(cluster):
+    node(cluster, "n1")
+    node(cluster, "small", rows=SINGLE[0])
+    queries = [entry["query"] for entry in translated(cluster, pod_manifest(cpu="9"))["queries"]]
+    assert queries
+    assert all("CUSTOM_SMT_2" in query for query in queries)
+    queries = [entry["query"] for entry in translated(cluster, pod_manifest(cpu="8"))["queries"]]
+    assert any("CUSTOM_SMT_1" in query for query in queries)
+    assert any("PCPU" in query for query in queries)

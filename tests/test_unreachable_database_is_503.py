@@ -72,3 +72,15 @@ def test_an_exhausted_pool_is_503(postgresql):
     assert answer.status_code == 503
     assert "overloaded" in detail(answer)
     database.dispose()
+
+
+def test_a_connection_that_the_driver_closed_is_replaced(postgresql):
+    database = Database(postgresql, pool_size=1, max_overflow=0)
+    api = Client(build(database).test_client())
+    assert api.get("/resource_providers").status_code == 200
+    with database.read() as connection:
+        driver_connection = connection.connection.dbapi_connection
+    driver_connection.close()
+    assert api.get("/resource_providers").status_code == 200
+    assert api.put("/traits/CUSTOM_X").status_code == 201
+    database.dispose()

@@ -28,6 +28,7 @@ from placement.services.candidates import Candidates, Search
 from placement.services.claims import Claims
 from placement.services.holdings import Holdings
 from placement.services.wishes import Wishes
+from placement.storage.consumers import Consumer
 
 _PATIENCE_SECONDS = 20.0
 _PAUSE_SECONDS = 0.005
@@ -124,8 +125,9 @@ class BestFit:
                 if held is None:
                     raise
                 return held
-            if self._won(applicant, proposal):
-                return Fitted(applicant, 1, proposal.resources, True, proposal.mappings)
+            generation = self._won(applicant, proposal)
+            if generation is not None:
+                return Fitted(applicant, generation, proposal.resources, True, proposal.mappings)
             contest.lose(proposal)
 
     def _held(self, applicant: Applicant, query: CandidateQuery) -> Fitted | None:
@@ -171,21 +173,42 @@ class BestFit:
             contest.lost.clear()
             time.sleep(_PAUSE_SECONDS * random.uniform(0.5, 1.5))
 
-    def _won(self, applicant: Applicant, proposal: _Proposal) -> bool:
+    def _won(self, applicant: Applicant, proposal: _Proposal) -> int | None:
+        """The generation of the consumer that holds the proposal now; None if it could not be had."""
+        try:
+            try:
+                return self._claim(applicant, proposal, None)
+            except ConcurrentUpdate:
+                idle = self._holdings.idle(applicant.consumer_uuid)
+                if idle is None:
+                    raise
+                _check_owner(applicant, idle)
+                return self._claim(applicant, proposal, idle.generation)
+        except (CapacityExceeded, ConcurrentUpdate, BadRequest):
+            # Taken, taken by a twin of this call, or deleted with its provider: the next look will tell.
+            return None
+
+    def _claim(self, applicant: Applicant, proposal: _Proposal, generation: int | None) -> int:
+        """Claim for a consumer of this generation, None for a new one; its next generation."""
         claim = ConsumerClaim(
             consumer_uuid=applicant.consumer_uuid,
             resources=proposal.resources,
             project_id=applicant.project_id,
             user_id=applicant.user_id,
-            generation=None,
+            generation=generation,
             consumer_type=applicant.consumer_type,
         )
-        try:
-            self._claims.replace([claim])
-        except (CapacityExceeded, ConcurrentUpdate, BadRequest):
-            # Taken, taken by a twin of this call, or deleted with its provider: the next look will tell.
-            return False
-        return True
+        self._claims.replace([claim])
+        return 1 if generation is None else generation + 1
+
+
+def _check_owner(applicant: Applicant, consumer: Consumer) -> None:
+    """Raises Conflict if a consumer that exists is somebody else's."""
+    if (consumer.project_id, consumer.user_id) != (applicant.project_id, applicant.user_id):
+        raise Conflict(
+            f"consumer_uuid: {applicant.consumer_uuid} exists and belongs to project {consumer.project_id} "
+            f"and user {consumer.user_id}"
+        )
 
 
 def _proposal(element: Element, search: Search, query: CandidateQuery) -> _Proposal:

@@ -17,6 +17,7 @@ from placement.services.transactions import attempt
 from placement.storage import clusters, inventories, trees
 from placement.storage.clusters import Cluster, Node
 from placement.storage.database import Database, Transaction
+from placement.storage.failures import TryAgain
 from placement.storage.inventories import Stored
 from placement.storage.trees import TreeMember
 
@@ -73,7 +74,8 @@ class Clusters:
             else:
                 own = str(uuid.uuid5(_NAMESPACE, name))
                 aggregate = str(uuid.uuid5(_NAMESPACE, f"{name}/aggregate"))
-                clusters.insert(transaction, name, own, aggregate, checked)
+                if not clusters.insert(transaction, name, own, aggregate, checked):
+                    raise TryAgain("Another writer created the cluster at the same moment.")
             return id_ is None, found(transaction, name)
 
         return attempt(self._database, work)

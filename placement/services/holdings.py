@@ -39,6 +39,12 @@ class Holdings:
             consumer = consumers.find(connection, uuid) if held else None
         return (consumer, held) if consumer is not None else None
 
+    def idle(self, uuid: str) -> Consumer | None:
+        """A consumer that exists although it holds nothing; None for any other."""
+        with self._database.read() as connection:
+            consumer = consumers.find(connection, uuid)
+            return None if allocations.of_consumer(connection, uuid) else consumer
+
     def on_provider(self, uuid: str) -> tuple[int, list[ProviderHolding]]:
         """A provider's generation and all allocations on it. Raises NotFound."""
         with self._database.read() as connection:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -12,6 +14,9 @@ from placement.domain.errors import BadRequest
 
 _TOPOLOGY = "NodeResourceTopology"
 _DEEPEST = 100
+# A prefix of 253 characters, a slash and a name of 63.
+_LONGEST_KEY = 317
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,63}")
 
 
 class NodeManifests(NamedTuple):
@@ -31,13 +36,20 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
+def _text(loader: _Loader, node: yaml.ScalarNode) -> Any:
+    return loader.construct_scalar(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _text)
+
+
 def parse_json(text: bytes) -> list[Any]:
     """The one document of a JSON text. Raises BadRequest."""
     try:
         document = orjson.loads(text)
     except ValueError as error:
         raise BadRequest(f"Malformed JSON: {error}") from None
-    _check_storable(document)
+    _check_storable([document])
     return [document]
 
 
@@ -48,25 +60,60 @@ def parse_yaml(text: bytes) -> list[Any]:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text.decode(), Loader=_Loader)):
             raise BadRequest("Malformed YAML: aliases are not supported")
         documents = list(yaml.load_all(text.decode(), Loader=_Loader))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, LookupError, RecursionError) as error:
         raise BadRequest(f"Malformed YAML: {' '.join(str(error).split())}") from None
     _check_storable(documents)
     return [document for document in documents if document is not None]
 
 
-def _check_storable(document: Any) -> None:
-    """Raises BadRequest for what no database keeps: NUL characters, and nesting without end."""
-    waiting: list[tuple[Any, int]] = [(document, 0)]
+def _check_storable(documents: list[Any]) -> None:
+    """Raises BadRequest naming the field that JSON or a database could not keep.
+
+    YAML knows kinds of values that JSON does not, and keys that are no texts; neither a NUL character nor a
+    number that is not finite or beyond 64 bits can be stored everywhere, nor nesting without end be read.
+    """
+    waiting = [(document, _kind(document), 0) for document in documents]
     while waiting:
-        value, depth = waiting.pop()
-        if isinstance(value, str):
-            if "\0" in value:
-                raise BadRequest("the manifest contains a NUL character")
-        elif isinstance(value, (dict, list)):
-            if depth > _DEEPEST:
-                raise BadRequest(f"the manifest is nested deeper than {_DEEPEST} levels")
-            members = [*value.keys(), *value.values()] if isinstance(value, dict) else value
-            waiting.extend((member, depth + 1) for member in members)
+        value, path, depth = waiting.pop()
+        wrong = _what_is_wrong(value, depth)
+        if wrong is not None:
+            raise BadRequest(f"{path or 'the manifest'}: {wrong}")
+        if isinstance(value, dict):
+            waiting.extend((member, _member(path, key), depth + 1) for key, member in value.items())
+        elif isinstance(value, list):
+            waiting.extend((member, f"{path}[{number}]", depth + 1) for number, member in enumerate(value))
+
+
+def _what_is_wrong(value: Any, depth: int) -> str | None:
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        return "contains a NUL character" if "\0" in value else None
+    if isinstance(value, int):
+        return None if -(2**63) <= value < 2**63 else "the number does not fit into 64 bits"
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"must be a finite number, not {value}"
+    if not isinstance(value, (dict, list)):
+        return f"{type(value).__name__} is no kind of value that JSON has; put it in quotes if it is text"
+    if depth > _DEEPEST:
+        return f"nested deeper than {_DEEPEST} levels"
+    for key in value if isinstance(value, dict) else ():
+        if not isinstance(key, str):
+            return f"every key must be text, not {type(key).__name__}; put it in quotes"
+        if "\0" in key:
+            return "a key contains a NUL character"
+    return None
+
+
+def _kind(document: Any) -> str:
+    kind = document.get("kind") if isinstance(document, dict) else None
+    return kind if isinstance(kind, str) and _PLAIN_KEY.fullmatch(kind) else ""
+
+
+def _member(path: str, key: str) -> str:
+    if not _PLAIN_KEY.fullmatch(key):
+        return f"{path}[{key[:_LONGEST_KEY]}]"
+    return f"{path}.{key}" if path else key
 
 
 def node_manifests(documents: list[Any]) -> NodeManifests:

@@ -47,17 +47,18 @@ class NodeImports:
         self, name: str, node_name: str, node: Mapping[str, Any], topology: Mapping[str, Any] | None
     ) -> ImportedNode:
         """Import a node; see Clusters.put_node."""
-        with self._database.read() as connection:
-            cluster = found(connection, name)
-        settings = cluster.settings
-        imported = import_node(name, node, topology, settings["profile"], node_labels(settings))
-        if imported.name != node_name:
-            raise BadRequest(
-                f"Node.metadata.name: {imported.name!r} is not the node in the path, {node_name!r}"
-            )
-        labels = self._writer.labels(name, cluster.id)
 
         def once() -> ImportedNode:
+            # Each attempt reads it: the cluster may have been deleted and created again meanwhile.
+            with self._database.read() as connection:
+                cluster = found(connection, name)
+            settings = cluster.settings
+            imported = import_node(name, node, topology, settings["profile"], node_labels(settings))
+            if imported.name != node_name:
+                raise BadRequest(
+                    f"Node.metadata.name: {imported.name!r} is not the node in the path, {node_name!r}"
+                )
+            labels = self._writer.labels(name, cluster.id)
             with self._database.write() as transaction:
                 # Holding the cluster keeps it from being deleted, and two imports of one node in order.
                 if clusters.lock(transaction, name) is None:

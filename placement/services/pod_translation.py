@@ -9,6 +9,7 @@ from typing import Any
 from placement.dialects.koordinator.bind_policy import HostBindPolicy
 from placement.dialects.koordinator.cluster_settings import node_labels
 from placement.dialects.koordinator.pod_import import PodImport, import_pod
+from placement.dialects.koordinator.pod_request import PodRequest
 from placement.dialects.koordinator.resources import host_class, numa_class
 from placement.dialects.koordinator.rungs import Rung
 from placement.dialects.koordinator.traits import label_trait
@@ -49,7 +50,8 @@ class PodTranslation:
             keys = node_labels(stored.settings)
             selector = [(key, value) for key, value in incoming.selection.selector if key in keys]
             traits = [trait for key, value in selector if (trait := label_trait(key, value)) is not None]
-            rungs = rungs_of(incoming.request, _shape(stored, view, incoming), traits)
+            shape = _shape(stored, view, incoming)
+            rungs = rungs_of(incoming.request, shape, traits)
             known_classes = names.class_ids(connection, {name for rung in rungs for name in rung.classes})
             asked = {trait for rung in rungs for trait in (*rung.traits, *rung.forbidden)}
             known_traits = names.trait_ids(connection, asked)
@@ -69,13 +71,18 @@ class PodTranslation:
             ),
         )
         if not usable:
-            gaps.insert(0, _nowhere(rungs, known_classes, known_traits))
+            gaps.insert(0, _nowhere(incoming.request, shape, rungs, known_classes, known_traits))
         ordered = [(meaning, query) for query, meaning in reversed(queries.items())]
         return Translation(ordered, gaps, incoming.warnings)
 
 
 def _shape(cluster: Cluster, view: ClusterView, incoming: PodImport) -> ClusterShape:
     kinds = {state.kind: state for state in view.nodes.values()}
+    most_cpus: dict[int, int] = {}
+    for kind in kinds:
+        threads, cpus = kind.imported.topology.threads_per_core, len(kind.imported.topology.by_cpu)
+        if threads:
+            most_cpus[threads] = max(cpus, most_cpus.get(threads, 0))
     offered: set[str] = set()
     on_hosts: set[str] = set()
     for kind in kinds:
@@ -87,7 +94,7 @@ def _shape(cluster: Cluster, view: ClusterView, incoming: PodImport) -> ClusterS
     below = {name for name in offered - on_hosts if host_class(name) == numa_class(name)}
     return ClusterShape(
         aggregate=cluster.aggregate_uuid,
-        threads=tuple(sorted({kind.imported.topology.threads_per_core for kind in kinds} - {0})),
+        most_cpus=dict(sorted(most_cpus.items())),
         policies=tuple({state.host.numa_policy for state in kinds.values()}) or (NumaPolicy.NONE,),
         untold=frozenset(
             state.host.numa_policy
@@ -100,10 +107,21 @@ def _shape(cluster: Cluster, view: ClusterView, incoming: PodImport) -> ClusterS
     )
 
 
-def _nowhere(rungs: list[Rung], classes: Mapping[str, int], traits: Mapping[str, int]) -> str:
+def _nowhere(
+    request: PodRequest | None,
+    shape: ClusterShape,
+    rungs: list[Rung],
+    classes: Mapping[str, int],
+    traits: Mapping[str, int],
+) -> str:
     missing = {
         name for rung in rungs for name in (rung.classes - classes.keys()) | (rung.traits - traits.keys())
     }
     if missing:
         return f"there is no query: no provider has {', '.join(sorted(missing))}"
+    most = max(shape.most_cpus.values(), default=0)
+    if request is not None and request.bound and request.need > most > 0:
+        return (
+            f"there is no query: {request.need} CPUs of its own are more than the {most} of the largest host"
+        )
     return "there is no query: no host has CPUs that the pod could be given"

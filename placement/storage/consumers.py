@@ -18,6 +18,7 @@ _LABELS = {
     "user": (tables.users, "external_id"),
     "type": (tables.consumer_types, "name"),
 }
+_MOST_KNOWN = 100_000
 
 
 class LabelIds:
@@ -33,15 +34,19 @@ class LabelIds:
 
     def of(self, labels: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], int]:
         """The ids of (kind, label) pairs; kind is "project", "user" or "type"."""
+        # One dictionary all along: another thread may begin a new one at any time.
+        known = self._known
         wanted = set(labels)
-        unknown = wanted - self._known.keys()
+        ids = {label: known[label] for label in wanted if label in known}
+        unknown = wanted - ids.keys()
         if unknown:
             found = self._register(unknown)
-            if len(self._known) > 100_000:
-                self._known.clear()
-            self._known.update(found)
-            return {**{label: self._known[label] for label in wanted if label in self._known}, **found}
-        return {label: self._known[label] for label in wanted}
+            ids.update(found)
+            if len(known) >= _MOST_KNOWN:
+                self._known = found
+            else:
+                known.update(found)
+        return ids
 
     def _register(self, labels: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
         found: dict[tuple[str, str], int] = {}

@@ -151,10 +151,11 @@ class Database:
         if used is None:
             return
         incoming = select.poll()
-        incoming.register(connection.fileno(), select.POLLIN)
-        if time.monotonic() - used < _FRESH_SECONDS and not incoming.poll(0):
-            return
         try:
+            # The driver has no file descriptor for a connection that it has closed itself.
+            incoming.register(connection.fileno(), select.POLLIN)
+            if time.monotonic() - used < _FRESH_SECONDS and not incoming.poll(0):
+                return
             self.engine.dialect.do_ping(connection)
         except Exception as error:
             raise sa.exc.InvalidatePoolError from error

@@ -74,5 +74,5 @@ def create_consumers(transaction: Transaction, most: int, project: str, user: st
         }
         for uuid in missing
     ]
-    transaction.execute(transaction.insert_or_ignore(_consumers).values(rows))
+    transaction.execute(transaction.insert_or_ignore(_consumers), rows)
     return len(missing)

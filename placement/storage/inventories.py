@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
@@ -16,6 +16,10 @@ from placement.storage.database import Executor, Transaction
 _table = tables.inventories
 _classes = tables.resource_classes
 _providers = tables.providers
+# SQLite may refuse statements with more than 32,766 values; a record has fewer than sixteen.
+_AT_ONCE = 2000
+
+_Row = TypeVar("_Row")
 
 
 class Stored(NamedTuple):
@@ -72,10 +76,11 @@ def offer(connection: Executor, uuid: str) -> Offer | None:
 def stored(connection: Executor, provider_ids: Collection[int]) -> dict[int, dict[int, Stored]]:
     """The inventory records of some providers: provider id -> class id -> record."""
     found: dict[int, dict[int, Stored]] = {}
-    for row in connection.execute(_offer.where(_providers.c.id.in_(sorted(provider_ids)))):
-        if row[2] is not None:
-            record = Stored(row[2], row[3], Inventory(*row[4:10]), row[10], row[11])
-            found.setdefault(row[0], {})[row[2]] = record
+    for some in _portions(sorted(provider_ids)):
+        for row in connection.execute(_offer.where(_providers.c.id.in_(some))):
+            if row[2] is not None:
+                record = Stored(row[2], row[3], Inventory(*row[4:10]), row[10], row[11])
+                found.setdefault(row[0], {})[row[2]] = record
     return found
 
 
@@ -93,7 +98,7 @@ def insert(transaction: Transaction, provider_id: int, inventories: Mapping[int,
         }
         for class_id, inventory in sorted(inventories.items())
     ]
-    transaction.execute(sa.insert(_table).values(rows))
+    transaction.execute(sa.insert(_table), rows)
 
 
 def delete(transaction: Transaction, provider_id: int, class_ids: Collection[int]) -> None:
@@ -120,13 +125,16 @@ def insert_many(transaction: Transaction, wanted: Sequence[tuple[int, int, Inven
             }
             for provider_id, class_id, inventory in wanted
         ]
-        transaction.execute(sa.insert(_table).values(rows))
+        transaction.execute(sa.insert(_table), rows)
 
 
 def update_many(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]]) -> None:
-    """Replace records of many providers in one statement; what is used of them stays."""
-    if not wanted:
-        return
+    """Replace records of many providers; what is used of them stays."""
+    for some in _portions(wanted):
+        _update_some(transaction, some)
+
+
+def _update_some(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]]) -> None:
     columns = list(asdict(wanted[0][2]))
     asked = (
         sa.values(
@@ -150,6 +158,11 @@ def update_many(transaction: Transaction, wanted: Sequence[tuple[int, int, Inven
 
 def delete_many(transaction: Transaction, keys: Collection[tuple[int, int]]) -> None:
     """Remove records of many providers: (provider id, class id)."""
-    if keys:
-        place = sa.tuple_(_table.c.resource_provider_id, _table.c.resource_class_id)
-        transaction.execute(sa.delete(_table).where(place.in_(sorted(keys))))
+    place = sa.tuple_(_table.c.resource_provider_id, _table.c.resource_class_id)
+    for some in _portions(sorted(keys)):
+        transaction.execute(sa.delete(_table).where(place.in_(some)))
+
+
+def _portions(rows: Sequence[_Row]) -> Iterator[Sequence[_Row]]:
+    """The rows in portions that a statement can take."""
+    return (rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE))

@@ -93,5 +93,5 @@ def _replace(
             {"resource_provider_id": provider_id, column: id_, "created_at": transaction.now}
             for id_ in sorted(fresh)
         ]
-        transaction.execute(sa.insert(pairs).values(rows))
+        transaction.execute(sa.insert(pairs), rows)
     return bool(gone or fresh)

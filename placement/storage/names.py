@@ -75,8 +75,8 @@ def insert_ignoring_known(
     rows = [{column: value, "created_at": transaction.now} for value in sorted(set(values))]
     if not rows:
         return []
-    insert = transaction.insert_or_ignore(table).values(rows).returning(table.c[column])
-    return list(transaction.execute(insert).scalars())
+    insert = transaction.insert_or_ignore(table).returning(table.c[column])
+    return list(transaction.execute(insert, rows).scalars())
 
 
 def create(transaction: Transaction, table: sa.Table, name: str) -> bool:

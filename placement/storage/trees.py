@@ -43,13 +43,12 @@ def insert_providers(
             "parent_provider_id": row.parent_id,
             "root_provider_id": row.root_id,
             "cluster_id": cluster_id,
-            "revision": transaction.stamp,
             "created_at": transaction.now,
         }
         for row in rows
     ]
-    statement = transaction.insert_or_ignore(_providers).values(values)
-    found = transaction.execute(statement.returning(_providers.c.uuid, _providers.c.id))
+    statement = transaction.insert_or_ignore(_providers).values(revision=transaction.stamp)
+    found = transaction.execute(statement.returning(_providers.c.uuid, _providers.c.id), values)
     ids = {row[0]: row[1] for row in found}
     roots = [ids[row.uuid] for row in rows if row.root_id is None and row.uuid in ids]
     if roots:
@@ -82,7 +81,7 @@ def change_traits(
             {"resource_provider_id": provider_id, "trait_id": trait_id, "created_at": transaction.now}
             for provider_id, trait_id in sorted(added)
         ]
-        transaction.execute(sa.insert(_traits).values(rows))
+        transaction.execute(sa.insert(_traits), rows)
 
 
 def names_of(connection: Executor, provider_ids: Collection[int]) -> Mapping[int, str]:

@@ -5,7 +5,7 @@ Source: Koordinator semantics, queries.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from placement.dialects.koordinator.bind_policy import HostBindPolicy
@@ -23,13 +23,14 @@ _NUMA = "_numa"
 class ClusterShape:
     """What the hosts of a cluster look like, as far as queries depend on it.
 
-    `aggregate` is the one all hosts are in; `threads` are the threads per core that occur, `policies` the
-    effective NUMA policies and `untold` those of hosts that have no trait to tell theirs, `numa_nodes` the
-    most NUMA nodes of a host. `on_numa` are resources that NUMA nodes offer; `below` those that only they do.
+    `aggregate` is the one all hosts are in; `most_cpus` are the logical CPUs of the largest host for each
+    number of threads per core that occurs, `policies` the effective NUMA policies and `untold` those of hosts
+    that have no trait to tell theirs, `numa_nodes` the most NUMA nodes of a host. `on_numa` are resources
+    that NUMA nodes offer; `below` those that only they do.
     """
 
     aggregate: str
-    threads: tuple[int, ...]
+    most_cpus: Mapping[int, int]
     policies: tuple[NumaPolicy, ...]
     untold: frozenset[NumaPolicy]
     numa_nodes: int
@@ -40,13 +41,17 @@ class ClusterShape:
 def rungs_of(request: PodRequest | None, shape: ClusterShape, labels: Sequence[str] = ()) -> list[Rung]:
     """The queries for a pod, best first; `labels` are traits that its node must have.
 
-    There is a ladder for each number of threads per core and each NUMA policy among the hosts.
+    There is a ladder for each number of threads per core and each NUMA policy among the hosts; none where the
+    pod gets more CPUs of its own than any such host has, for queries grow with them.
     """
     if request is None:
         return [Rung("any host", (("CUSTOM_PODS", 1),), tuple(labels), (), shape.aggregate)]
+    large_enough: Collection[int] = (0,)
+    if request.bound and request.need:
+        large_enough = [threads for threads, most in shape.most_cpus.items() if request.need <= most]
     found: list[Rung] = []
     for policy in _policies(request, shape):
-        for threads in shape.threads if request.bound and request.need else (0,):
+        for threads in large_enough:
             found.extend(_Ladder(request, shape, policy, threads, tuple(labels)).rungs())
     return found
 
@@ -89,7 +94,9 @@ class _Ladder:
             for name, amount in amounts.items()
             if name not in self.shape.below
         ]
-        required = [*([f"CUSTOM_SMT_{self.threads}"] if len(self.shape.threads) > 1 and self.threads else [])]
+        required = [
+            *([f"CUSTOM_SMT_{self.threads}"] if len(self.shape.most_cpus) > 1 and self.threads else [])
+        ]
         forbidden = list(self._forbidden_binding())
         # A policy of the pod's own beats hosts that have none.
         suitable = {self.policy, *({NumaPolicy.NONE} if self.request.numa.policy is self.policy else ())}

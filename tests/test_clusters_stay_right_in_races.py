@@ -1,0 +1,85 @@
+"""Two writers of one cluster: nobody is told that what another wrote is his own, and nobody waits in vain.
+
+On PostgreSQL only, for SQLite lets one writer in at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from placement.app import build
+from placement.services import clusters as cluster_services
+from placement.services import node_imports
+from placement.storage.database import Database
+from tests.client import Client
+from tests.conftest import compatible
+from tests.kubernetes import node_manifests
+
+CLUSTER = "/ext/v1/clusters/edge"
+
+pytestmark = pytest.mark.parametrize("connection_url", ["postgresql"], indirect=True)
+
+
+@pytest.fixture
+def other(application: Flask, connection_url: str) -> Iterator[Client]:
+    """Requests to another process on the same database."""
+    database = Database(connection_url)
+    application = build(database, compatible())
+    yield Client(application.test_client())
+    application.extensions["placement_use_cases"].close()
+    database.dispose()
+
+
+def once_around(
+    step: Callable[..., Any],
+    *,
+    before: Callable[[], object] = lambda: None,
+    after: Callable[[], object] = lambda: None,
+) -> Callable[..., Any]:
+    """The step, with something beside it when it is taken for the first time."""
+    calls = []
+
+    def run(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            before()
+        result = step(*arguments)
+        if len(calls) == 1:
+            after()
+        return result
+
+    return run
+
+
+def test_the_second_of_two_first_writers_replaces_the_settings(api, other, monkeypatch):
+    def creates() -> None:
+        assert other.put(CLUSTER, {"description": "other"}).status_code == 201
+
+    # It looked and found no cluster; then another was faster.
+    lock = once_around(cluster_services.clusters.lock, after=creates)
+    monkeypatch.setattr(cluster_services.clusters, "lock", lock)
+    answer = api.put(CLUSTER, {"description": "mine"})
+    assert answer.status_code == 200
+    assert answer.json["description"] == "mine"
+    assert other.get(CLUSTER).json["description"] == "mine"
+
+
+def test_a_node_is_imported_into_the_cluster_that_is_there_by_then(api, other, monkeypatch):
+    assert api.put(CLUSTER).status_code == 201
+
+    def recreates() -> None:
+        assert other.delete(CLUSTER).status_code == 204
+        assert other.put(CLUSTER, {"nodeLabels": ["disk"]}).status_code == 201
+
+    # The cluster was read, and is another one when the node is written.
+    reading = once_around(node_imports.import_node, before=recreates)
+    monkeypatch.setattr(node_imports, "import_node", reading)
+    answer = api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1", labels={"disk": "ssd"}))
+    assert answer.status_code == 201, answer.text
+    host = other.get(f"{CLUSTER}/nodes/n1").json["tree"]["uuid"]
+    traits = other.get(f"/resource_providers/{host}/traits").json["traits"]
+    assert any("DISK" in trait for trait in traits)

@@ -1,0 +1,108 @@
+"""YAML knows more kinds of values than JSON and databases do: they are refused, and dates are text."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from tests.client import Client, detail
+from tests.kubernetes import node_manifests, pod_manifest
+
+CLUSTER = "/ext/v1/clusters/edge"
+POD = f"{CLUSTER}/pods/default/odd"
+NODE = f"{CLUSTER}/nodes/odd"
+# What is written there, and where the refusal says it stands.
+ODD = {
+    "!!binary aGVsbG8=": "",
+    "!!set {a, b}": "",
+    "!!omap [a: 1]": "[0]",
+    "!!pairs [a: 1]": "[0]",
+    ".nan": "",
+    "-.inf": "",
+    "1.0e+400": "",
+    "9" * 30: "",
+    "9223372036854775808": "",
+    "[{deep: .inf}]": "[0].deep",
+    "{1: 2}": "",
+    "{null: 2}": "",
+    "{true: 2}": "",
+    "{!!binary aGVsbG8= : 1}": "",
+    "{example.com/x: .inf}": "[example.com/x]",
+    '"a\\0b"': "",
+    '{"a\\0b": 1}': "",
+}
+
+
+@pytest.fixture
+def cluster(api: Client) -> Client:
+    assert api.put(CLUSTER).status_code == 201
+    assert api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1")).status_code == 201
+    return api
+
+
+def put(api: Client, path: str, manifest: dict, value: str):
+    text = yaml.safe_dump(manifest).replace("ODD", value)
+    return api.call("PUT", path, text.encode(), Content_Type="application/yaml")
+
+
+def pod_with(where: str) -> dict:
+    manifest = pod_manifest(cpu="1")
+    manifest.setdefault(where, {})["odd"] = "ODD"
+    return manifest
+
+
+def node_with(*where: str) -> dict:
+    manifests = node_manifests("odd")
+    place = manifests["node"]
+    for key in where:
+        place = place[key]
+    place["odd"] = "ODD"
+    return manifests
+
+
+@pytest.mark.parametrize(("value", "inside"), ODD.items())
+def test_what_json_has_not_is_refused_with_the_name_of_the_field(cluster, value, inside):
+    for path, manifest, place in (
+        (POD, pod_with("spec"), "Pod.spec.odd"),
+        (NODE, node_with("status", "allocatable"), "node.status.allocatable.odd"),
+        (NODE, node_with("metadata", "annotations"), "node.metadata.annotations.odd"),
+    ):
+        answer = put(cluster, path, manifest, value)
+        assert answer.status_code == 400, answer.text
+        assert detail(answer).startswith(f"{place}{inside}: ")
+        assert cluster.get(path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "value", ["!!bool x", "!!int ''", "!!int x", "!!float x", "? [a]", "!!python/none x"]
+)
+def test_texts_that_are_not_what_they_say_are_malformed(cluster, value):
+    answer = put(cluster, POD, pod_with("spec"), value)
+    assert answer.status_code == 400
+    assert "Malformed YAML" in detail(answer)
+
+
+@pytest.mark.parametrize("value", ["2024-05-06T07:08:09Z", "2024-05-06", "!!timestamp 2024-05-06"])
+def test_dates_are_texts(cluster, value):
+    for path, manifest in ((POD, pod_with("metadata")), (NODE, node_with("metadata"))):
+        answer = put(cluster, path, manifest, value)
+        assert answer.status_code == 201, answer.text
+        assert cluster.get(path).status_code == 200
+        again = put(cluster, path, manifest, f"'{value.removeprefix('!!timestamp ')}'")
+        assert again.status_code == 200, again.text
+        again = put(cluster, path, manifest, value)
+        assert again.status_code == 200, again.text
+
+
+def test_the_largest_numbers_are_kept(cluster):
+    for value in ("9223372036854775807", "-9223372036854775808", "1.5e+300"):
+        answer = put(cluster, POD, pod_with("spec"), value)
+        assert answer.status_code in (200, 201), answer.text
+
+
+def test_numbers_of_json_are_bounded_too(cluster):
+    manifest = pod_manifest(cpu="1")
+    manifest["spec"]["odd"] = [2**64 - 1]
+    answer = cluster.put(POD, manifest)
+    assert answer.status_code == 400
+    assert detail(answer).startswith("Pod.spec.odd[0]: ")
