@@ -87,7 +87,7 @@ class NodeLoader:
                 settings=cluster.settings,
                 pods=tuple(recorded.get(row.root_id, ())),
                 others=others.get(row.root_id, {}),
-                free={
+                unused={
                     record.class_name: record.inventory.capacity - record.used
                     for record in records.get(row.root_id, ())
                 },
@@ -165,13 +165,17 @@ def _totals(
     return HostTotals(allocatable, {name: amount for name, amount in requested.items() if amount})
 
 
-def stored_accounts(connection: Executor, state: NodeState) -> NodeAccounts:
-    """Who holds what of a node, as it is stored."""
+def stored_accounts(
+    connection: Executor, state: NodeState, owners: Mapping[int, CpuOwner] | None = None
+) -> NodeAccounts:
+    """Who holds what of a node, as it is stored; `owners` of its CPUs are not asked for if they are known."""
     shares: dict[str, dict[Place, int]] = {}
     for use in node_rows.own_uses(connection, state.cluster_id, state.row.root_id):
         path = state.identity.path(use.provider_name)
         shares.setdefault(use.consumer_uuid, {})[Place(path, use.class_name)] = use.amount
-    owners = pods.owners(connection, state.row.id)
-    for consumer, _ in owners.values():
-        shares.setdefault(consumer, {})
-    return NodeAccounts(shares, {cpu: CpuOwner(*owner) for cpu, owner in owners.items()})
+    if owners is None:
+        stored = pods.owners(connection, state.row.id)
+        owners = {cpu: CpuOwner(*owner) for cpu, owner in stored.items()}
+    for owner in owners.values():
+        shares.setdefault(owner.consumer, {})
+    return NodeAccounts(shares, owners)

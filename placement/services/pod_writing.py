@@ -54,14 +54,21 @@ class PodWriting:
     def hold_unchanged(
         self, transaction: Transaction, view: ClusterView, roots: Collection[int]
     ) -> HeldNodes:
-        """Hold nodes that must be as they are in the view. Raises NodeChanged."""
+        """Hold nodes that must be as they are in the view. Raises NodeChanged.
+
+        Their pods are the known ones and so the owners of CPUs; but less may be held than what is due.
+        """
         stamps = node_rows.hold(transaction, roots)
         for root_id in roots:
             known = view.nodes.get(root_id)
             if known is None or stamps.get(root_id) != known.row.revision:
                 raise NodeChanged("A node changed while the pod was placed.")
         states = {root_id: view.nodes[root_id] for root_id in roots}
-        return HeldNodes(states, {root_id: state.accounts for root_id, state in states.items()})
+        stored = {
+            root_id: stored_accounts(transaction, state, state.accounts.cpus)
+            for root_id, state in states.items()
+        }
+        return HeldNodes(states, stored)
 
     def hold(self, transaction: Transaction, view: ClusterView, roots: Collection[int]) -> HeldNodes:
         """Hold nodes as they are now, with what is really stored of them.
