@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from placement.dialects.koordinator.pod_identity import canonical_uid
 from placement.domain.errors import Conflict, NotFound, PlacementError
 from placement.services.clusters import Clusters
 from placement.services.pods import Pods
@@ -140,7 +141,7 @@ class _Attempt:
             held = self._pods.get(self._cluster, binding.namespace, binding.name)
         except NotFound:
             return None
-        return held.node if held.uid == binding.uid else None
+        return held.node if held.uid == canonical_uid(binding.uid) else None
 
     @property
     def _label(self) -> str:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from placement.dialects.koordinator.errors import ManifestError
+from placement.dialects.koordinator.pod_identity import canonical_uid
 from placement.dialects.koordinator.pod_import import PodImport, import_pod
 from placement.domain.errors import BadRequest, Conflict
 from placement.services.cluster_lookup import found, unknown_pod
@@ -106,7 +107,7 @@ class Pods:
     ) -> PodAnswer:
         """Place a pod on one node, or nowhere; the pod may be there already. Raises as `put` does."""
         document = PodDocument.named(cluster, namespace, name, pod)
-        if uid and document.uid != uid:
+        if uid and document.uid != canonical_uid(uid):
             raise BadRequest(f"Pod.metadata.uid: {document.uid!r} is not {uid!r}, the pod to be bound")
         _, answer = self._put(cluster, document, node)
         if answer.node != node:
