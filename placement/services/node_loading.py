@@ -161,9 +161,7 @@ class NodeLoader:
         return found
 
 
-def _with_manifests(
-    connection: Executor, rows: Sequence[NodeRow]
-) -> Iterator[tuple[NodeRow, Manifests]]:
+def _with_manifests(connection: Executor, rows: Sequence[NodeRow]) -> Iterator[tuple[NodeRow, Manifests]]:
     for start in range(0, len(rows), _AT_ONCE):
         batch = rows[start : start + _AT_ONCE]
         found = node_rows.manifests(connection, [row.id for row in batch])
