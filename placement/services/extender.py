@@ -179,8 +179,11 @@ class _Attempt:
         raise error
 
     def _release(self) -> None:
+        """Give the claim back; a pod of the same name that came meanwhile keeps its own."""
+        binding = self._binding
         if self._claimed_node() is not None:
-            self._pods.delete(self._cluster, self._binding.namespace, self._binding.name)
+            with suppress(NotFound):
+                self._pods.delete(self._cluster, binding.namespace, binding.name, binding.uid)
 
     def _take_back(self, before: Mapping[str, Any], written: Mapping[str, str]) -> None:
         """What is left on a pod that waits misleads nobody but people, so a failure is none here."""
