@@ -217,6 +217,16 @@ def test_a_uid_belongs_to_one_name(cluster):
     assert "default/web" in detail(answer)
 
 
+def test_a_uid_is_the_same_in_either_letter_case(cluster):
+    nodes(cluster, "n1")
+    pod = put(cluster, "web", pod_manifest(cpu="4", uid=UID))
+    assert put(cluster, "web", pod_manifest(cpu="4", uid=UID.upper()), 200) == pod
+    answer = cluster.put(f"{PODS}/default/other", pod_manifest(cpu="4", uid=UID.upper()))
+    assert answer.status_code == 400
+    assert put(cluster, "next", pod_manifest(cpu="4"))["cpuset"] != pod["cpuset"]
+    assert usages(cluster, "n1")["PCPU"] == 8
+
+
 def test_deleting_all_pods_restores_the_empty_node(cluster):
     nodes(cluster, "n1")
     put(cluster, "a", pod_manifest(cpu="4"))

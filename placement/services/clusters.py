@@ -57,7 +57,8 @@ class Clusters:
         """Create a cluster or replace its settings; whether it is new.
 
         Settings: `description`, `scoring` (the order of candidates for searches in the cluster), and those of
-        the scheduler (dialects.koordinator.cluster_settings). Raises BadRequest naming the field.
+        the scheduler (dialects.koordinator.cluster_settings). Raises BadRequest naming the field, Conflict
+        naming the nodes that could not be read under another profile.
         """
         if not NAME.fullmatch(name):
             raise BadRequest(
@@ -69,7 +70,10 @@ class Clusters:
         def work(transaction: Transaction) -> tuple[bool, Cluster]:
             id_ = clusters.lock(transaction, name)
             if id_ is not None:
-                if found(transaction, name).settings != checked:
+                former = found(transaction, name)
+                if former.settings["profile"] != checked["profile"]:
+                    self._imports.check_readable(transaction, former._replace(settings=checked))
+                if former.settings != checked:
                     clusters.update_settings(transaction, id_, checked)
             else:
                 own = str(uuid.uuid5(_NAMESPACE, name))

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from placement.dialects.koordinator.pod_identity import canonical_uid
 from placement.domain.errors import Conflict, NotFound, PlacementError
 from placement.services.clusters import Clusters
 from placement.services.pods import Pods
@@ -140,7 +141,7 @@ class _Attempt:
             held = self._pods.get(self._cluster, binding.namespace, binding.name)
         except NotFound:
             return None
-        return held.node if held.uid == binding.uid else None
+        return held.node if held.uid == canonical_uid(binding.uid) else None
 
     @property
     def _label(self) -> str:
@@ -178,8 +179,11 @@ class _Attempt:
         raise error
 
     def _release(self) -> None:
+        """Give the claim back; a pod of the same name that came meanwhile keeps its own."""
+        binding = self._binding
         if self._claimed_node() is not None:
-            self._pods.delete(self._cluster, self._binding.namespace, self._binding.name)
+            with suppress(NotFound):
+                self._pods.delete(self._cluster, binding.namespace, binding.name, binding.uid)
 
     def _take_back(self, before: Mapping[str, Any], written: Mapping[str, str]) -> None:
         """What is left on a pod that waits misleads nobody but people, so a failure is none here."""

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from placement.dialects.koordinator.cluster_settings import node_labels
+from placement.dialects.koordinator.errors import ManifestError
 from placement.dialects.koordinator.node import NodeImport, import_node
 from placement.dialects.koordinator.node_accounts import NodeAccounts, lowered, settle
 from placement.dialects.koordinator.node_offers import NodeOffers
 from placement.dialects.koordinator.pod_identity import consumer_of
 from placement.dialects.koordinator.tree import HostIdentity
-from placement.domain.errors import BadRequest
+from placement.domain.errors import BadRequest, Conflict
 from placement.services.cluster_lookup import found, unknown, unknown_node
-from placement.services.node_loading import ClusterFacts, Nature, NodeLoader, facts_of, stored_accounts
+from placement.services.node_loading import (
+    ClusterFacts,
+    Nature,
+    NodeLoader,
+    facts_of,
+    identity_of,
+    stored_accounts,
+)
 from placement.services.node_states import NodeState
-from placement.services.node_writing import Labels, NodePlace, NodeWriter
+from placement.services.node_writing import Labels, NodeChanged, NodePlace, NodeWriter
 from placement.services.transactions import patiently
 from placement.services.trees import InTheWay, TreeChange, bring_about, remove
 from placement.storage import clusters, memberships, node_rows, providers
@@ -24,6 +32,8 @@ from placement.storage.clusters import Cluster, Node
 from placement.storage.database import Database, Executor, Transaction
 
 _NOBODY = NodeAccounts()
+_SHOWN = 10
+_LONGEST_FINDING = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +70,11 @@ class NodeImports:
                 )
             labels = self._writer.labels(name, cluster.id)
             with self._database.write() as transaction:
-                # Holding the cluster keeps it from being deleted, and two imports of one node in order.
+                # Holding the cluster keeps it as it is, and two imports of one node in order.
                 if clusters.lock(transaction, name) is None:
                     raise unknown(name)
+                if found(transaction, name).settings != settings:
+                    raise NodeChanged("The settings of the cluster changed while the node was read.")
                 importing = _Importing(transaction, cluster, self._loader, self._writer, labels, imported)
                 return importing.run(dict(node), dict(topology) if topology else None)
 
@@ -84,6 +96,22 @@ class NodeImports:
                 withdraw(transaction, self._writer, state, f"Node {node_name}")
 
         patiently(once)
+
+    def check_readable(self, transaction: Transaction, cluster: Cluster) -> None:
+        """Raises Conflict naming the nodes that could not be read any more, were the cluster like this.
+
+        The caller holds the cluster.
+        """
+        facts = facts_of(cluster)
+        errors = self._loader.unreadable(transaction, facts)
+        if errors:
+            shown = [f"{name}: {str(error)[:_LONGEST_FINDING]}" for name, error in sorted(errors.items())]
+            if len(shown) > _SHOWN:
+                shown[_SHOWN:] = [f"and {len(shown) - _SHOWN} more"]
+            raise Conflict(
+                f"profile: {len(errors)} nodes of cluster {cluster.name} cannot be read under profile "
+                f"{facts.settings.profile}; import them first with manifests that can. {'; '.join(shown)}"
+            )
 
     def state(self, connection: Executor, cluster: Cluster, node: Node) -> NodeState:
         """A node with everybody on it."""
@@ -116,12 +144,12 @@ class _Importing:
         transaction, cluster, name = self.transaction, self.cluster, self.imported.name
         facts = facts_of(cluster)
         known = clusters.find_node(transaction, cluster.id, name)
-        state = self._hold(facts, known)
+        nature = self.loader.nature(facts, name, node, topology)
+        state = self._hold(facts, known, nature)
         if state is not None and state.row.root_uuid != self.imported.tree.root.uuid:
             # A node that came back with another uid is another machine: its old tree goes first.
             withdraw(transaction, self.writer, state, f"The former machine of node {name}")
             known = state = None
-        nature = self.loader.nature(facts, name, node, topology)
         before = _NOBODY if state is None else stored_accounts(transaction, state)
         after = self._settled(nature, state)
         if state is not None:
@@ -135,11 +163,17 @@ class _Importing:
         self._write(node_id, nature.identity, before, after)
         return ImportedNode(known is None, change, self.imported.warnings)
 
-    def _hold(self, facts: ClusterFacts, known: Node | None) -> NodeState | None:
+    def _hold(self, facts: ClusterFacts, known: Node | None, nature: Nature) -> NodeState | None:
         if known is None:
             return None
-        node_rows.hold(self.transaction, [known.provider_id])
-        return self.loader.load(self.transaction, facts, [known.provider_id])[known.provider_id]
+        root_id = known.provider_id
+        node_rows.hold(self.transaction, [root_id])
+        try:
+            return self.loader.load(self.transaction, facts, [root_id])[root_id]
+        except ManifestError:
+            # What is sent now takes the place of manifests that nobody can read any more.
+            former = replace(nature, identity=identity_of(facts, known.name, known.manifest))
+            return self.loader.load(self.transaction, facts, [root_id], given={root_id: former})[root_id]
 
     def _settled(self, nature: Nature, state: NodeState | None) -> NodeAccounts:
         kubelet_pods = [

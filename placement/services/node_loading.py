@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from placement.dialects.koordinator.cluster_settings import scheduler_settings
+from placement.dialects.koordinator.errors import ManifestError
 from placement.dialects.koordinator.node_accounts import CpuOwner, NodeAccounts
 from placement.dialects.koordinator.node_offers import HOST, Place
 from placement.dialects.koordinator.node_selection import NodeFace, read_face
@@ -19,7 +20,7 @@ from placement.services.node_states import Likenesses, NodeKind, NodeState
 from placement.storage import node_rows, pods
 from placement.storage.clusters import Cluster
 from placement.storage.database import Executor
-from placement.storage.node_rows import HostRecord, NodeRow, Roots
+from placement.storage.node_rows import HostRecord, Manifests, NodeRow, Roots
 from placement.topology.host_score import HostTotals
 
 _AT_ONCE = 500
@@ -60,14 +61,16 @@ class NodeLoader:
         cluster: ClusterFacts,
         roots: Roots = None,
         known: Mapping[int, NodeState] | None = None,
+        given: Mapping[int, Nature] | None = None,
     ) -> dict[int, NodeState]:
         """The nodes with these host providers, or all, by the id of that.
 
-        `known` are former states: manifests that did not change are not read again. The connection should
-        see one state of the database all the while.
+        `known` are former states: manifests that did not change are not read again; those of `given` are not
+        read at all. The connection should see one state of the database all the while. Raises ManifestError
+        for manifests that cannot be read with the present settings.
         """
         rows = node_rows.nodes(connection, cluster.id, roots)
-        natures = self._natures(connection, cluster, rows, known or {})
+        natures = self._natures(connection, cluster, rows, known or {}, given or {})
         recorded: dict[int, list[RecordedPod]] = defaultdict(list)
         for pod in node_rows.pods(connection, cluster.id, roots):
             recorded[pod.root_id].append(recorded_pod(pod.namespace, pod.name, pod.uid, pod.status["record"]))
@@ -87,7 +90,7 @@ class NodeLoader:
                 settings=cluster.settings,
                 pods=tuple(recorded.get(row.root_id, ())),
                 others=others.get(row.root_id, {}),
-                free={
+                unused={
                     record.class_name: record.inventory.capacity - record.used
                     for record in records.get(row.root_id, ())
                 },
@@ -107,30 +110,40 @@ class NodeLoader:
         cluster: ClusterFacts,
         rows: Sequence[NodeRow],
         known: Mapping[int, NodeState],
+        given: Mapping[int, Nature],
     ) -> dict[int, Nature]:
-        natures = {}
+        natures = dict(given)
         unknown = []
         for row in rows:
+            if row.root_id in given:
+                continue
             old = known.get(row.root_id)
             same = old is not None and (old.row.id, old.row.imported_at) == (row.id, row.imported_at)
             if old is not None and same and old.settings == cluster.settings:
                 natures[row.root_id] = Nature(old.identity, old.face, old.kind)
             else:
                 unknown.append(row)
-        for start in range(0, len(unknown), _AT_ONCE):
-            batch = unknown[start : start + _AT_ONCE]
-            found = node_rows.manifests(connection, [row.id for row in batch])
-            for row in batch:
-                natures[row.root_id] = self.nature(cluster, row.name, *found[row.id])
+        for row, manifests in _with_manifests(connection, unknown):
+            natures[row.root_id] = self.nature(cluster, row.name, *manifests)
         return natures
+
+    def unreadable(self, connection: Executor, cluster: ClusterFacts) -> dict[str, ManifestError]:
+        """What is wrong with the stored manifests of nodes, were the cluster like this; by name of node."""
+        errors = {}
+        readable = []  # what was read of a node helps with like ones as long as it is kept
+        for row, manifests in _with_manifests(connection, node_rows.nodes(connection, cluster.id)):
+            try:
+                readable.append(self.nature(cluster, row.name, *manifests))
+            except ManifestError as error:
+                errors[row.name] = error
+        return errors
 
     def nature(
         self, cluster: ClusterFacts, name: str, node: Mapping[str, Any], nrt: Mapping[str, Any] | None
     ) -> Nature:
-        """What the manifests of a node say that were imported before."""
-        uid = node["metadata"].get("uid") or name
+        """What the manifests of a node say that were imported before. Raises ManifestError."""
         return Nature(
-            HostIdentity(cluster.name, name, uid),
+            identity_of(cluster, name, node),
             read_face(node),
             self._likenesses.kind(node, nrt, cluster.settings.profile),
         )
@@ -146,6 +159,14 @@ class NodeLoader:
                 path = HostIdentity(cluster.name, names[use.root_id], "").path(use.provider_name)
                 found.setdefault(use.root_id, {})[Place(path, use.class_name)] = use.amount
         return found
+
+
+def _with_manifests(connection: Executor, rows: Sequence[NodeRow]) -> Iterator[tuple[NodeRow, Manifests]]:
+    for start in range(0, len(rows), _AT_ONCE):
+        batch = rows[start : start + _AT_ONCE]
+        found = node_rows.manifests(connection, [row.id for row in batch])
+        for row in batch:
+            yield row, found[row.id]
 
 
 def _totals(
@@ -165,13 +186,22 @@ def _totals(
     return HostTotals(allocatable, {name: amount for name, amount in requested.items() if amount})
 
 
-def stored_accounts(connection: Executor, state: NodeState) -> NodeAccounts:
-    """Who holds what of a node, as it is stored."""
+def identity_of(cluster: ClusterFacts, name: str, node: Mapping[str, Any]) -> HostIdentity:
+    """Which machine a node is that was imported before."""
+    return HostIdentity(cluster.name, name, node["metadata"].get("uid") or name)
+
+
+def stored_accounts(
+    connection: Executor, state: NodeState, owners: Mapping[int, CpuOwner] | None = None
+) -> NodeAccounts:
+    """Who holds what of a node, as it is stored; `owners` of its CPUs are not asked for if they are known."""
     shares: dict[str, dict[Place, int]] = {}
     for use in node_rows.own_uses(connection, state.cluster_id, state.row.root_id):
         path = state.identity.path(use.provider_name)
         shares.setdefault(use.consumer_uuid, {})[Place(path, use.class_name)] = use.amount
-    owners = pods.owners(connection, state.row.id)
-    for consumer, _ in owners.values():
-        shares.setdefault(consumer, {})
-    return NodeAccounts(shares, {cpu: CpuOwner(*owner) for cpu, owner in owners.items()})
+    if owners is None:
+        stored = pods.owners(connection, state.row.id)
+        owners = {cpu: CpuOwner(*owner) for cpu, owner in stored.items()}
+    for owner in owners.values():
+        shares.setdefault(owner.consumer, {})
+    return NodeAccounts(shares, owners)

@@ -13,7 +13,7 @@ from placement.dialects.koordinator.host import Host
 from placement.dialects.koordinator.kubelet_pods import KubeletPod
 from placement.dialects.koordinator.likeness import ANONYMOUS, anonymous
 from placement.dialects.koordinator.node import NodeImport, import_node
-from placement.dialects.koordinator.node_accounts import Accountant, NodeAccounts, settle
+from placement.dialects.koordinator.node_accounts import Accountant, NodeAccounts, host_room, settle
 from placement.dialects.koordinator.node_offers import NodeOffers, Place, offers_of
 from placement.dialects.koordinator.node_selection import NodeFace
 from placement.dialects.koordinator.occupied_host import occupied_host
@@ -84,8 +84,9 @@ def _host(state: NodeState) -> Host:
 class NodeState:
     """A node, its recorded pods in their order, and what is left of it.
 
-    `others` is what consumers beside the cluster's pods hold, `free` the units left of each class of the host
-    itself, `totals` the same for the score. Never changed in place: another state is another object.
+    `others` is what consumers beside the cluster's pods hold, `unused` the units of each class of the host
+    itself that nobody holds, `totals` the same for the score. Never changed in place: another state is
+    another object.
     """
 
     row: NodeRow
@@ -96,7 +97,7 @@ class NodeState:
     settings: SchedulerSettings
     pods: tuple[RecordedPod, ...]
     others: Mapping[Place, int]
-    free: Mapping[str, int]
+    unused: Mapping[str, int]
     totals: HostTotals
     likenesses: Likenesses
 
@@ -122,6 +123,12 @@ class NodeState:
         return settle(self.offers, self.pods, self.kubelet_pods, self.others)
 
     @cached_property
+    def free(self) -> Mapping[str, int]:
+        """The units of each class of the host itself that a pod may have: neither held nor due to another."""
+        room = host_room(self.offers, self.pods, self.others)
+        return {name: min(units, room.get(name, units)) for name, units in self.unused.items()}
+
+    @cached_property
     def accountant(self) -> Accountant:
         """What is left on its NUMA nodes, after recorded pods; only to be asked."""
         accountant = Accountant(self.offers, self.others)
@@ -142,16 +149,16 @@ class NodeState:
         gone = [pod for pod in self.pods if pod.consumer in consumers]
         if not gone:
             return self
-        free, requested = dict(self.free), dict(self.totals.requested)
+        unused, requested = dict(self.unused), dict(self.totals.requested)
         for pod in gone:
             for place, amount in self.accounts.shares.get(pod.consumer, {}).items():
                 if not place.path:
-                    free[place.resource_class] = free.get(place.resource_class, 0) + amount
+                    unused[place.resource_class] = unused.get(place.resource_class, 0) + amount
             for resource, amount in pod.requests.items():
                 requested[resource] = requested.get(resource, 0) - amount
         return replace(
             self,
             pods=tuple(pod for pod in self.pods if pod.consumer not in consumers),
-            free=free,
+            unused=unused,
             totals=HostTotals(self.totals.allocatable, requested),
         )

@@ -29,6 +29,22 @@ class NodeChanged(TryAgain):
     """Somebody else changed the node meanwhile; look again and decide again."""
 
 
+class NodeRefused(NodeChanged):
+    """The providers of a node do not take what follows from its pods: others were faster, or edited them."""
+
+    def __init__(self, node_id: int) -> None:
+        super().__init__("Other consumers were faster.")
+        self.node_id = node_id
+
+
+class ProviderGone(Conflict):
+    """A provider of a node does not exist any more, so nothing can be written about it."""
+
+    def __init__(self, node_id: int, provider: str) -> None:
+        super().__init__(f"Provider {provider} is gone; import the node again.")
+        self.node_id = node_id
+
+
 @dataclass(frozen=True, slots=True)
 class Labels:
     """The ids of the labels that consumers of a cluster carry.
@@ -156,7 +172,7 @@ class _Writing:
         ids = {uuids[uuid]: id_ for uuid, id_ in held.items()}
         missing = sorted(paths - ids.keys())
         if missing:
-            raise Conflict(f"Provider {self.place.identity.name(missing[0])} is gone; import the node again.")
+            raise ProviderGone(self.place.node_id, self.place.identity.name(missing[0]))
         classes = class_ids(self.transaction, {place.resource_class for place in places})
         mine = set(ids.values())
         stored = [
@@ -173,7 +189,7 @@ class _Writing:
         ]
         changes = changes_of(stored, fresh)
         if len(allocations.apply_changes(self.transaction, changes)) < len(changes):
-            raise NodeChanged("Other consumers were faster.")
+            raise NodeRefused(self.place.node_id)
         allocations.replace_on(
             self.transaction,
             {row.consumer_uuid for row in stored},

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placement.dialects.koordinator.pod import ENDED_PHASES
-from placement.dialects.koordinator.pod_identity import consumer_of, derived_uid
+from placement.dialects.koordinator.pod_identity import canonical_uid, consumer_of, derived_uid
 from placement.domain.errors import BadRequest
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -47,6 +47,7 @@ class PodDocument:
         uid = metadata.get("uid") or derived_uid(cluster, namespace, name)
         if not isinstance(uid, str) or not _UID.fullmatch(uid):
             raise BadRequest(f"Pod.metadata.uid: {_short(uid)} must be at most 36 printable characters")
+        uid = canonical_uid(uid)
         filled = {**metadata, "namespace": namespace, "name": name, "uid": uid}
         return cls(_reduced(pod, filled), namespace, name, uid, consumer_of(cluster, uid))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from placement.dialects.koordinator.node_accounts import NodeAccounts
 from placement.dialects.koordinator.recorded_pod import RecordedPod
@@ -20,6 +21,14 @@ from placement.services.pod_documents import PodDocument
 from placement.storage import consumers, node_rows, pods, providers
 from placement.storage.database import Transaction
 from placement.storage.pods import PodValues, StoredPod
+
+
+class PodKey(NamedTuple):
+    """What pods are sought by: a name or, if it is given, a uid."""
+
+    namespace: str
+    name: str
+    uid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +57,30 @@ class PodWriting:
         self._loader = loader
 
     def labels(self, facts: ClusterFacts, namespace: str) -> Labels:
-        """What consumers of this namespace are labelled with; to be asked for before the transaction."""
+        """What consumers of this namespace are labelled with; to be asked for before the transaction.
+
+        What is new is registered, so ask when it is clear that there will be a consumer or was one.
+        """
         return self._writer.labels(facts.name, facts.id, namespace)
 
     def hold_unchanged(
         self, transaction: Transaction, view: ClusterView, roots: Collection[int]
     ) -> HeldNodes:
-        """Hold nodes that must be as they are in the view. Raises NodeChanged."""
+        """Hold nodes that must be as they are in the view. Raises NodeChanged.
+
+        Their pods are the known ones and so the owners of CPUs; but less may be held than what is due.
+        """
         stamps = node_rows.hold(transaction, roots)
         for root_id in roots:
             known = view.nodes.get(root_id)
             if known is None or stamps.get(root_id) != known.row.revision:
                 raise NodeChanged("A node changed while the pod was placed.")
         states = {root_id: view.nodes[root_id] for root_id in roots}
-        return HeldNodes(states, {root_id: state.accounts for root_id, state in states.items()})
+        stored = {
+            root_id: stored_accounts(transaction, state, state.accounts.cpus)
+            for root_id, state in states.items()
+        }
+        return HeldNodes(states, stored)
 
     def hold(self, transaction: Transaction, view: ClusterView, roots: Collection[int]) -> HeldNodes:
         """Hold nodes as they are now, with what is really stored of them.
@@ -76,10 +95,10 @@ class PodWriting:
         return HeldNodes(states, stored)
 
     def check_namesakes(
-        self, transaction: Transaction, facts: ClusterFacts, document: PodDocument, known: Sequence[StoredPod]
+        self, transaction: Transaction, facts: ClusterFacts, sought: PodKey, known: Sequence[StoredPod]
     ) -> None:
-        """Raises NodeChanged unless the pods of that name and uid are the known ones, where they were."""
-        now = pods.namesakes(transaction, facts.id, document.namespace, document.name, document.uid)
+        """Raises NodeChanged unless the pods of that name or uid are the known ones, where they were."""
+        now = pods.namesakes(transaction, facts.id, *sought)
         if [(pod.id, pod.root_id) for pod in now] != [(pod.id, pod.root_id) for pod in known]:
             raise NodeChanged("The pod itself changed meanwhile.")
 
@@ -94,7 +113,7 @@ class PodWriting:
     ) -> None:
         """Let pods leave and one arrive on nodes that are held.
 
-        Raises NodeChanged, Conflict.
+        Raises NodeChanged (NodeRefused if a node does not take it), Conflict (ProviderGone likewise).
         """
         gone = frozenset(pod.status["consumer"] for pod in leaving)
         left = {pod.root_id for pod in leaving if pod.root_id is not None}

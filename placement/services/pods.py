@@ -11,18 +11,19 @@ from contextlib import suppress
 from typing import Any
 
 from placement.dialects.koordinator.errors import ManifestError
+from placement.dialects.koordinator.pod_identity import canonical_uid
 from placement.dialects.koordinator.pod_import import PodImport, import_pod
 from placement.domain.errors import BadRequest, Conflict
 from placement.services.cluster_lookup import found, unknown_pod
 from placement.services.fleet import ClusterView, Fleet
 from placement.services.node_states import NodeState
-from placement.services.node_writing import Labels, NodeChanged, NodeWriter
+from placement.services.node_writing import NodeChanged, NodeRefused, NodeWriter, ProviderGone
 from placement.services.pod_answers import PodAnswer, answer_of
 from placement.services.pod_documents import PodDocument
 from placement.services.pod_pages import PodFilter, PodPage, Preview, Unschedulable
 from placement.services.pod_placing import Placed, placed
 from placement.services.pod_ranking import INVENTORIES_DIFFER, PodShape, Ranking, Rankings
-from placement.services.pod_writing import Arrival, PodWriting
+from placement.services.pod_writing import Arrival, PodKey, PodWriting
 from placement.services.running_pods import Recording, same_pod
 from placement.services.transactions import patiently
 from placement.storage import pods
@@ -80,7 +81,7 @@ class Pods:
         view = self._fleet.view(cluster)
         document = PodDocument.unnamed(cluster, pod)
         incoming = import_pod(document.manifest, view.facts.settings)
-        states = _chosen(_without(view, self._known(view, document)), node_names)
+        states = _chosen(_without(view, self._known(view, _key(document))), node_names)
         ranking = self._rankings.of(_shape(incoming, view))
         places: list[Placed] = []
         fitting = 0
@@ -106,28 +107,30 @@ class Pods:
     ) -> PodAnswer:
         """Place a pod on one node, or nowhere; the pod may be there already. Raises as `put` does."""
         document = PodDocument.named(cluster, namespace, name, pod)
-        if uid and document.uid != uid:
+        if uid and document.uid != canonical_uid(uid):
             raise BadRequest(f"Pod.metadata.uid: {document.uid!r} is not {uid!r}, the pod to be bound")
         _, answer = self._put(cluster, document, node)
         if answer.node != node:
             raise Conflict(f"Pod {document.label} is on node {answer.node} already, not on {node}.")
         return answer
 
-    def delete(self, cluster: str, namespace: str, name: str) -> None:
-        """Release what a pod holds, and forget it. Raises NotFound, Unavailable."""
+    def delete(self, cluster: str, namespace: str, name: str, uid: str | None = None) -> None:
+        """Release what a pod holds, and forget it; with `uid` only if it is that of the pod.
+
+        Raises NotFound, Unavailable.
+        """
+        sought = PodKey(namespace, name)
 
         def once() -> None:
             view = self._fleet.view(cluster)
+            leaving = self._known(view, sought)
+            if not leaving or (uid is not None and leaving[0].uid != canonical_uid(uid)):
+                raise unknown_pod(cluster, namespace, name)
             labels = self._writing.labels(view.facts, namespace)
+            roots = {pod.root_id for pod in leaving if pod.root_id is not None}
             with self._database.write() as transaction:
-                leaving = pods.namesakes(transaction, view.facts.id, namespace, name)
-                if not leaving:
-                    raise unknown_pod(cluster, namespace, name)
-                roots = {pod.root_id for pod in leaving if pod.root_id is not None}
                 held = self._writing.hold(transaction, view, roots)
-                now = pods.namesakes(transaction, view.facts.id, namespace, name)
-                if [(pod.id, pod.root_id) for pod in now] != [(pod.id, pod.root_id) for pod in leaving]:
-                    raise NodeChanged("The pod itself changed meanwhile.")
+                self._writing.check_namesakes(transaction, view.facts, sought, leaving)
                 self._writing.change(transaction, view.facts, held, leaving, None, labels)
 
         patiently(once)
@@ -137,9 +140,9 @@ class Pods:
 
         def once() -> tuple[bool, PodAnswer]:
             view = self._fleet.view(cluster)
-            labels = self._writing.labels(view.facts, document.namespace)
             if not document.host and not document.has_ended:
-                return self._place(view, document, node, labels, refusing)
+                return self._place(view, document, node, refusing)
+            labels = self._writing.labels(view.facts, document.namespace)
             recording = Recording(self._writing, view, document, labels)
             with self._database.write() as transaction:
                 return recording.run(transaction)
@@ -151,10 +154,9 @@ class Pods:
         view: ClusterView,
         document: PodDocument,
         node: str | None,
-        labels: Labels,
         refusing: set[NodeState],
     ) -> tuple[bool, PodAnswer]:
-        known = self._known(view, document)
+        known = self._known(view, _key(document))
         same = same_pod(known, document)
         settings = view.facts.settings
         incoming = import_pod(document.manifest, settings, same.manifest if same else None)
@@ -162,16 +164,22 @@ class Pods:
             return False, answer_of(same)
         states = _chosen(_without(view, known), None if node is None else [node])
         ranking = self._rankings.of(_shape(incoming, view))
-        place = _best_place(ranking, [state for state in states if state not in refusing], incoming, document)
+        doubtful = {state.row.root_id for state in refusing if view.nodes.get(state.row.root_id) is state}
+        usable = [state for state in states if state.row.root_id not in doubtful]
+        place = _best_place(ranking, usable, incoming, document)
         if place is None:
-            doubtful = {state.row.name: INVENTORIES_DIFFER for state in states if state in refusing}
-            raise Unschedulable({**ranking.refusals(states), **doubtful})
+            differing = {
+                state.row.name: INVENTORIES_DIFFER for state in states if state.row.root_id in doubtful
+            }
+            raise Unschedulable({**ranking.refusals(states), **differing})
         try:
-            self._claim(view, document, known, place, labels)
-        except NodeChanged:
+            self._claim(view, document, known, place)
+        except (NodeRefused, ProviderGone) as refusal:
+            if refusal.node_id != place.state.row.id:
+                raise
             # If nobody has changed it, so that the next view has the same state, it will refuse for good.
-            refusing.add(place.state)
-            raise
+            refusing.add(view.nodes[place.state.row.root_id])
+            raise NodeChanged(str(refusal)) from refusal
         return not known, place.answer
 
     def _claim(
@@ -180,21 +188,25 @@ class Pods:
         document: PodDocument,
         known: Sequence[StoredPod],
         place: Placed,
-        labels: Labels,
     ) -> None:
+        labels = self._writing.labels(view.facts, document.namespace)
         arrival = Arrival(document, place.answer, place.state.row.root_id, place.recorded)
         roots = {pod.root_id for pod in known} | {arrival.root_id}
         with self._database.write() as transaction:
             held = self._writing.hold_unchanged(
                 transaction, view, {root for root in roots if root is not None}
             )
-            self._writing.check_namesakes(transaction, view.facts, document, known)
+            self._writing.check_namesakes(transaction, view.facts, _key(document), known)
             self._writing.change(transaction, view.facts, held, known, arrival, labels)
 
-    def _known(self, view: ClusterView, document: PodDocument) -> list[StoredPod]:
+    def _known(self, view: ClusterView, sought: PodKey) -> list[StoredPod]:
         """Pods of that name or uid."""
         with self._database.read() as connection:
-            return pods.namesakes(connection, view.facts.id, document.namespace, document.name, document.uid)
+            return pods.namesakes(connection, view.facts.id, *sought)
+
+
+def _key(document: PodDocument) -> PodKey:
+    return PodKey(document.namespace, document.name, document.uid)
 
 
 def _best_place(

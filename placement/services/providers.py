@@ -95,7 +95,8 @@ class Providers:
     def update(self, uuid: str, name: str, parent: Parent | None, *, may_move: bool) -> Provider:
         """Rename a provider and, if `parent` is given, hang it elsewhere with its whole subtree.
 
-        `may_move` allows leaving a parent (microversion 1.37). Raises NotFound, BadRequest, Conflict.
+        `may_move` allows leaving a parent (microversion 1.37). Raises NotFound, BadRequest, Conflict; what
+        the import of a node made stays as it is.
         """
         prefix = f"Unable to save resource provider {uuid}: "
 
@@ -105,6 +106,7 @@ class Providers:
             locked = providers.lock(transaction, uuid)
             if locked is None:
                 raise missing(uuid)
+            _check_import(transaction, locked, name, parent, prefix)
             if parent is not None:
                 _move(transaction, locked, parent, prefix, may_move=may_move)
             if providers.name_taken(transaction, name, other_than=locked.id):
@@ -117,7 +119,7 @@ class Providers:
         return attempt(self._database, work)
 
     def delete(self, uuid: str) -> None:
-        """Delete a leaf without allocations. Raises NotFound, Conflict."""
+        """Delete a leaf without allocations that no node needs. Raises NotFound, Conflict."""
 
         def work(transaction: Transaction) -> None:
             locked = providers.lock(transaction, uuid)
@@ -133,10 +135,12 @@ class Providers:
                     f"Unable to delete resource provider {uuid}: Resource provider has allocations.",
                     code="placement.resource_provider.inuse",
                 )
-            node = clusters.node_on(transaction, locked.id)
+            node = _node_of(transaction, locked)
             if node is not None:
+                part = "is" if locked.id == locked.root_id else "belongs to"
                 raise Conflict(
-                    f"Unable to delete resource provider {uuid}: It is node {node}; delete the node instead.",
+                    f"Unable to delete resource provider {uuid}: "
+                    f"It {part} node {node}; delete the node instead.",
                     code="placement.resource_provider.inuse",
                 )
             providers.delete(transaction, [locked.id])
@@ -155,6 +159,30 @@ def held(transaction: Transaction, uuid: str) -> Locked:
     if locked is None:
         raise missing(uuid)
     return locked
+
+
+def _node_of(transaction: Transaction, locked: Locked) -> str | None:
+    """`cluster/node` of the node whose import made the provider; None for what others put below its host."""
+    return None if locked.cluster_id is None else clusters.node_on(transaction, locked.root_id)
+
+
+def _check_import(
+    transaction: Transaction, locked: Locked, name: str, parent: Parent | None, prefix: str
+) -> None:
+    """Raises Conflict for changes after which a node and its pods would not find their providers."""
+    if locked.cluster_id is None:
+        return
+    stored = providers.find(transaction, locked.uuid)
+    assert stored is not None
+    wanted = stored.parent_uuid if parent is None else parent.uuid and (normalize_uuid(parent.uuid) or "")
+    if (name, wanted) == (stored.name, stored.parent_uuid):
+        return
+    node = _node_of(transaction, locked)
+    if node is not None:
+        raise Conflict(
+            f"{prefix}It belongs to node {node}, which gives its providers their names and their places.",
+            code="placement.resource_provider.inuse",
+        )
 
 
 def _locked_parent(transaction: Transaction, uuid: str, prefix: str) -> Locked:

@@ -23,7 +23,7 @@ from placement.services.node_states import NodeState
 from placement.services.node_writing import Labels, NodeChanged
 from placement.services.pod_answers import PodAnswer, answer_of
 from placement.services.pod_documents import PodDocument
-from placement.services.pod_writing import Arrival, PodWriting, pod_values
+from placement.services.pod_writing import Arrival, PodKey, PodWriting, pod_values
 from placement.storage import pods
 from placement.storage.database import Transaction
 from placement.storage.pods import StoredPod
@@ -44,14 +44,15 @@ class Recording:
     def run(self, transaction: Transaction) -> tuple[bool, PodAnswer]:
         """Record the pod; whether it is new. Raises ManifestError, BadRequest, NodeChanged, Conflict."""
         facts, document = self.view.facts, self.document
-        known = pods.namesakes(transaction, facts.id, document.namespace, document.name, document.uid)
+        sought = PodKey(document.namespace, document.name, document.uid)
+        known = pods.namesakes(transaction, facts.id, *sought)
         same = same_pod(known, document)
         root_id = None if document.has_ended else self._root()
         roots = {pod.root_id for pod in known} | {root_id}
         held = self.writing.hold(transaction, self.view, {root for root in roots if root is not None})
         if root_id is not None and root_id not in held.states:
             raise NodeChanged(f"Node {document.host} was replaced meanwhile.")
-        self.writing.check_namesakes(transaction, facts, document, known)
+        self.writing.check_namesakes(transaction, facts, sought, known)
         state = None if root_id is None else held.states[root_id]
         arrival = self._arrival(same, state)
         before = _recorded_before(state, document)

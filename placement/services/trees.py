@@ -39,11 +39,12 @@ class TreeChange:
     deleted: list[str] = field(default_factory=list)
 
 
-def bring_about(transaction: Transaction, spec: TreeSpec, cluster_id: int | None) -> tuple[int, TreeChange]:
-    """Make the stored tree what the spec says; the id of its root and what changed.
+def bring_about(transaction: Transaction, spec: TreeSpec, cluster_id: int) -> tuple[int, TreeChange]:
+    """Make the stored tree of a cluster what the spec says; the id of its root and what changed.
 
-    Providers that differ in nothing keep their generation. Raises InTheWay when allocations would lose
-    what they hold, Conflict when a name or uuid belongs to something else.
+    Providers that differ in nothing keep their generation; those that others put into the tree stay. Raises
+    InTheWay when allocations would lose what they hold, or others' providers their parent; Conflict when a
+    name or uuid belongs to something else.
     """
     return _TreeWriter(transaction, spec, cluster_id).run()
 
@@ -66,7 +67,7 @@ def remove(transaction: Transaction, root_id: int, what: str) -> None:
 class _TreeWriter:
     transaction: Transaction
     spec: TreeSpec
-    cluster_id: int | None
+    cluster_id: int
     change: TreeChange = field(default_factory=TreeChange)
     raised: set[int] = field(default_factory=set)
 
@@ -75,7 +76,9 @@ class _TreeWriter:
         class_ids = self._class_ids()
         trait_ids = self._trait_ids()
         wanted = {spec.uuid: spec for spec in self.spec.providers}
-        gone = [row for uuid, row in present.items() if uuid not in wanted]
+        gone = [
+            row for uuid, row in present.items() if uuid not in wanted and row.cluster_id == self.cluster_id
+        ]
         records = inventories.stored(self.transaction, [row.id for row in present.values()])
         self._check_obstacles(present, gone, records, class_ids)
         ids = {uuid: row.id for uuid, row in present.items()}
@@ -127,7 +130,17 @@ class _TreeWriter:
     ) -> None:
         obstacles: set[str] = set()
         held = trees.allocated(self.transaction, [row.id for row in gone]) if gone else {}
-        labels = trees.names_of(self.transaction, held) if held else {}
+        going = {row.id for row in gone}
+        staying = {
+            row.id: row.parent_id
+            for row in present.values()
+            if row.parent_id in going and row.id not in going
+        }
+        named = {*held, *staying, *staying.values()}
+        labels = trees.names_of(self.transaction, named) if named else {}
+        obstacles |= {
+            f"{labels[parent]} would disappear above {labels[id_]}" for id_, parent in staying.items()
+        }
         for id_, consumers in held.items():
             obstacles |= {f"{labels[id_]} would disappear, held by consumer {user}" for user in consumers}
         for spec in self.spec.providers:

@@ -97,13 +97,14 @@ def names_by_uuid(connection: Executor, uuids: Collection[str]) -> dict[str, str
 
 
 class Locked(NamedTuple):
-    """A provider whose row is held until the transaction ends."""
+    """A provider whose row is held until the transaction ends; `cluster_id` if a node was imported to it."""
 
     id: int
     uuid: str
     generation: int
     root_id: int
     parent_id: int | None
+    cluster_id: int | None
 
 
 _lockable = sa.select(
@@ -112,6 +113,7 @@ _lockable = sa.select(
     _self.c.generation,
     sa.func.coalesce(_self.c.root_provider_id, _self.c.id),
     _self.c.parent_provider_id,
+    _self.c.cluster_id,
 )
 
 

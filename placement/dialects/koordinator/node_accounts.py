@@ -123,6 +123,23 @@ def host_units(offers: NodeOffers, requests: Amounts, cpu_milli: int) -> Shares:
     return shares
 
 
+def host_room(
+    offers: NodeOffers, pods: Iterable[RecordedPod], others: Mapping[Place, int]
+) -> Mapping[str, int]:
+    """What recorded pods and others leave of each class of the host itself, in units.
+
+    Pods count with all that they are due, not with what they were cut to.
+    """
+    taken: Counter[Place] = Counter(others)
+    for pod in pods:
+        taken.update(host_units(offers, pod.requests, cpu_cost(offers, pod)))
+    return {
+        place.resource_class: max(0, inventory.capacity - taken[place])
+        for place, inventory in offers.inventories.items()
+        if place.path == HOST
+    }
+
+
 def cpu_cost(offers: NodeOffers, pod: RecordedPod) -> int:
     """The millicores a recorded pod takes of its host: CPUs of its own cost the ratio of the host."""
     milli = pod.requests.get("cpu", 0)
