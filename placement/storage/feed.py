@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from placement.candidates.records import InventoryRow, ProviderRecord, ProviderRow, Snapshot
 from placement.domain.inventory import Inventory
-from placement.storage import tables
+from placement.storage import old_changes, tables
 from placement.storage.database import Database, Transaction
 from placement.storage.failures import classify
 
@@ -64,7 +64,9 @@ class Changed(NamedTuple):
 class Look:
     """One look: providers that may have changed, ids of deleted ones, and the horizon.
 
-    `clusters` are the ids of clusters that were created, deleted or given other settings.
+    `clusters` are the ids of clusters that were created, deleted or given other settings. A look that
+    comes too late has the horizon 0, older than any: some of what changed was removed since, and everything
+    has to be loaded again.
     """
 
     horizon: int = 0
@@ -184,12 +186,15 @@ class Feed:
 def record_change(transaction: Transaction, kind: str, references: Iterable[int] = (0,)) -> None:
     """Tell all processes of deleted providers and changed clusters (their ids), or of changed names."""
     rows = [{"kind": kind, "reference": reference, "created_at": transaction.now} for reference in references]
-    statement = sa.insert(tables.changes).values(revision=transaction.stamp)
-    transaction.execute(statement, rows)
+    statement = sa.insert(tables.changes).values(revision=transaction.stamp).returning(tables.changes.c.id)
+    ids = transaction.execute(statement, rows).scalars()
+    if any(id_ % old_changes.EVERY == 0 for id_ in ids):
+        old_changes.remove_old(transaction)
 
 
 def _read_look(rows: Iterable[Any]) -> Look:
     look = Look()
+    is_late = False
     for kind, reference, revision, root_id, cluster_id in rows:
         if kind == "horizon":
             look.horizon = revision
@@ -199,8 +204,12 @@ def _read_look(rows: Iterable[Any]) -> Look:
             look.deleted.append(reference)
         elif kind == CLUSTER_CHANGED:
             look.clusters.add(reference)
+        elif kind == old_changes.REMOVED:
+            is_late = True
         else:
             look.names_changed = True
+    if is_late:
+        look.horizon = 0
     return look
 
 

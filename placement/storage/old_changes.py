@@ -1,0 +1,49 @@
+"""Removing rows of `changes` that nobody needs any more, and leaving word for readers who come back late.
+
+A mark in the place of removed rows carries the newest stamp among them. So whoever looks from a horizon that
+some of them would still have reached finds a mark, and everybody else finds none. Marks are removed like
+other rows, by a newer one that takes their place.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+import sqlalchemy as sa
+
+from placement.storage import tables
+from placement.storage.database import Transaction
+
+REMOVED = "removed"
+KEPT = datetime.timedelta(days=1)
+# One in so many new rows removes up to so many old ones: cheap, and faster than they are added.
+EVERY = 100
+AT_ONCE = 1000
+
+_table = tables.changes
+
+
+def remove_old(transaction: Transaction) -> None:
+    """Remove some of the rows that are older than a day.
+
+    On PostgreSQL all transactions must have ended that began before their writers did, so that a reader who
+    is up to date never meets a mark.
+    """
+    oldest = (
+        sa.select(_table.c.id)
+        .where(_table.c.created_at < transaction.now - KEPT)
+        .order_by(_table.c.created_at)
+        .limit(AT_ONCE)
+    )
+    if transaction.is_postgresql:
+        horizon = sa.func.pg_snapshot_xmin(sa.func.pg_current_snapshot(), type_=_table.c.revision.type)
+        # Whoever removes rows at the same moment takes others.
+        oldest = oldest.where(_table.c.revision < horizon).with_for_update(skip_locked=True)
+    ids = oldest.cte("oldest")
+    stamp = sa.cast(sa.cast(_table.c.revision, sa.Text), sa.BigInteger)
+    statement = sa.delete(_table).where(_table.c.id.in_(sa.select(ids.c.id))).returning(stamp)
+    stamps = list(transaction.execute(statement).scalars())
+    if stamps:
+        newest = sa.cast(str(max(stamps)), _table.c.revision.type)
+        values = {"kind": REMOVED, "reference": 0, "created_at": transaction.now, "revision": newest}
+        transaction.execute(sa.insert(_table).values(values))
