@@ -125,6 +125,12 @@ class NodeState:
         """Who holds what of its providers."""
         return settle(self.offers, self.pods, self.kubelet_pods, self.others)
 
+    @property
+    def due(self) -> int:
+        """What is in use if everybody holds what is due, units of all classes added."""
+        shares = self.accounts.shares.values()
+        return sum(self.others.values()) + sum(sum(share.values()) for share in shares)
+
     @cached_property
     def free(self) -> Mapping[str, int]:
         """The units of each class of the host itself that a pod may have: neither held nor due to another."""
