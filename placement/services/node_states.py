@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
+from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, ref
 
 import orjson
 
@@ -29,23 +31,26 @@ _CLUSTER = "c"
 
 @dataclass(frozen=True, eq=False)
 class NodeKind:
-    """What nodes with like manifests have in common; `imported` carries no name of theirs."""
+    """What nodes with like manifests have in common; `imported` carries no name of theirs.
+
+    `empty` are the hosts that they are without pods, by settings, as far as somebody asked.
+    """
 
     imported: NodeImport
     offers: NodeOffers
+    empty: dict[SchedulerSettings, Host] = field(default_factory=dict)
 
 
 class Likenesses:
     """Keeps one object for like nodes and one for like hosts, so that what is known of one holds for all.
 
-    Forgets everything when it has grown too large; then only time is lost.
+    A kind or a host is forgotten with the last node that is so.
     """
 
-    def __init__(self, most: int = 20_000) -> None:
-        self._most = most
-        self._kinds: dict[bytes, NodeKind] = {}
-        self._hosts: dict[Host, Host] = {}
-        self._empty: dict[tuple[NodeKind, SchedulerSettings], Host] = {}
+    def __init__(self) -> None:
+        self._kinds: WeakValueDictionary[bytes, NodeKind] = WeakValueDictionary()
+        self._hosts: WeakKeyDictionary[Host, ReferenceType[Host]] = WeakKeyDictionary()
+        self._lock = threading.Lock()
 
     def kind(self, node: Mapping[str, Any], nrt: Mapping[str, Any] | None, profile: str) -> NodeKind:
         """The kind of a node with these manifests, which were imported before."""
@@ -55,24 +60,22 @@ class Likenesses:
         if found is None:
             imported = import_node(_CLUSTER, *reduced, profile)
             found = NodeKind(imported, offers_of(imported, f"{_CLUSTER}/{ANONYMOUS}"))
-            self._bounded(self._kinds)[key] = found
+            found = self._kinds.setdefault(key, found)
         return found
 
     def host(self, state: NodeState) -> Host:
         """The host that a node is for pods."""
-        if state.pods or state.others:
-            made = _host(state)
-            hosts: dict[Host, Host] = self._bounded(self._hosts)
-            return hosts.setdefault(made, made)
-        key = (state.kind, state.settings)
-        if key not in self._empty:
-            self._bounded(self._empty)[key] = _host(state)
-        return self._empty[key]
-
-    def _bounded(self, memory: dict[Any, Any]) -> dict[Any, Any]:
-        if len(memory) > self._most:
-            memory.clear()
-        return memory
+        if not (state.pods or state.others):
+            found = state.kind.empty.get(state.settings)
+            return found or state.kind.empty.setdefault(state.settings, _host(state))
+        made = _host(state)
+        with self._lock:
+            known = self._hosts.get(made)
+            found = None if known is None else known()
+            if found is None:
+                self._hosts[made] = ref(made)
+                found = made
+        return found
 
 
 def _host(state: NodeState) -> Host:
@@ -121,6 +124,12 @@ class NodeState:
     def accounts(self) -> NodeAccounts:
         """Who holds what of its providers."""
         return settle(self.offers, self.pods, self.kubelet_pods, self.others)
+
+    @property
+    def due(self) -> int:
+        """What is in use if everybody holds what is due, units of all classes added."""
+        shares = self.accounts.shares.values()
+        return sum(self.others.values()) + sum(sum(share.values()) for share in shares)
 
     @cached_property
     def free(self) -> Mapping[str, int]:

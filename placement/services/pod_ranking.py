@@ -8,7 +8,8 @@ nodes are tried in that order, and no longer than something better may come.
 from __future__ import annotations
 
 import heapq
-from collections import Counter, OrderedDict
+import threading
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from placement.topology.refusal import Refusal, RefusalClass
 
 INVENTORIES_DIFFER = Refusal(("node(s) have inventories that differ from the imported node",))
 _SHAPES_KEPT = 32
+_CHANGES_KEPT = 20
 
 
 class Standing(NamedTuple):
@@ -65,7 +67,6 @@ class Ranking:
 
     def best_first(self, states: Collection[NodeState]) -> Iterator[Ranked]:
         """The nodes on which the pod fits, by descending score, then by name; tried one by one."""
-        self._trim(len(states))
         standings = self._standings
         waiting = []
         for state in states:
@@ -131,10 +132,11 @@ class Ranking:
                 return False
         return True
 
-    def _trim(self, nodes: int) -> None:
-        """Forget nodes that have changed since; what is known of the others is found out again."""
-        if len(self._standings) > 2 * nodes + 1000:
-            self._standings = {}
+    def trim(self, states: Collection[NodeState]) -> None:
+        """Forget now and then what the nodes of the cluster were before they were what they are now."""
+        if len(self._standings) > len(states) + len(states) // 4 + _CHANGES_KEPT:
+            known = self._standings
+            self._standings = {state: known[state] for state in states if state in known}
             self._judge = PodJudge(self._shape.request, self._shape.settings.host_scoring)
 
 
@@ -142,15 +144,17 @@ class Rankings:
     """The rankings of the shapes that were asked for last."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[PodShape, Ranking] = OrderedDict()
+        self._kept: dict[PodShape, Ranking] = {}
+        self._lock = threading.Lock()
 
-    def of(self, shape: PodShape) -> Ranking:
-        """The ranking for pods of a shape."""
-        ranking = self._kept.get(shape)
-        if ranking is None:
-            ranking = self._kept.setdefault(shape, Ranking(shape))
+    def of(self, shape: PodShape, states: Collection[NodeState]) -> Ranking:
+        """The ranking for pods of a shape; `states` are all nodes of the cluster, asked about now or not."""
+        with self._lock:
+            ranking = self._kept.pop(shape, None) or Ranking(shape)
+            self._kept[shape] = ranking
             if len(self._kept) > _SHAPES_KEPT:
-                self._kept.popitem(last=False)
+                del self._kept[next(iter(self._kept))]
+        ranking.trim(states)
         return ranking
 
 

@@ -68,16 +68,19 @@ class PodWriting:
     ) -> HeldNodes:
         """Hold nodes that must be as they are in the view. Raises NodeChanged.
 
-        Their pods are the known ones and so the owners of CPUs; but less may be held than what is due.
+        Their pods are the known ones and so the owners of CPUs; but less may be held than what is due. Only
+        then what is stored is read: nobody ever holds more, so that sums tell.
         """
-        stamps = node_rows.hold(transaction, roots)
+        trees = node_rows.hold_trees(transaction, roots)
         for root_id in roots:
             known = view.nodes.get(root_id)
-            if known is None or stamps.get(root_id) != known.row.revision:
+            if known is None or root_id not in trees or trees[root_id].revision != known.row.revision:
                 raise NodeChanged("A node changed while the pod was placed.")
         states = {root_id: view.nodes[root_id] for root_id in roots}
         stored = {
-            root_id: stored_accounts(transaction, state, state.accounts.cpus)
+            root_id: state.accounts
+            if trees[root_id].used == state.due
+            else stored_accounts(transaction, state, state.accounts.cpus)
             for root_id, state in states.items()
         }
         return HeldNodes(states, stored)

@@ -35,6 +35,34 @@ def hold(transaction: Transaction, roots: Collection[int]) -> dict[int, int]:
     return {row[0]: row[1] for row in transaction.execute(transaction.locked(statement))}
 
 
+class HeldTree(NamedTuple):
+    """The stamp of a host that is held; `used` is what is in use in its tree, units of all classes added."""
+
+    revision: int
+    used: int
+
+
+_member = _providers.alias()
+_used_in_tree = (
+    sa.select(sa.func.sum(_inventories.c.used))
+    .join(_member, _member.c.id == _inventories.c.resource_provider_id)
+    .where(_member.c.root_provider_id == _providers.c.id)
+    .correlate(_providers)
+    .scalar_subquery()
+)
+_trees = (
+    sa.select(_providers.c.id, revision_number(), _used_in_tree)
+    .where(_providers.c.id.in_(sa.bindparam("roots", expanding=True)))
+    .order_by(_providers.c.id)
+)
+
+
+def hold_trees(transaction: Transaction, roots: Collection[int]) -> dict[int, HeldTree]:
+    """The same as `hold`, with the sum of what is in use."""
+    rows = transaction.execute(transaction.locked(_trees), {"roots": sorted(roots)})
+    return {row[0]: HeldTree(row[1], int(row[2] or 0)) for row in rows}
+
+
 class NodeRow(NamedTuple):
     """A node without its manifests; `revision` is the stamp of its host provider."""
 

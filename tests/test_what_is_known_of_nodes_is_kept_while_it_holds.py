@@ -1,0 +1,97 @@
+"""Like nodes are one for the scheduler; what was found out is kept, but not of what is no more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from weakref import ref
+
+import pytest
+from flask import Flask
+
+from placement.dialects.koordinator.pod_import import import_pod
+from placement.dialects.koordinator.settings import SchedulerSettings
+from placement.services.fleet import ClusterView
+from placement.services.node_states import NodeState
+from placement.services.pod_ranking import PodShape, Rankings
+from placement.storage.database import Database
+from tests.client import Client
+from tests.kubernetes import ALLOCS, KUBELET, node_manifests, pod_manifest
+from tests.pod_invariants import loaded
+
+CLUSTER = "/ext/v1/clusters/edge"
+ROUNDS = 60
+
+
+@pytest.fixture
+def cluster(api: Client) -> Client:
+    assert api.put(CLUSTER).status_code == 201
+    for name in ("n1", "n2"):
+        assert api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name)).status_code == 201
+    return api
+
+
+def viewed(application: Flask) -> ClusterView:
+    found: ClusterView = application.extensions["placement_use_cases"].fleet.view("edge")
+    return found
+
+
+def shape(cpu: int) -> PodShape:
+    manifest = pod_manifest(cpu=str(cpu))
+    manifest["metadata"]["name"] = "web"
+    incoming = import_pod(manifest, SchedulerSettings())
+    return PodShape(incoming.request, incoming.selection, SchedulerSettings())
+
+
+def many(database: Database) -> list[NodeState]:
+    """As many nodes, all different objects, as no memory of a few nodes would hold."""
+    state = next(iter(loaded(database, "edge").values()))
+    return [replace(state, row=state.row._replace(name=f"n{number}")) for number in range(2000)]
+
+
+def test_like_nodes_are_one(cluster: Client, application: Flask):
+    one, other = viewed(application).nodes.values()
+    assert one.kind is other.kind
+    assert one.host is other.host
+    for name in ("n1", "n2"):
+        body = pod_manifest(cpu="4", node=name, status={"cpuset": "0-3"})
+        assert cluster.put(f"{CLUSTER}/pods/default/on-{name}", body).status_code == 201
+    one, other = viewed(application).nodes.values()
+    assert one.host is other.host
+
+
+def test_what_a_node_was_long_ago_is_forgotten(cluster: Client, application: Flask):
+    former = []
+    for number in range(ROUNDS):
+        allocs = [
+            {"namespace": "a", "name": "k", "uid": f"u{number}", "cpuset": "0", "managedByKubelet": True}
+        ]
+        body = node_manifests("n1", nrt={ALLOCS: allocs, KUBELET: {"policy": "static"}})
+        assert cluster.put(f"{CLUSTER}/nodes/n1", body).status_code == 200
+        assert cluster.post(f"{CLUSTER}/pods/preview", pod_manifest()).json["fitting"] == 2
+        state = viewed(application).by_name["n1"]
+        former += [ref(state.kind), ref(state.host)]
+        del state
+    assert sum(known() is not None for known in former) < ROUNDS
+
+
+def test_being_asked_about_one_node_does_not_forget_the_others(cluster: Client, database: Database):
+    states, rankings = many(database), Rankings()
+    ranking = rankings.of(shape(2), states)
+    found = [ranking.tried(state) for state in states]
+    assert [ranked.state for ranked in rankings.of(shape(2), states).best_first(states[:1])] == states[:1]
+    # Others changed meanwhile, more than are kept as they were.
+    for _ in range(3):
+        states[:600] = [replace(state) for state in states[:600]]
+        list(rankings.of(shape(2), states).best_first(states))
+    assert all(
+        ranking.tried(state) is standing for state, standing in zip(states[600:], found[600:], strict=True)
+    )
+
+
+def test_the_shapes_that_were_asked_for_last_are_kept(cluster: Client, database: Database):
+    states, rankings = many(database)[:1], Rankings()
+    often, seldom = rankings.of(shape(1), states), rankings.of(shape(2), states)
+    for cpu in range(3, 40):
+        rankings.of(shape(cpu), states)
+        assert rankings.of(shape(1), states) is often
+    assert rankings.of(shape(2), states) is not seldom
