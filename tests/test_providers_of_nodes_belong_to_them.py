@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from flask import Flask
 
+from placement.storage import node_rows
 from placement.storage.database import Database
 from tests.client import Client, detail
 from tests.kubernetes import ROWS, node_manifests, pod_manifest
-from tests.pod_invariants import check, nothing_is_held
+from tests.pod_invariants import check, check_image, nothing_is_held
 
 CLUSTER = "/ext/v1/clusters/edge"
 NODE = f"{CLUSTER}/nodes/n1"
@@ -65,6 +67,24 @@ def test_what_others_put_below_a_node_is_theirs(cluster: Client):
     assert cluster.delete(POD).status_code == 204
     assert cluster.delete(NODE).status_code == 204
     assert cluster.get(f"/resource_providers/{nic}").status_code == 404
+
+
+def test_what_is_used_of_it_is_no_use_of_the_node(cluster: Client, application: Flask, database: Database):
+    """The image that was kept in step is what a fresh one is, and no room is taken for what a pod lacks."""
+    fleet = application.extensions["placement_use_cases"].fleet
+    nic = cluster.provider("nic", provider(cluster, "")["uuid"], VGPU=4)
+    assert cluster.claim({nic: {"VGPU": 4}}).status_code == 204
+    check_image(database, fleet, "edge")
+    manifest = pod_manifest(cpu="2")
+    manifest["metadata"]["name"] = "other"
+    assert cluster.put(f"{CLUSTER}/pods/default/other", manifest).status_code == 201
+    check_image(database, fleet, "edge")
+    (state,) = fleet.view("edge").nodes.values()
+    assert not state.others
+    with database.write() as transaction:
+        (held,) = node_rows.hold_trees(transaction, [state.row.root_id]).values()
+    assert held.used == state.due
+    check(database, "edge")
 
 
 def test_nothing_disappears_above_what_others_put_there(cluster: Client):

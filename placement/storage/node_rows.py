@@ -36,7 +36,10 @@ def hold(transaction: Transaction, roots: Collection[int]) -> dict[int, int]:
 
 
 class HeldTree(NamedTuple):
-    """The stamp of a host that is held; `used` is what is in use in its tree, units of all classes added."""
+    """The stamp of a host that is held, and what is in use of what its import made.
+
+    `used` adds units of all classes.
+    """
 
     revision: int
     used: int
@@ -46,7 +49,7 @@ _member = _providers.alias()
 _used_in_tree = (
     sa.select(sa.func.sum(_inventories.c.used))
     .join(_member, _member.c.id == _inventories.c.resource_provider_id)
-    .where(_member.c.root_provider_id == _providers.c.id)
+    .where(_member.c.root_provider_id == _providers.c.id, _member.c.cluster_id.is_not(None))
     .correlate(_providers)
     .scalar_subquery()
 )
@@ -173,7 +176,7 @@ class OtherUse(NamedTuple):
 
 
 def other_uses(connection: Executor, cluster_id: int, roots: Roots = None) -> list[OtherUse]:
-    """What others hold in the trees."""
+    """What others hold in the trees, as far as the import of the nodes made them."""
     is_other = sa.or_(_consumers.c.cluster_id.is_(None), _consumers.c.cluster_id != cluster_id)
     statement = (
         sa.select(
@@ -186,7 +189,11 @@ def other_uses(connection: Executor, cluster_id: int, roots: Roots = None) -> li
         .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
         .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
         .join(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
-        .where(_chosen(_providers.c.cluster_id, cluster_id, _providers.c.root_provider_id, roots), is_other)
+        .where(
+            _chosen(_providers.c.cluster_id, cluster_id, _providers.c.root_provider_id, roots),
+            _providers.c.cluster_id.is_not(None),
+            is_other,
+        )
         .group_by(_providers.c.root_provider_id, _providers.c.name, _classes.c.name)
     )
     return [OtherUse(row[0], row[1], row[2], int(row[3])) for row in connection.execute(statement)]
