@@ -17,12 +17,15 @@ from numpy.typing import NDArray
 from placement.candidates.arrays import Amounts, Indices, Mask
 from placement.candidates.filters import Choices
 from placement.candidates.forest import Forest
+from placement.candidates.problem import Contention, Problem
 from placement.candidates.query import ForestQuery, Slot
 from placement.candidates.sharing import Sharing
-from placement.candidates.solver import Contention, Problem, solutions
+from placement.candidates.solver import solutions
 
 _WORD = 62
 _FEW = 8
+# What decoding a problem costs the budget.
+_STEPS_PER_PROBLEM = 4
 Table = NDArray[np.int32]
 
 
@@ -57,6 +60,7 @@ class Arenas:
     ) -> None:
         self._forest = forest
         self._query = query
+        self.budget = query.budget
         self._slots = slots
         self._sharing = sharing
         # Slots of like groups share one Choices object and so one bit of the features.
@@ -112,7 +116,9 @@ class Arenas:
         """Whether none of the roots yields more than a few candidates."""
         if self._forest.is_flat and not len(self._foreign_rows):
             return True
-        return all(len(list(islice(solutions(t.problem), _FEW + 1))) <= _FEW for t in self.of(roots))
+        return all(
+            len(list(islice(solutions(t.problem, self.budget), _FEW + 1))) <= _FEW for t in self.of(roots)
+        )
 
     def _bands(self, roots: Indices) -> Iterator[_Band]:
         if self._forest.is_flat and not len(self._foreign_rows):
@@ -145,6 +151,7 @@ class Arenas:
         return rank[order], rows[order], foreign[order]
 
     def _classes(self, band: _Band) -> Iterator[LikeTrees]:
+        self.budget.look()
         features = self._features(band)
         table = np.concatenate(features, axis=1)
         if (table == table[0]).all():
@@ -155,6 +162,7 @@ class Arenas:
         order = np.argsort(inverse, kind="stable")
         ends = np.cumsum(np.bincount(inverse))
         for number, end in enumerate(ends.tolist()):
+            self.budget.spend(_STEPS_PER_PROBLEM)
             alike = order[ends[number - 1] if number else 0 : end]
             problem = self._problem(features, int(first[number]), band)
             yield LikeTrees(band.ranks[alike], band.arenas[alike], problem)

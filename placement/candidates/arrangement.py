@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
+from placement.candidates.budget import Budget
 from placement.candidates.matching import can_match
-from placement.candidates.solver import Problem, Solution, bits
+from placement.candidates.problem import Problem, Solution, bits
 
 NOBODY = -1
 # Missing amounts of different classes are compared as shares of what is asked, in units of 1 / _WHOLE.
@@ -40,14 +41,18 @@ class Arrangement:
     tops: Solution
 
 
-def arrange(problem: Problem, wants: Sequence[Want]) -> Arrangement:
-    """An arrangement that lacks little; the options are those who could serve if amounts did not matter."""
-    return _Placing(problem, wants).run()
+def arrange(problem: Problem, wants: Sequence[Want], budget: Budget) -> Arrangement:
+    """An arrangement that lacks little; the options are those who could serve if amounts did not matter.
+
+    Raises SearchEnded.
+    """
+    return _Arranging(problem, wants, budget).run()
 
 
-class _Placing:
-    def __init__(self, problem: Problem, wants: Sequence[Want]) -> None:
+class _Arranging:
+    def __init__(self, problem: Problem, wants: Sequence[Want], budget: Budget) -> None:
         self._problem = problem
+        self._budget = budget
         self._wants = wants
         self._domains = list(problem.options)
         self._room = [list(want.free) for want in wants]
@@ -60,7 +65,7 @@ class _Placing:
         # The widest first: what they leave open the narrower ones may still choose.
         for constraint in sorted(self._problem.subtrees, key=int.bit_count, reverse=True):
             self._settle(constraint)
-        self._matchable = _can_be_apart(
+        self._matchable = self._can_be_apart(
             [self._domains[slot] for slot in self._open(bits(self._problem.isolated))]
         )
         groups = self._alike(self._open(range(len(self._domains))))
@@ -102,6 +107,7 @@ class _Placing:
         """Where it lacks least, and among those where least is left over."""
         best: tuple[int, int, int] | None = None
         for position in bits(self._domains[slot]):
+            self._budget.spend()
             gap = self._gap(slot, position)
             if best is not None and gap > best[0]:
                 continue
@@ -121,7 +127,7 @@ class _Placing:
         others = [self._domains[other] for other in self._open(bits(isolated)) if other != slot]
         if all(domain.bit_count() > len(others) for domain in others):
             return True
-        return _can_be_apart([domain & ~(1 << position) for domain in others])
+        return self._can_be_apart([domain & ~(1 << position) for domain in others])
 
     def _take(self, slot: int, position: int) -> None:
         problem = self._problem
@@ -174,6 +180,7 @@ class _Placing:
         under = self._problem.below[top]
         total = 0
         for slots in self._alike(members):
+            self._budget.spend()
             reach = bits(self._domains[slots[0]] & under)
             total += len(slots) * min((self._gap(slots[0], position) for position in reach), default=0)
         for want, room in zip(self._wants, self._room, strict=True):
@@ -185,7 +192,7 @@ class _Placing:
                 total += (demand - free) * _WHOLE // demand
         return total
 
-
-def _can_be_apart(domains: Sequence[int]) -> bool:
-    """Whether all slots can have positions of their own."""
-    return can_match(domains, [1] * max((domain.bit_length() for domain in domains), default=0))
+    def _can_be_apart(self, domains: Sequence[int]) -> bool:
+        """Whether all slots can have positions of their own."""
+        positions = max((domain.bit_length() for domain in domains), default=0)
+        return can_match(domains, [1] * positions, self._budget)

@@ -14,7 +14,8 @@ import numpy as np
 
 from placement.candidates.arenas import Arenas, LikeTrees
 from placement.candidates.arrays import Amounts, Indices
-from placement.candidates.solver import Solution, solutions
+from placement.candidates.problem import Solution
+from placement.candidates.solver import solutions
 from placement.candidates.walks import Candidates
 
 Walk = Callable[[Arenas, Indices, int], Iterator[Candidates]]
@@ -90,7 +91,7 @@ def _merged(
     found: list[tuple[LikeTrees, list[Solution]]] = []
     counts = np.zeros(len(roots), np.int64)
     for trees in arenas.of(roots):
-        solved = list(islice(solutions(trees.problem), maximum))
+        solved = list(islice(solutions(trees.problem, arenas.budget), maximum))
         counts[trees.ranks] = len(solved)
         found.append((trees, solved))
     if counts.max(initial=0) <= 1:

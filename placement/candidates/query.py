@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from placement.candidates.budget import Budget
 from placement.candidates.scoring.order import Order
 
 Ids = frozenset[int]
@@ -62,7 +63,8 @@ class ForestQuery:
     """A whole query by ids; the words are those of domain.groups.CandidateQuery.
 
     `sharing_trait` is the id of MISC_SHARES_VIA_AGGREGATE. `maximum` bounds the candidates. `order`: the best
-    of all instead of the first found; where that takes building them, the best of the first `considered`.
+    of all instead of the first found; where that takes building them, the best of the first `considered`. `budget`: how long the search
+    and its explanation may go on.
     """
 
     groups: tuple[GroupQuery, ...]
@@ -77,6 +79,7 @@ class ForestQuery:
     depth_first: bool = False
     order: ForestOrder | None = None
     considered: int = 2**31
+    budget: Budget = field(default_factory=Budget, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

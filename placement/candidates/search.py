@@ -55,7 +55,7 @@ def search(
     `boards` keep scores for the next search of the same forest.
 
     A `trail` is filled with what passed each stage, for explaining the search; it stays empty where a look at
-    the `first_trees` (or a few more) was enough.
+    the `first_trees` (or a few more) was enough. Raises SearchEnded.
     """
     slots = slots_of(query)
     sharing = sharing_map.of(forest, query.sharing_trait)
@@ -83,7 +83,7 @@ def _search_first_trees(
         among = forest.in_trees(window)
         if not sharing.is_empty:
             among = np.union1d(among, sharing.providers).astype(np.intp)
-        choices = _choices(forest, slots, sharing, None, among)
+        choices = _choices(forest, query, slots, sharing, None, among)
         viable = viable_roots(forest, query, slots, choices, sharing)
         viable = viable[forest.providers.id[viable] <= forest.providers.id[window[-1]]]
         if query.depth_first or len(viable) >= query.maximum:
@@ -102,7 +102,7 @@ def _search_all_trees(
     trail: Trail | None,
     boards: Scoreboards | None,
 ) -> Found:
-    choices = _choices(forest, slots, sharing, trail)
+    choices = _choices(forest, query, slots, sharing, trail)
     roots = viable_roots(forest, query, slots, choices, sharing, trail)
     if not len(roots):
         return Found(slots, np.empty((0, len(slots)), np.int32))
@@ -133,7 +133,12 @@ def shuffled(found: Found, count: int | None, seed: int) -> Found:
 
 
 def _choices(
-    forest: Forest, slots: Sequence[Slot], sharing: Sharing, trail: Trail | None, among: Rows | None = None
+    forest: Forest,
+    query: ForestQuery,
+    slots: Sequence[Slot],
+    sharing: Sharing,
+    trail: Trail | None,
+    among: Rows | None = None,
 ) -> list[Choices]:
     """The choices of each slot; like slots share one object."""
     if trail is None and forest.is_flat and sharing.is_empty:
@@ -143,6 +148,7 @@ def _choices(
     for slot in slots:
         key = (slot.suffixed, slot.resources, slot.group.condition)
         if key not in known:
+            query.budget.look()
             known[key] = choices_of(forest, slot, sharing, trail, among)
         choices.append(known[key])
     return choices
@@ -194,6 +200,7 @@ class _Combination:
         blocks = [np.empty((0, self.width), np.int32)]
         total = 0
         for block in source:
+            self.query.budget.look()
             fresh = unique.keep(block.reshape(-1, self.width))
             blocks.append(fresh[: maximum - total])
             total += len(blocks[-1])

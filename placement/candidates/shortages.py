@@ -68,12 +68,14 @@ class Shortages:
         self._forest = forest
         self._sharing = sharing
         self._slots = slots_of(query)
+        self._budget = query.budget
         known: dict[object, _Able] = {}
         self._able = []
         for slot in self._slots:
             key = (slot.suffixed, slot.resources, slot.group.condition)
             if key not in known:
                 trail = Trail(one_by_one=True)
+                self._budget.look()
                 known[key] = _Able(choices_of(forest, slot, sharing, trail, with_room=False), trail)
             self._able.append(known[key])
         choices = [able.choices for able in self._able]
@@ -94,12 +96,14 @@ class Shortages:
         rank_of[roots] = np.arange(len(roots), dtype=np.int32)
         total = np.zeros(len(roots))
         for able in {id(able): able for able in self._able}.values():
+            self._budget.look()
             alike = [slot for slot, other in zip(self._slots, self._able, strict=True) if other is able]
             rank, rows = self._serving(rank_of, [able])
             least = np.full(len(roots), _NOBODY_AT_ALL)
             np.minimum.at(least, rank, self._gaps(alike[0], rows))
             total += least * len(alike)
         for class_id, demand in self._demands.items():
+            self._budget.look()
             asking = [able for able, amount in zip(self._able, demand, strict=True) if amount]
             rank, rows = self._serving(rank_of, asking)
             free = np.maximum(self._forest.column(class_id).free_of(rows), 0)
@@ -144,7 +148,7 @@ class Shortages:
             Want(demand, tuple(self._forest.column(class_id).free_of(rows).tolist()))
             for class_id, demand in self._demands.items()
         ]
-        found = arrange(trees.problem, wants)
+        found = arrange(trees.problem, wants, self._budget)
         return (
             *self._unserved(root, found.positions, found.tops, rows),
             *self._overdrawn(found.positions, rows),

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from placement.candidates.arenas import Arenas, LikeTrees
 from placement.candidates.arrays import Indices
-from placement.candidates.solver import Solution, solutions
+from placement.candidates.budget import Budget
+from placement.candidates.problem import Solution
+from placement.candidates.solver import solutions
 
 SMALLEST_CHUNK = 512
 Candidates = NDArray[np.int32]
@@ -19,9 +21,9 @@ Candidates = NDArray[np.int32]
 class _Lazy:
     """The solutions of one problem, worked out as far as somebody asked."""
 
-    def __init__(self, trees: LikeTrees) -> None:
+    def __init__(self, trees: LikeTrees, budget: Budget) -> None:
         self.trees = trees
-        self._source = solutions(trees.problem)
+        self._source = solutions(trees.problem, budget)
         self.exhausted = False
 
     def next(self, count: int) -> list[Solution]:
@@ -55,7 +57,7 @@ def _first_round(
 ) -> Iterator[tuple[Candidates, list[tuple[int, _Lazy]]]]:
     chunk = max(SMALLEST_CHUNK, min(maximum, len(roots)))
     for start in range(0, len(roots), chunk):
-        fresh = [(start, _Lazy(trees)) for trees in arenas.of(roots[start : start + chunk])]
+        fresh = [(start, _Lazy(trees, arenas.budget)) for trees in arenas.of(roots[start : start + chunk])]
         yield _round(fresh, 1), fresh
 
 
@@ -89,6 +91,6 @@ def depth_first(arenas: Arenas, roots: Indices, maximum: int) -> Iterator[Candid
                 place[rank] = (trees, at)
         for rank in sorted(place):
             trees, at = place[rank]
-            found = list(islice(solutions(trees.problem), maximum))
+            found = list(islice(solutions(trees.problem, arenas.budget), maximum))
             if found:
                 yield trees.arenas[at][np.array(found, np.intp)]

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.candidates.matching import can_match
-from placement.candidates.solver import Contention, Problem, bits, solutions
+from placement.candidates.problem import Contention, Problem, bits
+from placement.candidates.solver import solutions
 
 
 def full(positions: int) -> int:

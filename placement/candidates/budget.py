@@ -1,0 +1,52 @@
+"""How long one search may go on. Whoever does work of unknown length pays for it here, step by step."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+
+# Steps between two looks at the clock: a step is some tens of microseconds of work at most.
+_STEPS = 128
+# A search that lasts lets the other threads in, which the interpreter would let wait for longer.
+_UNNOTICED_SECONDS = 0.02
+_PAUSE_SECONDS = 0.00005
+
+
+class SearchEnded(Exception):
+    """The search was ended before it was through: its time is up, or nobody waits for it any more."""
+
+    def __init__(self, *, abandoned: bool) -> None:
+        super().__init__("the caller went away" if abandoned else "the time is up")
+        self.abandoned = abandoned
+
+
+class Budget:
+    """The time of one search, `seconds` from now; None for no bound.
+
+    `abandoned` tells whether the caller went away. `dead_ends` counts per slot how often it found no place.
+    """
+
+    def __init__(self, seconds: float | None = None, abandoned: Callable[[], bool] | None = None) -> None:
+        self._began = time.monotonic()
+        self._seconds = seconds
+        self._abandoned = abandoned
+        self._left = _STEPS
+        self.dead_ends: Counter[int] = Counter()
+
+    def spend(self, steps: int = 1) -> None:
+        """Pay for some steps of work. Raises SearchEnded when the budget is used up."""
+        self._left -= steps
+        if self._left < 0:
+            self._left = _STEPS
+            self.look()
+
+    def look(self) -> None:
+        """Look at the clock now, before work that cannot be divided. Raises SearchEnded."""
+        passed = time.monotonic() - self._began
+        if self._seconds is not None and passed > self._seconds:
+            raise SearchEnded(abandoned=False)
+        if passed > _UNNOTICED_SECONDS:
+            if self._abandoned is not None and self._abandoned():
+                raise SearchEnded(abandoned=True)
+            time.sleep(_PAUSE_SECONDS)
