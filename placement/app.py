@@ -52,5 +52,6 @@ def _search(settings: cfg.ConfigOpts) -> SearchSettings:
         maximum=None if maximum < 0 else maximum,
         depth_first=strategy == "depth-first",
         randomize=settings.placement.randomize_allocation_candidates,
+        seconds=settings.placement.search_timeout,
         order=order_of_text(settings.scoring.order_by, "[scoring] order_by"),
     )

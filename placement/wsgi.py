@@ -31,8 +31,7 @@ def _application() -> Flask:
 
 def _load(forest: ForestKeeper) -> None:
     try:
-        with forest.current():
-            pass
+        forest.current()
     except Unavailable as error:
         logging.getLogger(__name__).warning("the forest is not loaded yet: %s", error)
 

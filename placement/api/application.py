@@ -12,6 +12,7 @@ from oslo_config import cfg
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from placement.api import auth, context, errors, microversions
+from placement.api.connection import watch_of
 from placement.api.errors import HttpError
 from placement.api.gate import guarded_by
 from placement.api.middleware import REQUEST_ID, surrounded
@@ -38,6 +39,7 @@ from placement.api.routes import (
 )
 from placement.api.tokens import BadTokens, Tokens
 from placement.dialects.nova import FlavorRefused
+from placement.domain import caller
 from placement.domain.errors import NotFound, PlacementError
 from placement.services.pod_pages import Unschedulable
 from placement.services.use_cases import UseCases
@@ -101,6 +103,7 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
         # HEAD and OPTIONS are methods that no path has (Placement API, routing details).
         rule.methods = (rule.methods or set()) - {"HEAD", "OPTIONS"}
     application.before_request(context.begin)
+    application.before_request(_attend_caller)
     application.before_request(_authenticate)
     application.before_request(_agree_on_version)
     application.before_request(_check_body_headers)
@@ -132,6 +135,10 @@ def _strategy(settings: ApiSettings) -> auth.Strategy:
             raise BadTokens("[api] auth_strategy token needs [api] tokens_file.")
         return auth.static_tokens(Tokens(settings.tokens_file))
     return auth.noauth2
+
+
+def _attend_caller() -> None:
+    caller.attend(watch_of(request.environ))
 
 
 def _authenticate() -> None:

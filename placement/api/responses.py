@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable
 from email.utils import format_datetime
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -12,6 +13,9 @@ from flask import Response, request
 
 from placement.api import context
 from placement.api.microversions import Feature
+
+# Longer answers are sent while they are being made.
+_BUILT_AT_ONCE_BYTES = 4 * 2**20
 
 
 def now() -> datetime.datetime:
@@ -26,6 +30,23 @@ def json_response(
     content = body if isinstance(body, bytes) else orjson.dumps(body)
     response = Response(content, status, content_type="application/json")
     _add_headers(response, modified or now(), location)
+    return response
+
+
+def streamed(parts: Iterable[bytes]) -> Response:
+    """A JSON response of parts that are sent as they are made, or in one if there is little of it."""
+    source = iter(parts)
+    first: list[bytes] = []
+    size = 0
+    for part in source:
+        first.append(part)
+        size += len(part)
+        if size > _BUILT_AT_ONCE_BYTES:
+            break
+    else:
+        return json_response(b"".join(first))
+    response = Response(chain(first, source), content_type="application/json")
+    _add_headers(response, now(), None)
     return response
 
 

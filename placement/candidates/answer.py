@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -13,10 +13,13 @@ from placement.candidates.forest import Forest
 from placement.candidates.query import Slot
 from placement.candidates.ranking import ScoreTable
 from placement.candidates.search import Found
-from placement.candidates.texts import Texts, filled
+from placement.candidates.texts import lines
 from placement.candidates.tree_texts import TreeTexts
 from placement.candidates.uuids import dashed, to_text
-from placement.candidates.walks import Candidates
+
+# Instead of the number of a provider: another slot uses it first.
+NO_USE = -1
+_WORD = 62
 
 
 class ProviderSummary(NamedTuple):
@@ -37,27 +40,16 @@ class Element(NamedTuple):
     score: int
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Candidates that place their slots alike: `provider_of[slot]` is the number of its distinct provider.
+class Use(NamedTuple):
+    """Where a slot's provider comes up first.
 
-    `places` are theirs in the answer, None if there are no others.
+    `numbers`: that of the provider per candidate, NO_USE where another slot has it already; `is_partial`:
+    whether there are such candidates.
     """
 
-    provider_of: tuple[int, ...]
-    places: Rows | None
-    _rows: Candidates
-    _forest: Forest
-
-    def texts(self, pieces: Sequence[bytes], providers: Sequence[int], remarks: Sequence[Texts]) -> Texts:
-        """Per candidate the pieces, between them uuids of the given distinct providers and then the remarks.
-
-        A remark has one row for each candidate of the whole answer.
-        """
-        first = [self.provider_of.index(number) for number in providers]
-        uuids = {slot: dashed(self._forest.providers.uuid[self._rows[:, slot]]) for slot in set(first)}
-        mine = remarks if self.places is None else [remark[self.places] for remark in remarks]
-        return filled(pieces, [*(uuids[slot] for slot in first), *mine])
+    slot: int
+    numbers: Rows
+    is_partial: bool
 
 
 class Answer:
@@ -98,25 +90,50 @@ class Answer:
                     members.append(uuid)
             yield Element(amounts, mappings, scores[at] if scores else 0)
 
-    def layouts(self) -> Iterator[Layout]:
-        """The candidates, grouped by how slots share providers."""
-        rows = self._found.candidates
-        if not len(rows):
-            return
-        # Per slot the first slot with the same provider.
-        if (rows == rows[:, :1]).all():
-            yield Layout((0,) * rows.shape[1], None, rows, self._forest)
-            return
-        firsts = (rows[:, :, None] == rows[:, None, :]).argmax(axis=2)
-        remaining = np.arange(len(rows))
-        while len(remaining):
-            pattern = firsts[remaining[0]]
-            alike = (firsts[remaining] == pattern).all(axis=1)
-            chosen, remaining = remaining[alike], remaining[~alike]
-            places = None if len(chosen) == len(rows) else chosen
-            slots = pattern.tolist()
-            order = {slot: number for number, slot in enumerate(dict.fromkeys(slots))}
-            yield Layout(tuple(order[slot] for slot in slots), places, rows[chosen], self._forest)
+    @cached_property
+    def uuids(self) -> list[bytes]:
+        """The uuids of all providers in use, dashed; `Use.numbers` are their places here."""
+        return lines(dashed(self._forest.providers.uuid[self._distinct(self._found.candidates)]))
+
+    @cached_property
+    def _numbers(self) -> Rows:
+        """The candidates by numbers of `uuids` instead of rows of the forest."""
+        number = np.zeros(self._forest.count, np.intp)
+        used = self._distinct(self._found.candidates)
+        number[used] = np.arange(len(used))
+        return number[self._found.candidates]
+
+    def first_uses(self, slots: Sequence[int]) -> Iterator[Use]:
+        """For each of the slots, where its provider is used by none before it in the list.
+
+        Slots that never use a provider first are left out.
+        """
+        for at, slot in enumerate(slots):
+            mine = self._numbers[:, slot]
+            taken = np.zeros(len(mine), bool)
+            for earlier in slots[:at]:
+                taken |= self._numbers[:, earlier] == mine
+            if not taken.all():
+                yield Use(slot, np.where(taken, NO_USE, mine), bool(taken.any()))
+
+    def companions(self, use: Use, slots: Sequence[int]) -> tuple[Rows, list[tuple[int, ...]]]:
+        """Which of the slots have the same provider as this one: the distinct sets, and per candidate which.
+
+        NO_USE for candidates that do not use it first at this slot.
+        """
+        rows = np.flatnonzero(use.numbers != NO_USE)
+        chosen = self._numbers[rows][:, slots]
+        together = chosen == use.numbers[rows, None]
+        powers = 1 << np.arange(min(len(slots), _WORD))
+        words = [
+            together[:, at : at + _WORD] @ powers[: len(slots) - at] for at in range(0, len(slots), _WORD)
+        ]
+        key = words[0] if len(words) == 1 else np.stack(words, axis=1)
+        _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
+        which = np.full(len(use.numbers), NO_USE)
+        which[rows] = inverse.ravel()
+        sets = [tuple(slots[at] for at in np.flatnonzero(row).tolist()) for row in together[first]]
+        return which, sets
 
     def contributing(self) -> Indices:
         """The providers that give resources to some candidate, ascending."""
@@ -133,13 +150,20 @@ class Answer:
         marked[rows] = True
         return np.flatnonzero(marked).astype(np.int32)
 
-    def tree_texts(self, kept: TreeTexts, write: Callable[[list[ProviderSummary]], bytes]) -> list[bytes]:
-        """A text for each of the trees, written from the summaries of its providers unless it is kept."""
+    def tree_texts(
+        self, kept: TreeTexts, write: Callable[[list[ProviderSummary]], bytes], at_once: int
+    ) -> Iterator[list[bytes]]:
+        """A text for each of the trees, written from the summaries of its providers unless it is kept.
+
+        They come in lists of `at_once`.
+        """
 
         def written(roots: Indices) -> list[bytes]:
             return [write(members) for members in self.tree_summaries(roots)]
 
-        return kept.of(self._forest, self.trees(), written)
+        roots = self.trees()
+        for start in range(0, len(roots), at_once):
+            yield kept.of(self._forest, roots[start : start + at_once], written)
 
     def tree_summaries(self, roots: Indices) -> Iterator[list[ProviderSummary]]:
         """The summaries of all providers of each tree."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,8 @@ class Columns:
     def __init__(self, fields: dict[str, tuple[Any, Any]]) -> None:
         self._fields = fields
         self.capacity = 0
+        # Whether somebody else looks at these very arrays, too.
+        self.is_shared = False
         for name, (dtype, _) in fields.items():
             setattr(self, name, np.empty(0, dtype))
 
@@ -61,6 +64,19 @@ class Columns:
             grown[: self.capacity] = getattr(self, name)
             setattr(self, name, grown)
         self.capacity = capacity
+        self.is_shared = False
+
+    def frozen(self) -> Self:
+        """The columns as they are now: the same arrays, which `own` keeps from changing."""
+        self.is_shared = True
+        return copy.copy(self)
+
+    def own(self) -> None:
+        """To be called before writing: leave shared arrays to those who look at them, and take copies."""
+        if self.is_shared:
+            for name in self._fields:
+                setattr(self, name, getattr(self, name).copy())
+            self.is_shared = False
 
 
 class IdIndex:

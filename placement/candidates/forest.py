@@ -1,10 +1,13 @@
 """The forest: every provider tree of the database as columns of this process.
 
 Fed with records, never with requests; whoever writes goes through the database, also this process.
+Searches look at a snapshot of it, which stays as it is while the forest goes on.
 """
 
 from __future__ import annotations
 
+import copy
+import weakref
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -64,6 +67,8 @@ class Forest:
         self._flat_as_of = -1
         self._roots: Rows = np.empty(0, np.intp)
         self._roots_as_of = -1
+        self._latest: weakref.ref[Forest] | None = None
+        self._snapshots: weakref.WeakSet[Forest] = weakref.WeakSet()
 
     def __len__(self) -> int:
         return self.count - len(self._vacant)
@@ -146,8 +151,41 @@ class Forest:
         """The inventories of one class; created empty when first asked for."""
         column = self.inventories.get(class_id)
         if column is None:
-            column = self.inventories[class_id] = InventoryColumn()
+            column = InventoryColumn()
+            column.reach(self.count)
+            column = self.inventories.setdefault(class_id, column)
         return column
+
+    # -- snapshots ----------------------------------------------------------------------------------
+
+    def snapshot(self) -> Forest:
+        """The forest as it is now, for any number of readers at once, whatever is applied later.
+
+        It shares the arrays; what is written to while somebody looks is copied first, once. Not to be called
+        while another thread feeds the forest.
+        """
+        latest = self._latest() if self._latest is not None else None
+        if latest is None:
+            latest = copy.copy(self)
+            latest.providers = self.providers.frozen()
+            latest.traits, latest.aggregates = self.traits.frozen(), self.aggregates.frozen()
+            latest.inventories = {
+                class_id: column.frozen(self.count) for class_id, column in self.inventories.items()
+            }
+            self._latest = weakref.ref(latest)
+            self._snapshots.add(latest)
+        return latest
+
+    def _begin_writing(self) -> None:
+        """From now on the forest differs from the snapshots that were given away."""
+        self._latest = None
+        if not len(self._snapshots):
+            self.providers.is_shared = False
+            self.traits.unshare()
+            self.aggregates.unshare()
+            for column in self.inventories.values():
+                column.unshare()
+        self.providers.own()
 
     def is_current(self, provider_id: int, revision: int) -> bool:
         """Whether this very state of a provider has been applied already."""
@@ -160,6 +198,7 @@ class Forest:
 
     def apply(self, records: Iterable[ProviderRecord]) -> None:
         """Insert or replace providers; their parents and roots must be known or among them."""
+        self._begin_writing()
         batch = list(records)
         for record in batch:
             if self._index.get(record.row.id) < 0:
@@ -187,6 +226,7 @@ class Forest:
         row = self._index.get(provider_id)
         if row < 0:
             return
+        self._begin_writing()
         self._unlink(row)
         for column in self.inventories.values():
             column.drop(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -74,11 +75,27 @@ class InventoryColumn:
         self._uses_max = bool((slots.max_unit[:count] < slots.capacity_of[:count]).any())
         self._uses_step = bool((slots.step_size[:count] > 1).any())
 
+    def frozen(self, providers: int) -> InventoryColumn:
+        """The column as it is now, for `providers` rows of the forest; nobody ever writes to it."""
+        self.reach(providers)
+        twin = copy.copy(self)
+        twin.slots, twin._slot_of = self.slots.frozen(), self._slot_of.frozen()
+        return twin
+
+    def unshare(self) -> None:
+        """Nobody looks at what `frozen` gave away any more."""
+        self.slots.is_shared = self._slot_of.is_shared = False
+
+    def reach(self, providers: int) -> None:
+        """Let looking for any of the first `providers` rows change nothing."""
+        self._slot_of.ensure(providers)
+
     def put(self, provider: int, row: InventoryRow) -> None:
         """Insert or replace the inventory of one provider."""
         self._slot_of.ensure(provider + 1)
         slot = int(self._slot_of.slot[provider])
         slots = self.slots
+        slots.own()
         if slot < 0:
             if self._vacant:
                 slot = self._vacant.pop()
@@ -86,6 +103,7 @@ class InventoryColumn:
                 slot = self._count
                 slots.ensure(slot + 1)
                 self._count += 1
+            self._slot_of.own()
             self._slot_of.slot[provider] = slot
             self._aligned &= slot == provider
         capacity = max(-HUGE, min(row.capacity, HUGE))
@@ -105,6 +123,8 @@ class InventoryColumn:
         slot = self.slot_of(provider)
         if slot < 0:
             return
+        self._slot_of.own()
+        self.slots.own()
         self._slot_of.slot[provider] = -1
         self.slots.provider[slot] = -1
         self.slots.free[slot] = -HUGE

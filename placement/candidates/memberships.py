@@ -6,6 +6,7 @@ the sets. A condition is decided once per distinct set and then gathered to the 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 
 import numpy as np
@@ -29,6 +30,24 @@ class Memberships:
         self._uses: list[int] = [0]
         self._free: list[int] = []
         self._with: dict[int, set[int]] = {}
+        self._sets_are_shared = False
+
+    def frozen(self) -> Memberships:
+        """The memberships as they are now; nobody ever writes to them."""
+        self._sets_are_shared = True
+        twin = copy.copy(self)
+        twin._numbers = self._numbers.frozen()
+        return twin
+
+    def unshare(self) -> None:
+        """Nobody looks at what `frozen` gave away any more."""
+        self._numbers.is_shared = self._sets_are_shared = False
+
+    def _own_sets(self) -> None:
+        if self._sets_are_shared:
+            self._sets = list(self._sets)
+            self._with = {member: set(numbers) for member, numbers in self._with.items()}
+            self._sets_are_shared = False
 
     def ensure(self, rows: int) -> None:
         """Make room for `rows` providers."""
@@ -52,6 +71,7 @@ class Memberships:
         if self._sets[old] == ids:
             return
         new = self._intern(ids)
+        self._numbers.own()
         self._numbers.number[row] = new
         self._uses[new] += 1
         self._release(old)
@@ -75,6 +95,7 @@ class Memberships:
     def _intern(self, ids: frozenset[int]) -> int:
         number = self._number_of.get(ids)
         if number is None:
+            self._own_sets()
             if self._free:
                 number = self._free.pop()
                 self._sets[number] = ids
@@ -93,6 +114,7 @@ class Memberships:
         self._uses[number] -= 1
         if self._uses[number]:
             return
+        self._own_sets()
         ids = self._sets[number]
         del self._number_of[ids]
         for member in ids:

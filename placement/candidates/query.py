@@ -63,8 +63,8 @@ class ForestQuery:
     """A whole query by ids; the words are those of domain.groups.CandidateQuery.
 
     `sharing_trait` is the id of MISC_SHARES_VIA_AGGREGATE. `maximum` bounds the candidates. `order`: the best
-    of all instead of the first found; where that takes building them, the best of the first `considered`. `budget`: how long the search
-    and its explanation may go on.
+    of all instead of the first found; where that takes building them, the best of the first `considered`.
+    `budget`: how long the search and its explanation may go on.
     """
 
     groups: tuple[GroupQuery, ...]

@@ -6,6 +6,7 @@ more than all the rest of an ordered search.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
@@ -31,19 +32,26 @@ class Scoreboards:
     def __init__(self, most_rows: int = _MOST_ROWS) -> None:
         self._most_rows = most_rows
         self._boards: dict[Hashable, _Board] = {}
+        self._lock = threading.Lock()
 
     def of(
         self, forest: Forest, question: Hashable, roots: Indices, score: Callable[[Indices], Amounts]
     ) -> Amounts:
         """The scores of the trees; `score` is asked for those that changed since they were scored."""
-        board = self._board(question, forest.count)
         present = forest.providers.tree_stamp[roots]
-        stale = board.stamps[roots] != present
+        with self._lock:
+            board = self._board(question, forest.count)
+            scores = board.scores[roots]
+            stale = board.stamps[roots] != present
         if stale.any():
-            changed = roots[stale]
-            board.scores[changed] = score(changed)
-            board.stamps[changed] = present[stale]
-        return board.scores[roots]
+            changed, stamps = roots[stale], present[stale]
+            scores[stale] = score(changed)
+            with self._lock:
+                # A search on a newer snapshot may have been faster.
+                newer = stamps > board.stamps[changed]
+                board.scores[changed[newer]] = scores[stale][newer]
+                board.stamps[changed[newer]] = stamps[newer]
+        return scores
 
     def _board(self, question: Hashable, rows: int) -> _Board:
         board = self._boards.pop(question, None)

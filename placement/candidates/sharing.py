@@ -37,15 +37,16 @@ class SharingMap:
     """The sharing of a forest, worked out again only when trees, aggregates or traits have changed."""
 
     def __init__(self) -> None:
-        self._version = -1
-        self._sharing = Sharing(*(np.empty(0, np.int32),) * 3)
+        self._known = (-1, Sharing(*(np.empty(0, np.int32),) * 3))
 
     def of(self, forest: Forest, sharing_trait: int) -> Sharing:
         """The present sharing of the forest."""
-        if self._version != forest.shape_version:
-            self._sharing = _work_out(forest, sharing_trait)
-            self._version = forest.shape_version
-        return self._sharing
+        version, sharing = self._known
+        if version != forest.shape_version:
+            sharing = _work_out(forest, sharing_trait)
+            # In one step, for searches on older and newer snapshots run side by side.
+            self._known = (forest.shape_version, sharing)
+        return sharing
 
 
 def _work_out(forest: Forest, sharing_trait: int) -> Sharing:

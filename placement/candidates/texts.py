@@ -14,6 +14,7 @@ from placement.candidates.arrays import Rows
 from placement.candidates.scoring.columns import Scores
 
 Texts = NDArray[np.uint8]
+TextList = NDArray[np.object_]
 
 _SPACE, _ZERO, _QUOTE = ord(" "), ord("0"), ord('"')
 # Looking three digits up is faster than dividing them out one by one.
@@ -103,3 +104,35 @@ def _digits(column: Scores, width: int) -> Texts:
 def lines(texts: Texts) -> list[bytes]:
     """Each row by itself; a row must not end with a NUL."""
     return texts.view(f"S{texts.shape[1]}").ravel().tolist()
+
+
+def objects(texts: Sequence[bytes]) -> TextList:
+    """The texts in the form that columns look them up in."""
+    table = np.empty(len(texts), object)
+    table[:] = texts
+    return table
+
+
+class Column:
+    """A text for each of many rows.
+
+    `which` of the texts each row has, -1 for the last one; without it, one text for each row, or one for all.
+    """
+
+    def __init__(self, texts: TextList, which: Rows | None = None) -> None:
+        self._texts = texts
+        self._which = which
+
+    def within(self, start: int, stop: int) -> TextList:
+        """The texts of some of the rows."""
+        if self._which is not None:
+            return self._texts[self._which[start:stop]]
+        return self._texts[start:stop] if len(self._texts) > 1 else self._texts
+
+
+def joined(columns: Sequence[Column], start: int, stop: int) -> bytes:
+    """The texts of the rows from `start` to before `stop`: row by row, column by column."""
+    table = np.empty((stop - start, len(columns)), object)
+    for number, column in enumerate(columns):
+        table[:, number] = column.within(start, stop)
+    return b"".join(table.ravel().tolist())

@@ -10,6 +10,7 @@ PlacementError
  |    +-- InventoryInUse       an inventory with allocations would disappear
  |    +-- CapacityExceeded     no room, or the amount breaks min_unit, max_unit or step_size
  +-- Unavailable           the database cannot be reached or is overloaded; safe to retry
+      +-- SearchTimeout        a search took longer than searches may
 
 `code` is the stable machine-readable code of the Placement API ("placement.undefined_code" by default).
 """
@@ -85,3 +86,9 @@ class CapacityExceeded(Conflict):
 
 class Unavailable(PlacementError):
     """The database cannot be reached or is overloaded; nothing was changed unless the message says so."""
+
+
+class SearchTimeout(Unavailable):
+    """A search took longer than searches may; the message names the groups that are hard to place."""
+
+    code = "placement.search_timeout"

@@ -99,6 +99,12 @@ PLACEMENT = [
         min=-1,
         help="How many candidates one query may generate; 0 counts as 1, -1 means any number.",
     ),
+    cfg.FloatOpt(
+        "search_timeout",
+        default=5.0,
+        min=0.01,
+        help="Seconds after which a search, with its explanation, is ended and answered 503.",
+    ),
     cfg.StrOpt(
         "allocation_candidates_generation_strategy",
         default="breadth-first",

@@ -156,11 +156,11 @@ class BestFit:
         """The best candidate not lost yet; after a loss any of the equally good ones."""
         wanted = replace(query, limit=len(contest.lost) + _AHEAD)
         while True:
-            with self._candidates.find(wanted, wishes) as search:
-                elements = list(search.answer.elements())
-                proposals = [_proposal(element, search, query) for element in elements]
-                if not elements:
-                    raise NoCandidate(_reason(search))
+            search = self._candidates.find(wanted, wishes)
+            elements = list(search.answer.elements())
+            proposals = [_proposal(element, search, query) for element in elements]
+            if not elements:
+                raise NoCandidate(_reason(search))
             left = [
                 (element.score, proposal)
                 for element, proposal in zip(elements, proposals, strict=True)
@@ -221,7 +221,8 @@ def _proposal(element: Element, search: Search, query: CandidateQuery) -> _Propo
 
 
 def _reason(search: Search) -> str:
-    assert search.explanation is not None
+    if search.explanation is None:
+        return "no candidate: nothing fits"
     return f"no candidate: {verdict(search.explanation, search.vocabulary)}"
 
 

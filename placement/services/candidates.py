@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from placement.candidates.answer import Answer
+from placement.candidates.budget import Budget, SearchEnded
 from placement.candidates.explanation import MOST_MISSES, Explanation, explain
-from placement.candidates.query import ForestQuery, GroupQuery
+from placement.candidates.query import ForestQuery, GroupQuery, slots_of
 from placement.candidates.scoring.order import Order
 from placement.candidates.search import search, shuffled
 from placement.candidates.trail import Trail
 from placement.candidates.wording import Vocabulary, verdict
-from placement.domain.errors import BadRequest
+from placement.domain import caller
+from placement.domain.errors import BadRequest, SearchTimeout
 from placement.domain.groups import CandidateQuery, RequestGroup
 from placement.services.forest_keeper import ForestKeeper, View
 from placement.services.ordering import SCORING, order_of, order_of_text
@@ -28,6 +30,10 @@ from placement.storage.names import SHARING_TRAIT, Names
 LOG = logging.getLogger(__name__)
 # No aggregate has this id; an aggregate nobody was ever in matches nobody.
 _NO_AGGREGATE = -1
+# What the one near miss in the log line may cost whom nobody asked for an explanation.
+_SECONDS_FOR_THE_LOG = 0.25
+# A group is hard to place if it found no place at least as often, compared with the hardest one.
+_HARD = 0.1
 # Amounts beyond this fit nowhere and need not be told apart.
 _LARGEST_AMOUNT = 2**60
 
@@ -38,12 +44,14 @@ class SearchSettings:
 
     `randomize`: a query with a limit gets a random choice of all that were generated, others a random order;
     where candidates are ordered by score, that order stands. `order` counts unless a query says otherwise.
+    `seconds`: how long one search with its explanation may take.
     """
 
     maximum: int | None = 100_000
     depth_first: bool = False
     randomize: bool = False
     order: Order | None = None
+    seconds: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,31 +77,50 @@ class Candidates:
         self._keeper = keeper
         self._settings = settings
 
-    @contextmanager
-    def find(self, query: CandidateQuery, wishes: Wishes = NO_WISHES) -> Iterator[Search]:
-        """Search; the answer may be read only inside the block, while the forest stands still.
-
-        Raises BadRequest for unknown names, Unavailable.
-        """
-        with self._keeper.current() as view:
-            yield self._search(view, query, wishes)
-
-    def _search(self, view: View, query: CandidateQuery, wishes: Wishes) -> Search:
+    def find(self, query: CandidateQuery, wishes: Wishes = NO_WISHES) -> Search:
+        """Search. Raises BadRequest for unknown names, SearchTimeout, Unavailable."""
+        view = self._keeper.current()
+        # After the look: whoever is in a new aggregate by then is found by it.
         aggregates = self._aggregates(query, wishes)
         wanted = self._resolve(view.names, query, wishes, aggregates)
+        try:
+            return self._search(view, query, wanted, wishes, aggregates)
+        except SearchEnded as ended:
+            raise self._timeout(wanted, ended) from ended
+
+    def _search(
+        self,
+        view: View,
+        query: CandidateQuery,
+        wanted: ForestQuery,
+        wishes: Wishes,
+        aggregates: Mapping[str, int],
+    ) -> Search:
         trail = Trail(one_by_one=wishes.explain)
         found = search(view.forest, view.sharing, wanted, trail, boards=view.boards)
         if self._settings.randomize and wanted.order is None:
             found = shuffled(found, query.limit, random.getrandbits(32))
         explanation = None
-        if wishes.explain or not len(found.candidates):
-            sharing = view.sharing.of(view.forest, wanted.sharing_trait)
-            explanation = explain(view.forest, sharing, wanted, trail, MOST_MISSES if wishes.explain else 1)
+        if wishes.explain:
+            explanation = _explained(view, wanted, trail, MOST_MISSES)
+        elif not len(found.candidates):
+            with suppress(SearchEnded):
+                brief = replace(wanted, budget=Budget(_SECONDS_FOR_THE_LOG, caller.is_gone))
+                explanation = _explained(view, brief, trail, 1)
         labels = {id_: _label(uuid, wishes) for uuid, id_ in aggregates.items()}
         result = Search(Answer(view.forest, found), view.names, explanation, labels)
         if explanation is not None and not len(found.candidates):
             LOG.info("no candidates: %s", verdict(explanation, result.vocabulary))
         return result
+
+    def _timeout(self, wanted: ForestQuery, ended: SearchEnded) -> SearchTimeout:
+        if ended.abandoned:
+            return SearchTimeout("The caller went away, so the search was ended.")
+        return SearchTimeout(
+            f"The search took longer than {self._settings.seconds:g} s ([placement] search_timeout) and was "
+            f"ended. Hard to place: {', '.join(_hardest(wanted))}. Ask for fewer groups at once, or narrow "
+            "them by traits, aggregates or in_tree; if fewer candidates are enough, set a limit."
+        )
 
     def _aggregates(self, query: CandidateQuery, wishes: Wishes) -> Mapping[str, int]:
         """The ids of all aggregates that are mentioned."""
@@ -123,6 +150,7 @@ class Candidates:
             depth_first=self._settings.depth_first,
             order=by_score,
             considered=self._settings.maximum or 2**31,
+            budget=Budget(self._settings.seconds, caller.is_gone),
         )
 
     def wishes(
@@ -164,6 +192,21 @@ class Candidates:
         """The names of some providers by uuid."""
         with self._database.read() as connection:
             return providers.names_by_uuid(connection, list(uuids))
+
+
+def _explained(view: View, wanted: ForestQuery, trail: Trail, most: int) -> Explanation:
+    sharing = view.sharing.of(view.forest, wanted.sharing_trait)
+    return explain(view.forest, sharing, wanted, trail, most)
+
+
+def _hardest(wanted: ForestQuery) -> list[str]:
+    """What to call the groups that found no place most often; all groups if none stood out."""
+    dead_ends = wanted.budget.dead_ends
+    most = max(dead_ends.values(), default=0)
+    suffixes = [
+        slot.suffix for number, slot in enumerate(slots_of(wanted)) if dead_ends[number] >= _HARD * most
+    ]
+    return [f"group {suffix}" if suffix else "the unsuffixed group" for suffix in dict.fromkeys(suffixes)]
 
 
 def _label(aggregate: str, wishes: Wishes) -> str:

@@ -5,8 +5,7 @@ search request -> limit and cluster taken out -> dialects.nova -> query string -
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -41,25 +40,22 @@ class Flavors:
         """Translate a request of flavor, image and options. Raises FlavorRefused with every problem."""
         return translate_document(document)
 
-    @contextmanager
-    def find(self, document: object, parse: ParseQuery) -> Iterator[FlavorSearch]:
-        """Translate and search; the answer may be read only inside the block.
+    def find(self, document: object, parse: ParseQuery) -> FlavorSearch:
+        """Translate and search.
 
         The document is a translation request with two more parts: `limit`, short for options.limit, and
         `cluster`, the name of the only cluster to search. Where the query finds nothing, the fallback query
         is searched if there is one. Raises FlavorRefused, NotFound for the cluster, BadRequest for classes
-        and traits that do not exist, Unavailable.
+        and traits that do not exist, SearchTimeout, Unavailable.
         """
         request, cluster = _split(document)
         translation = translate_document(request)
         roots = () if cluster is None else (frozenset({self._clusters.get(cluster).aggregate_uuid}),)
-        with self._candidates.find(replace(parse(translation.querystring), root_member_of=roots)) as search:
-            if len(search.answer) or translation.fallback_querystring is None:
-                yield FlavorSearch(translation, search, "querystring")
-                return
+        search = self._candidates.find(replace(parse(translation.querystring), root_member_of=roots))
+        if len(search.answer) or translation.fallback_querystring is None:
+            return FlavorSearch(translation, search, "querystring")
         fallback = replace(parse(translation.fallback_querystring), root_member_of=roots)
-        with self._candidates.find(fallback) as search:
-            yield FlavorSearch(translation, search, "fallback_querystring")
+        return FlavorSearch(translation, self._candidates.find(fallback), "fallback_querystring")
 
 
 def _split(document: object) -> tuple[object, str | None]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from dataclasses import dataclass
 
 from placement.candidates.forest import Forest
@@ -20,13 +19,16 @@ from placement.storage.names import Names
 # Beyond this many changed providers a fresh load of everything is cheaper than telling them apart.
 _RELOAD_ABOVE = 20_000
 _ROUNDS = 5
-# Longer than any search or catch-up, shorter than what callers wait; a first load may take longer.
+# Longer than any look, shorter than what callers wait; a first load may take longer.
 _PATIENCE_SECONDS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The forest as of now, with the names its ids stand for and what searches of it keep for the next."""
+    """The forest as it was at one moment, the names its ids stand for, and what searches keep for the next.
+
+    It stays so for as long as somebody holds it; any number of searches may look at it at once.
+    """
 
     forest: Forest
     sharing: SharingMap
@@ -45,18 +47,29 @@ class ForestKeeper:
         self._boards = Scoreboards()
         self._names: Names | None = None
         self._horizon = 0
-        # Searches are bound by the interpreter lock anyway; one at a time keeps the forest consistent.
+        # Held while catching up, never while searching.
         self._lock = threading.Lock()
+        self._caught_up_at = 0.0
 
-    @contextmanager
-    def current(self) -> Iterator[View]:
-        """The forest, caught up, for as long as the block runs. Raises Unavailable, never guesses."""
+    def current(self) -> View:
+        """The forest with all that was committed before the call. Raises Unavailable, never guesses."""
+        arrived = time.monotonic()
         if not self._lock.acquire(timeout=_PATIENCE_SECONDS):
-            raise Unavailable("The providers are still being loaded, or too many searches wait; try again.")
+            raise Unavailable("The providers are still being loaded, or the database is slow; try again.")
         try:
-            yield View(self._forest, self._sharing, self._boards, self._catch_up())
+            known = self._names_since(arrived)
+            return View(self._forest.snapshot(), self._sharing, self._boards, known)
         finally:
             self._lock.release()
+
+    def _names_since(self, arrived: float) -> Names:
+        """Catch up, unless somebody did while this caller waited: one look serves all who wait for it."""
+        if self._names is not None and self._caught_up_at > arrived:
+            return self._names
+        began = time.monotonic()
+        names = self._catch_up()
+        self._caught_up_at = began
+        return names
 
     def _catch_up(self) -> Names:
         if self._names is None:

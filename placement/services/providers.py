@@ -46,14 +46,14 @@ class Providers:
         """Providers that alone satisfy the group and carry the given name and uuid. Raises BadRequest."""
         ids = None
         if group != RequestGroup():
-            with self._keeper.current() as view:
-                aggregates = group_aggregates(self._database, group)
-                wanted = resolve_group(view.names, group, aggregates, _TRAITS_PREFIX)
-                if group.in_tree is not None and group.in_tree != normalize_uuid(group.in_tree):
-                    # The list compares uuids literally, and none is stored in this spelling.
-                    return []
-                rows = providers_matching(view.forest, wanted)
-                ids = view.forest.providers.id[rows].tolist()
+            view = self._keeper.current()
+            aggregates = group_aggregates(self._database, group)
+            wanted = resolve_group(view.names, group, aggregates, _TRAITS_PREFIX)
+            if group.in_tree is not None and group.in_tree != normalize_uuid(group.in_tree):
+                # The list compares uuids literally, and none is stored in this spelling.
+                return []
+            rows = providers_matching(view.forest, wanted)
+            ids = view.forest.providers.id[rows].tolist()
         with self._database.read() as connection:
             return providers.listed(connection, name=name, uuid=uuid, ids=ids)
 

@@ -1,33 +1,37 @@
 """The body of allocation candidates.
 
-Candidates with the same layout differ only in uuids, so one template per layout writes them all; the
-summaries of a tree are kept as long as nothing in the tree changes.
+A candidate is a row of texts, most of which many candidates share: they are looked up column by column, so
+the cost is linear in the candidates, however these place their groups. The summaries of a tree are kept as
+long as nothing in the tree changes.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import orjson
 
 from placement.api.microversions import Feature, Microversion
-from placement.candidates.answer import Answer, Layout, ProviderSummary
-from placement.candidates.texts import Texts, lines
+from placement.candidates.answer import Answer, ProviderSummary, Use
+from placement.candidates.texts import Column, Texts, joined, lines, objects
 from placement.candidates.tree_texts import TreeTexts
 from placement.services.candidates import Search
 
 _CACHE_BYTES = 32 * 2**20
-# Stands for a uuid in a template; no name in an answer has such a character.
-_UUID = b"\0"
+# Candidates, or trees, that are written at a time.
+_AT_ONCE = 2048
+# What stands before and after the uuid of a provider.
+_ALLOCATION = (b'"', b'":{"resources":')
+_LISTED_ALLOCATION = (b'{"resource_provider":{"uuid":"', b'"},"resources":')
 
 
 class CandidatesRenderer:
     """Writes answers; keeps the summaries of trees between requests."""
 
     def __init__(self) -> None:
-        self._trees = TreeTexts(_CACHE_BYTES)
-        self._names: object = None
+        # In one, for answers from before and after a change of names are written side by side.
+        self._kept: tuple[object, TreeTexts] = (None, TreeTexts(_CACHE_BYTES))
 
     def body(
         self,
@@ -36,87 +40,124 @@ class CandidatesRenderer:
         *,
         remarks: Texts | None = None,
         appendix: bytes = b"",
-    ) -> bytes:
-        """The JSON body. To be called while the forest stands still.
+    ) -> Iterator[bytes]:
+        """The JSON body in parts of bounded size, each made when it is asked for.
 
         `remarks`: members to add to each element, `appendix`: to the body; as JSON without braces.
         """
+        yield b'{"allocation_requests":['
+        yield from _elements(search, version, remarks)
+        yield b'],"provider_summaries":{'
         if version.offers(Feature.NESTED_CANDIDATES):
-            summaries = self._whole_trees(search)
+            yield from _listed(self._whole_trees(search))
         else:
-            summaries = list(_contributors(search, version))
-        return b"".join(
-            (
-                b'{"allocation_requests":[',
-                _elements(search, version, remarks),
-                b'],"provider_summaries":{',
-                b",".join(summaries),
-                b"}",
-                b"," + appendix if appendix else b"",
-                b"}",
+            yield b",".join(_contributors(search, version))
+        yield b"}," + appendix + b"}" if appendix else b"}}"
+
+    def _whole_trees(self, search: Search) -> Iterator[list[bytes]]:
+        names, kept = self._kept
+        if names is not search.names:
+            kept = TreeTexts(_CACHE_BYTES)
+            self._kept = (search.names, kept)
+        if len(search.answer):
+            yield from search.answer.tree_texts(
+                kept, lambda members: b",".join(_summary(member, search) for member in members), _AT_ONCE
             )
-        )
-
-    def _whole_trees(self, search: Search) -> list[bytes]:
-        if self._names is not search.names:
-            self._trees.forget()
-            self._names = search.names
-        if not len(search.answer):
-            return []
-        return search.answer.tree_texts(
-            self._trees, lambda members: b",".join(_summary(member, search) for member in members)
-        )
 
 
-def _elements(search: Search, version: Microversion, remarks: Texts | None) -> bytes | memoryview:
+def _listed(parts: Iterable[list[bytes]]) -> Iterator[bytes]:
+    """The texts with commas between them, part by part."""
+    comma = b""
+    for part in parts:
+        yield comma + b",".join(part)
+        comma = b","
+
+
+def _elements(search: Search, version: Microversion, remarks: Texts | None) -> Iterator[bytes]:
     """All candidates, separated by commas."""
-    written = [b""] * len(search.answer)
-    for layout in search.answer.layouts():
-        texts = _texts(search, layout, version, remarks)
-        if layout.places is None:
-            # Not copied once more, for there may be megabytes.
-            return texts.ravel().data[:-1]
-        for place, text in zip(layout.places.tolist(), lines(texts), strict=True):
-            written[place] = text
-    return b"".join(written)[:-1]
+    count = len(search.answer)
+    if not count:
+        return
+    columns = _columns(search, version, remarks)
+    for start in range(0, count, _AT_ONCE):
+        stop = min(start + _AT_ONCE, count)
+        text = joined(columns, start, stop)
+        yield text if stop < count else text[:-1]
 
 
-def _texts(search: Search, layout: Layout, version: Microversion, remarks: Texts | None) -> Texts:
-    """The candidates of one layout, with a comma behind each."""
-    pieces, providers = _template(search, layout, version)
-    if remarks is None:
-        pieces[-1] += b","
-        return layout.texts(pieces, providers, ())
-    pieces[-1] = pieces[-1].removesuffix(b"}") + b","
-    return layout.texts([*pieces, b"},"], providers, (remarks,))
-
-
-def _template(search: Search, layout: Layout, version: Microversion) -> tuple[list[bytes], list[int]]:
-    """The text of a candidate in pieces between uuids, and the distinct providers these are of, in order."""
-    amounts: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    groups: dict[str, list[int]] = {}
-    for slot, provider in zip(search.answer.slots, layout.provider_of, strict=True):
-        for class_id, amount in slot.resources:
-            amounts[provider][search.names.classes[class_id]] += amount
-        members = groups.setdefault(slot.suffix, [])
-        if provider not in members:
-            members.append(provider)
-    providers = list(amounts)
-    resources = [orjson.dumps(dict(amounts[provider])) for provider in providers]
-    if version.offers(Feature.ALLOCATIONS_BY_PROVIDER):
-        parts = [b'"%b":{"resources":%b}' % (_UUID, text) for text in resources]
-        body = b'"allocations":{%b}' % b",".join(parts)
-    else:
-        parts = [b'{"resource_provider":{"uuid":"%b"},"resources":%b}' % (_UUID, text) for text in resources]
-        body = b'"allocations":[%b]' % b",".join(parts)
+def _columns(search: Search, version: Microversion, remarks: Texts | None) -> list[Column]:
+    """A candidate as texts that follow each other, with a comma behind the last; constants are merged."""
+    parts = [[b"{"], _allocations(search, version)]
     if version.offers(Feature.MAPPINGS):
-        mappings = []
-        for suffix, members in groups.items():
-            named = b",".join([b'"%b"' % _UUID] * len(members))
-            mappings.append(b"%b:[%b]" % (orjson.dumps(suffix), named))
-            providers.extend(members)
-        body += b',"mappings":{%b}' % b",".join(mappings)
-    return (b"{%b}" % body).split(_UUID), providers
+        parts.append(_mappings(search))
+    if remarks is not None:
+        parts.append([b",", Column(objects(lines(remarks)))])
+    columns: list[Column] = []
+    constant = b""
+    for part in chain(*parts, [b"},"]):
+        if isinstance(part, bytes):
+            constant += part
+        else:
+            columns += [Column(objects([constant])), part]
+            constant = b""
+    return [*columns, Column(objects([constant]))]
+
+
+def _allocations(search: Search, version: Microversion) -> Iterator[bytes | Column]:
+    """What a candidate takes of whom, providers in order of the slots that use them first."""
+    by_uuid = version.offers(Feature.ALLOCATIONS_BY_PROVIDER)
+    before, after = _ALLOCATION if by_uuid else _LISTED_ALLOCATION
+    giving = [number for number, slot in enumerate(search.answer.slots) if slot.resources]
+    yield b'"allocations":' + (b"{" if by_uuid else b"[")
+    comma = b""
+    for use in search.answer.first_uses(giving):
+        yield from _uuids(search, use, comma + before, after)
+        which, sets = search.answer.companions(use, giving)
+        amounts = [_amounts(search, slots) + b"}" for slots in sets]
+        if len(amounts) == 1 and not use.is_partial:
+            yield amounts[0]
+        else:
+            yield Column(objects([*amounts, b""]), which)
+        comma = b","
+    yield b"}" if by_uuid else b"]"
+
+
+def _amounts(search: Search, slots: Iterable[int]) -> bytes:
+    """What some slots take together, by class."""
+    amounts: dict[str, int] = {}
+    for slot in slots:
+        for class_id, amount in search.answer.slots[slot].resources:
+            name = search.names.classes[class_id]
+            amounts[name] = amounts.get(name, 0) + amount
+    return orjson.dumps(amounts)
+
+
+def _mappings(search: Search) -> Iterator[bytes | Column]:
+    """Which providers serve which group, each once."""
+    groups: dict[str, list[int]] = {}
+    for number, slot in enumerate(search.answer.slots):
+        groups.setdefault(slot.suffix, []).append(number)
+    opening = b',"mappings":{'
+    for suffix, slots in groups.items():
+        yield opening + orjson.dumps(suffix) + b":["
+        comma = b""
+        for use in search.answer.first_uses(slots):
+            yield from _uuids(search, use, comma + b'"', b'"')
+            comma = b","
+        yield b"]"
+        opening = b","
+    yield b"}"
+
+
+def _uuids(search: Search, use: Use, before: bytes, after: bytes) -> Iterator[bytes | Column]:
+    """The uuids of the providers with something around them, nothing at all where there is no use."""
+    uuids = search.answer.uuids
+    if use.is_partial:
+        yield Column(objects([*(before + uuid + after for uuid in uuids), b""]), use.numbers)
+    else:
+        yield before
+        yield Column(objects(uuids), use.numbers)
+        yield after
 
 
 def _contributors(search: Search, version: Microversion) -> Iterable[bytes]:

@@ -8,7 +8,7 @@ from placement.api import candidate_query, context
 from placement.api.gate import route
 from placement.api.microversions import Feature
 from placement.api.queries import parameters
-from placement.api.responses import json_response
+from placement.api.responses import streamed
 from placement.api.services import use_cases
 
 blueprint = Blueprint("allocation_candidates", __name__)
@@ -26,6 +26,4 @@ def candidates() -> Response:
     """Where the request fits."""
     query = candidate_query.parse(parameters(), context.version())
     renderer = current_app.extensions["placement_candidates_renderer"]
-    with use_cases().candidates.find(query) as search:
-        body = renderer.body(search, context.version())
-    return json_response(body)
+    return streamed(renderer.body(use_cases().candidates.find(query), context.version()))

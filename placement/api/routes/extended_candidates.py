@@ -13,7 +13,7 @@ from placement.api.gate import route
 from placement.api.queries import parameters
 from placement.api.rendering.explanations import explanation_body
 from placement.api.rendering.scores import score_remarks
-from placement.api.responses import json_response
+from placement.api.responses import streamed
 from placement.api.services import use_cases
 from placement.candidates.texts import Texts
 from placement.services.candidates import Search
@@ -33,12 +33,12 @@ def candidates() -> Response:
     """Where the request fits, best first, with scores; with explain=1 also why."""
     query, wishes = extended_query.parse(parameters())
     renderer = current_app.extensions["placement_candidates_renderer"]
-    with use_cases().candidates.find(query, wishes) as search:
-        appendix = b""
-        if wishes.explain:
-            appendix = orjson.dumps({"explanation": explained(search)})[1:-1]
-        body = renderer.body(search, context.version(), remarks=_remarks(search, wishes), appendix=appendix)
-    return json_response(body)
+    search = use_cases().candidates.find(query, wishes)
+    appendix = b""
+    if wishes.explain:
+        appendix = orjson.dumps({"explanation": explained(search)})[1:-1]
+    remarks = _remarks(search, wishes)
+    return streamed(renderer.body(search, context.version(), remarks=remarks, appendix=appendix))
 
 
 def _remarks(search: Search, wishes: Wishes) -> Texts | None:

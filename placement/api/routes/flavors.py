@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import orjson
 from flask import Blueprint, Response, current_app
 
@@ -9,7 +11,7 @@ from placement.api import candidate_query, queries
 from placement.api.bodies import json_body
 from placement.api.gate import route
 from placement.api.microversions import NEWEST
-from placement.api.responses import json_response
+from placement.api.responses import json_response, streamed
 from placement.api.services import use_cases
 from placement.dialects.nova import translation_document
 from placement.domain.groups import CandidateQuery
@@ -42,13 +44,11 @@ def translation() -> Response:
 def candidates() -> Response:
     """Where a flavor fits."""
     renderer = current_app.extensions["placement_candidates_renderer"]
-    with use_cases().flavors.find(json_body(), _parse) as found:
-        body = {
-            "translation": translation_document(found.translation),
-            "query_used": found.query_used,
-            "candidates": orjson.Fragment(renderer.body(found.search, NEWEST)),
-        }
-    return json_response(body)
+    found = use_cases().flavors.find(json_body(), _parse)
+    opening = orjson.dumps(
+        {"translation": translation_document(found.translation), "query_used": found.query_used}
+    )
+    return streamed(chain([opening[:-1] + b',"candidates":'], renderer.body(found.search, NEWEST), [b"}"]))
 
 
 def _parse(query_string: str) -> CandidateQuery:
