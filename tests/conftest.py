@@ -15,6 +15,7 @@ from oslo_policy import opts as oslo_policy_opts
 
 from placement.api.application import ApiSettings
 from placement.app import build
+from placement.services.candidates import SearchSettings
 from placement.storage.database import Database
 from tests.api_server import ApiServer
 from tests.api_server_http import running_api_server
@@ -68,14 +69,20 @@ def compatible(**options: Any) -> ApiSettings:
 
 
 @contextmanager
-def application_on(backend: str) -> Iterator[Flask]:
+def application_on(backend: str, search: SearchSettings | None = None) -> Iterator[Flask]:
     """The service in this process, on a database of its own."""
-    with database_url(backend) as url:
-        database = Database(url)
-        application = build(database, compatible())
+    with database_url(backend) as url, application_at(url, search) as application:
         yield application
-        application.extensions["placement_use_cases"].close()
-        database.dispose()
+
+
+@contextmanager
+def application_at(url: str, search: SearchSettings | None = None) -> Iterator[Flask]:
+    """The service in this process, on the database at this URL."""
+    database = Database(url)
+    application = build(database, compatible(), search)
+    yield application
+    application.extensions["placement_use_cases"].close()
+    database.dispose()
 
 
 @pytest.fixture(scope="module", params=BACKENDS)

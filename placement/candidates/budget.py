@@ -10,6 +10,7 @@ from collections.abc import Callable
 _STEPS = 128
 # A search that lasts lets the other threads in, which the interpreter would let wait for longer.
 _UNNOTICED_SECONDS = 0.02
+_BETWEEN_PAUSES_SECONDS = 0.005
 _PAUSE_SECONDS = 0.00005
 
 
@@ -32,6 +33,7 @@ class Budget:
         self._seconds = seconds
         self._abandoned = abandoned
         self._left = _STEPS
+        self._pause_after = _UNNOTICED_SECONDS
         self.dead_ends: Counter[int] = Counter()
 
     def spend(self, steps: int = 1) -> None:
@@ -46,7 +48,8 @@ class Budget:
         passed = time.monotonic() - self._began
         if self._seconds is not None and passed > self._seconds:
             raise SearchEnded(abandoned=False)
-        if passed > _UNNOTICED_SECONDS:
+        if passed > self._pause_after:
+            self._pause_after = passed + _BETWEEN_PAUSES_SECONDS
             if self._abandoned is not None and self._abandoned():
                 raise SearchEnded(abandoned=True)
             time.sleep(_PAUSE_SECONDS)

@@ -188,12 +188,12 @@ class Forest:
         self.providers.own()
 
     def is_current(self, provider_id: int, revision: int) -> bool:
-        """Whether this very state of a provider has been applied already."""
+        """Whether this very state of a provider has been applied already; not for snapshots."""
         row = self._index.get(provider_id)
         return row >= 0 and int(self.providers.revision[row]) == revision
 
     def knows(self, provider_id: int) -> bool:
-        """Whether the provider is in the forest."""
+        """Whether the provider is in the forest as it is fed; not for snapshots."""
         return self._index.get(provider_id) >= 0
 
     def apply(self, records: Iterable[ProviderRecord]) -> None:
