@@ -7,13 +7,14 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from placement.candidates.arrays import Indices, Rows
+from placement.candidates.arrays import Indices, Mask, Rows
 from placement.candidates.forest import Forest
 from placement.candidates.query import Slot
 from placement.candidates.ranking import ScoreTable
 from placement.candidates.search import Found
-from placement.candidates.texts import lines
+from placement.candidates.texts import TextList, lines, objects
 from placement.candidates.tree_texts import TreeTexts
 from placement.candidates.uuids import dashed, to_text
 
@@ -50,6 +51,56 @@ class Use(NamedTuple):
     slot: int
     numbers: Rows
     is_partial: bool
+
+    @property
+    def presence(self) -> Rows:
+        """0 where there is such a use, NO_USE elsewhere."""
+        return np.minimum(self.numbers, 0)
+
+
+class Block:
+    """Some candidates that follow each other, the first of them the one at `start`."""
+
+    def __init__(self, start: int, numbers: NDArray[np.intp]) -> None:
+        self.start = start
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def first_uses(self, slots: Sequence[int]) -> Iterator[Use]:
+        """For each of the slots, where its provider is used by none before it in the list.
+
+        Slots that never use a provider first are left out.
+        """
+        for at, slot in enumerate(slots):
+            mine = self._numbers[:, slot]
+            taken = (self._numbers[:, slots[:at]] == mine[:, None]).any(axis=1)
+            if not taken.all():
+                yield Use(slot, np.where(taken, NO_USE, mine), bool(taken.any()))
+
+    def companions(self, use: Use, slots: Sequence[int]) -> tuple[Rows, list[tuple[int, ...]]]:
+        """Which of the slots have the same provider as this one: the distinct sets, and per candidate which.
+
+        NO_USE for candidates that do not use it first at this slot.
+        """
+        rows = np.flatnonzero(use.numbers != NO_USE)
+        together = self._numbers[rows][:, slots] == use.numbers[rows, None]
+        if (together == together[0]).all():
+            return np.where(use.numbers == NO_USE, NO_USE, 0), [_chosen(slots, together[0])]
+        powers = 1 << np.arange(min(len(slots), _WORD))
+        words = [
+            together[:, at : at + _WORD] @ powers[: len(slots) - at] for at in range(0, len(slots), _WORD)
+        ]
+        key = words[0] if len(words) == 1 else np.stack(words, axis=1)
+        _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
+        which = np.full(len(use.numbers), NO_USE)
+        which[rows] = inverse.ravel()
+        return which, [_chosen(slots, row) for row in together[first]]
+
+
+def _chosen(slots: Sequence[int], flags: Mask) -> tuple[int, ...]:
+    return tuple(slots[at] for at in np.flatnonzero(flags).tolist())
 
 
 class Answer:
@@ -91,49 +142,19 @@ class Answer:
             yield Element(amounts, mappings, scores[at] if scores else 0)
 
     @cached_property
-    def uuids(self) -> list[bytes]:
-        """The uuids of all providers in use, dashed; `Use.numbers` are their places here."""
-        return lines(dashed(self._forest.providers.uuid[self._distinct(self._found.candidates)]))
-
-    @cached_property
-    def _numbers(self) -> Rows:
-        """The candidates by numbers of `uuids` instead of rows of the forest."""
-        number = np.zeros(self._forest.count, np.intp)
+    def uuids(self) -> TextList:
+        """The uuids of all providers in use, and nothing as the last; `Use.numbers` are their places."""
         used = self._distinct(self._found.candidates)
+        return objects([*lines(dashed(self._forest.providers.uuid[used])), b""])
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """The candidates in blocks of so many, the last may be smaller."""
+        rows = self._found.candidates
+        used = self._distinct(rows)
+        number = np.zeros(self._forest.count, np.intp)
         number[used] = np.arange(len(used))
-        return number[self._found.candidates]
-
-    def first_uses(self, slots: Sequence[int]) -> Iterator[Use]:
-        """For each of the slots, where its provider is used by none before it in the list.
-
-        Slots that never use a provider first are left out.
-        """
-        for at, slot in enumerate(slots):
-            mine = self._numbers[:, slot]
-            taken = np.zeros(len(mine), bool)
-            for earlier in slots[:at]:
-                taken |= self._numbers[:, earlier] == mine
-            if not taken.all():
-                yield Use(slot, np.where(taken, NO_USE, mine), bool(taken.any()))
-
-    def companions(self, use: Use, slots: Sequence[int]) -> tuple[Rows, list[tuple[int, ...]]]:
-        """Which of the slots have the same provider as this one: the distinct sets, and per candidate which.
-
-        NO_USE for candidates that do not use it first at this slot.
-        """
-        rows = np.flatnonzero(use.numbers != NO_USE)
-        chosen = self._numbers[rows][:, slots]
-        together = chosen == use.numbers[rows, None]
-        powers = 1 << np.arange(min(len(slots), _WORD))
-        words = [
-            together[:, at : at + _WORD] @ powers[: len(slots) - at] for at in range(0, len(slots), _WORD)
-        ]
-        key = words[0] if len(words) == 1 else np.stack(words, axis=1)
-        _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
-        which = np.full(len(use.numbers), NO_USE)
-        which[rows] = inverse.ravel()
-        sets = [tuple(slots[at] for at in np.flatnonzero(row).tolist()) for row in together[first]]
-        return which, sets
+        for start in range(0, len(rows), size):
+            yield Block(start, number[rows[start : start + size]])
 
     def contributing(self) -> Indices:
         """The providers that give resources to some candidate, ascending."""

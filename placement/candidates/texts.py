@@ -114,25 +114,18 @@ def objects(texts: Sequence[bytes]) -> TextList:
 
 
 class Column:
-    """A text for each of many rows.
+    """A text for each of some rows.
 
     `which` of the texts each row has, -1 for the last one; without it, one text for each row, or one for all.
     """
 
     def __init__(self, texts: TextList, which: Rows | None = None) -> None:
-        self._texts = texts
-        self._which = which
-
-    def within(self, start: int, stop: int) -> TextList:
-        """The texts of some of the rows."""
-        if self._which is not None:
-            return self._texts[self._which[start:stop]]
-        return self._texts[start:stop] if len(self._texts) > 1 else self._texts
+        self.of_rows: TextList = texts if which is None else texts[which]
 
 
-def joined(columns: Sequence[Column], start: int, stop: int) -> bytes:
-    """The texts of the rows from `start` to before `stop`: row by row, column by column."""
-    table = np.empty((stop - start, len(columns)), object)
+def joined(count: int, columns: Sequence[Column]) -> bytes:
+    """The texts of so many rows: row by row, column by column."""
+    table = np.empty((count, len(columns)), object)
     for number, column in enumerate(columns):
-        table[:, number] = column.within(start, stop)
+        table[:, number] = column.of_rows
     return b"".join(table.ravel().tolist())

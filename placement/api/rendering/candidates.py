@@ -13,7 +13,7 @@ from itertools import chain
 import orjson
 
 from placement.api.microversions import Feature, Microversion
-from placement.candidates.answer import Answer, ProviderSummary, Use
+from placement.candidates.answer import Answer, Block, ProviderSummary, Use
 from placement.candidates.texts import Column, Texts, joined, lines, objects
 from placement.candidates.tree_texts import TreeTexts
 from placement.services.candidates import Search
@@ -75,89 +75,95 @@ def _listed(parts: Iterable[list[bytes]]) -> Iterator[bytes]:
 
 def _elements(search: Search, version: Microversion, remarks: Texts | None) -> Iterator[bytes]:
     """All candidates, separated by commas."""
+    writer = _ElementWriter(search, version)
     count = len(search.answer)
-    if not count:
-        return
-    columns = _columns(search, version, remarks)
-    for start in range(0, count, _AT_ONCE):
-        stop = min(start + _AT_ONCE, count)
-        text = joined(columns, start, stop)
-        yield text if stop < count else text[:-1]
+    for block in search.answer.blocks(_AT_ONCE):
+        end = block.start + len(block)
+        text = writer.written(block, None if remarks is None else lines(remarks[block.start : end]))
+        yield text if end < count else text[:-1]
 
 
-def _columns(search: Search, version: Microversion, remarks: Texts | None) -> list[Column]:
-    """A candidate as texts that follow each other, with a comma behind the last; constants are merged."""
-    parts = [[b"{"], _allocations(search, version)]
-    if version.offers(Feature.MAPPINGS):
-        parts.append(_mappings(search))
-    if remarks is not None:
-        parts.append([b",", Column(objects(lines(remarks)))])
-    columns: list[Column] = []
-    constant = b""
-    for part in chain(*parts, [b"},"]):
-        if isinstance(part, bytes):
-            constant += part
-        else:
-            columns += [Column(objects([constant])), part]
-            constant = b""
-    return [*columns, Column(objects([constant]))]
+class _ElementWriter:
+    """Writes the elements of one answer, a block of candidates at a time."""
 
+    def __init__(self, search: Search, version: Microversion) -> None:
+        self._slots = search.answer.slots
+        self._classes = search.names.classes
+        self._uuids = search.answer.uuids
+        self._by_uuid = version.offers(Feature.ALLOCATIONS_BY_PROVIDER)
+        self._with_mappings = version.offers(Feature.MAPPINGS)
+        self._giving = [number for number, slot in enumerate(self._slots) if slot.resources]
+        self._groups: dict[str, list[int]] = {}
+        for number, slot in enumerate(self._slots):
+            self._groups.setdefault(slot.suffix, []).append(number)
+        self._amounts_of: dict[tuple[int, ...], bytes] = {}
 
-def _allocations(search: Search, version: Microversion) -> Iterator[bytes | Column]:
-    """What a candidate takes of whom, providers in order of the slots that use them first."""
-    by_uuid = version.offers(Feature.ALLOCATIONS_BY_PROVIDER)
-    before, after = _ALLOCATION if by_uuid else _LISTED_ALLOCATION
-    giving = [number for number, slot in enumerate(search.answer.slots) if slot.resources]
-    yield b'"allocations":' + (b"{" if by_uuid else b"[")
-    comma = b""
-    for use in search.answer.first_uses(giving):
-        yield from _uuids(search, use, comma + before, after)
-        which, sets = search.answer.companions(use, giving)
-        amounts = [_amounts(search, slots) + b"}" for slots in sets]
-        if len(amounts) == 1 and not use.is_partial:
-            yield amounts[0]
-        else:
-            yield Column(objects([*amounts, b""]), which)
-        comma = b","
-    yield b"}" if by_uuid else b"]"
+    def written(self, block: Block, remarks: list[bytes] | None) -> bytes:
+        """The elements, a comma behind each: texts that follow each other, constants merged."""
+        parts: list[Iterable[bytes | Column]] = [[b"{"], self._allocations(block)]
+        if self._with_mappings:
+            parts.append(self._mappings(block))
+        if remarks is not None:
+            parts.append([b",", Column(objects(remarks))])
+        columns: list[Column] = []
+        constant = b""
+        for part in chain(*parts, [b"},"]):
+            if isinstance(part, bytes):
+                constant += part
+            else:
+                columns += [Column(objects([constant])), part]
+                constant = b""
+        return joined(len(block), [*columns, Column(objects([constant]))])
 
-
-def _amounts(search: Search, slots: Iterable[int]) -> bytes:
-    """What some slots take together, by class."""
-    amounts: dict[str, int] = {}
-    for slot in slots:
-        for class_id, amount in search.answer.slots[slot].resources:
-            name = search.names.classes[class_id]
-            amounts[name] = amounts.get(name, 0) + amount
-    return orjson.dumps(amounts)
-
-
-def _mappings(search: Search) -> Iterator[bytes | Column]:
-    """Which providers serve which group, each once."""
-    groups: dict[str, list[int]] = {}
-    for number, slot in enumerate(search.answer.slots):
-        groups.setdefault(slot.suffix, []).append(number)
-    opening = b',"mappings":{'
-    for suffix, slots in groups.items():
-        yield opening + orjson.dumps(suffix) + b":["
+    def _allocations(self, block: Block) -> Iterator[bytes | Column]:
+        """What a candidate takes of whom, providers in order of the slots that use them first."""
+        before, after = _ALLOCATION if self._by_uuid else _LISTED_ALLOCATION
+        yield b'"allocations":' + (b"{" if self._by_uuid else b"[")
         comma = b""
-        for use in search.answer.first_uses(slots):
-            yield from _uuids(search, use, comma + b'"', b'"')
+        for use in block.first_uses(self._giving):
+            yield from self._provider(use, comma + before, after)
+            which, sets = block.companions(use, self._giving)
+            amounts = [self._amounts(slots) for slots in sets]
+            if len(amounts) == 1 and not use.is_partial:
+                yield amounts[0]
+            else:
+                yield Column(objects([*amounts, b""]), which)
             comma = b","
-        yield b"]"
-        opening = b","
-    yield b"}"
+        yield b"}" if self._by_uuid else b"]"
 
+    def _amounts(self, slots: tuple[int, ...]) -> bytes:
+        """What some slots take together, by class, and the end of the allocation."""
+        text = self._amounts_of.get(slots)
+        if text is None:
+            amounts: dict[str, int] = {}
+            for slot in slots:
+                for class_id, amount in self._slots[slot].resources:
+                    name = self._classes[class_id]
+                    amounts[name] = amounts.get(name, 0) + amount
+            text = self._amounts_of[slots] = orjson.dumps(amounts) + b"}"
+        return text
 
-def _uuids(search: Search, use: Use, before: bytes, after: bytes) -> Iterator[bytes | Column]:
-    """The uuids of the providers with something around them, nothing at all where there is no use."""
-    uuids = search.answer.uuids
-    if use.is_partial:
-        yield Column(objects([*(before + uuid + after for uuid in uuids), b""]), use.numbers)
-    else:
-        yield before
-        yield Column(objects(uuids), use.numbers)
-        yield after
+    def _mappings(self, block: Block) -> Iterator[bytes | Column]:
+        """Which providers serve which group, each once."""
+        opening = b',"mappings":{'
+        for suffix, slots in self._groups.items():
+            yield opening + orjson.dumps(suffix) + b":["
+            comma = b""
+            for use in block.first_uses(slots):
+                yield from self._provider(use, comma + b'"', b'"')
+                comma = b","
+            yield b"]"
+            opening = b","
+        yield b"}"
+
+    def _provider(self, use: Use, before: bytes, after: bytes) -> Iterator[bytes | Column]:
+        """The uuids of the providers with something around them, nothing at all where there is no use."""
+        around: list[bytes | Column] = [before, after]
+        if use.is_partial:
+            around = [Column(objects([text, b""]), use.presence) for text in (before, after)]
+        yield around[0]
+        yield Column(self._uuids, use.numbers)
+        yield around[1]
 
 
 def _contributors(search: Search, version: Microversion) -> Iterable[bytes]:
