@@ -223,7 +223,14 @@ class Arenas:
     def _tree_labels(self, arenas: Table) -> Amounts:
         """Per position the first position whose provider has the same root."""
         roots = self._forest.providers.root[arenas]
-        labels: Amounts = (roots[:, :, None] == roots[:, None, :]).argmax(axis=2).astype(np.int64)
+        order = np.argsort(roots, axis=1, kind="stable")
+        ordered = np.take_along_axis(roots, order, axis=1)
+        begins = np.ones(roots.shape, bool)
+        begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+        # Among equal roots a stable sort keeps the first position first.
+        first = np.maximum.accumulate(np.where(begins, np.arange(roots.shape[1]), 0), axis=1)
+        labels = np.empty(roots.shape, np.int64)
+        np.put_along_axis(labels, order, np.take_along_axis(order, first, axis=1), axis=1)
         return labels
 
     def _problem(self, features: list[Amounts], at: int, band: _Band) -> Problem:

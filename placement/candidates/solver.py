@@ -103,26 +103,22 @@ class _Enumeration:
 
 def _permuted(blocks: tuple[tuple[int, ...], ...], solution: Solution) -> Iterator[Solution]:
     """The other assignments of the same positions to interchangeable slots."""
-    for changed in _orders(blocks, 0, list(solution)):
-        if changed != solution:
-            yield changed
-
-
-def _orders(blocks: tuple[tuple[int, ...], ...], depth: int, current: list[int]) -> Iterator[Solution]:
-    if depth == len(blocks):
-        yield tuple(current)
-        return
-    block = blocks[depth]
-    if len(block) == 1:
-        yield from _orders(blocks, depth + 1, current)
-        return
-    positions = sorted(current[slot] for slot in block)
-    for order in _distinct_orders(positions):
-        for slot, position in zip(block, order, strict=True):
+    blocks = tuple(block for block in blocks if len(block) > 1)
+    positions = [sorted(solution[slot] for slot in block) for block in blocks]
+    current = list(solution)
+    orders = [_distinct_orders(positions[0])]
+    while orders:
+        depth = len(orders)
+        order = next(orders[-1], None)
+        if order is None:
+            orders.pop()
+            continue
+        for slot, position in zip(blocks[depth - 1], order, strict=True):
             current[slot] = position
-        yield from _orders(blocks, depth + 1, current)
-    for slot, position in zip(block, positions, strict=True):
-        current[slot] = position
+        if depth < len(blocks):
+            orders.append(_distinct_orders(positions[depth]))
+        elif (changed := tuple(current)) != solution:
+            yield changed
 
 
 def _distinct_orders(positions: list[int]) -> Iterator[Solution]:

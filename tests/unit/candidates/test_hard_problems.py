@@ -112,6 +112,17 @@ def test_solutions_after_many_dead_ends_are_found():
             assert sum(amount for amount, at in zip(demand, solution, strict=True) if at == position) <= room
 
 
+def test_permutations_of_more_blocks_than_calls_can_be_nested():
+    pairs = 1500
+    problem = Problem(
+        options=(0b1,) * (2 * pairs - 2) + (0b11, 0b11),
+        blocks=tuple((2 * number, 2 * number + 1) for number in range(pairs)),
+        contentions=(Contention((1,) * (2 * pairs), (2 * pairs, 2 * pairs)),),
+    )
+    found = list(solutions(problem))
+    assert [solution[-2:] for solution in found] == [(0, 0), (0, 1), (1, 1), (1, 0)]
+
+
 def test_what_cannot_be_proven_ends_with_the_budget():
     amounts = tuple(2 * amount + 1 for amount in range(60, 140))
     problem = packing(16, amounts, room=sum(amounts) // 16 + 1)
