@@ -70,9 +70,10 @@ def _dashed_uuid(given: Parameters, key: str) -> str | None:
 def create() -> Response:
     """A new provider."""
     body = validated(NewProvider)
-    if not body["name"]:
-        raise BadRequest("name is required")
     uuid = body.get("uuid") or str(uuids.uuid4())
+    if not body["name"]:
+        prefix = f'Unable to create resource provider "", {uuid}: '
+        raise BadRequest(f"{prefix}Object action create failed because: name is required")
     created = use_cases().providers.create(uuid, body["name"], body.get("parent_provider_uuid"))
     location = f"/resource_providers/{uuid}"
     if context.offers(Feature.POST_PROVIDER_BODY):
