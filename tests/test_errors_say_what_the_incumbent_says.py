@@ -104,13 +104,14 @@ def test_full_names_what_was_wanted_and_what_is_left_after_the_words_of_old(embe
     host = embedded.provider(unique(), VCPU=8, DISK_GB={"total": 100, "min_unit": 10})
     full = embedded.claim({host: {"VCPU": 9}}).json["errors"][0]["detail"]
     assert full.rstrip().endswith(
-        f"Unable to allocate inventory: Unable to create allocation for 'VCPU' on resource provider '{host}'. "
+        "Unable to allocate inventory: "
+        f"Unable to create allocation for 'VCPU' on resource provider '{host}'. "
         "The requested amount would exceed the capacity. 9 more are wanted, 0 of 8 are used."
     )
     unit = embedded.claim({host: {"DISK_GB": 5}}).json["errors"][0]["detail"]
     assert unit.rstrip().endswith(
-        f"Unable to create allocation for 'DISK_GB' on resource provider '{host}'. The requested amount would "
-        "violate inventory constraints. 5 breaks min_unit 10, max_unit 2147483647 or step_size 1."
+        f"Unable to create allocation for 'DISK_GB' on resource provider '{host}'. "
+        "The requested amount would violate inventory constraints. 5 breaks min_unit 10, max_unit 2147483647 or step_size 1."
     )
 
 
