@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import threading
-import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import requests
 
+from tests.patience import PATIENCE_SECONDS, eventually
 from tests.server import RunningServer
 
 CLIENTS = 16
@@ -31,7 +31,7 @@ class Claimant:
         self.session.headers.update(HEADERS)
 
     def call(self, method: str, path: str, body: object = None) -> requests.Response:
-        return self.session.request(method, f"{self.url}{path}", json=body, timeout=60)
+        return self.session.request(method, f"{self.url}{path}", json=body, timeout=PATIENCE_SECONDS)
 
     def claim(self, consumer: str, resources: dict, generation: int | None = None) -> requests.Response:
         return self.call(
@@ -194,12 +194,18 @@ def test_killing_workers_in_a_storm_leaves_a_consistent_database(
             assert answer.status_code == 204, answer.text
             acknowledged.append(consumer)
 
+    def await_claims(more: int) -> None:
+        wanted = len(acknowledged) + more
+        eventually(True, lambda: len(acknowledged) >= wanted or any(future.done() for future in running))
+
     with ThreadPoolExecutor(CLIENTS) as pool:
         running = [pool.submit(work, number) for number in range(CLIENTS)]
         for _ in range(kills):
-            time.sleep(0.7)
+            await_claims(CLIENTS)
+            # The master replaces a worker that ended, but not before it has noticed.
+            eventually(2, lambda: len(two_workers.workers()))
             os.kill(random.choice(two_workers.workers()), signal.SIGKILL)
-        time.sleep(0.7)
+        await_claims(CLIENTS)
         over.set()
         for future in running:
             future.result()

@@ -111,7 +111,8 @@ def test_full_names_what_was_wanted_and_what_is_left_after_the_words_of_old(embe
     unit = embedded.claim({host: {"DISK_GB": 5}}).json["errors"][0]["detail"]
     assert unit.rstrip().endswith(
         f"Unable to create allocation for 'DISK_GB' on resource provider '{host}'. "
-        "The requested amount would violate inventory constraints. 5 breaks min_unit 10, max_unit 2147483647 or step_size 1."
+        "The requested amount would violate inventory constraints. "
+        "5 breaks min_unit 10, max_unit 2147483647 or step_size 1."
     )
 
 
