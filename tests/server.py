@@ -27,6 +27,7 @@ from tests.patience import PATIENCE_SECONDS
 DATABASE_VARIABLE = "PLACEMENT_TEST_DATABASE_URL"
 BACKENDS = ("sqlite", "postgresql")
 _ROOT = Path(__file__).resolve().parents[1]
+_STARTS_WITHIN_SECONDS = PATIENCE_SECONDS
 
 
 @cache
@@ -153,11 +154,11 @@ def free_port() -> int:
 
 def _await_answer(server: RunningServer) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + _STARTS_WITHIN_SECONDS
     while time.monotonic() < deadline:
         if server.process.poll() is not None:
             break
-        with suppress(OSError), opener.open(server.url, timeout=PATIENCE_SECONDS):
+        with suppress(OSError), opener.open(server.url, timeout=5):
             return
         time.sleep(0.05)
     raise AssertionError(f"the service does not start:\n{server.log.read_text()}")
