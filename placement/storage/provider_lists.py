@@ -88,12 +88,12 @@ def records_of(connection: Executor, ids: Sequence[int]) -> dict[int, list[Recor
 
 
 def traits_of(connection: Executor, ids: Sequence[int]) -> dict[int, list[str]]:
-    """The traits of providers, in order of their ids."""
+    """The traits of providers by name."""
     return _members(connection, ids, tables.provider_traits, "trait_id", tables.traits, "name")
 
 
 def aggregates_of(connection: Executor, ids: Sequence[int]) -> dict[int, list[str]]:
-    """The aggregates that providers are in, in order of their ids."""
+    """The aggregates that providers are in, by uuid."""
     return _members(connection, ids, tables.provider_aggregates, "aggregate_id", tables.aggregates, "uuid")
 
 
@@ -104,7 +104,7 @@ def _members(
         sa.select(pairs.c.resource_provider_id, named.c[label])
         .join(named, named.c.id == pairs.c[column])
         .where(pairs.c.resource_provider_id.in_(ids))
-        .order_by(named.c.id)
+        .order_by(named.c[label])
     )
     found: dict[int, list[str]] = defaultdict(list)
     for row in connection.execute(statement):
