@@ -106,7 +106,7 @@ def test_full_names_what_was_wanted_and_what_is_left_after_the_words_of_old(embe
     assert full.rstrip().endswith(
         "Unable to allocate inventory: "
         f"Unable to create allocation for 'VCPU' on resource provider '{host}'. "
-        "The requested amount would exceed the capacity. 9 more are wanted, 0 of 8 are used."
+        "The requested amount would exceed the capacity. 9 more with 0 of 8 used."
     )
     unit = embedded.claim({host: {"DISK_GB": 5}}).json["errors"][0]["detail"]
     assert unit.rstrip().endswith(

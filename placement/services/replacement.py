@@ -212,7 +212,7 @@ def explain_refusal(
             )
     return CapacityExceeded(
         f"{prefix}Unable to create allocation for {where} The requested amount would exceed the capacity. "
-        f"{change.delta} more are wanted, {record.used} of {units.capacity} are used."
+        f"{change.delta} more with {record.used} of {units.capacity} used."
     )
 
 
