@@ -1,12 +1,16 @@
 # Everything a person or a CI needs; `make` alone lists the targets.
-PYTHON ?= python3
+PYTHON ?= $(shell command -v python3 || command -v python3.11)
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Test processes; each has a PostgreSQL of its own.
 JOBS   ?= 2
+# Where `make run` listens; empty: the usual port.
+PORT   ?=
+# What is slow is named, so that it is noticed.
+SLOW   := --durations=15
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types rooms bench clean
+.PHONY: help run test faults lint types rooms bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -21,8 +25,8 @@ $(VENV)/.test: pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@ $(VENV)/.run
 
-run: $(VENV)/.run ## Set up, load the examples into an empty database and serve on 127.0.0.1:8778
-	$(BIN)/placement serve --demo
+run: $(VENV)/.run ## Set up, load the examples into an empty database and serve on 127.0.0.1:8778 (PORT=9000 elsewhere)
+	$(BIN)/placement serve --demo $(if $(PORT),--port $(PORT))
 
 lint: $(VENV)/.test ## Style
 	$(BIN)/ruff check .
@@ -35,7 +39,10 @@ rooms: $(VENV)/.test ## Who may import whom
 	$(BIN)/lint-imports
 
 test: lint types rooms ## Everything that decides whether a change lands
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --ignore=tests/faults $(SLOW)
+
+faults: $(VENV)/.test ## Storms, kills and lost connections, one after another
+	$(BIN)/python -m pytest tests/faults $(SLOW)
 
 bench: $(VENV)/.test ## Compare with the incumbent (takes long; BENCH="--data flat:1000" for less)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from hypothesis import HealthCheck, settings
 from oslo_config import cfg
 from oslo_policy import opts as oslo_policy_opts
 
@@ -22,6 +23,10 @@ from tests.api_server_http import running_api_server
 from tests.client import Client, unique
 from tests.server import BACKENDS, RunningServer, database_url, running_service
 from tests.synchronizing import Surroundings
+
+# Nothing is judged by its speed: the machine may be doing something else.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.fixture(params=BACKENDS)

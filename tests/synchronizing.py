@@ -7,9 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +19,10 @@ import yaml
 from placement.operations.demonstration import examples
 from tests.api_server import ApiServer
 from tests.api_server_http import write_kubeconfig
+from tests.patience import PATIENCE_SECONDS
+from tests.patience import eventually as eventually
 from tests.service import Service
 
-_PATIENCE_SECONDS = 60
 _EXAMPLE = examples() / "edge" / "nodes" / "edge-01.yaml"
 # A proxy of the environment does not know loopback.
 _ENVIRONMENT = {**os.environ, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
@@ -72,14 +72,6 @@ def join(api_server: ApiServer, name: str) -> tuple[dict[str, Any], dict[str, An
     return node, topology
 
 
-def eventually(expected: Any, found: Callable[[], Any]) -> None:
-    """Wait until that is what is found."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while (last := found()) != expected:
-        assert time.monotonic() < deadline, f"still {last!r} and not {expected!r}"
-        time.sleep(0.05)
-
-
 @dataclass(frozen=True)
 class Synchronizing:
     """A running command and what it has printed."""
@@ -95,7 +87,7 @@ class Synchronizing:
     def end(self) -> None:
         """End it the way service managers do; it has to take that well."""
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(20) == 0, self.said
+        assert self.process.wait(PATIENCE_SECONDS) == 0, self.said
         assert "Traceback" not in self.said
 
 
@@ -158,7 +150,7 @@ class Surroundings:
             self.command("--once", *arguments),
             capture_output=True,
             text=True,
-            timeout=_PATIENCE_SECONDS,
+            timeout=PATIENCE_SECONDS,
             check=False,
             env=_ENVIRONMENT,
         )

@@ -121,7 +121,7 @@ def test_class_without_an_inventory_is_409(shared: Client, provider: str):
 def test_unknown_class_is_400(shared: Client, provider: str):
     answer = shared.post("/allocations", {consumers(1)[0]: entry("1.39", {provider: {"CUSTOM_NOBODY": 1}})})
     assert answer.status_code == 400
-    assert detail(answer) == "Unable to allocate inventory No such resource class CUSTOM_NOBODY"
+    assert detail(answer) == "Unable to allocate inventory No such resource class CUSTOM_NOBODY."
 
 
 def test_one_stale_consumer_refuses_all(shared: Client, provider: str):

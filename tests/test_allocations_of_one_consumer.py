@@ -224,7 +224,7 @@ def test_unknown_class_is_400(shared: Client, provider: str, consumer: str):
     answer = put(shared, consumer, body("1.39", {provider: {"CUSTOM_NOBODY": 1}}))
     assert answer.status_code == 400
     assert detail(answer) == (
-        f"Unable to allocate inventory for consumer {consumer}: No such resource class CUSTOM_NOBODY"
+        f"Unable to allocate inventory for consumer {consumer}: No such resource class CUSTOM_NOBODY."
     )
 
 
@@ -437,7 +437,7 @@ def test_labels_stay_when_the_write_fails(shared: Client, provider: str, consume
 
 @pytest.mark.parametrize(
     ("value", "keyword"),
-    [("instance", "pattern"), ("", "minLength"), ("X" * 256, "maxLength"), (None, "type")],
+    [("instance", "pattern"), ("", "pattern"), ("X" * 256, "maxLength"), (None, "type")],
 )
 def test_consumer_type_is_a_name(shared: Client, provider: str, consumer: str, value: object, keyword: str):
     answer = put(shared, consumer, body("1.39", {provider: {"VCPU": 1}}, consumer_type=value))

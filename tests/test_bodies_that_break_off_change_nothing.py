@@ -10,6 +10,7 @@ import requests
 import yaml
 
 from tests.kubernetes import node_manifests
+from tests.patience import PATIENCE_SECONDS
 from tests.server import RunningServer
 
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
@@ -23,7 +24,9 @@ def sent(
     address = urlsplit(server.url)
     lines = [f"{method} {path} HTTP/1.1", f"Host: {address.netloc}", "Connection: close"]
     lines += [f"{name}: {value}" for name, value in {**HEADERS, **headers}.items()]
-    with socket.create_connection((str(address.hostname), int(address.port or 80)), timeout=30) as wire:
+    with socket.create_connection(
+        (str(address.hostname), int(address.port or 80)), timeout=PATIENCE_SECONDS
+    ) as wire:
         wire.sendall("\r\n".join([*lines, "", ""]).encode() + body)
         wire.shutdown(socket.SHUT_WR)
         answer = b"".join(iter(lambda: wire.recv(65536), b""))
@@ -32,7 +35,7 @@ def sent(
 
 
 def get(server: RunningServer, path: str) -> requests.Response:
-    return requests.get(server.url + path, headers=HEADERS, timeout=30)
+    return requests.get(server.url + path, headers=HEADERS, timeout=PATIENCE_SECONDS)
 
 
 def test_json_that_breaks_off_is_not_carried_out(served):
@@ -47,7 +50,7 @@ def test_manifests_that_break_off_are_not_imported(served):
     """The first document alone is a node, but not the one that was meant."""
     first, *rest = (yaml.safe_dump(each).encode() for each in node_manifests("n1").values())
     whole = b"---\n".join([first, *rest])
-    assert requests.put(served.url + CLUSTER, headers=HEADERS, timeout=30).status_code == 201
+    assert requests.put(served.url + CLUSTER, headers=HEADERS, timeout=PATIENCE_SECONDS).status_code == 201
     headers = {"Content-Type": "application/yaml", "Content-Length": str(len(whole))}
     assert sent(served, "PUT", f"{CLUSTER}/nodes/n1", headers, first)[0] == 400
     assert get(served, f"{CLUSTER}/nodes/n1").status_code == 404

@@ -81,7 +81,7 @@ REFUSED = [
     ("1.31", f"resources1=VCPU:1&member_of1=!{U}", "Forbidden member_of1 parameters are not", UNDEFINED),
     ("1.39", f"resources=VCPU:1&member_of={U},{U2}", "must be prefixed with the 'in:'", UNDEFINED),
     ("1.39", "resources=VCPU:1&member_of=x", "parameter to contain valid UUID(s). Got: x", UNDEFINED),
-    ("1.24", "resources1=VCPU:1", "'resources1' was unexpected", UNDEFINED),
+    ("1.24", "resources1=VCPU:1", "'resources' is a required property", UNDEFINED),
     ("1.24", f"{TWO}&group_policy=none&resources=VCPU:1", "unexpected", UNDEFINED),
     ("1.25", "resources01=VCPU:1", "'resources01' does not match any of the regexes", UNDEFINED),
     ("1.25", "resources0=VCPU:1", "'resources0' does not match any of the regexes", UNDEFINED),

@@ -21,6 +21,7 @@ import yaml
 from placement.operations.commands.catalog import Catalog
 from placement.operations.demonstration import examples
 from tests.kubernetes import ROWS, STATUS, node_manifests, pod_manifest
+from tests.patience import PATIENCE_SECONDS
 from tests.server import RunningServer, database_url, running_service
 from tests.test_claims_hand_nothing_out_twice import Claimant
 from tests.test_nodes_show_whose_each_cpu_is import MIXED
@@ -35,7 +36,9 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "placement.operations", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False, **options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -696,7 +699,9 @@ def one_page_only(behind: str) -> Iterator[str]:
                 self.end_headers()
                 self.wfile.write(json.dumps({"errors": [{"detail": "no second page"}]}).encode())
                 return
-            answer = requests.get(f"{behind}{self.path}", headers=dict(self.headers), timeout=60)
+            answer = requests.get(
+                f"{behind}{self.path}", headers=dict(self.headers), timeout=PATIENCE_SECONDS
+            )
             self.send_response(answer.status_code)
             self.end_headers()
             self.wfile.write(answer.content)
@@ -762,5 +767,5 @@ def test_client_commands_do_not_load_the_service(name):
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     command = [sys.executable, "-c", check, "--url", NOBODY_LISTENS, *name.split()]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert finished.returncode == 0, finished.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.server import database_url, running_service
 
 DATA = Path(__file__).parent / "data"
@@ -15,7 +16,9 @@ DATA = Path(__file__).parent / "data"
 
 def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "placement.operations", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False, **options
+    )
 
 
 def test_upgrade_prints_the_version_and_version_shows_it(tmp_path):
@@ -71,6 +74,6 @@ def test_unusable_databases_are_one_clear_line(arguments):
 
 def test_case_files_run_through_the_product():
     command = [sys.executable, "-m", "tests.cases", str(DATA / "granular.json")]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert finished.stdout.splitlines()[-1] == "55/55"

@@ -15,6 +15,7 @@ from placement.topology.cpuset import parse_cpu_list
 from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import node_manifests, pod_manifest
+from tests.patience import PATIENCE_SECONDS
 from tests.pod_invariants import check, nothing_is_held
 from tests.server import RunningServer
 
@@ -42,7 +43,7 @@ class Caller:
         self.statuses: Counter[tuple[str, int]] = Counter()
 
     def call(self, method: str, path: str, body: object = None) -> requests.Response:
-        answer = self.session.request(method, f"{self.url}{path}", json=body, timeout=60)
+        answer = self.session.request(method, f"{self.url}{path}", json=body, timeout=PATIENCE_SECONDS)
         self.statuses[method, answer.status_code] += 1
         return answer
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import requests
 
+from tests.patience import PATIENCE_SECONDS, eventually
 from tests.server import database_url, running_service
 
 CURL = Path(__file__).parent / "curl.py"
@@ -20,7 +21,7 @@ HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 def get(url: str, path: str) -> dict:
     session = requests.Session()
     session.trust_env = False
-    answer = session.get(url + path, headers=HEADERS, timeout=30)
+    answer = session.get(url + path, headers=HEADERS, timeout=PATIENCE_SECONDS)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -50,12 +51,11 @@ def printed_calls(log: str) -> list[str]:
 def test_examples_are_loaded_printed_calls_work_and_data_stays(tmp_path: Path) -> None:
     with database_url("sqlite", migrated=False) as connection:
         with running_service(connection, arguments=["--demo"]) as server:
-            log = server.log.read_text()
             clusters = {entry["name"]: entry["nodes"] for entry in clusters_of(server.url)}
             assert set(clusters) == {"batch", "edge"}
             assert all(nodes >= 8 for nodes in clusters.values())
-            calls = printed_calls(log)
-            assert len(calls) == 3
+            eventually(3, lambda: len(printed_calls(server.log.read_text())))
+            calls = printed_calls(server.log.read_text())
             outputs = [run(call, tmp_path) for call in calls]
             assert '"allocation_requests":[{"allocations"' in outputs[0].stdout
             assert "204" in outputs[1].stdout.splitlines()[0], outputs[1]

@@ -124,7 +124,7 @@ def test_a_second_mixed_instance_that_no_longer_fits_is_refused_with_the_reason(
     loser = str(uuid.uuid4())
     refused = api.put(f"/allocations/{loser}", claim_of(request))
     assert refused.status_code == 409
-    assert f"PCPU on resource provider {second}" in detail(refused)
+    assert f"'PCPU' on resource provider '{second}" in detail(refused)
     assert "3 more with 3 of 4 used" in detail(refused)
     assert api.get(f"/allocations/{loser}").json["allocations"] == {}
     assert find(api, MASKED, options=GRANULAR)["candidates"]["allocation_requests"] == []

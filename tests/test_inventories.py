@@ -342,7 +342,7 @@ def test_delete_all_in_use_names_the_classes_in_order(shared: Client, busy: str)
     answer = shared.delete(path(busy))
     assert answer.status_code == 409
     assert code(answer) == "placement.inventory.inuse"
-    assert detail(answer) == f"Inventory for 'VCPU, DISK_GB' on resource provider '{busy}' in use"
+    assert detail(answer) == f"Inventory for 'VCPU, DISK_GB' on resource provider '{busy}' in use."
 
 
 def test_missing_record_is_404(shared: Client, provider: str):

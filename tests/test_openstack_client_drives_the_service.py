@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.server import RunningServer, database_url, running_service
 
 pytest.importorskip("osc_placement")
@@ -349,7 +350,9 @@ def run(url: str, *arguments: str, version: str | None = None) -> subprocess.Com
     command = [str(Path(sys.executable).with_name("openstack"))]
     command += ["--os-auth-type", "admin_token", "--os-endpoint", url, "--os-token", "admin"]
     command += ["--os-placement-api-version", version] if version else []
-    return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
 
 
 @pytest.mark.parametrize("version", [None, "1.39"])

@@ -12,6 +12,7 @@ import pytest
 
 from placement.operations import manage, settings, status
 from placement.operations.options import GROUPS
+from tests.patience import PATIENCE_SECONDS, eventually
 from tests.server import BACKENDS, database_url, running_service
 
 DOCUMENTED = Path(__file__).resolve().parents[1] / "docs" / "operating.md"
@@ -165,7 +166,7 @@ def test_check_that_crashes_is_255(use, tmp_path: Path, capsys):
 @pytest.mark.parametrize("module", ["manage", "status"])
 def test_version_is_printed(module: str):
     command = [sys.executable, "-m", f"placement.operations.{module}", "--version"]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert finished.returncode == 0
     assert finished.stdout.strip()
 
@@ -200,12 +201,12 @@ def serve(tmp_path: Path, text: str, *arguments: str) -> subprocess.CompletedPro
     file = tmp_path / "placement.conf"
     file.write_text(f"[placement_database]\nconnection = sqlite:///{tmp_path}/x.sqlite\n{text}")
     command = [sys.executable, "-m", "placement.operations", "serve", "--config-file", str(file), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
 
 def test_without_any_configuration_serving_says_that_it_is_for_development(tmp_path: Path):
     with running_service(f"sqlite:///{tmp_path}/x.sqlite", workers=1) as server:
-        assert "auth_strategy is noauth2" in server.log.read_text()
+        eventually(True, lambda: "auth_strategy is noauth2" in server.log.read_text())
 
 
 def test_development_is_refused_beyond_loopback_also_when_configured(tmp_path: Path):
@@ -219,7 +220,7 @@ def test_wsgi_without_a_database_refuses_to_start(tmp_path: Path):
     environment.pop(settings.CONNECTION_VARIABLE, None)
     command = [sys.executable, "-c", "import placement.wsgi"]
     finished = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, env=environment
+        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False, env=environment
     )
     assert finished.returncode == 1
     assert "[placement_database] connection" in finished.stderr
@@ -246,5 +247,10 @@ def test_configured_tokens_identify_callers(tmp_path: Path):
         session = requests.Session()
         session.trust_env = False
         url = f"{server.url}/resource_providers"
-        assert session.get(url, headers={"Authorization": "Bearer secret"}, timeout=10).status_code == 200
-        assert session.get(url, headers={"X-Auth-Token": "admin"}, timeout=10).status_code == 401
+        assert (
+            session.get(url, headers={"Authorization": "Bearer secret"}, timeout=PATIENCE_SECONDS).status_code
+            == 200
+        )
+        assert (
+            session.get(url, headers={"X-Auth-Token": "admin"}, timeout=PATIENCE_SECONDS).status_code == 401
+        )

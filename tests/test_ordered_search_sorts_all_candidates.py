@@ -19,7 +19,7 @@ from tests.strategies import Forest, Search, forests, searches
 EXAMPLES = 400
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(searches(), orders(), soft_conditions(), st.booleans())
 def test_the_ordered_answer_is_the_sorted_unordered_one(
     given_search: Search, order: Order, preferences: tuple[SoftCondition, ...], depth_first: bool
@@ -40,7 +40,7 @@ def test_the_ordered_answer_is_the_sorted_unordered_one(
         assert all(0 <= score <= table.max_score for score in table.scores)
 
 
-@settings(max_examples=EXAMPLES // 2, deadline=None)
+@settings(max_examples=EXAMPLES // 2)
 @given(searches(), orders(), soft_conditions(), st.booleans())
 def test_a_limit_keeps_the_best(
     given_search: Search, order: Order, preferences: tuple[SoftCondition, ...], depth_first: bool
@@ -55,7 +55,7 @@ def test_a_limit_keeps_the_best(
         assert world.candidates(some) == everything[:limit]
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(searches(), searches(), orders(), soft_conditions(), st.data())
 def test_kept_scores_are_those_of_the_trees_as_they_are(
     given_search: Search,
@@ -90,7 +90,7 @@ def test_kept_scores_are_those_of_the_trees_as_they_are(
         assert world.candidates(kept) == world.candidates(anew)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(forests(), min_size=1, max_size=40), st.data())
 def test_many_trees_are_taken_in_batches_without_a_seam(many: list[Forest], data: st.DataObject) -> None:
     """Trees beyond one batch, with few and with many different scores, come in the order of all."""

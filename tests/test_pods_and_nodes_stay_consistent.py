@@ -184,7 +184,6 @@ _SETTINGS = settings(
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     max_examples=12,
     stateful_step_count=25,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 TestStorm = Storm.TestCase

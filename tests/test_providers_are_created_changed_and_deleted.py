@@ -94,7 +94,7 @@ def test_names_have_1_to_200_characters(shared: Client, method: str):
     assert "Failed validating 'maxLength'" in detail(too_long)
     empty = attempt("")
     assert empty.status_code == 400
-    assert detail(empty) == "name is required"
+    assert detail(empty).endswith("name is required")
 
 
 @pytest.mark.parametrize("bad", ["x", None, 5, f" {U1}", f"{U1}0", ""])
@@ -105,7 +105,7 @@ def test_bad_uuid_is_400(shared: Client, bad: object):
 
 
 def test_bad_uuid_breaks_the_format(shared: Client):
-    assert "'x' is not a 'uuid' Failed validating 'format'" in detail(create(shared, uuid="x"))
+    assert "'x' is not a 'uuid'  Failed validating 'format'" in detail(create(shared, uuid="x"))
 
 
 @pytest.mark.parametrize(

@@ -247,7 +247,7 @@ def test_unknown_class_is_malformed_data(scene: Scene, where: str):
     allocations = {str(uuid.uuid4()): scene.api.allocations({scene.child: amounts}, None)}
     answer = reshape(scene.api, wanted, allocations)
     assert answer.status_code == 400
-    assert detail(answer) == "malformed reshaper data: No such resource class CUSTOM_NOBODY_KNOWS"
+    assert detail(answer) == "malformed reshaper data: No such resource class CUSTOM_NOBODY_KNOWS."
 
 
 def test_reserved_beyond_total_is_refused(scene: Scene):

@@ -14,7 +14,7 @@ from tests.strategies import AGGREGATES, Search, searches
 EXAMPLES = 1500
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(searches())
 def test_same_candidates_each_once(given_search: Search) -> None:
     providers, query = given_search
@@ -25,7 +25,7 @@ def test_same_candidates_each_once(given_search: Search) -> None:
     assert len(found) == len(set(found))
 
 
-@settings(max_examples=EXAMPLES // 2, deadline=None)
+@settings(max_examples=EXAMPLES // 2)
 @given(searches(one_provider_per_tree=True))
 def test_same_candidates_before_nested_candidates(given_search: Search) -> None:
     providers, query = given_search
@@ -37,7 +37,7 @@ def test_same_candidates_before_nested_candidates(given_search: Search) -> None:
     assert world.summarised(found, whole_trees=False) == summarised_providers(providers, expected, query)
 
 
-@settings(max_examples=EXAMPLES // 3, deadline=None)
+@settings(max_examples=EXAMPLES // 3)
 @given(searches(), st.lists(st.frozensets(st.sampled_from(AGGREGATES), min_size=1), min_size=1, max_size=2))
 def test_same_candidates_below_roots_in_aggregates(
     given_search: Search, aggregates: list[frozenset[str]]
@@ -49,7 +49,7 @@ def test_same_candidates_below_roots_in_aggregates(
     assert set(world.candidates(world.search(query))) == enumerate_candidates(providers, query)
 
 
-@settings(max_examples=EXAMPLES // 2, deadline=None)
+@settings(max_examples=EXAMPLES // 2)
 @given(searches())
 def test_same_summaries(given_search: Search) -> None:
     providers, query = given_search
@@ -59,7 +59,7 @@ def test_same_summaries(given_search: Search) -> None:
     assert shown == summarised_providers(providers, enumerate_candidates(providers, query), query)
 
 
-@settings(max_examples=EXAMPLES // 2, deadline=None)
+@settings(max_examples=EXAMPLES // 2)
 @given(searches())
 def test_a_forest_fed_by_changes_equals_one_loaded_at_once(given_search: Search) -> None:
     providers, query = given_search
@@ -74,7 +74,7 @@ def test_a_forest_fed_by_changes_equals_one_loaded_at_once(given_search: Search)
     assert fed.candidates(fed.search(query)) == expected
 
 
-@settings(max_examples=EXAMPLES // 3, deadline=None)
+@settings(max_examples=EXAMPLES // 3)
 @given(searches())
 def test_a_removed_provider_is_as_if_it_had_never_been(given_search: Search) -> None:
     providers, query = given_search
@@ -88,7 +88,7 @@ def test_a_removed_provider_is_as_if_it_had_never_been(given_search: Search) -> 
     assert set(world.candidates(world.search(query))) == enumerate_candidates(remaining, query)
 
 
-@settings(max_examples=EXAMPLES // 3, deadline=None)
+@settings(max_examples=EXAMPLES // 3)
 @given(searches())
 def test_a_limit_keeps_the_first_of_all_candidates(given_search: Search) -> None:
     providers, query = given_search
@@ -103,7 +103,7 @@ def test_a_limit_keeps_the_first_of_all_candidates(given_search: Search) -> None
             assert world.candidates(at_once) == some
 
 
-@settings(max_examples=EXAMPLES // 6, deadline=None)
+@settings(max_examples=EXAMPLES // 6)
 @given(searches(), st.integers(2, 4), st.integers(1, 4))
 def test_a_limit_keeps_the_first_also_of_many_trees(given_search: Search, copies: int, limit: int) -> None:
     providers, query = given_search

@@ -79,7 +79,7 @@ def test_a_bad_manifest_is_named_and_does_not_stop_the_rest(around, api_server):
         node["status"]["allocatable"]["cpu"] = "64"
         api_server.put(node)
         eventually(["host-0", "host-1", "host-2"], around.nodes)
-        assert "node host-0: well again" in sync.said
+        eventually(True, lambda: "node host-0: well again" in sync.said)
 
 
 def test_a_conflict_is_tried_again_until_there_is_room(around, api_server):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 import sqlalchemy as sa
 
@@ -40,7 +38,6 @@ def test_reads_searches_and_writes_answer_503_and_recover(postgresql):
     search = "/allocation_candidates?resources=VCPU:1"
     assert api.get(search).status_code == 200
     cut_off(postgresql, allow=False)
-    started = time.monotonic()
     for answer in (
         api.get(f"/resource_providers/{host}"),
         api.get(search),
@@ -49,7 +46,6 @@ def test_reads_searches_and_writes_answer_503_and_recover(postgresql):
     ):
         assert answer.status_code == 503
         assert "database" in detail(answer)
-    assert time.monotonic() - started < 60
     cut_off(postgresql, allow=True)
     assert api.get(search).status_code == 200
     assert api.claim({host: {"VCPU": 1}}).status_code == 204

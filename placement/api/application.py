@@ -154,7 +154,7 @@ def _agree_on_version() -> None:
     try:
         context.current().version = microversions.negotiate(request.headers.get(microversions.HEADER))
     except microversions.InvalidVersion as error:
-        raise HttpError(400, f"invalid version string: {error}") from None
+        raise HttpError(400, f"Invalid microversion: invalid version string: {error}") from None
     except microversions.UnsupportedVersion as error:
         raise errors.unsupported_version(str(error)) from None
 
@@ -164,7 +164,7 @@ def _check_body_headers() -> None:
     if length and not (length.isascii() and length.isdecimal()):
         raise HttpError(400, "content-length header must be an integer")
     if length.strip("0") and not request.headers.get("Content-Type"):
-        raise HttpError(400, "content-type header required")
+        raise HttpError(400, "content-type header required when content-length > 0")
 
 
 def _refuse_odd_paths() -> None:

@@ -12,9 +12,18 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from placement.api.microversions import Feature, Microversion
-from placement.api.queries import PREFIX, Parameters, every, refuse_unknown
+from placement.api.queries import (
+    POLICIES,
+    Parameters,
+    every,
+    refuse_unknown,
+    refuse_value,
+    schema_of,
+    violated,
+)
+from placement.api.schemas.fields import MOST_KEYS, shown
 from placement.domain import grammar
-from placement.domain.errors import BadRequest
+from placement.domain.errors import BadRequest, Violation
 from placement.domain.grammar import Grammar
 from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup
 
@@ -22,7 +31,6 @@ _MISSING = "placement.query.missing_value"
 _BAD = "placement.query.bad_value"
 _NUMERIC_SUFFIX = "([1-9][0-9]*)"
 _STRING_SUFFIX = "([a-zA-Z0-9_-]{1,64})"
-_POLICIES = ("none", "isolate")
 
 
 def grammar_of(version: Microversion) -> Grammar:
@@ -40,8 +48,8 @@ def parse(parameters: Parameters, version: Microversion) -> CandidateQuery:
     """The query. Raises BadRequest."""
     keys = _keys(version)
     keys.check(parameters)
-    limit = _limit(every(parameters, "limit"))
-    policy = _policy(every(parameters, "group_policy"))
+    limit = _limit(parameters)
+    policy = _policy(parameters)
     root_required, root_forbidden = _root_required(every(parameters, "root_required"))
     subtrees = tuple(grammar.parse_same_subtree(value) for value in every(parameters, "same_subtree"))
     drafts = keys.drafts(parameters)
@@ -89,31 +97,31 @@ class _Keys:
             "root_required": Feature.ROOT_REQUIRED,
             "same_subtree": Feature.SAME_SUBTREE,
         }
-        self._single = {key for key, since in single.items() if version.offers(since)}
+        self._single = [key for key, since in single.items() if version.offers(since)]
         names = sorted(key for key, since in grouped.items() if version.offers(since))
         suffix = _STRING_SUFFIX if version.offers(Feature.STRING_SUFFIXES) else _NUMERIC_SUFFIX
         self._patterns = [f"^{name}{suffix}?$" if self._granular else f"^{name}$" for name in names]
         self._compiled = [(name, re.compile(f"{name}{suffix}?")) for name in names]
-        self._plain = set(names)
+        self._plain = names
 
     def check(self, parameters: Parameters) -> None:
         """Raises BadRequest naming what is not known or, before granular groups, what is missing."""
         if not self._granular:
-            refuse_unknown(parameters, self._single | self._plain)
+            known = ["resources", *self._single, *self._plain]
             if not every(parameters, "resources"):
-                raise BadRequest(
-                    f"{PREFIX}'resources' is a required property Failed validating 'required' in schema"
-                )
+                missing = Violation("'resources' is a required property", "required")
+                raise violated(missing, schema_of(known, ["resources"]), parameters)
+            refuse_unknown(parameters, known)
             return
-        strange = [key for key, _ in parameters if key not in self._single and self._split(key) is None]
+        strange = {key for key, _ in parameters if key not in self._single and self._split(key) is None}
         if strange:
-            listed = ", ".join(repr(key) for key in sorted(set(strange)))
-            verb = "does" if len(set(strange)) == 1 else "do"
+            listed = ", ".join(shown(key) for key in sorted(strange)[:MOST_KEYS])
+            verb = "does" if len(strange) == 1 else "do"
             patterns = ", ".join(repr(pattern) for pattern in self._patterns)
-            raise BadRequest(
-                f"{PREFIX}{listed} {verb} not match any of the regexes: {patterns} "
-                "Failed validating 'additionalProperties' in schema"
-            )
+            reason = f"{listed} {verb} not match any of the regexes: {patterns}"
+            schema = schema_of(self._single)
+            schema["patternProperties"] = {pattern: {"type": "string"} for pattern in self._patterns}
+            raise violated(Violation(reason, "additionalProperties"), schema, parameters)
 
     def _split(self, key: str) -> tuple[str, str] | None:
         """The keyword and the suffix of a group's parameter."""
@@ -170,26 +178,23 @@ class _Draft:
         )
 
 
-def _limit(values: Sequence[str]) -> int | None:
+def _limit(parameters: Parameters) -> int | None:
     numbers = []
-    for value in values:
+    for value in every(parameters, "limit"):
         number = grammar.parse_positive(value)
         if number is None:
-            raise BadRequest(
-                f"{PREFIX}{value!r} does not match '^[1-9][0-9]*$' "
-                "Failed validating 'pattern' in schema['properties']['limit']"
-            )
+            reason = f"{shown(value)} does not match '^[1-9][0-9]*$'"
+            raise refuse_value(parameters, "limit", value, reason, "pattern")
         numbers.append(number)
     return numbers[0] if numbers else None
 
 
-def _policy(values: Sequence[str]) -> str | None:
+def _policy(parameters: Parameters) -> str | None:
+    values = every(parameters, "group_policy")
     for value in values:
-        if value not in _POLICIES:
-            raise BadRequest(
-                f"{PREFIX}{value!r} is not one of {list(_POLICIES)} "
-                "Failed validating 'enum' in schema['properties']['group_policy']"
-            )
+        if value not in POLICIES:
+            reason = f"{shown(value)} is not one of {list(POLICIES)}"
+            raise refuse_value(parameters, "group_policy", value, reason, "enum")
     return values[0] if values else None
 
 
@@ -215,14 +220,19 @@ def _check_resourceless(groups: Sequence[RequestGroup], subtrees: Iterable[froze
     if not any(group.resources for group in groups):
         raise BadRequest("There must be at least one resources or resources[$S] parameter.", code=_MISSING)
     named = frozenset(suffix for subtree in subtrees for suffix in subtree)
-    if any(not group.resources and group.suffix not in named for group in groups):
+    bare = [group.suffix for group in groups if not group.resources and group.suffix not in named]
+    if bare:
         raise BadRequest(
-            "Resourceless suffixed group request should be specified in `same_subtree` query param", code=_BAD
+            "Resourceless suffixed group request should be specified in `same_subtree` query param: "
+            f"bad group(s) - {bare}.",
+            code=_BAD,
         )
-    unknown = sorted(named - {group.suffix for group in groups})
+    suffixes = [group.suffix for group in groups]
+    unknown = sorted(named.difference(suffixes))
     if unknown:
         raise BadRequest(
-            f"Real suffixes should be specified in `same_subtree`: {', '.join(unknown)} not found.", code=_BAD
+            f"Real suffixes should be specified in `same_subtree`: {unknown} not found in {suffixes}.",
+            code=_BAD,
         )
 
 

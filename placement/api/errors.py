@@ -28,13 +28,14 @@ _LEAD = {
     401: "This server could not verify that you are authorized to access the document you requested.",
     403: "Access was denied to this resource.",
     404: "The resource could not be found.",
-    406: "The resource could not be generated that was acceptable to your browser.",
+    406: "The resource could not be generated that was acceptable to your browser",
     409: "There was a conflict when trying to complete your request.",
     413: "The request is larger than this service takes.",
-    415: "The request media type is not supported by this service.",
-    500: "The service met an error it did not expect.",
+    500: "The server has either erred or is incapable of performing the requested operation.",
     503: "The service cannot answer at the moment; try again later.",
 }
+# The incumbent gives these no blanks at the end.
+_TEMPLATED = (405, 406, 415)
 _NEWLINES = re.compile(r"\s*[\r\n]+\s*")
 
 
@@ -65,7 +66,7 @@ def unsupported_version(text: str) -> HttpError:
     """The 406 that tells clients what they may ask for."""
     return HttpError(
         406,
-        f"Unacceptable version header: {text}",
+        f"Invalid microversion: Unacceptable version header: {text}",
         extra={"max_version": str(NEWEST), "min_version": str(OLDEST)},
     )
 
@@ -85,10 +86,8 @@ def render_all(
     # Clients take the last line of the detail for the message, so it must not contain a line break.
     problems = [(code, _NEWLINES.sub(" ", message)) for code, message in problems]
     message = "; ".join(message for _, message in problems)
-    lead = _LEAD.get(status, "")
-    if status == 405:
-        lead = f"The method {request.method} is not allowed for this resource."
     kind = _accepted_kind()
+    lead = _lead(status, kind)
     if kind == "text/html":
         body = (
             f"<html>\n <head>\n  <title>{status} {title}</title>\n </head>\n <body>\n"
@@ -96,17 +95,32 @@ def render_all(
         )
         return Response(body, status, content_type="text/html; charset=UTF-8")
     if kind == "text/plain":
-        body = f"{status} {title}\n\n{lead}\n\n{message}"
+        body = f"{status} {title}\n\n{_detail(status, lead, message)}"
         return Response(body, status, content_type="text/plain; charset=UTF-8")
     listed = [_error(status, lead, code, message, extra or {}) for code, message in problems]
     return Response(orjson.dumps({"errors": listed}), status, content_type="application/json")
+
+
+def _lead(status: int, kind: str) -> str:
+    """What the status means; the incumbent's words, an odd parenthesis included."""
+    if status == 405:
+        return f"The method {request.method} is not allowed for this resource. "
+    if status == 406:
+        return f"{_LEAD[status]} (content of type {kind}. "
+    if status == 415:
+        return f"The request media type {request.content_type} is not supported by this server. "
+    return _LEAD.get(status, "")
+
+
+def _detail(status: int, lead: str, message: str) -> str:
+    return f"{lead}\n\n {message}" + ("" if status in _TEMPLATED else "  ")
 
 
 def _error(status: int, lead: str, code: str, message: str, extra: dict[str, Any]) -> dict[str, Any]:
     error: dict[str, Any] = {
         "status": status,
         "title": HTTPStatus(status).phrase,
-        "detail": f"{lead}\n\n {message}  ",
+        "detail": _detail(status, lead, message),
         "request_id": context.current().request_id,
     }
     version = context.current().version

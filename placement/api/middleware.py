@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
@@ -13,6 +14,7 @@ from oslo_middleware import cors, http_proxy_to_wsgi
 
 from placement.api.context import ENVIRONMENT_KEY, global_id
 
+_STATUSES = frozenset(HTTPStatus)
 REQUEST_ID = "x-openstack-request-id"
 LOG = logging.getLogger("placement.requests")
 
@@ -86,6 +88,7 @@ class RequestLog:
         LOG.debug("Starting request: %s %s %s", request_id, environ["REQUEST_METHOD"], uri)
 
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+            status = _with_usual_phrase(status)
             found = {name.lower(): value for name, value in headers}
             if REQUEST_ID not in found:
                 headers = [*headers, (REQUEST_ID, request_id)]
@@ -102,6 +105,12 @@ class RequestLog:
             return start_response(status, headers, *rest)
 
         return self._application(environ, start)
+
+
+def _with_usual_phrase(status: str) -> str:
+    """The status line as HTTP writes it, `404 Not Found`: clients show the phrase, and Flask shouts it."""
+    code = int(status.partition(" ")[0])
+    return f"{code} {HTTPStatus(code).phrase}" if code in _STATUSES else status
 
 
 def _uri(environ: dict[str, Any]) -> str:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from urllib.parse import unquote_to_bytes
 
 from flask import request
 
-from placement.domain.errors import BadRequest
+from placement.api.schemas.fields import MOST_KEYS, shown
+from placement.api.schemas.json_schema import Document, sentence
+from placement.domain.errors import BadRequest, Violation
 
 PREFIX = "Invalid query string parameters: "
+POLICIES = ("none", "isolate")
+# Parameters that are more than any text.
+_SPECIAL: dict[str, Document] = {
+    "uuid": {"type": "string", "format": "uuid"},
+    "in_tree": {"type": "string", "format": "uuid"},
+    "limit": {"type": ["integer", "string"], "pattern": "^[1-9][0-9]*$", "minimum": 1, "minLength": 1},
+    "group_policy": {"type": "string", "enum": list(POLICIES)},
+}
 Parameters = list[tuple[str, str]]
 
 
@@ -43,12 +53,28 @@ def refuse_unknown(found: Parameters, known: Collection[str]) -> None:
     """Raises BadRequest naming parameters that are not understood."""
     strange = sorted({key for key, _ in found if key not in known})
     if strange:
-        listed = ", ".join(repr(key) for key in strange)
+        listed = ", ".join(shown(key) for key in strange[:MOST_KEYS])
         verb = "was" if len(strange) == 1 else "were"
-        raise BadRequest(
-            f"{PREFIX}Additional properties are not allowed ({listed} {verb} unexpected) "
-            "Failed validating 'additionalProperties' in schema"
-        )
+        reason = f"Additional properties are not allowed ({listed} {verb} unexpected)"
+        raise violated(Violation(reason, "additionalProperties"), schema_of(known), found)
+
+
+def schema_of(known: Iterable[str], required: Sequence[str] = ()) -> Document:
+    """The JSON Schema of a query string with these parameters."""
+    properties = {key: _SPECIAL.get(key, {"type": "string"}) for key in known}
+    needed = {"required": list(required)} if required else {}
+    return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
+
+
+def violated(violation: Violation, schema: Document, found: Parameters) -> BadRequest:
+    """The error for a query string that breaks its schema; the last of several values is shown."""
+    return BadRequest(f"{PREFIX}{sentence(violation, schema, dict(found))}")
+
+
+def refuse_value(found: Parameters, key: str, value: str, reason: str, keyword: str) -> BadRequest:
+    """The error for one parameter whose value breaks the rule `keyword` of its schema."""
+    place = ("properties", key)
+    return violated(Violation(reason, keyword, place, (key,)), schema_of([key]), [*found, (key, value)])
 
 
 def last(found: Parameters, key: str) -> str | None:

@@ -10,14 +10,16 @@ import re
 from dataclasses import dataclass
 
 from placement.domain.errors import BadRequest
-from placement.domain.identifiers import is_dashed_uuid, normalize_uuid
+from placement.domain.identifiers import normalize_uuid
 
 _POSITIVE = re.compile(r"[0-9]+")
-_INTEGER = re.compile(r"-?[0-9]+")
 _RESOURCES_FORM = (
     "Badly formed resources parameter. Expected resources query string parameter in form: "
     "?resources=VCPU:2,MEMORY_MB:1024. Got: "
 )
+_INTEGER = re.compile(r"-?[0-9]+")
+_MOST_DIGITS = 1000
+_ANY_OF = "The format 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC'"
 _PREFIX = "Invalid query string parameters: "
 
 
@@ -58,17 +60,19 @@ def parse_resources(value: str) -> dict[str, int]:
     resources = {}
     for piece in value.split(","):
         name, colon, amount_text = piece.partition(":")
-        if not colon or ":" in amount_text or not name:
+        if not colon or ":" in amount_text:
             raise BadRequest(f"{_RESOURCES_FORM}{piece}.")
         resources[name] = _parse_amount(name, amount_text)
     return resources
 
 
 def _parse_amount(name: str, text: str) -> int:
-    if not (text.isascii() and _INTEGER.fullmatch(text)):
+    # Clients fold long query strings, which leaves blanks around amounts.
+    trimmed = text.strip()
+    if not (trimmed.isascii() and _INTEGER.fullmatch(trimmed)):
         raise BadRequest(f"Requested resource {name} expected positive integer amount. Got: {text}.")
     # Nobody can hold more than a 64-bit amount; not converting longer digits keeps hostile input cheap.
-    amount = int(text) if len(text) <= 20 else int(text[:20])
+    amount = int(trimmed) if len(trimmed) <= _MOST_DIGITS else int(trimmed[:20])
     if amount < 1:
         raise BadRequest(f"Requested resource {name} requires amount >= 1. Got: {amount}.")
     return amount
@@ -95,14 +99,10 @@ def parse_required(values: list[str], grammar: Grammar) -> TraitExpression:
 
 def _parse_any_of(value: str, grammar: Grammar) -> frozenset[str]:
     if not grammar.any_of_traits:
-        raise BadRequest(
-            f"{_PREFIX}The format 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC' only supported since microversion 1.39."
-        )
+        raise BadRequest(f"{_PREFIX}{_ANY_OF} only supported since microversion 1.39. Got: {value}")
     names = [name.strip() for name in value.removeprefix("in:").split(",")]
     if any(name.startswith("!") for name in names):
-        raise BadRequest(
-            f"{_PREFIX}The 'in:' form of 'required' does not support forbidden traits. Got: {value}"
-        )
+        raise BadRequest(f"{_PREFIX}{_ANY_OF} does not support forbidden traits. Got: {value}")
     if not all(names):
         raise BadRequest(
             f"{_PREFIX}Expected 'required' parameter value of the form: in:HW_CPU_X86_VMX,CUSTOM_MAGIC. "
@@ -174,19 +174,8 @@ def parse_in_tree(value: str) -> str:
     """The provider uuid of a group's `in_tree`, normalised. Raises BadRequest."""
     normal = normalize_uuid(value.strip())
     if normal is None:
-        raise _no_tree(value)
+        raise BadRequest(f"{_PREFIX}Expected 'in_tree' parameter to be a format of uuid. Got: {value}")
     return normal
-
-
-def parse_listed_tree(value: str) -> str:
-    """The provider uuid of the provider list's `in_tree`: dashed, and taken literally. Raises BadRequest."""
-    if not is_dashed_uuid(value):
-        raise _no_tree(value)
-    return value
-
-
-def _no_tree(value: str) -> BadRequest:
-    return BadRequest(f"{_PREFIX}Expected 'in_tree' parameter to be a format of uuid. Got: {value}")
 
 
 def parse_same_subtree(value: str) -> frozenset[str]:

@@ -115,4 +115,4 @@ def _check_classes(
             for name in amounts:
                 if name not in known:
                     whom = f"for consumer {claim.consumer_uuid}: " if of_one_consumer else ""
-                    raise BadRequest(f"Unable to allocate inventory {whom}No such resource class {name}")
+                    raise BadRequest(f"Unable to allocate inventory {whom}No such resource class {name}.")

@@ -48,7 +48,7 @@ class Inventories:
 
         def work(transaction: Transaction) -> int:
             locked = held(transaction, uuid)
-            check_capacity(inventory, prefix, zero_capacity=zero_capacity)
+            check_capacity(class_name, uuid, inventory, prefix, zero_capacity=zero_capacity)
             class_id = _known_class(transaction, class_name, prefix)
             if class_id in inventories.stored(transaction, [locked.id]).get(locked.id, {}):
                 raise ConcurrentUpdate(f"Update conflict: Inventory of class {class_name} exists on {uuid}.")
@@ -69,14 +69,14 @@ class Inventories:
             locked = held(transaction, uuid)
             check_generation(locked, generation)
             prefix = f"Unable to update inventory for resource provider {uuid}: "
-            for inventory in wanted.values():
-                check_capacity(inventory, prefix, zero_capacity=zero_capacity)
+            for name, inventory in wanted.items():
+                check_capacity(name, uuid, inventory, prefix, zero_capacity=zero_capacity)
             ids = names.class_ids(transaction, wanted)
             for name in wanted:
                 if name not in ids:
                     raise BadRequest(
                         f"Unknown resource class in inventory for resource provider {uuid}: "
-                        f"No such resource class {name}"
+                        f"No such resource class {name}."
                     )
             by_id = {ids[name]: inventory for name, inventory in wanted.items()}
             replace_records(transaction, locked, by_id, "update conflict: ")
@@ -96,7 +96,7 @@ class Inventories:
             locked = held(transaction, uuid)
             check_generation(locked, generation)
             prefix = f"Unable to update inventory for resource provider {uuid}: "
-            check_capacity(inventory, prefix, zero_capacity=zero_capacity)
+            check_capacity(class_name, uuid, inventory, prefix, zero_capacity=zero_capacity)
             class_id = names.class_ids(transaction, [class_name]).get(class_name)
             if class_id is None:
                 raise NotFound(f"No such resource class {class_name}.")
@@ -123,7 +123,7 @@ class Inventories:
                 raise NotFound(f"No inventory of class {class_name} found for delete")
             if chosen[0].used:
                 raise ConcurrentUpdate(
-                    f"Unable to delete inventory of class {class_name}: {in_use(chosen, uuid)}."
+                    f"Unable to delete inventory of class {class_name}: {in_use(chosen, uuid)}"
                 )
             inventories.delete(transaction, locked.id, [chosen[0].class_id])
             _raise_generation(transaction, locked)
@@ -155,8 +155,7 @@ def replace_records(
     gone = [record for class_id, record in records.items() if class_id not in wanted]
     blocking = [record for record in gone if record.used]
     if blocking:
-        ending = "." if in_use_prefix else ""
-        raise InventoryInUse(f"{in_use_prefix}{in_use(blocking, locked.uuid)}{ending}")
+        raise InventoryInUse(f"{in_use_prefix}{in_use(blocking, locked.uuid)}")
     inventories.delete(transaction, locked.id, [record.class_id for record in gone])
     changed = {
         class_id: inventory
@@ -184,11 +183,14 @@ def _warn_of_shrinking(stored: Stored, wanted: Inventory, uuid: str) -> None:
 def in_use(records: Iterable[Stored], uuid: str) -> str:
     """The sentence about records that cannot go, classes in the order of their ids."""
     listed = ", ".join(record.class_name for record in sorted(records, key=lambda record: record.class_id))
-    return f"Inventory for '{listed}' on resource provider '{uuid}' in use"
+    return f"Inventory for '{listed}' on resource provider '{uuid}' in use."
 
 
-def check_capacity(inventory: Inventory, prefix: str, *, zero_capacity: bool) -> None:
+def check_capacity(
+    class_name: str, uuid: str, inventory: Inventory, prefix: str, *, zero_capacity: bool
+) -> None:
     """Raises BadRequest for a negative capacity, and for zero where that is not understood (before 1.26)."""
+    prefix += f"Invalid inventory for '{class_name}' on resource provider '{uuid}'. "
     if inventory.capacity <= 0 and not zero_capacity:
         raise BadRequest(f"{prefix}The reserved value is greater than or equal to total.")
     if inventory.capacity < 0:

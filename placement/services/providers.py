@@ -16,6 +16,9 @@ from placement.storage import clusters, providers
 from placement.storage.database import Database, Transaction
 from placement.storage.providers import Locked, Provider
 
+# The incumbent's words, which its clients know: the second step of an update is a creation to it, too.
+_CREATE = "Object action create failed because: "
+_UPDATE = "Object action update failed because: "
 _DUPLICATE = "placement.duplicate_name"
 _TRAITS_PREFIX = 'Invalid trait(s) in "required" parameter: '
 
@@ -79,7 +82,10 @@ class Providers:
             parent = None
             if parent_uuid is not None:
                 if normalize_uuid(parent_uuid) == uuid:
-                    raise BadRequest(f"{prefix}parent provider UUID cannot be same as UUID.")
+                    raise BadRequest(
+                        f"{prefix}{_CREATE}parent provider UUID cannot be same as UUID. "
+                        "Please set parent provider UUID to None if there is no parent."
+                    )
                 providers.lock_trees(transaction, shared=True)
                 parent = _locked_parent(transaction, parent_uuid, prefix)
             if not providers.insert(transaction, uuid, name, parent):
@@ -188,7 +194,7 @@ def _check_import(
 def _locked_parent(transaction: Transaction, uuid: str, prefix: str) -> Locked:
     parent = providers.lock(transaction, normalize_uuid(uuid) or uuid)
     if parent is None:
-        raise BadRequest(f"{prefix}parent provider UUID does not exist.")
+        raise BadRequest(f"{prefix}{_CREATE}parent provider UUID does not exist.")
     return parent
 
 
@@ -197,7 +203,7 @@ def _move(transaction: Transaction, locked: Locked, parent: Parent, prefix: str,
         if locked.parent_id is None:
             return
         if not may_move:
-            raise BadRequest(f"{prefix}un-parenting a provider is not currently allowed.")
+            raise BadRequest(f"{prefix}{_UPDATE}un-parenting a provider is not currently allowed.")
         providers.move(transaction, locked, None, providers.subtree(transaction, locked))
         return
     target = _locked_parent(transaction, parent.uuid, prefix)
@@ -205,7 +211,7 @@ def _move(transaction: Transaction, locked: Locked, parent: Parent, prefix: str,
         return
     members = providers.subtree(transaction, locked)
     if locked.parent_id is not None and not may_move:
-        raise BadRequest(f"{prefix}re-parenting a provider is not currently allowed.")
+        raise BadRequest(f"{prefix}{_UPDATE}re-parenting a provider is not currently allowed.")
     if target.id in members:
-        raise BadRequest(f"{prefix}creating loop in the provider tree is not allowed.")
+        raise BadRequest(f"{prefix}{_UPDATE}creating loop in the provider tree is not allowed.")
     providers.move(transaction, locked, target, members)

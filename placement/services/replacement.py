@@ -196,7 +196,7 @@ def explain_refusal(
         )
     change = min(refused)
     record = stored[change.provider_id][change.class_id]
-    where = f"{record.class_name} on resource provider {uuids[change.provider_id]}"
+    where = f"'{record.class_name}' on resource provider '{uuids[change.provider_id]}'."
     amounts = [
         row.amount
         for row in fresh
@@ -206,13 +206,13 @@ def explain_refusal(
     for amount in amounts:
         if not units.admits(amount):
             return CapacityExceeded(
-                f"{prefix}Unable to create allocation for {where}: {amount} breaks "
-                f"min_unit {units.min_unit}, max_unit {units.max_unit} or step_size {units.step_size}. "
-                "The requested amount would violate inventory constraints."
+                f"{prefix}Unable to create allocation for {where} "
+                f"The requested amount would violate inventory constraints. {amount} breaks "
+                f"min_unit {units.min_unit}, max_unit {units.max_unit} or step_size {units.step_size}."
             )
     return CapacityExceeded(
-        f"{prefix}Unable to create allocation for {where}: {change.delta} more with {record.used} of "
-        f"{units.capacity} used. The requested amount would exceed the capacity."
+        f"{prefix}Unable to create allocation for {where} The requested amount would exceed the capacity. "
+        f"{change.delta} more with {record.used} of {units.capacity} used."
     )
 
 

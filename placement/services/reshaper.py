@@ -98,14 +98,14 @@ class _Reshape:
         ids = names.class_ids(self.transaction, asked)
         for name in sorted(asked):
             if name not in ids:
-                raise BadRequest(f"malformed reshaper data: No such resource class {name}")
+                raise BadRequest(f"malformed reshaper data: No such resource class {name}.")
         return ids
 
     def _check_capacities(self) -> None:
         for provider in self.wanted:
             prefix = f"Unable to update inventory for resource provider {provider.provider_uuid}: "
-            for inventory in provider.inventories.values():
-                check_capacity(inventory, prefix, zero_capacity=True)
+            for name, inventory in provider.inventories.items():
+                check_capacity(name, provider.provider_uuid, inventory, prefix, zero_capacity=True)
 
     def _id(self, provider: ProviderInventories) -> int:
         return self.locked[provider.provider_uuid].id
@@ -140,7 +140,7 @@ class _Reshape:
                 if record.used and (self._id(provider), class_id) in self.gone
             ]
             if blocking:
-                raise InventoryInUse(f"update conflict: {in_use(blocking, provider.provider_uuid)}.")
+                raise InventoryInUse(f"update conflict: {in_use(blocking, provider.provider_uuid)}")
         inventories.delete_many(self.transaction, self.gone)
 
     def _steps(self) -> dict[int, int]:

@@ -200,4 +200,5 @@ def _resources(offered: Iterable[tuple[int, int, int]], search: Search) -> dict[
 
 
 def _traits(member: ProviderSummary, search: Search) -> list[str]:
-    return sorted(search.names.traits[trait] for trait in member.trait_ids)
+    # By id, so standard ones come first and custom ones in the order of their creation.
+    return [search.names.traits[trait] for trait in sorted(member.trait_ids)]

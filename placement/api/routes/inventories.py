@@ -26,22 +26,26 @@ def _zero_capacity() -> bool:
     return context.offers(Feature.ZERO_CAPACITY)
 
 
-def _collection(generation: int, inventories: dict[str, Inventory]) -> dict[str, Any]:
-    return {
-        "resource_provider_generation": generation,
-        "inventories": {name: inventory_body(inventory) for name, inventory in inventories.items()},
-    }
+def _collection(generation: int, records: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {"resource_provider_generation": generation, "inventories": records}
 
 
-def _single(generation: int, inventory: Inventory) -> dict[str, Any]:
-    return {**inventory_body(inventory), "resource_provider_generation": generation}
+def _single(generation: int, record: dict[str, Any]) -> dict[str, Any]:
+    return {**record, "resource_provider_generation": generation}
+
+
+def _echo(inventory: Inventory, sent: dict[str, Any]) -> dict[str, Any]:
+    """The record that was written; a ratio that came as 1 is not answered with 1.0."""
+    body = inventory_body(inventory)
+    return {**body, "allocation_ratio": sent.get("allocation_ratio", body["allocation_ratio"])}
 
 
 @route(blueprint, _ALL, "GET", f"{_RULE}list", gives_json=True)
 def listed(uuid: str) -> Response:
     """All records of a provider."""
     offer = use_cases().inventories.offer(uuid)
-    body = _collection(offer.generation, {stored.class_name: stored.inventory for stored in offer.records})
+    records = {stored.class_name: inventory_body(stored.inventory) for stored in offer.records}
+    body = _collection(offer.generation, records)
     return json_response(body, modified=newest(stored.changed_at for stored in offer.records))
 
 
@@ -53,7 +57,7 @@ def create(uuid: str) -> Response:
     name, inventory = body["resource_class"], inventory_from(body)
     generation = use_cases().inventories.add(uuid, name, inventory, zero_capacity=_zero_capacity())
     location = f"/resource_providers/{uuid}/inventories/{name}"
-    return json_response(_single(generation, inventory), 201, modified=now(), location=location)
+    return json_response(_single(generation, _echo(inventory, body)), 201, modified=now(), location=location)
 
 
 @route(blueprint, _ALL, "PUT", f"{_RULE}update", takes_json=True)
@@ -65,7 +69,8 @@ def replace_all(uuid: str) -> Response:
     generation = use_cases().inventories.replace_all(
         uuid, body["resource_provider_generation"], wanted, zero_capacity=_zero_capacity()
     )
-    return json_response(_collection(generation, wanted), modified=now())
+    records = {name: _echo(inventory, body["inventories"][name]) for name, inventory in wanted.items()}
+    return json_response(_collection(generation, records), modified=now())
 
 
 @route(blueprint, _ALL, "DELETE", f"{_RULE}delete", missing_method_below=Feature.DELETE_ALL_INVENTORIES)
@@ -79,7 +84,7 @@ def delete_all(uuid: str) -> Response:
 def show(uuid: str, resource_class: str) -> Response:
     """One record."""
     generation, stored = use_cases().inventories.record(uuid, resource_class)
-    return json_response(_single(generation, stored.inventory), modified=stored.changed_at)
+    return json_response(_single(generation, inventory_body(stored.inventory)), modified=stored.changed_at)
 
 
 @route(blueprint, _ONE, "PUT", f"{_RULE}update", takes_json=True)
@@ -95,7 +100,7 @@ def replace(uuid: str, resource_class: str) -> Response:
         inventory,
         zero_capacity=_zero_capacity(),
     )
-    return json_response(_single(generation, inventory), modified=now())
+    return json_response(_single(generation, _echo(inventory, body)), modified=now())
 
 
 @route(blueprint, _ONE, "DELETE", f"{_RULE}delete")

@@ -11,9 +11,10 @@ from placement.api.bodies import validated
 from placement.api.candidate_query import grammar_of
 from placement.api.gate import route
 from placement.api.microversions import Feature
-from placement.api.queries import PREFIX, every, last, parameters, refuse_unknown
+from placement.api.queries import Parameters, every, last, parameters, refuse_unknown, refuse_value
 from placement.api.rendering.providers import provider_body
 from placement.api.responses import empty_response, json_response, newest, now
+from placement.api.schemas.fields import shown
 from placement.api.schemas.providers import ChangedProvider, NewProvider
 from placement.api.services import use_cases
 from placement.domain import grammar
@@ -39,12 +40,9 @@ def listed() -> Response:
     """Providers that satisfy all filters, each judged alone."""
     given = parameters()
     refuse_unknown(given, [key for key, since in _FILTERS.items() if since is None or context.offers(since)])
-    uuid = last(given, "uuid")
-    if uuid is not None and not is_dashed_uuid(uuid):
-        raise BadRequest(f"{PREFIX}{uuid!r} is not a 'uuid' Failed validating 'format' in schema")
+    uuid, in_tree = _dashed_uuid(given, "uuid"), _dashed_uuid(given, "in_tree")
     forms = grammar_of(context.version())
     resources = last(given, "resources")
-    in_tree = last(given, "in_tree")
     traits = grammar.parse_required(every(given, "required"), forms)
     aggregates = grammar.parse_member_of(every(given, "member_of"), forms)
     group = RequestGroup(
@@ -53,20 +51,29 @@ def listed() -> Response:
         forbidden=traits.forbidden,
         member_of=aggregates.required,
         forbidden_aggregates=aggregates.forbidden,
-        in_tree=None if in_tree is None else grammar.parse_listed_tree(in_tree),
+        in_tree=in_tree,
     )
     found = use_cases().providers.listed(last(given, "name") or None, uuid, group)
     body = {"resource_providers": [provider_body(provider) for provider in found]}
     return json_response(body, modified=newest(provider.changed_at for provider in found))
 
 
+def _dashed_uuid(given: Parameters, key: str) -> str | None:
+    """The parameter, which the list takes literally. Raises BadRequest unless it is a uuid with dashes."""
+    value = last(given, key)
+    if value is not None and not is_dashed_uuid(value):
+        raise refuse_value(given, key, value, f"{shown(value)} is not a 'uuid'", "format")
+    return value
+
+
 @route(blueprint, "/resource_providers", "POST", f"{_RULE}create", takes_json=True)
 def create() -> Response:
     """A new provider."""
     body = validated(NewProvider)
-    if not body["name"]:
-        raise BadRequest("name is required")
     uuid = body.get("uuid") or str(uuids.uuid4())
+    if not body["name"]:
+        prefix = f'Unable to create resource provider "", {uuid}: '
+        raise BadRequest(f"{prefix}Object action create failed because: name is required")
     created = use_cases().providers.create(uuid, body["name"], body.get("parent_provider_uuid"))
     location = f"/resource_providers/{uuid}"
     if context.offers(Feature.POST_PROVIDER_BODY):

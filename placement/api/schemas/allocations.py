@@ -23,7 +23,7 @@ class Mappings(Mapping):
     """
 
     def __init__(self, **options: Any) -> None:
-        super().__init__("[a-zA-Z0-9_-]", Sequence(Uuid(), least=1), least=1, **options)
+        super().__init__("[a-zA-Z0-9_-]{1,64}", Sequence(Uuid(), least=1), least=1, **options)
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -59,12 +59,15 @@ class AllocationsList(VersionedSchema):
 
 
 class _ProviderAllocation(VersionedSchema):
-    resources = _RESOURCES
     # What a GET shows may be sent back; it guards nothing.
     generation = Integer()
+    resources = _RESOURCES
 
 
-class _Consumer(VersionedSchema):
+class Allocations(VersionedSchema):
+    """PUT /allocations/{consumer} from 1.28 on, and each entry of POST /allocations: empty releases."""
+
+    allocations = Mapping(patterns.UUID, Object(_ProviderAllocation), required=True)
     project_id = _label()
     user_id = _label()
     consumer_generation = Integer(
@@ -74,13 +77,7 @@ class _Consumer(VersionedSchema):
     consumer_type = String(1, 255, patterns.NAME, required=True, metadata={"since": Feature.CONSUMER_TYPES})
 
 
-class FilledAllocations(_Consumer):
+class FilledAllocations(Allocations):
     """PUT /allocations/{consumer} from 1.12 to before 1.28: something must be claimed."""
 
     allocations = Mapping(patterns.UUID, Object(_ProviderAllocation), least=1, required=True)
-
-
-class Allocations(_Consumer):
-    """PUT /allocations/{consumer} from 1.28 on, and each entry of POST /allocations: empty releases."""
-
-    allocations = Mapping(patterns.UUID, Object(_ProviderAllocation), required=True)

@@ -11,6 +11,7 @@ from marshmallow import RAISE, Schema, ValidationError, fields, pre_load
 
 from placement.api.microversions import NEWEST, Feature, Microversion
 from placement.api.schemas.fields import MOST_KEYS, Mapping, Object, Sequence, refuse, shown
+from placement.api.schemas.json_schema import Path, sentence
 from placement.domain.errors import BadRequest, Violation
 
 
@@ -78,7 +79,7 @@ def load(schema: type[VersionedSchema], version: Microversion, data: Any, prefix
         return chosen.load(data)
     except ValidationError as error:
         violation = _first(chosen, error.messages)
-        raise BadRequest(f"{prefix}{describe(violation)}") from None
+        raise BadRequest(f"{prefix}{sentence(violation, chosen, data)}") from None
 
 
 def load_field(field: fields.Field[Any], data: Any, prefix: str) -> Any:
@@ -86,20 +87,8 @@ def load_field(field: fields.Field[Any], data: Any, prefix: str) -> Any:
     try:
         return field.deserialize(data)
     except ValidationError as error:
-        raise BadRequest(f"{prefix}{describe(_first_of_field(field, error.messages, (), ()))}") from None
-
-
-def describe(violation: Violation) -> str:
-    """The sentence with the clause that tells the broken rule and the place."""
-    schema_path = "".join(f"[{shown(part)}]" for part in violation.schema_path)
-    instance_path = "".join(f"[{shown(part)}]" for part in violation.instance_path)
-    return (
-        f"{violation.reason} Failed validating {violation.keyword!r} in schema{schema_path}: "
-        f"On instance{instance_path}"
-    )
-
-
-Path = tuple[str | int, ...]
+        violation = _first_of_field(field, error.messages, (), ())
+        raise BadRequest(f"{prefix}{sentence(violation, field, data)}") from None
 
 
 def _first(schema: Schema, messages: Any, schema_path: Path = (), instance_path: Path = ()) -> Violation:
@@ -122,7 +111,10 @@ def _first_of_field(field: Any, messages: Any, schema_path: Path, instance_path:
         return _placed(inner, schema_path, instance_path)
     if isinstance(field, Mapping):
         return _first_of_field(
-            field.values, inner, (*schema_path, "patternProperties", field.key_pattern), (*instance_path, key)
+            field.values,
+            inner,
+            (*schema_path, "patternProperties", field.shown_pattern),
+            (*instance_path, key),
         )
     assert isinstance(field, Sequence)
     return _first_of_field(field.items, inner, (*schema_path, "items"), (*instance_path, key))

@@ -92,7 +92,7 @@ class Number(_Field):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             self.wrong_type(value)
         _check_range(value, self.minimum, self.maximum)
-        return float(value)
+        return value
 
 
 def _check_range(value: float, minimum: float | None, maximum: float | None) -> None:
@@ -118,16 +118,20 @@ class String(_Field):
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
         if not isinstance(value, str):
             self.wrong_type(value)
+        if self.pattern is not None and not self._matches(value):
+            refuse(f"{shown(value)} does not match {self.pattern!r}", "pattern")
         if len(value) < self.least:
             refuse(f"{shown(value)} should be non-empty", "minLength")
         if self.most is not None and len(value) > self.most:
             refuse(f"{shown(value)} is too long", "maxLength")
-        if self.pattern is not None and not re.fullmatch(self.pattern.strip("^$"), value):
-            refuse(f"{shown(value)} does not match {self.pattern!r}", "pattern")
         if "\0" in value:
             # No database holds such a text.
             refuse(f"{shown(value)} does not match '^[^\\x00]*$'", "pattern")
         return value
+
+    def _matches(self, value: str) -> bool:
+        # `$` alone would let a line break at the end pass.
+        return not value.endswith("\n") and re.search(self.pattern or "", value) is not None
 
 
 class Uuid(_Field):
@@ -142,6 +146,17 @@ class Uuid(_Field):
         if normal is None:
             refuse(f"{shown(value)} is not a 'uuid'", "format")
         return normal
+
+
+class NullableUuid(Uuid):
+    """A uuid or null, two schemas to choose from as JSON Schema has it."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(nullable=True, **options)
+
+    def wrong_type(self, value: Any) -> NoReturn:
+        """Report that neither schema fits."""
+        refuse(f"{shown(value)} is not valid under any of the given schemas", "anyOf")
 
 
 class Sequence(_Field):
@@ -169,15 +184,25 @@ class Sequence(_Field):
 
 
 class Mapping(_Field):
-    """A JSON object whose keys follow a pattern and whose values are of one kind."""
+    """A JSON object whose keys follow a pattern and whose values are of one kind.
+
+    Messages show another pattern if one is given.
+    """
 
     type_name = "object"
 
     def __init__(
-        self, key_pattern: str, values: fields.Field[Any], *, least: int = 0, **options: Any
+        self,
+        key_pattern: str,
+        values: fields.Field[Any],
+        *,
+        least: int = 0,
+        shown_pattern: str | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(**options)
         self.key_pattern = key_pattern
+        self.shown_pattern = shown_pattern or key_pattern
         self.values = values
         self.least = least
 
@@ -192,7 +217,8 @@ class Mapping(_Field):
             listed = ", ".join(shown(key) for key in sorted(strange)[:MOST_KEYS])
             verb = "does" if len(strange) == 1 else "do"
             refuse(
-                f"{listed} {verb} not match any of the regexes: {self.key_pattern!r}", "additionalProperties"
+                f"{listed} {verb} not match any of the regexes: {self.shown_pattern!r}",
+                "additionalProperties",
             )
         return {key: nested(key, self.values, item) for key, item in value.items()}
 

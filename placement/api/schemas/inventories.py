@@ -22,7 +22,7 @@ class _Record(VersionedSchema):
 class NewInventory(_Record):
     """POST .../inventories. The generation is accepted for old clients and ignored."""
 
-    resource_class = String(1, patterns.LONGEST_NAME, patterns.NAME, required=True)
+    resource_class = String(pattern=patterns.NAME, required=True)
     resource_provider_generation = Integer()
 
 
@@ -43,11 +43,10 @@ class AllInventories(VersionedSchema):
 
     resource_provider_generation = Integer(required=True)
     # Any key: what is no name at all is answered like a class that does not exist.
-    inventories = Mapping(patterns.ANYTHING, Object(_RecordInMap), required=True)
+    inventories = Mapping(patterns.ANYTHING, Object(_RecordInMap), shown_pattern=patterns.NAME, required=True)
 
 
 def inventory_from(data: dict[str, Any]) -> Inventory:
     """The record described by validated data."""
-    return Inventory(
-        **{name: value for name, value in data.items() if name in Inventory.__dataclass_fields__}
-    )
+    given = {name: value for name, value in data.items() if name in Inventory.__dataclass_fields__}
+    return Inventory(**{**given, "allocation_ratio": float(data.get("allocation_ratio", 1))})

@@ -8,4 +8,4 @@ from placement.api.schemas.fields import String
 class ResourceClass(VersionedSchema):
     """POST /resource_classes, and the renaming PUT before 1.7."""
 
-    name = String(1, patterns.LONGEST_NAME, patterns.CUSTOM_NAME, required=True)
+    name = String(0, patterns.LONGEST_NAME, patterns.CUSTOM_NAME, required=True)

@@ -2,7 +2,7 @@
 
 from placement.api.microversions import Feature
 from placement.api.schemas.base import VersionedSchema
-from placement.api.schemas.fields import Integer, Sequence, String, Uuid
+from placement.api.schemas.fields import Integer, NullableUuid, Sequence, String, Uuid
 
 _LONGEST_NAME = 200
 _NESTED = {"since": Feature.NESTED_PROVIDERS}
@@ -13,14 +13,14 @@ class NewProvider(VersionedSchema):
 
     name = String(0, _LONGEST_NAME, required=True)
     uuid = Uuid()
-    parent_provider_uuid = Uuid(nullable=True, metadata=_NESTED)
+    parent_provider_uuid = NullableUuid(metadata=_NESTED)
 
 
 class ChangedProvider(VersionedSchema):
     """PUT /resource_providers/{uuid}."""
 
     name = String(0, _LONGEST_NAME, required=True)
-    parent_provider_uuid = Uuid(nullable=True, metadata=_NESTED)
+    parent_provider_uuid = NullableUuid(metadata=_NESTED)
 
 
 class ProviderTraits(VersionedSchema):

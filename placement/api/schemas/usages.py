@@ -5,7 +5,7 @@ from placement.api.schemas.base import VersionedSchema
 from placement.api.schemas.fields import String
 
 # Type names, and what stands for all types or for none.
-_CONSUMER_TYPE = "^([A-Z0-9_]+|all.*|unknown)$"
+_CONSUMER_TYPE = "^[A-Z0-9_]+$|^all|^unknown$"
 
 
 class UsagesQuery(VersionedSchema):

@@ -135,7 +135,7 @@ def test_the_verdict_is_the_first_empty_stage_and_the_nearest_miss() -> None:
     assert verdict(explained(world(), ("resources", "VCPU:1"))[0], words) == ""
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(searches(), st.booleans())
 def test_explaining_changes_nothing_and_finds_a_reason_for_nothing(
     given_search: Search, one_by_one: bool

@@ -25,7 +25,7 @@ def test_uuids_survive_being_bytes():
     assert [text.decode() for text in to_text(from_text(texts))] == texts
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 class IdIndexIsADict(RuleBasedStateMachine):
     """An index with many additions and removals finds what a dict finds, across its merges."""
 
@@ -80,7 +80,7 @@ def test_loading_anew_is_a_change_of_shape_whatever_happened_before():
             world.forest.apply([world.record(changed, revision=turn + 2)])
 
 
-@settings(max_examples=60, deadline=None, stateful_step_count=30)
+@settings(max_examples=60, stateful_step_count=30)
 class ForestIsItsModel(RuleBasedStateMachine):
     """Creating, changing, re-parenting and removing providers leaves exactly what a plain model says."""
 

@@ -31,7 +31,7 @@ def hosts(draw: st.DrawFn, strategy: Strategy) -> list[dict[str, tuple[int, int]
     )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 @given(st.data(), scorers(), st.booleans())
 def test_vectors_agree_with_single_hosts(data: st.DataObject, strategy: Strategy, wide: bool) -> None:
     many = data.draw(hosts(strategy))

@@ -90,7 +90,7 @@ def _held(candidate: Candidate) -> dict[str, dict[str, int]]:
     return held
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(searches())
 def test_nothing_is_told_but_what_was_told_first(given_search: Search) -> None:
     providers, asked = given_search

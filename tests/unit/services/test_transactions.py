@@ -12,6 +12,7 @@ from placement.services import transactions
 from placement.storage import tables
 from placement.storage.database import Database
 from placement.storage.failures import TryAgain
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +60,7 @@ def test_a_deadlock_is_repeated_until_both_are_through(database: Database):
         for name in ("CUSTOM_A", "CUSTOM_B"):
             values = {"name": name, "created_at": transaction.now}
             transaction.execute(sa.insert(tables.traits).values(values))
-    meeting = threading.Barrier(2, timeout=20)
+    meeting = threading.Barrier(2, timeout=PATIENCE_SECONDS)
     done = []
 
     def work_on(first: str, second: str):
@@ -84,5 +85,5 @@ def test_a_deadlock_is_repeated_until_both_are_through(database: Database):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE_SECONDS)
     assert sorted(done) == ["CUSTOM_A", "CUSTOM_B"]

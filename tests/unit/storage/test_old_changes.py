@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 import pytest
 import sqlalchemy as sa
@@ -15,6 +15,7 @@ from placement.storage.database import Database
 from placement.storage.feed import CLUSTER_CHANGED, Feed, Look, record_change
 from tests.client import Client
 from tests.kubernetes import node_manifests, pod_manifest
+from tests.patience import eventually
 
 CLUSTER = "/ext/v1/clusters/edge"
 
@@ -69,14 +70,14 @@ def forget(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     with database.read() as connection:
         last = connection.execute(sa.select(sa.func.max(tables.changes.c.id))).scalar_one()
     left = sa.select(sa.func.count()).where(tables.changes.c.id <= last)
-    # Transactions in other databases of the server may keep some of it for a moment.
-    for _ in range(500):
+
+    def still_there() -> int:
         tell(database, 0)
         with database.read() as connection:
-            if not connection.execute(left).scalar_one():
-                return
-        time.sleep(0.02)
-    raise AssertionError("old changes are never removed")
+            return connection.execute(left).scalar_one()
+
+    # Transactions in other databases of the server may keep some of it for a moment.
+    eventually(0, still_there)
 
 
 def test_only_what_is_old_is_removed_when_others_tell_something(database, monkeypatch):
@@ -84,12 +85,12 @@ def test_only_what_is_old_is_removed_when_others_tell_something(database, monkey
     age(database)
     tell(database, 11, 12)
     monkeypatch.setattr(old_changes, "EVERY", 1)
-    for _ in range(500):
+
+    def oldest() -> list[int]:
         tell(database, 13)
-        if told(database)[:3] == [11, 12, 13]:
-            break
-        time.sleep(0.02)
-    assert told(database)[:3] == [11, 12, 13]
+        return told(database)[:3]
+
+    eventually([11, 12, 13], oldest)
 
 
 def test_a_bounded_number_is_removed_at_once_and_the_rest_later(database, monkeypatch):
@@ -97,17 +98,16 @@ def test_a_bounded_number_is_removed_at_once_and_the_rest_later(database, monkey
     age(database)
     monkeypatch.setattr(old_changes, "EVERY", 1)
     monkeypatch.setattr(old_changes, "AT_ONCE", 4)
-    before = len(told(database))
-    for number in range(500):
+    counts = [len(told(database))]
+
+    def left() -> int:
         tell(database, 99)
-        left = [reference for reference in told(database) if reference != 99]
-        assert before - len(left) <= 4
-        before = len(left)
-        if not left:
-            assert number >= 2
-            return
-        time.sleep(0.02)
-    raise AssertionError("old changes are never removed")
+        counts.append(sum(1 for reference in told(database) if reference != 99))
+        return counts[-1]
+
+    eventually(0, left)
+    assert all(before - after <= 4 for before, after in pairwise(counts))
+    assert len(counts) > 3
 
 
 def test_most_writers_remove_nothing(database):

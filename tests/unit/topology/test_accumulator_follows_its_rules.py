@@ -16,13 +16,13 @@ from tests.unit.topology.samples import cpus, demand, layout, problems, shown, u
 MOST, LEAST = PickRules(fullest_first=True), PickRules()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(problems())
 def test_it_agrees_with_the_rules_taken_word_by_word(problem):
     assert shown(take_cpus(**problem)) == shown(mask_of(naive_take(**problem)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(problems(tuple(Distribution), (False, True)))
 def test_it_takes_exactly_what_is_needed_of_what_is_available_and_always_the_same(problem):
     taken = take_cpus(**problem)

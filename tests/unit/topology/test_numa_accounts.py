@@ -109,7 +109,7 @@ def test_without_cpus_of_its_own_a_host_binds_nobody():
     assert refused.value.refusal.status == "Error"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(problems(tuple(Distribution), (False, True)), st.booleans(), st.booleans(), st.data())
 def test_counting_whether_a_pod_fits_agrees_with_allocating_it(problem, strict, bound, data):
     layout, asked = problem["layout"], problem["demand"]._replace(strict=strict)

@@ -227,7 +227,7 @@ def test_preferred_exclusivity_favours_idle_numa_nodes_only_under_design():
     assert choose_affinity(trial, koord) == (0,)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.sampled_from(((2, 1, 4, 2), (1, 3, 2, 2), (2, 2, 2, 2))),
     st.sampled_from(ALIGNED),

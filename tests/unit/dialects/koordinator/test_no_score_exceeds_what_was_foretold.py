@@ -42,7 +42,7 @@ ZONES = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     holdings=HOLDINGS,
     scoring=SCORINGS,

@@ -100,7 +100,7 @@ def outcome(node, nrt, profile):
     return result, result.warnings
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(NODES | ANYTHING, REPORTS | ANYTHING, st.sampled_from(Profile))
 def test_an_import_returns_or_names_findings(node, nrt, profile):
     result, sentences = outcome(node, nrt, profile)
@@ -126,7 +126,7 @@ def mutations(value):
     return ANYTHING
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_a_good_manifest_with_one_bad_place_is_read_or_refused(data, a_node, an_nrt):
     annotations = {

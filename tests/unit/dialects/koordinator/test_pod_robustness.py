@@ -94,7 +94,7 @@ PODS = ANYTHING | st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(PODS, PODS, st.sampled_from(Profile))
 def test_a_pod_is_imported_or_refused(document, old, profile):
     chosen = SchedulerSettings(profile)
@@ -162,7 +162,7 @@ NEIGHBOURS = st.lists(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(SENSIBLE_PODS, HOSTS, NEIGHBOURS, st.sampled_from(Profile))
 def test_what_is_found_to_fit_is_allocated_within_what_is_free(document, node, neighbours, profile):
     chosen = SchedulerSettings(profile)
