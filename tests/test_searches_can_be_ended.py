@@ -15,11 +15,11 @@ import pytest
 from placement.services.candidates import SearchSettings
 from tests.client import Client, code
 from tests.conftest import application_at, application_on
+from tests.patience import PATIENCE_SECONDS
 from tests.server import RunningServer, database_url, running_service
 from tests.service import Service
 from tests.test_claims_take_the_best_that_is_left import wish
 
-PATIENCE_SECONDS = 120
 DEVICES = 16
 # A packing problem without any slack, which nobody solves within a test.
 AMOUNTS = [2 * number + 1 for number in range(60, 140)]
