@@ -46,7 +46,7 @@ def service(database: Database, directory: Path, **options: Any) -> Iterator[Cli
 
             configuration.register_opt(SCOPE_OPTION, group="oslo_policy")
         configuration.set_override(name, value, group="oslo_policy")
-    application = build(database, ApiSettings(configuration=configuration))
+    application = build(database, ApiSettings(configuration=configuration, auth_strategy="noauth2"))
     yield Client(application.test_client())
     application.extensions["placement_use_cases"].close()
 

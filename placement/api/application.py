@@ -11,9 +11,10 @@ from flask import Flask, Response, current_app, request
 from oslo_config import cfg
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from placement.api import auth, context, errors, microversions
-from placement.api.errors import HttpError
+from placement.api import auth, context, errors, loopback, microversions
+from placement.api.errors import HttpError, Relayed
 from placement.api.gate import guarded_by
+from placement.api.keystone import Keystone
 from placement.api.middleware import REQUEST_ID, surrounded
 from placement.api.policy import Policy
 from placement.api.rendering.candidates import CandidatesRenderer
@@ -73,7 +74,9 @@ class ApiSettings:
 
     incomplete_consumer_project_id: str = _NOBODY
     incomplete_consumer_user_id: str = _NOBODY
-    auth_strategy: str = "noauth2"
+    auth_strategy: str = "keystone"
+    # Believe callers on other machines, too, if the strategy is noauth2.
+    allow_remote_noauth: bool = False
     tokens_file: Path | None = None
     largest_body_bytes: int = 32 * 2**20
     # For the libraries that read their options themselves: policy, CORS, proxy headers, token validation.
@@ -90,7 +93,7 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.extensions["placement_use_cases"] = use_cases
     application.extensions["placement_settings"] = settings
     application.extensions["placement_policy"] = policy
-    application.extensions["placement_authentication"] = _strategy(settings)
+    application.extensions["placement_authentication"] = _strategy(settings, configuration)
     application.extensions["placement_candidates_renderer"] = CandidatesRenderer()
     for blueprint in _BLUEPRINTS:
         application.register_blueprint(blueprint)
@@ -101,6 +104,8 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
         # HEAD and OPTIONS are methods that no path has (Placement API, routing details).
         rule.methods = (rule.methods or set()) - {"HEAD", "OPTIONS"}
     application.before_request(context.begin)
+    if settings.auth_strategy == "noauth2" and not settings.allow_remote_noauth:
+        application.before_request(_refuse_strangers)
     application.before_request(_authenticate)
     application.before_request(_agree_on_version)
     application.before_request(_check_body_headers)
@@ -110,10 +115,11 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.register_error_handler(FlavorRefused, _flavor_refused)
     application.register_error_handler(Unschedulable, _unschedulable)
     application.register_error_handler(HttpError, _http_error)
+    application.register_error_handler(Relayed, lambda relayed: relayed.response)
     application.register_error_handler(HTTPException, _routing_error)
     application.register_error_handler(Exception, _fault)
     bare = application.wsgi_app
-    wrapped: Any = surrounded(bare, configuration, keystone=settings.auth_strategy == "keystone")
+    wrapped: Any = surrounded(bare, configuration)
     application.wsgi_app = wrapped  # type: ignore[method-assign]
     return application
 
@@ -124,14 +130,20 @@ def _no_configuration() -> cfg.ConfigOpts:
     return configuration
 
 
-def _strategy(settings: ApiSettings) -> auth.Strategy:
+def _strategy(settings: ApiSettings, configuration: cfg.ConfigOpts) -> auth.Strategy:
     if settings.auth_strategy == "keystone":
-        return auth.keystone
+        return Keystone(configuration)
     if settings.auth_strategy == "token":
         if settings.tokens_file is None:
             raise BadTokens("[api] auth_strategy token needs [api] tokens_file.")
         return auth.static_tokens(Tokens(settings.tokens_file))
     return auth.noauth2
+
+
+def _refuse_strangers() -> None:
+    reason = loopback.objection(request.environ)
+    if reason is not None:
+        raise HttpError(403, reason)
 
 
 def _authenticate() -> None:

@@ -37,13 +37,21 @@ def manifests() -> list[Any]:
     raise HttpError(415, f"The media type {sent} is not supported, use application/json or application/yaml")
 
 
-def _received() -> bytes:
+def peeked() -> Any:
+    """The body as JSON, None if it is none, left for the handler to read. Raises HttpError."""
+    try:
+        return orjson.loads(_received(keep=True))
+    except ValueError:
+        return None
+
+
+def _received(*, keep: bool = False) -> bytes:
     """The whole body; what breaks off must not pass for it, as the beginning of YAML is YAML, too.
 
     Raises HttpError. Source: RFC 9112, section 8.
     """
     try:
-        received = request.get_data(cache=False)
+        received = request.get_data(cache=keep)
     except HTTPException:
         raise
     except Exception as error:

@@ -16,12 +16,17 @@ _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, with lower-case role names."""
+    """Who asks, with lower-case role names.
+
+    `domain_id` is of a token for a whole domain. `clusters` is None for a token that is bound to none.
+    """
 
     user_id: str | None
     project_id: str | None
     roles: frozenset[str]
     system_scope: bool = False
+    domain_id: str | None = None
+    clusters: frozenset[str] | None = None
 
 
 ANONYMOUS = Caller(None, None, frozenset())

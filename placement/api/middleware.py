@@ -1,4 +1,4 @@
-"""What stands around the application: proxy headers, the request's id and log line, CORS, Keystone."""
+"""What stands around the application: proxy headers, the request's id and log line, CORS."""
 
 from __future__ import annotations
 
@@ -37,15 +37,10 @@ _EXPOSED = [
 ]
 
 
-def surrounded(application: Wsgi, configuration: cfg.ConfigOpts, *, keystone: bool) -> Wsgi:
-    """The application behind everything that the configuration asks for.
-
-    Raises ImportError with what to install if Keystone is asked for and its middleware is missing.
-    """
+def surrounded(application: Wsgi, configuration: cfg.ConfigOpts) -> Wsgi:
+    """The application behind everything that the configuration asks for."""
     cors.set_defaults(allow_methods=_METHODS, allow_headers=_ALLOWED, expose_headers=_EXPOSED)
     configuration.register_opts(cors.OPTS, group="cors")
-    if keystone:
-        application = _behind_keystone(application, configuration)
     if configuration.cors.allowed_origin:
         application = cors.CORS(application, configuration)
     logged = RequestLog(application)
@@ -53,23 +48,6 @@ def surrounded(application: Wsgi, configuration: cfg.ConfigOpts, *, keystone: bo
     if not configuration.oslo_middleware.enable_proxy_headers_parsing:
         return logged
     return http_proxy_to_wsgi.HTTPProxyToWSGI(logged, configuration)
-
-
-def _behind_keystone(application: Wsgi, configuration: cfg.ConfigOpts) -> Wsgi:
-    try:
-        from keystonemiddleware.auth_token import AuthProtocol
-    except ImportError:
-        raise ImportError(
-            "auth_strategy keystone needs keystonemiddleware: install this package with its extra "
-            "`keystone`, or choose another [api] auth_strategy."
-        ) from None
-    guarded = AuthProtocol(application, {"oslo_config_config": configuration})
-
-    def skipping_the_version_document(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
-        chosen = application if environ.get("PATH_INFO") in ("", "/") else guarded
-        return chosen(environ, start_response)
-
-    return skipping_the_version_document
 
 
 class RequestLog:

@@ -27,6 +27,11 @@ API = [
         ],
         help="How callers are identified.",
     ),
+    cfg.BoolOpt(
+        "allow_remote_noauth",
+        default=False,
+        help="With noauth2, believe callers on other machines and behind proxies, too.",
+    ),
     cfg.StrOpt(
         "tokens_file",
         help="File that maps static tokens, or their SHA-256, to user, project and roles. "

@@ -10,6 +10,7 @@ from flask import Blueprint, Response, current_app
 
 from placement.api import context, extended_query
 from placement.api.gate import route
+from placement.api.targets import cluster_of_query
 from placement.api.queries import parameters
 from placement.api.rendering.explanations import explanation_body
 from placement.api.rendering.scores import score_remarks
@@ -28,6 +29,7 @@ blueprint = Blueprint("extended_candidates", __name__)
     "GET",
     "placement:allocation_candidates:list",
     gives_json=True,
+    target=cluster_of_query,
 )
 def candidates() -> Response:
     """Where the request fits, best first, with scores; with explain=1 also why."""

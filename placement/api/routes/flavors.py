@@ -11,6 +11,7 @@ from placement.api.gate import route
 from placement.api.microversions import NEWEST
 from placement.api.responses import json_response
 from placement.api.services import use_cases
+from placement.api.targets import cluster_of_body
 from placement.dialects.nova import translation_document
 from placement.domain.groups import CandidateQuery
 
@@ -38,6 +39,7 @@ def translation() -> Response:
     f"{_RULE}candidates",
     takes_json=True,
     gives_json=True,
+    target=cluster_of_body,
 )
 def candidates() -> Response:
     """Where a flavor fits."""
