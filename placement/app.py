@@ -27,7 +27,7 @@ def build(
 
 
 def configured(settings: cfg.ConfigOpts) -> Flask:
-    """The service as the configuration wants it. Raises BadTokens, ImportError, PlacementError."""
+    """The service as the configuration wants it. Raises Misconfigured, PlacementError."""
     kubeconfig = settings.kubernetes.kubeconfig
     binders = Binders(kubeconfig) if kubeconfig else None
     return build(open_database(settings), _api(settings), _search(settings), binders)

@@ -37,7 +37,7 @@ from placement.api.routes import (
     root,
     usages,
 )
-from placement.api.tokens import BadTokens, Tokens
+from placement.api.tokens import NO_FILE, BadTokens, Tokens
 from placement.dialects.nova import FlavorRefused
 from placement.domain.errors import NotFound, PlacementError
 from placement.services.pod_pages import Unschedulable
@@ -135,7 +135,7 @@ def _strategy(settings: ApiSettings, configuration: cfg.ConfigOpts) -> auth.Stra
         return Keystone(configuration)
     if settings.auth_strategy == "token":
         if settings.tokens_file is None:
-            raise BadTokens("[api] auth_strategy token needs [api] tokens_file.")
+            raise BadTokens(NO_FILE)
         return auth.static_tokens(Tokens(settings.tokens_file))
     return auth.noauth2
 

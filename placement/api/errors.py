@@ -56,6 +56,10 @@ class HttpError(Exception):
         self.extra = extra or {}
 
 
+class Misconfigured(Exception):
+    """The service cannot work as it is configured; the message says what to change."""
+
+
 class Relayed(Exception):
     """Somebody else's answer, which the caller gets as it is."""
 

@@ -1,9 +1,9 @@
-"""Callers with tokens of OpenStack Identity: validated by its middleware, remembered, and asked about a few at a time.
+"""Callers with tokens of OpenStack Identity, which its middleware validates and this service remembers.
 
-    token -> remembered? -> gate -> middleware asks Keystone -> remembered until it expires
+    token -> remembered? -> waiting room -> middleware asks Keystone -> remembered until it expires
 
 A Keystone that hangs must not take all threads with it: whose token is remembered never waits, and of the
-others only as many as the gate lets in.
+others only as many as the room lets in.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flask import Response, request
 from oslo_config import cfg
 
 from placement.api.context import Caller
-from placement.api.errors import HttpError, Relayed
+from placement.api.errors import HttpError, Misconfigured, Relayed
 from placement.api.waiting_room import Full, WaitingRoom
 
 _GROUP = "keystone_authtoken"
@@ -38,7 +38,7 @@ class Keystone:
     """The strategy `keystone`: who the request's token stands for."""
 
     def __init__(self, configuration: cfg.ConfigOpts) -> None:
-        """Raises ImportError with what to install if the middleware is missing."""
+        """Raises Misconfigured with what to install or to configure."""
         self._validate = _middleware(configuration)
         self._seconds = float(configuration[_GROUP].token_cache_time)
         self._remembered: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
@@ -46,7 +46,10 @@ class Keystone:
         self._room = WaitingRoom(_ASKING_AT_ONCE)
 
     def __call__(self) -> Caller:
-        """Raises Relayed with what the middleware answers, HttpError 503 if too many wait, 401 without a user."""
+        """Who calls.
+
+        Raises Relayed with what the middleware answers, HttpError 503 if too many wait, 401 without a user.
+        """
         key = _key()
         caller = self._recall(key)
         if caller is not None:
@@ -73,10 +76,10 @@ class Keystone:
         if found is None:
             status, headers = answered
             raise Relayed(Response(body, status, headers))
-        caller, seconds = found
+        caller: Caller = found[0]
         if not caller.user_id:
             raise HttpError(401, "The request you have made requires authentication.")
-        self._remember(key, caller, min(seconds, self._seconds))
+        self._remember(key, caller, min(found[1], self._seconds))
         return caller
 
     def _recall(self, key: bytes | None) -> Caller | None:
@@ -105,11 +108,12 @@ def _key() -> bytes | None:
 
 
 def _middleware(configuration: cfg.ConfigOpts) -> Callable[..., Iterable[bytes]]:
+    """Raises Misconfigured."""
     try:
         from keystonemiddleware.auth_token import AuthProtocol
         from keystonemiddleware.opts import list_auth_token_opts
     except ImportError:
-        raise ImportError(
+        raise Misconfigured(
             "auth_strategy keystone needs keystonemiddleware: install this package with its extra "
             "`keystone`, or choose another [api] auth_strategy."
         ) from None
@@ -123,6 +127,11 @@ def _middleware(configuration: cfg.ConfigOpts) -> Callable[..., Iterable[bytes]]
         # Its memory of this process would only add its time to that of ours.
         settings["token_cache_time"] = "-1"
     guarded: Callable[..., Iterable[bytes]] = AuthProtocol(_note, settings)
+    if not (configuration[_GROUP].auth_type or configuration[_GROUP].auth_section):
+        raise Misconfigured(
+            "auth_strategy keystone needs [keystone_authtoken] auth_type, and what goes with it, to ask "
+            "Keystone about tokens; or choose another [api] auth_strategy."
+        )
     return guarded
 
 

@@ -21,23 +21,40 @@ SCOPE_OPTION = cfg.BoolOpt(
 )
 LOG = logging.getLogger(__name__)
 _MEMORY_SECONDS = 1.0
+# The rules that the process which starts the workers has read, for those that start while a file is broken.
+_prepared: list[policy.Enforcer] = []
+
+
+def prepare(configuration: cfg.ConfigOpts) -> None:
+    """Read the rules for all processes that this one starts from now on. Raises BadPolicy."""
+    opts._register(configuration)
+    _prepared[:] = [enforcer_of(configuration)]
 
 
 class Policy:
     """Judges callers by rules; a changed file counts within a second, and not at all if it is broken."""
 
     def __init__(self, configuration: cfg.ConfigOpts) -> None:
-        """The rules of the configuration. Raises BadPolicy."""
+        """The rules of the configuration, or those that were prepared if it is broken. Raises BadPolicy."""
         opts._register(configuration)
         configuration.register_opt(SCOPE_OPTION, group="oslo_policy")
         self._configuration = configuration
         self._enforce_scope = configuration.oslo_policy.enforce_scope
         self._read = fingerprint(configuration)
-        self._enforcer = enforcer_of(configuration)
+        self._enforcer = self._first()
         # Judging costs as much as a search; the same few callers ask the same few things all the time.
         self._judged: dict[tuple[str, Caller, frozenset[tuple[str, str]]], bool] = {}
         self._judged_since = time.monotonic()
         self._turn = threading.Lock()
+
+    def _first(self) -> policy.Enforcer:
+        try:
+            return enforcer_of(self._configuration)
+        except BadPolicy as error:
+            if not _prepared:
+                raise
+            LOG.error("%s The rules are those of the service's start or last SIGHUP.", error)
+            return _prepared[0]
 
     def knows(self, rule: str) -> bool:
         """Whether there is such a rule."""

@@ -10,6 +10,7 @@ import yaml
 from oslo_config import cfg
 from oslo_policy import policy
 
+from placement.api.errors import Misconfigured
 from placement.api.rules import list_rules
 
 # What the library puts where it does not understand a rule, and for "!".
@@ -17,15 +18,15 @@ _REFUSAL = type(policy.RuleDefault("nobody", "!").check)
 Fingerprint = tuple[tuple[str, int, int, int], ...]
 
 
-class BadPolicy(Exception):
+class BadPolicy(Misconfigured):
     """The policy files cannot be used; the message says why."""
 
 
 @policy.register("cluster")
 class ClusterCheck(policy.Check):
-    """`cluster:%(cluster)s`: the token is bound to the cluster that is asked about; `cluster:edge`: to that one.
+    """`cluster:%(cluster)s`: the token is bound to the cluster that is asked about.
 
-    A token that is bound to no clusters does not pass.
+    `cluster:edge`: it is bound to that one. A token that is bound to no clusters does not pass.
     """
 
     def __call__(self, target: Any, creds: Any, enforcer: Any, current_rule: str | None = None) -> bool:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import yaml
 
 from placement.api.context import Caller
+from placement.api.errors import Misconfigured
 
 SHORTEST = 32
 _HASHED = "sha256:"
@@ -34,7 +35,7 @@ _TEXT = "tag:yaml.org,2002:str"
 _NOTHING = "tag:yaml.org,2002:null"
 
 
-class BadTokens(Exception):
+class BadTokens(Misconfigured):
     """The file cannot be used; the message says what to change, and never tells a token."""
 
 

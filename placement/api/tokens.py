@@ -9,15 +9,18 @@ from pathlib import Path
 from placement.api.context import Caller
 from placement.api.token_file import BadTokens, Entry, read
 
-__all__ = ["BadTokens", "Tokens", "prepare"]
+__all__ = ["NO_FILE", "BadTokens", "Tokens", "prepare"]
+NO_FILE = "[api] auth_strategy token needs [api] tokens_file."
 
 # What the process that starts the workers has read: workers that are started later have the same tokens as
 # those that run, whatever happened to the file.
 _prepared: dict[Path, tuple[Entry, ...]] = {}
 
 
-def prepare(path: Path) -> None:
+def prepare(path: Path | None) -> None:
     """Read the file for all processes that this one starts from now on. Raises BadTokens."""
+    if path is None:
+        raise BadTokens(NO_FILE)
     _prepared[path] = read(path)
 
 
