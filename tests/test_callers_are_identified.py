@@ -195,18 +195,6 @@ def test_forwarded_headers_count_only_if_enabled(
 # -- the log line ----------------------------------------------------------------------------------------
 
 
-def test_one_line_per_request_tells_what_happened(embedded: Client, caplog):
-    sent = "req-00000000-1111-2222-3333-444444444444"
-    with caplog.at_level(logging.INFO, logger="placement.requests"):
-        answer = embedded.get("/traits?name=in:A%0AB", X_Openstack_Request_Id=sent)
-    (record,) = [record for record in caplog.records if record.name == "placement.requests"]
-    length = answer.headers["Content-Length"]
-    assert record.getMessage() == (
-        f"[{answer.headers['x-openstack-request-id']} {sent}] 127.0.0.1 "
-        f'"GET /traits?name=in:A%0AB" status: 200 len: {length} microversion: 1.39'
-    )
-
-
 def test_log_line_is_one_line_whatever_the_path(embedded: Client, caplog):
     with caplog.at_level(logging.INFO, logger="placement.requests"):
         embedded.as_(None).get("/a%0AINFO forged")
@@ -219,7 +207,7 @@ def test_log_line_is_one_line_whatever_the_path(embedded: Client, caplog):
 def test_start_of_a_request_is_logged_at_debug(embedded: Client, caplog):
     with caplog.at_level(logging.DEBUG, logger="placement.requests"):
         embedded.get("/")
-    assert caplog.records[0].getMessage().startswith("Starting request: req-")
+    assert caplog.records[0].getMessage() == 'Starting request: "GET /"'
 
 
 def test_every_answer_passes_the_log(embedded_application):

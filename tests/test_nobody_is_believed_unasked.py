@@ -253,7 +253,9 @@ def test_plain_gunicorn_on_all_addresses_serves_this_machine_only(plain_gunicorn
     await_answer(f"http://127.0.0.1:{plain_gunicorn}")
     session = requests.Session()
     session.trust_env = False
-    near = session.get(f"http://127.0.0.1:{plain_gunicorn}/resource_providers", headers=ADMIN, timeout=PATIENCE)
+    near = session.get(
+        f"http://127.0.0.1:{plain_gunicorn}/resource_providers", headers=ADMIN, timeout=PATIENCE
+    )
     assert near.status_code == 200
     for address in _addresses_of_this_machine():
         far = session.get(

@@ -148,7 +148,7 @@ def _refuse_strangers() -> None:
 
 def _authenticate() -> None:
     if request.path not in ("/", ""):
-        context.current().caller = current_app.extensions["placement_authentication"]()
+        context.identify(current_app.extensions["placement_authentication"]())
 
 
 def _agree_on_version() -> None:

@@ -37,6 +37,7 @@ def route(
     missing_method_below: Feature | None = None,
     target: Target = dict,
     own_only: bool = False,
+    reads: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Register a handler behind its gate.
 
@@ -45,12 +46,14 @@ def route(
     `media_types_first`: these are tested before the version.
     `target`: what of the request the policy rule may look at, beside the cluster in the path.
     `own_only`: the handler shows callers who are bound to clusters nothing but these.
+    `reads`: the handler changes nothing, although its method could.
     """
     _RULES.add(policy)
 
     def decorate(handler: Handler) -> Handler:
         @wraps(handler)
         def gated(**path_arguments: str) -> Any:
+            request.environ[context.READS_KEY] = reads
             if media_types_first:
                 _check_media_types(takes_json, gives_json)
             if since is not None and not context.offers(since):

@@ -9,14 +9,17 @@ from typing import Any
 from urllib.parse import quote
 
 from oslo_config import cfg
+from oslo_context.context import RequestContext
 from oslo_middleware import cors, http_proxy_to_wsgi
 
-from placement.api.context import ENVIRONMENT_KEY, global_id
+from placement.api.context import ANONYMOUS, CALLER_KEY, ENVIRONMENT_KEY, READS_KEY, global_id, in_log
 
 REQUEST_ID = "x-openstack-request-id"
 LOG = logging.getLogger("placement.requests")
+AUDIT = logging.getLogger("placement.audit")
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+_READING = ("GET", "HEAD", "OPTIONS")
 _METHODS = ["GET", "PUT", "POST", "DELETE", "PATCH"]
 _ALLOWED = [
     "X-Auth-Token",
@@ -61,15 +64,17 @@ class RequestLog:
         # Mounted under a prefix the version document has an empty path, which the router would redirect.
         environ["PATH_INFO"] = environ.get("PATH_INFO") or "/"
         uri = _uri(environ)
-        LOG.debug("Starting request: %s %s %s", request_id, environ["REQUEST_METHOD"], uri)
+        caller_id = global_id(environ.get("HTTP_X_OPENSTACK_REQUEST_ID", ""))
+        # Every line in the log carries it from here on; authentication adds who calls.
+        RequestContext(request_id=request_id, global_request_id=caller_id)
+        LOG.debug('Starting request: "%s %s"', environ["REQUEST_METHOD"], uri)
 
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
             found = {name.lower(): value for name, value in headers}
             if REQUEST_ID not in found:
                 headers = [*headers, (REQUEST_ID, request_id)]
             LOG.info(
-                '%s %s "%s %s" status: %s len: %s microversion: %s',
-                _ids(request_id, environ),
+                '%s "%s %s" status: %s len: %s microversion: %s',
                 environ.get("REMOTE_ADDR", "-"),
                 environ["REQUEST_METHOD"],
                 uri,
@@ -77,9 +82,26 @@ class RequestLog:
                 found.get("content-length", "-"),
                 found.get("openstack-api-version", "-").rpartition(" ")[2],
             )
+            _audit(environ, uri, status)
             return start_response(status, headers, *rest)
 
         return self._application(environ, start)
+
+
+def _audit(environ: dict[str, Any], uri: str, status: str) -> None:
+    """Tell who tried to change what, and what became of it."""
+    if environ["REQUEST_METHOD"] in _READING or environ.get(READS_KEY):
+        return
+    caller = environ.get(CALLER_KEY, ANONYMOUS)
+    AUDIT.info(
+        'user: %s project: %s address: %s "%s %s" status: %s',
+        in_log(caller.user_id) or "-",
+        in_log(caller.project_id) or "-",
+        environ.get("REMOTE_ADDR") or "-",
+        environ["REQUEST_METHOD"],
+        uri,
+        status.partition(" ")[0],
+    )
 
 
 def _uri(environ: dict[str, Any]) -> str:
@@ -87,8 +109,3 @@ def _uri(environ: dict[str, Any]) -> str:
     path = quote(environ.get("SCRIPT_NAME", "") + environ["PATH_INFO"], encoding="latin-1", errors="replace")
     query = environ.get("QUERY_STRING", "")
     return f"{path}?{quote(query, safe='%/?&=:,!+', encoding='latin-1')}" if query else path
-
-
-def _ids(request_id: str, environ: dict[str, Any]) -> str:
-    caller_id = global_id(environ.get("HTTP_X_OPENSTACK_REQUEST_ID", ""))
-    return f"[{request_id} {caller_id}]" if caller_id else f"[{request_id}]"

@@ -26,6 +26,7 @@ _RULE = "placement:flavors:"
     f"{_RULE}translate",
     takes_json=True,
     gives_json=True,
+    reads=True,
 )
 def translation() -> Response:
     """What a flavor asks for, as a candidates query and as the guest's CPU layout."""
@@ -39,6 +40,7 @@ def translation() -> Response:
     f"{_RULE}candidates",
     takes_json=True,
     gives_json=True,
+    reads=True,
     target=cluster_of_body,
 )
 def candidates() -> Response:
