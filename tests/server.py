@@ -110,17 +110,23 @@ class RunningServer:
 
 @contextmanager
 def running_service(
-    connection: str,
+    connection: str | None,
     *,
     workers: int = 2,
     arguments: Sequence[str] = (),
     environment: dict[str, str] | None = None,
     port: int | None = None,
 ) -> Iterator[RunningServer]:
-    """The real service on a port of loopback, a free one unless it is given, ended after the block."""
+    """The real service on a port of loopback, a free one unless it is given, ended after the block.
+
+    Without `connection` the database is configured elsewhere. Callers are believed unless the arguments or
+    the environment choose otherwise.
+    """
     port = port or free_port()
     command = [sys.executable, "-m", "placement.operations", "serve", "--port", str(port)]
-    command += ["--workers", str(workers), "--database", connection, *arguments]
+    command += ["--workers", str(workers), *arguments]
+    if connection is not None:
+        command += ["--database", connection]
     if not _chooses_strategy(arguments, environment or {}):
         command += ["--auth", "noauth2"]
     with tempfile.NamedTemporaryFile(prefix="placement-log-", suffix=".txt") as log:

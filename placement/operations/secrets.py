@@ -12,6 +12,7 @@ from placement.domain.errors import PlacementError
 
 LOG = logging.getLogger(__name__)
 _HIDDEN = re.compile(r"([?&][^=&]*password[^=&]*=)[^&]*", re.IGNORECASE)
+_USER = re.compile(r"(?P<name>[^:/?#@]*)(?::(?P<password>[^@]*))?@")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -23,8 +24,8 @@ def shown(url: str) -> str:
 
 def has_password(url: str) -> bool:
     """Whether there is a password in the URL, before the host or in the query."""
-    user = url.partition("://")[2].rpartition("@")[0]
-    return ":" in user or _HIDDEN.search(url) is not None
+    user = _USER.match(url.partition("://")[2])
+    return bool(user and user["password"]) or _HIDDEN.search(url) is not None
 
 
 def with_password_of(file: str, url: str) -> str:
@@ -36,7 +37,8 @@ def with_password_of(file: str, url: str) -> str:
     scheme, separator, rest = url.partition("://")
     if not scheme.startswith("postgres"):
         raise PlacementError("[placement_database] password_file is for PostgreSQL; SQLite has no passwords")
-    user, _, place = rest.rpartition("@")
+    found = _USER.match(rest)
+    user, place = (found["name"], rest[found.end() :]) if found else ("", rest)
     return f"{scheme}{separator}{user}:{quote(_read(file), safe='')}@{place}"
 
 
