@@ -1,4 +1,4 @@
-"""A file of rules or tokens that cannot be used keeps the service from starting, and disturbs no running one."""
+"""Rules and tokens that cannot be used keep the service from starting, and disturb no running one."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_broken_rules_in_the_directory_count_as_well(
     application = build(database, settings)
     application.extensions["placement_use_cases"].close()
     write(tmp_path / "policy.d" / "a.yaml", BROKEN["no YAML"])
-    with pytest.raises(BadPolicy, match="a.yaml"):
+    with pytest.raises(BadPolicy, match=r"a\.yaml"):
         build(database, settings)
 
 

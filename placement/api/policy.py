@@ -16,9 +16,6 @@ from placement.api.policy_rules import BadPolicy, enforcer_of, fingerprint
 from placement.api.rules import ELSEWHERE
 from placement.domain.errors import Forbidden
 
-SCOPE_OPTION = cfg.BoolOpt(
-    "enforce_scope", default=True, help="Refuse tokens whose scope a rule is not meant for."
-)
 LOG = logging.getLogger(__name__)
 _MEMORY_SECONDS = 1.0
 # The rules that the process which starts the workers has read, for those that start while a file is broken.
@@ -37,9 +34,7 @@ class Policy:
     def __init__(self, configuration: cfg.ConfigOpts) -> None:
         """The rules of the configuration, or those that were prepared if it is broken. Raises BadPolicy."""
         opts._register(configuration)
-        configuration.register_opt(SCOPE_OPTION, group="oslo_policy")
         self._configuration = configuration
-        self._enforce_scope = configuration.oslo_policy.enforce_scope
         self._read = fingerprint(configuration)
         self._enforcer = self._first()
         # Judging costs as much as a search; the same few callers ask the same few things all the time.
@@ -110,22 +105,22 @@ class Policy:
 
     def _judge(self, rule: str, caller: Caller, target: dict[str, str]) -> bool:
         try:
-            return bool(self._enforcer.authorize(rule, target, self._credentials(caller), do_raise=True))
+            return bool(self._enforcer.authorize(rule, target, _credentials(caller), do_raise=True))
         except policy.InvalidScope:
             raise Forbidden(rule) from None
         except policy.PolicyNotAuthorized:
             return False
 
-    def _credentials(self, caller: Caller) -> dict[str, Any]:
-        """What rules may look at. What a caller has not got is left out: "None" is the name of no project."""
-        credentials: dict[str, Any] = {"roles": sorted(caller.roles)}
-        for name, value in (("user_id", caller.user_id), ("project_id", caller.project_id)):
-            if value:
-                credentials[name] = value
-        if caller.clusters is not None:
-            credentials["clusters"] = sorted(caller.clusters)
-        if self._enforce_scope and caller.system_scope:
-            credentials["system_scope"] = "all"
-        if self._enforce_scope and caller.domain_id:
-            credentials["domain_id"] = caller.domain_id
-        return credentials
+
+def _credentials(caller: Caller) -> dict[str, Any]:
+    """What rules may look at. What a caller has not got is left out: "None" is the name of no project."""
+    credentials: dict[str, Any] = {"roles": sorted(caller.roles)}
+    for name in ("user_id", "project_id", "domain_id"):
+        value = getattr(caller, name)
+        if value:
+            credentials[name] = value
+    if caller.clusters is not None:
+        credentials["clusters"] = sorted(caller.clusters)
+    if caller.system_scope:
+        credentials["system_scope"] = "all"
+    return credentials

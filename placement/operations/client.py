@@ -96,8 +96,9 @@ class _Session(requests.Session):
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
         """Called before a redirect is followed; the library knows only headers that are not ours."""
-        super().rebuild_auth(prepared_request, response)
-        if self.should_strip_auth(response.request.url or "", prepared_request.url or ""):
+        super().rebuild_auth(prepared_request, response)  # type: ignore[no-untyped-call]
+        before, after = response.request.url, prepared_request.url
+        if self.should_strip_auth(before, after):  # type: ignore[no-untyped-call]
             prepared_request.headers.pop(_TOKEN, None)
 
 

@@ -43,7 +43,10 @@ class SyncKubernetes(Action):
         from placement.operations.kubernetes.journal import Journal
         from placement.operations.kubernetes.service import ServiceCluster
         from placement.operations.kubernetes.synchronization import Synchronization
+        from placement.operations.secrets import warn_if_readable
 
+        if parsed_args.kubeconfig:
+            warn_if_readable(parsed_args.kubeconfig, "the credentials")
         synchronization = Synchronization(
             ApiServer(parsed_args.kubeconfig, parsed_args.context),
             ServiceCluster(self.client, parsed_args.cluster),
