@@ -81,14 +81,14 @@ def test_a_token_is_asked_about_once(identity: IdentityService, server: RunningS
 
 
 def test_an_identity_service_that_is_down_is_503(tmp_path: Path):
-    text = IdentityService({}).text()
+    with IdentityService({}).running() as ended:
+        text = ended.text()
     file = tmp_path / "placement.conf"
     file.write_text(f"[api]\nauth_strategy = keystone\n{text}http_request_max_retries = 0\n")
     with (
         database_url("sqlite") as url,
         running_service(url, workers=1, arguments=["--config-file", str(file)]) as running,
     ):
-        # Its port is open, but nobody takes the connections.
         assert ask(running, "stranger").status_code == 503
         assert requests.get(running.url, timeout=PATIENCE, proxies={"http": ""}).status_code == 200
 

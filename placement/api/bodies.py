@@ -38,20 +38,24 @@ def manifests() -> list[Any]:
 
 
 def peeked() -> Any:
-    """The body as JSON, None if it is none, left for the handler to read. Raises HttpError."""
+    """The body as JSON, None if it is none, kept for the handler to read. Raises HttpError."""
+    context.current().body = _received()
     try:
-        return orjson.loads(_received(keep=True))
-    except ValueError:
+        return json_body()
+    except BadRequest:
         return None
 
 
-def _received(*, keep: bool = False) -> bytes:
+def _received() -> bytes:
     """The whole body; what breaks off must not pass for it, as the beginning of YAML is YAML, too.
 
     Raises HttpError. Source: RFC 9112, section 8.
     """
+    kept = context.current().body
+    if kept is not None:
+        return kept
     try:
-        received = request.get_data(cache=keep)
+        received = request.get_data(cache=False)
     except HTTPException:
         raise
     except Exception as error:

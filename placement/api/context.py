@@ -39,11 +39,12 @@ ANONYMOUS = Caller(None, None, frozenset())
 
 @dataclass(slots=True)
 class RequestContext:
-    """The request at hand; `version` is None until it is agreed."""
+    """The request at hand; `version` is None until it is agreed, `body` unless it is read before its turn."""
 
     request_id: str
     version: Microversion | None = None
     caller: Caller = field(default=ANONYMOUS)
+    body: bytes | None = None
 
 
 def identify(caller: Caller) -> None:
