@@ -11,9 +11,14 @@ from typing import Any
 
 import pytest
 import requests
+from oslo_config import cfg
 
+from placement.api.application import ApiSettings
 from placement.api.keystone import Keystone
 from placement.api.waiting_room import Full, WaitingRoom
+from placement.app import build
+from placement.storage.database import Database
+from tests.client import Client, detail
 from tests.identity_service import IdentityService, project_token
 from tests.server import RunningServer, database_url, running_service
 
@@ -93,12 +98,29 @@ def test_an_identity_service_that_is_down_is_503(tmp_path: Path):
         assert requests.get(running.url, timeout=PATIENCE, proxies={"http": ""}).status_code == 200
 
 
-def test_waiting_for_an_answer_has_an_end():
-    from oslo_config import cfg
-
+@pytest.fixture
+def configuration() -> cfg.ConfigOpts:
+    """For an identity service that takes connections and says nothing, not even to a login."""
     configuration = cfg.ConfigOpts()
     configuration([], project="placement", default_config_files=[], default_config_dirs=[])
     IdentityService({}).configure(configuration)
+    return configuration
+
+
+def test_an_identity_service_that_lets_the_service_itself_wait_is_503(configuration: cfg.ConfigOpts):
+    configuration.set_override("http_connect_timeout", 1, group="keystone_authtoken")
+    with database_url("sqlite") as url:
+        database = Database(url)
+        application = build(database, ApiSettings(configuration=configuration, auth_strategy="keystone"))
+        answer = Client(application.test_client()).as_("stranger").get("/resource_providers")
+        assert answer.status_code == 503
+        assert "identity service" in detail(answer)
+        assert answer.headers["Retry-After"] == "1"
+        application.extensions["placement_use_cases"].close()
+        database.dispose()
+
+
+def test_waiting_for_an_answer_has_an_end(configuration: cfg.ConfigOpts):
     Keystone(configuration)
     assert configuration.keystone_authtoken.http_connect_timeout == 5
     assert configuration.keystone_authtoken.http_request_max_retries == 1

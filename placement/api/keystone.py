@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import io
+import logging
 import threading
 import time
 from collections import OrderedDict
@@ -24,10 +25,12 @@ from placement.api.context import Caller
 from placement.api.errors import HttpError, Misconfigured, Relayed
 from placement.api.waiting_room import Full, WaitingRoom
 
+LOG = logging.getLogger(__name__)
 _GROUP = "keystone_authtoken"
 _ANSWER_SECONDS = 5
 _RETRIES = 1
 _ASKING_AT_ONCE = 4
+_LATER = {"Retry-After": "1"}
 _MOST_REMEMBERED = 10_000
 _TOKEN, _SERVICE_TOKEN = "X-Auth-Token", "X-Service-Token"
 # Where the application behind the middleware leaves what the middleware has found out.
@@ -40,6 +43,7 @@ class Keystone:
     def __init__(self, configuration: cfg.ConfigOpts) -> None:
         """Raises Misconfigured with what to install or to configure."""
         self._validate = _middleware(configuration)
+        self._failures = _failures()
         self._seconds = float(configuration[_GROUP].token_cache_time)
         self._remembered: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
         self._turn = threading.Lock()
@@ -60,7 +64,7 @@ class Keystone:
                 return self._recall(key) or self._ask(key)
         except Full:
             message = "Too many requests wait for the identity service to validate their tokens."
-            raise HttpError(503, message, headers={"Retry-After": "1"}) from None
+            raise HttpError(503, message, headers=_LATER) from None
 
     def _ask(self, key: bytes | None) -> Caller:
         environ = {**request.environ, "wsgi.input": io.BytesIO(), "CONTENT_LENGTH": "0"}
@@ -71,7 +75,12 @@ class Keystone:
         def start(status: str, headers: list[tuple[str, str]], *_: Any) -> None:
             answered[:] = status, headers
 
-        body = b"".join(self._validate(environ, start))
+        try:
+            body = b"".join(self._validate(environ, start))
+        except self._failures as error:
+            # It answers 503 itself unless it already fails to log in.
+            LOG.warning("the identity service cannot be asked: %s", error)
+            raise HttpError(503, "The identity service cannot be asked.", headers=_LATER) from None
         found = environ.get(_FOUND)
         if found is None:
             status, headers = answered
@@ -105,6 +114,12 @@ def _key() -> bytes | None:
         return None
     sent = (request.headers.get(name, "").encode() for name in (_TOKEN, _SERVICE_TOKEN))
     return b"".join(hashlib.sha256(token).digest() for token in sent)
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    from keystoneauth1.exceptions import ClientException
+
+    return (ClientException,)
 
 
 def _middleware(configuration: cfg.ConfigOpts) -> Callable[..., Iterable[bytes]]:
