@@ -70,6 +70,10 @@ class IdentityService:
         finally:
             self._answers.set()
 
+    def close(self) -> None:
+        """Take no more connections; before that they wait for nothing unless it is running."""
+        self._server.server_close()
+
     @contextmanager
     def running(self) -> Iterator[IdentityService]:
         """Answer for the time of the block."""
@@ -80,7 +84,7 @@ class IdentityService:
         finally:
             self._answers.set()
             self._server.shutdown()
-            self._server.server_close()
+            self.close()
 
     def options(self) -> dict[str, str]:
         """The options of group keystone_authtoken for a service that asks here."""

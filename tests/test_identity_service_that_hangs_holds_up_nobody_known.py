@@ -99,12 +99,14 @@ def test_an_identity_service_that_is_down_is_503(tmp_path: Path):
 
 
 @pytest.fixture
-def configuration() -> cfg.ConfigOpts:
+def configuration() -> Iterator[cfg.ConfigOpts]:
     """For an identity service that takes connections and says nothing, not even to a login."""
     configuration = cfg.ConfigOpts()
     configuration([], project="placement", default_config_files=[], default_config_dirs=[])
-    IdentityService({}).configure(configuration)
-    return configuration
+    silent = IdentityService({})
+    silent.configure(configuration)
+    yield configuration
+    silent.close()
 
 
 def test_an_identity_service_that_lets_the_service_itself_wait_is_503(configuration: cfg.ConfigOpts):
