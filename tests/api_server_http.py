@@ -191,6 +191,6 @@ def write_kubeconfig(file: Path, *contexts: tuple[str, str], token: str = TOKEN)
         ],
         "users": users,
     }
-    file.chmod(0o600)
     file.write_text(yaml.safe_dump(document))
+    file.chmod(0o600)
     return file
