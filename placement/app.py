@@ -27,7 +27,7 @@ def build(
 
 
 def configured(settings: cfg.ConfigOpts) -> Flask:
-    """The service as the configuration wants it. Raises BadTokens, ImportError, PlacementError."""
+    """The service as the configuration wants it. Raises Misconfigured, PlacementError."""
     kubeconfig = settings.kubernetes.kubeconfig
     binders = Binders(kubeconfig) if kubeconfig else None
     return build(open_database(settings), _api(settings), _search(settings), binders)
@@ -39,6 +39,7 @@ def _api(settings: cfg.ConfigOpts) -> ApiSettings:
         incomplete_consumer_project_id=settings.placement.incomplete_consumer_project_id,
         incomplete_consumer_user_id=settings.placement.incomplete_consumer_user_id,
         auth_strategy=settings.api.auth_strategy,
+        allow_remote_noauth=settings.api.allow_remote_noauth,
         tokens_file=Path(tokens_file) if tokens_file else None,
         largest_body_bytes=settings.api.max_request_body_bytes,
         configuration=settings,

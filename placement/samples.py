@@ -33,8 +33,6 @@ _LIBRARIES = """
 #policy_dirs = policy.d
 # False lets the role admin pass every rule, as deployments without the role service need it.
 #enforce_new_defaults = true
-# False takes tokens of any scope.
-#enforce_scope = true
 
 [cors]
 # Off until an origin is allowed.

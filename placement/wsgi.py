@@ -10,7 +10,7 @@ import threading
 from flask import Flask
 
 from placement import app
-from placement.api.tokens import BadTokens
+from placement.api.errors import Misconfigured
 from placement.domain.errors import PlacementError, Unavailable
 from placement.operations import settings
 from placement.services.forest_keeper import ForestKeeper
@@ -18,9 +18,11 @@ from placement.services.forest_keeper import ForestKeeper
 
 def _application() -> Flask:
     loaded = settings.load()
+    settings.require_strategy(loaded)
     settings.start_logging(loaded)
     # The command does this once for all of its workers.
     if settings.MADE_READY_VARIABLE not in os.environ:
+        settings.warn_of_open_secrets(loaded)
         settings.make_ready(loaded)
     flask = app.configured(loaded)
     # The first search should not pay for loading, and what needs no search should not wait for it.
@@ -38,5 +40,5 @@ def _load(forest: ForestKeeper) -> None:
 
 try:
     application = _application()
-except (PlacementError, BadTokens, ImportError) as error:
+except (PlacementError, Misconfigured) as error:
     sys.exit(f"placement: {error}")

@@ -192,4 +192,5 @@ def write_kubeconfig(file: Path, *contexts: tuple[str, str], token: str = TOKEN)
         "users": users,
     }
     file.write_text(yaml.safe_dump(document))
+    file.chmod(0o600)
     return file

@@ -65,12 +65,15 @@ def api(application: Flask) -> Client:
 
 
 def compatible(**options: Any) -> ApiSettings:
-    """The settings that compatibility is promised for: the administrator passes the older defaults, too."""
+    """The settings that compatibility is promised for: the administrator passes the older defaults, too.
+
+    Callers are believed unless the test chooses another strategy.
+    """
     configuration = cfg.ConfigOpts()
     configuration([], project="placement", default_config_files=[], default_config_dirs=[])
     oslo_policy_opts.set_defaults(configuration)
     configuration.set_override("enforce_new_defaults", False, group="oslo_policy")
-    return ApiSettings(configuration=configuration, **options)
+    return ApiSettings(configuration=configuration, **{"auth_strategy": "noauth2", **options})
 
 
 @contextmanager

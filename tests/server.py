@@ -11,7 +11,7 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -112,17 +112,25 @@ class RunningServer:
 
 @contextmanager
 def running_service(
-    connection: str,
+    connection: str | None,
     *,
     workers: int = 2,
     arguments: Sequence[str] = (),
     environment: dict[str, str] | None = None,
     port: int | None = None,
 ) -> Iterator[RunningServer]:
-    """The real service on a port of loopback, a free one unless it is given, ended after the block."""
+    """The real service on a port of loopback, a free one unless it is given, ended after the block.
+
+    Without `connection` the database is configured elsewhere. Callers are believed unless the arguments or
+    the environment choose otherwise.
+    """
     port = port or free_port()
     command = [sys.executable, "-m", "placement.operations", "serve", "--port", str(port)]
-    command += ["--workers", str(workers), "--database", connection, *arguments]
+    command += ["--workers", str(workers), *arguments]
+    if connection is not None:
+        command += ["--database", connection]
+    if not _chooses_strategy(arguments, environment or {}):
+        command += ["--auth", "noauth2"]
     with tempfile.NamedTemporaryFile(prefix="placement-log-", suffix=".txt") as log:
         process = subprocess.Popen(
             command,
@@ -133,7 +141,10 @@ def running_service(
         )
         server = RunningServer(f"http://127.0.0.1:{port}", process, Path(log.name))
         try:
-            _await_answer(server)
+            try:
+                await_answer(server.url, lambda: process.poll() is not None)
+            except AssertionError as error:
+                raise AssertionError(f"the service does not start:\n{server.log.read_text()}") from error
             yield server
         finally:
             process.send_signal(signal.SIGTERM)
@@ -144,6 +155,12 @@ def running_service(
                 process.wait()
 
 
+def _chooses_strategy(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
+    return "OS_API__AUTH_STRATEGY" in environment or bool(
+        {"--demo", "--auth", "--config-file"} & {*arguments}
+    )
+
+
 def free_port() -> int:
     """A port of loopback that nobody listens on."""
     with socket.socket() as probe:
@@ -152,16 +169,17 @@ def free_port() -> int:
         return int(port)
 
 
-def _await_answer(server: RunningServer) -> None:
+def await_answer(url: str, ended: Callable[[], bool] = lambda: False) -> None:
+    """Wait until something answers there, or has `ended`. Raises AssertionError if nothing does."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline = time.monotonic() + _STARTS_WITHIN_SECONDS
     while time.monotonic() < deadline:
-        if server.process.poll() is not None:
-            break
-        with suppress(OSError), opener.open(server.url, timeout=5):
+        with suppress(OSError), opener.open(url, timeout=5):
             return
+        if ended():
+            break
         time.sleep(0.05)
-    raise AssertionError(f"the service does not start:\n{server.log.read_text()}")
+    raise AssertionError(f"{url}: nothing answers")
 
 
 @contextmanager

@@ -22,10 +22,11 @@ from placement.storage.database import Database
 from tests.client import Client, unique
 from tests.server import database_url
 
+LET_ME_IN, LOOK_ONLY, HASHED = (f"{name}-{'x' * 32}" for name in ("let-me-in", "look-only", "hashed"))
 TOKENS = {
-    "let-me-in": {"user": "root", "project": "platform", "roles": ["admin"]},
-    f"sha256:{hashlib.sha256(b'hashed').hexdigest()}": {"user": "nova", "roles": ["Service"]},
-    "look-only": {"user": "eve", "project": "zoo", "roles": ["reader"]},
+    LET_ME_IN: {"user": "root", "project": "platform", "roles": ["admin"]},
+    f"sha256:{hashlib.sha256(HASHED.encode()).hexdigest()}": {"user": "nova", "roles": ["Service"]},
+    LOOK_ONLY: {"user": "eve", "project": "zoo", "roles": ["reader"]},
 }
 
 
@@ -48,7 +49,9 @@ def service(
         files = [str(directory / "placement.conf")]
     configuration = cfg.ConfigOpts()
     configuration([], project="placement", default_config_files=files, default_config_dirs=[])
-    application = build(database, ApiSettings(configuration=configuration, **settings))
+    application = build(
+        database, ApiSettings(configuration=configuration, **{"auth_strategy": "noauth2", **settings})
+    )
     yield application.test_client()
     application.extensions["placement_use_cases"].close()
 
@@ -72,20 +75,20 @@ def basic(user: str, password: str) -> str:
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({"X-Auth-Token": "let-me-in"}, 200),
-        ({"Authorization": "Bearer let-me-in"}, 200),
-        ({"Authorization": "bearer  hashed"}, 200),
-        ({"X-Auth-Token": "hashed"}, 200),
-        ({"X-Auth-Token": "look-only"}, 403),
-        ({"X-Auth-Token": "look-only", "X-Roles": "admin"}, 403),
+        ({"X-Auth-Token": LET_ME_IN}, 200),
+        ({"Authorization": f"Bearer {LET_ME_IN}"}, 200),
+        ({"Authorization": f"bearer  {HASHED}"}, 200),
+        ({"X-Auth-Token": HASHED}, 200),
+        ({"X-Auth-Token": LOOK_ONLY}, 403),
+        ({"X-Auth-Token": LOOK_ONLY, "X-Roles": "admin"}, 403),
         ({"X-Auth-Token": "wrong"}, 401),
         ({"X-Auth-Token": ""}, 401),
-        ({"X-Auth-Token": hashlib.sha256(b"hashed").hexdigest()}, 401),
-        ({"Authorization": "Basic let-me-in"}, 401),
-        ({"Authorization": basic("", "let-me-in")}, 200),
-        ({"Authorization": basic("anybody", "hashed")}, 200),
-        ({"Authorization": basic("let-me-in", "")}, 401),
-        ({"Authorization": basic("", "look-only")}, 403),
+        ({"X-Auth-Token": hashlib.sha256(HASHED.encode()).hexdigest()}, 401),
+        ({"Authorization": f"Basic {LET_ME_IN}"}, 401),
+        ({"Authorization": basic("", LET_ME_IN)}, 200),
+        ({"Authorization": basic("anybody", HASHED)}, 200),
+        ({"Authorization": basic(LET_ME_IN, "")}, 401),
+        ({"Authorization": basic("", LOOK_ONLY)}, 403),
         ({}, 401),
     ],
 )
@@ -99,7 +102,7 @@ def test_static_tokens(database: Database, tokens_file: Path, headers: dict, sta
 
 def test_reader_with_a_static_token_sees_the_own_project(database: Database, tokens_file: Path):
     with service(database, auth_strategy="token", tokens_file=tokens_file) as http:
-        headers = {"X-Auth-Token": "look-only", "OpenStack-API-Version": "placement 1.39"}
+        headers = {"X-Auth-Token": LOOK_ONLY, "OpenStack-API-Version": "placement 1.39"}
         assert http.get("/usages?project_id=zoo", headers=headers).status_code == 200
         assert http.get("/usages?project_id=farm", headers=headers).status_code == 403
 
@@ -109,29 +112,6 @@ def test_tokens_that_others_may_read_are_refused(tokens_file: Path, mode: int):
     tokens_file.chmod(mode)
     with pytest.raises(BadTokens, match="chmod 600"):
         Tokens(tokens_file)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{",
-        "token: 5",
-        "token: {user: 5}",
-        "token: {user: u, roles: admin}",
-        "token: {user: u, extra: 1}",
-        "sha256:short: {user: u}",
-        '"": {user: u}',
-    ],
-)
-def test_bad_token_files_are_refused_without_naming_the_token(tmp_path: Path, text: str):
-    path = tmp_path / "tokens.yaml"
-    path.write_text(text)
-    path.chmod(0o600)
-    with pytest.raises(BadTokens, match="tokens") as refused:
-        Tokens(path)
-    assert "token:" not in str(refused.value)
 
 
 def test_missing_token_file_is_refused(tmp_path: Path, database: Database):
@@ -199,12 +179,12 @@ def test_without_cors_there_are_no_preflights(database: Database):
     ("enabled", "start"), [(True, "https://api.example.org/"), (False, "http://localhost/")]
 )
 def test_forwarded_headers_count_only_if_enabled(
-    database: Database, tmp_path: Path, enabled: bool, start: str
+    database: Database, tmp_path: Path, tokens_file: Path, enabled: bool, start: str
 ):
     text = f"[oslo_middleware]\nenable_proxy_headers_parsing = {enabled}\n"
-    with service(database, text, tmp_path) as http:
+    with service(database, text, tmp_path, auth_strategy="token", tokens_file=tokens_file) as http:
         headers = {
-            "X-Auth-Token": "admin",
+            "X-Auth-Token": LET_ME_IN,
             "X-Forwarded-Proto": "https",
             "X-Forwarded-Host": "api.example.org",
         }
@@ -213,18 +193,6 @@ def test_forwarded_headers_count_only_if_enabled(
 
 
 # -- the log line ----------------------------------------------------------------------------------------
-
-
-def test_one_line_per_request_tells_what_happened(embedded: Client, caplog):
-    sent = "req-00000000-1111-2222-3333-444444444444"
-    with caplog.at_level(logging.INFO, logger="placement.requests"):
-        answer = embedded.get("/traits?name=in:A%0AB", X_Openstack_Request_Id=sent)
-    (record,) = [record for record in caplog.records if record.name == "placement.requests"]
-    length = answer.headers["Content-Length"]
-    assert record.getMessage() == (
-        f"[{answer.headers['x-openstack-request-id']} {sent}] 127.0.0.1 "
-        f'"GET /traits?name=in:A%0AB" status: 200 len: {length} microversion: 1.39'
-    )
 
 
 def test_log_line_is_one_line_whatever_the_path(embedded: Client, caplog):
@@ -239,7 +207,7 @@ def test_log_line_is_one_line_whatever_the_path(embedded: Client, caplog):
 def test_start_of_a_request_is_logged_at_debug(embedded: Client, caplog):
     with caplog.at_level(logging.DEBUG, logger="placement.requests"):
         embedded.get("/")
-    assert caplog.records[0].getMessage().startswith("Starting request: req-")
+    assert caplog.records[0].getMessage() == 'Starting request: "GET /"'
 
 
 def test_every_answer_passes_the_log(embedded_application):

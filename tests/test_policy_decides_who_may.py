@@ -41,12 +41,8 @@ def service(database: Database, directory: Path, **options: Any) -> Iterator[Cli
     configuration([], project="placement", default_config_files=[str(file)], default_config_dirs=[])
     opts.set_defaults(configuration)
     for name, value in options.items():
-        if name == "enforce_scope":
-            from placement.api.policy import SCOPE_OPTION
-
-            configuration.register_opt(SCOPE_OPTION, group="oslo_policy")
         configuration.set_override(name, value, group="oslo_policy")
-    application = build(database, ApiSettings(configuration=configuration))
+    application = build(database, ApiSettings(configuration=configuration, auth_strategy="noauth2"))
     yield Client(application.test_client())
     application.extensions["placement_use_cases"].close()
 
@@ -124,13 +120,12 @@ def test_base_rule_can_be_overridden(database: Database, tmp_path: Path):
         assert api.as_("somebody", X_Roles="service").post("/reshaper", {}).status_code == 403
 
 
-@pytest.mark.parametrize(("enforced", "status"), [(True, 403), (False, 200)])
-def test_scope_is_enforced_unless_told_otherwise(
-    database: Database, tmp_path: Path, enforced: bool, status: int
-):
-    with service(database, tmp_path, enforce_scope=enforced) as api:
+@pytest.mark.parametrize("text", ["", "[oslo_policy]\nenforce_scope = false\n"])
+def test_scope_is_enforced_whatever_old_configurations_say(database: Database, tmp_path: Path, text: str):
+    (tmp_path / "placement.conf").write_text(text)
+    with service(database, tmp_path) as api:
         caller = api.as_("admin", OpenStack_System_Scope="all")
-        assert caller.get("/resource_providers").status_code == status
+        assert caller.get("/resource_providers").status_code == 403
 
 
 @pytest.mark.parametrize("name", samples())

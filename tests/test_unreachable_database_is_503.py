@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from placement.app import build
 from placement.storage.database import Database
 from tests.client import Client, detail
+from tests.conftest import compatible
 from tests.server import database_url, postgresql_server
 
 
@@ -32,7 +33,7 @@ def cut_off(url: str, allow: bool) -> None:
 
 def test_reads_searches_and_writes_answer_503_and_recover(postgresql):
     database = Database(postgresql)
-    application = build(database)
+    application = build(database, compatible())
     api = Client(application.test_client())
     host = api.provider("host", VCPU=4)
     search = "/allocation_candidates?resources=VCPU:1"
@@ -55,14 +56,14 @@ def test_reads_searches_and_writes_answer_503_and_recover(postgresql):
 
 def test_a_server_that_does_not_exist_is_503():
     database = Database("postgresql://nobody@127.0.0.1:1/none")
-    api = Client(build(database).test_client())
+    api = Client(build(database, compatible()).test_client())
     assert api.get("/allocation_candidates?resources=VCPU:1").status_code == 503
     assert api.get("/").status_code == 200
 
 
 def test_an_exhausted_pool_is_503(postgresql):
     database = Database(postgresql, pool_size=1, max_overflow=0, pool_timeout=1)
-    api = Client(build(database).test_client())
+    api = Client(build(database, compatible()).test_client())
     with database.read():
         answer = api.get("/resource_providers")
     assert answer.status_code == 503
@@ -72,7 +73,7 @@ def test_an_exhausted_pool_is_503(postgresql):
 
 def test_a_connection_that_the_driver_closed_is_replaced(postgresql):
     database = Database(postgresql, pool_size=1, max_overflow=0)
-    api = Client(build(database).test_client())
+    api = Client(build(database, compatible()).test_client())
     assert api.get("/resource_providers").status_code == 200
     with database.read() as connection:
         driver_connection = connection.connection.dbapi_connection

@@ -11,10 +11,11 @@ from flask import Flask, Response, current_app, request
 from oslo_config import cfg
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from placement.api import auth, context, errors, microversions
+from placement.api import auth, context, errors, loopback, microversions
 from placement.api.connection import watch_of
-from placement.api.errors import HttpError
+from placement.api.errors import HttpError, Relayed
 from placement.api.gate import guarded_by
+from placement.api.keystone import Keystone
 from placement.api.middleware import REQUEST_ID, surrounded
 from placement.api.policy import Policy
 from placement.api.rendering.candidates import CandidatesRenderer
@@ -37,7 +38,7 @@ from placement.api.routes import (
     root,
     usages,
 )
-from placement.api.tokens import BadTokens, Tokens
+from placement.api.tokens import NO_FILE, BadTokens, Tokens
 from placement.dialects.nova import FlavorRefused
 from placement.domain import caller
 from placement.domain.errors import NotFound, PlacementError
@@ -75,7 +76,9 @@ class ApiSettings:
 
     incomplete_consumer_project_id: str = _NOBODY
     incomplete_consumer_user_id: str = _NOBODY
-    auth_strategy: str = "noauth2"
+    auth_strategy: str = "keystone"
+    # Believe callers on other machines, too, if the strategy is noauth2.
+    allow_remote_noauth: bool = False
     tokens_file: Path | None = None
     largest_body_bytes: int = 32 * 2**20
     # For the libraries that read their options themselves: policy, CORS, proxy headers, token validation.
@@ -92,7 +95,7 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.extensions["placement_use_cases"] = use_cases
     application.extensions["placement_settings"] = settings
     application.extensions["placement_policy"] = policy
-    application.extensions["placement_authentication"] = _strategy(settings)
+    application.extensions["placement_authentication"] = _strategy(settings, configuration)
     application.extensions["placement_candidates_renderer"] = CandidatesRenderer()
     for blueprint in _BLUEPRINTS:
         application.register_blueprint(blueprint)
@@ -104,6 +107,8 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
         rule.methods = (rule.methods or set()) - {"HEAD", "OPTIONS"}
     application.before_request(context.begin)
     application.before_request(_attend_caller)
+    if settings.auth_strategy == "noauth2" and not settings.allow_remote_noauth:
+        application.before_request(_refuse_strangers)
     application.before_request(_authenticate)
     application.before_request(_agree_on_version)
     application.before_request(_check_body_headers)
@@ -113,10 +118,11 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.register_error_handler(FlavorRefused, _flavor_refused)
     application.register_error_handler(Unschedulable, _unschedulable)
     application.register_error_handler(HttpError, _http_error)
+    application.register_error_handler(Relayed, lambda relayed: relayed.response)
     application.register_error_handler(HTTPException, _routing_error)
     application.register_error_handler(Exception, _fault)
     bare = application.wsgi_app
-    wrapped: Any = surrounded(bare, configuration, keystone=settings.auth_strategy == "keystone")
+    wrapped: Any = surrounded(bare, configuration)
     application.wsgi_app = wrapped  # type: ignore[method-assign]
     return application
 
@@ -127,12 +133,12 @@ def _no_configuration() -> cfg.ConfigOpts:
     return configuration
 
 
-def _strategy(settings: ApiSettings) -> auth.Strategy:
+def _strategy(settings: ApiSettings, configuration: cfg.ConfigOpts) -> auth.Strategy:
     if settings.auth_strategy == "keystone":
-        return auth.keystone
+        return Keystone(configuration)
     if settings.auth_strategy == "token":
         if settings.tokens_file is None:
-            raise BadTokens("[api] auth_strategy token needs [api] tokens_file.")
+            raise BadTokens(NO_FILE)
         return auth.static_tokens(Tokens(settings.tokens_file))
     return auth.noauth2
 
@@ -141,9 +147,15 @@ def _attend_caller() -> None:
     caller.attend(watch_of(request.environ))
 
 
+def _refuse_strangers() -> None:
+    reason = loopback.objection(request.environ)
+    if reason is not None:
+        raise HttpError(403, reason)
+
+
 def _authenticate() -> None:
     if request.path not in ("/", ""):
-        context.current().caller = current_app.extensions["placement_authentication"]()
+        context.identify(current_app.extensions["placement_authentication"]())
 
 
 def _agree_on_version() -> None:

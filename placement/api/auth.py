@@ -29,19 +29,6 @@ def noauth2() -> Caller:
     return Caller(user, None if system_scope else project_id, roles, system_scope)
 
 
-def keystone() -> Caller:
-    """What the token middleware found out about the caller's token. Raises HttpError 401."""
-    user = request.headers.get("X-User-Id")
-    if not user:
-        raise HttpError(401, "The request you have made requires authentication.")
-    return Caller(
-        user,
-        request.headers.get("X-Project-Id"),
-        _roles(request.headers.get("X-Roles", "")),
-        request.headers.get("OpenStack-System-Scope") == "all",
-    )
-
-
 def static_tokens(tokens: Tokens) -> Strategy:
     """Look the token up; it may come in X-Auth-Token, as a bearer, or as the password of Basic."""
 

@@ -37,11 +37,23 @@ def manifests() -> list[Any]:
     raise HttpError(415, f"The media type {sent} is not supported, use application/json or application/yaml")
 
 
+def peeked() -> Any:
+    """The body as JSON, None if it is none, kept for the handler to read. Raises HttpError."""
+    context.current().body = _received()
+    try:
+        return json_body()
+    except BadRequest:
+        return None
+
+
 def _received() -> bytes:
     """The whole body; what breaks off must not pass for it, as the beginning of YAML is YAML, too.
 
     Raises HttpError. Source: RFC 9112, section 8.
     """
+    kept = context.current().body
+    if kept is not None:
+        return kept
     try:
         received = request.get_data(cache=False)
     except HTTPException:

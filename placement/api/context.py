@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 from flask import g, request
+from oslo_context import context as log_context
 
 from placement.api.microversions import OLDEST, Feature, Microversion
 
-# Where the middleware around the application leaves the request's id in the WSGI environment.
+# Places in the WSGI environment that the application shares with the middleware around it: the request's id,
+# the Caller, and whether the request changes nothing whatever its method.
 ENVIRONMENT_KEY = "placement.request_id"
+CALLER_KEY = "placement.caller"
+READS_KEY = "placement.reads"
 _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, with lower-case role names."""
+    """Who asks, with lower-case role names.
+
+    `domain_id` is of a token for a whole domain. `clusters` is None for a token that is bound to none.
+    """
 
     user_id: str | None
     project_id: str | None
     roles: frozenset[str]
     system_scope: bool = False
+    domain_id: str | None = None
+    clusters: frozenset[str] | None = None
 
 
 ANONYMOUS = Caller(None, None, frozenset())
@@ -29,11 +39,28 @@ ANONYMOUS = Caller(None, None, frozenset())
 
 @dataclass(slots=True)
 class RequestContext:
-    """The request at hand; `version` is None until it is agreed."""
+    """The request at hand; `version` is None until it is agreed, `body` unless it is read before its turn."""
 
     request_id: str
     version: Microversion | None = None
     caller: Caller = field(default=ANONYMOUS)
+    body: bytes | None = None
+
+
+def identify(caller: Caller) -> None:
+    """Note who the caller is, for the handler and for every line in the log from now on."""
+    current().caller = caller
+    request.environ[CALLER_KEY] = caller
+    said = log_context.get_current()
+    if said is not None:
+        said.user_id, said.project_id = in_log(caller.user_id), in_log(caller.project_id)
+        said.domain_id = in_log(caller.domain_id)
+        said.system_scope = "all" if caller.system_scope else None
+
+
+def in_log(text: str | None) -> str | None:
+    """A name as one word of a line in the log, whatever is in it."""
+    return quote(text, safe="@:+~") if text else None
 
 
 def begin() -> None:

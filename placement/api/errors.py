@@ -57,6 +57,18 @@ class HttpError(Exception):
         self.extra = extra or {}
 
 
+class Misconfigured(Exception):
+    """The service cannot work as it is configured; the message says what to change."""
+
+
+class Relayed(Exception):
+    """Somebody else's answer, which the caller gets as it is."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(response.status)
+        self.response = response
+
+
 def status_of(error: errors.PlacementError) -> int:
     """The HTTP status of an error of ours."""
     return next(status for kind, status in _STATUS.items() if isinstance(error, kind))

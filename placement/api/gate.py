@@ -15,6 +15,7 @@ from placement.domain.errors import NotFound
 
 Handler = Callable[..., Any]
 Target = Callable[[], dict[str, str]]
+_CLUSTER = "cluster"
 _RULES: set[str] = set()
 
 
@@ -35,19 +36,24 @@ def route(
     media_types_first: bool = False,
     missing_method_below: Feature | None = None,
     target: Target = dict,
+    own_only: bool = False,
+    reads: bool = False,
 ) -> Callable[[Handler], Handler]:
     """Register a handler behind its gate.
 
     `since`: 404 below that feature. `missing_method_below`: 405 below it.
     `takes_json`: the body must be JSON. `gives_json`: the caller must accept JSON.
     `media_types_first`: these are tested before the version.
-    `target`: what of the request the policy rule may look at.
+    `target`: what of the request the policy rule may look at, beside the cluster in the path.
+    `own_only`: the handler shows callers who are bound to clusters nothing but these.
+    `reads`: the handler changes nothing, although its method could.
     """
     _RULES.add(policy)
 
     def decorate(handler: Handler) -> Handler:
         @wraps(handler)
         def gated(**path_arguments: str) -> Any:
+            request.environ[context.READS_KEY] = reads
             if media_types_first:
                 _check_media_types(takes_json, gives_json)
             if since is not None and not context.offers(since):
@@ -56,7 +62,10 @@ def route(
                 raise HttpError(405, "The method specified is not allowed for this resource.")
             if not media_types_first:
                 _check_media_types(takes_json, gives_json)
-            current_app.extensions["placement_policy"].authorize(policy, **target())
+            asked = target()
+            if _CLUSTER in path_arguments:
+                asked = {**asked, _CLUSTER: path_arguments[_CLUSTER]}
+            current_app.extensions["placement_policy"].authorize(policy, asked, own_only=own_only)
             return handler(**path_arguments)
 
         blueprint.add_url_rule(path, endpoint=f"{method} {path}", view_func=gated, methods=[method])

@@ -1,4 +1,4 @@
-"""What stands around the application: proxy headers, the request's id and log line, CORS, Keystone."""
+"""What stands around the application: proxy headers, the request's id and log line, CORS."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from typing import Any
 from urllib.parse import quote
 
 from oslo_config import cfg
+from oslo_context.context import RequestContext
 from oslo_middleware import cors, http_proxy_to_wsgi
 
-from placement.api.context import ENVIRONMENT_KEY, global_id
+from placement.api.context import ANONYMOUS, CALLER_KEY, ENVIRONMENT_KEY, READS_KEY, global_id, in_log
 
 _STATUSES = frozenset(HTTPStatus)
 REQUEST_ID = "x-openstack-request-id"
 LOG = logging.getLogger("placement.requests")
+AUDIT = logging.getLogger("placement.audit")
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+_READING = ("GET", "HEAD", "OPTIONS")
 _METHODS = ["GET", "PUT", "POST", "DELETE", "PATCH"]
 _ALLOWED = [
     "X-Auth-Token",
@@ -39,15 +42,10 @@ _EXPOSED = [
 ]
 
 
-def surrounded(application: Wsgi, configuration: cfg.ConfigOpts, *, keystone: bool) -> Wsgi:
-    """The application behind everything that the configuration asks for.
-
-    Raises ImportError with what to install if Keystone is asked for and its middleware is missing.
-    """
+def surrounded(application: Wsgi, configuration: cfg.ConfigOpts) -> Wsgi:
+    """The application behind everything that the configuration asks for."""
     cors.set_defaults(allow_methods=_METHODS, allow_headers=_ALLOWED, expose_headers=_EXPOSED)
     configuration.register_opts(cors.OPTS, group="cors")
-    if keystone:
-        application = _behind_keystone(application, configuration)
     if configuration.cors.allowed_origin:
         application = cors.CORS(application, configuration)
     logged = RequestLog(application)
@@ -55,23 +53,6 @@ def surrounded(application: Wsgi, configuration: cfg.ConfigOpts, *, keystone: bo
     if not configuration.oslo_middleware.enable_proxy_headers_parsing:
         return logged
     return http_proxy_to_wsgi.HTTPProxyToWSGI(logged, configuration)
-
-
-def _behind_keystone(application: Wsgi, configuration: cfg.ConfigOpts) -> Wsgi:
-    try:
-        from keystonemiddleware.auth_token import AuthProtocol
-    except ImportError:
-        raise ImportError(
-            "auth_strategy keystone needs keystonemiddleware: install this package with its extra "
-            "`keystone`, or choose another [api] auth_strategy."
-        ) from None
-    guarded = AuthProtocol(application, {"oslo_config_config": configuration})
-
-    def skipping_the_version_document(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
-        chosen = application if environ.get("PATH_INFO") in ("", "/") else guarded
-        return chosen(environ, start_response)
-
-    return skipping_the_version_document
 
 
 class RequestLog:
@@ -85,7 +66,10 @@ class RequestLog:
         # Mounted under a prefix the version document has an empty path, which the router would redirect.
         environ["PATH_INFO"] = environ.get("PATH_INFO") or "/"
         uri = _uri(environ)
-        LOG.debug("Starting request: %s %s %s", request_id, environ["REQUEST_METHOD"], uri)
+        caller_id = global_id(environ.get("HTTP_X_OPENSTACK_REQUEST_ID", ""))
+        # Every line in the log carries it from here on; authentication adds who calls.
+        RequestContext(request_id=request_id, global_request_id=caller_id)
+        LOG.debug('Starting request: "%s %s"', environ["REQUEST_METHOD"], uri)
 
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
             status = _with_usual_phrase(status)
@@ -93,8 +77,7 @@ class RequestLog:
             if REQUEST_ID not in found:
                 headers = [*headers, (REQUEST_ID, request_id)]
             LOG.info(
-                '%s %s "%s %s" status: %s len: %s microversion: %s',
-                _ids(request_id, environ),
+                '%s "%s %s" status: %s len: %s microversion: %s',
                 environ.get("REMOTE_ADDR", "-"),
                 environ["REQUEST_METHOD"],
                 uri,
@@ -102,6 +85,7 @@ class RequestLog:
                 found.get("content-length", "-"),
                 found.get("openstack-api-version", "-").rpartition(" ")[2],
             )
+            _audit(environ, uri, status)
             return start_response(status, headers, *rest)
 
         return self._application(environ, start)
@@ -113,13 +97,24 @@ def _with_usual_phrase(status: str) -> str:
     return f"{code} {HTTPStatus(code).phrase}" if code in _STATUSES else status
 
 
+def _audit(environ: dict[str, Any], uri: str, status: str) -> None:
+    """Tell who tried to change what, and what became of it."""
+    if environ["REQUEST_METHOD"] in _READING or environ.get(READS_KEY):
+        return
+    caller = environ.get(CALLER_KEY, ANONYMOUS)
+    AUDIT.info(
+        'user: %s project: %s address: %s "%s %s" status: %s',
+        in_log(caller.user_id) or "-",
+        in_log(caller.project_id) or "-",
+        environ.get("REMOTE_ADDR") or "-",
+        environ["REQUEST_METHOD"],
+        uri,
+        status.partition(" ")[0],
+    )
+
+
 def _uri(environ: dict[str, Any]) -> str:
     """The request's URI, quoted: nobody writes lines of their own into the log."""
     path = quote(environ.get("SCRIPT_NAME", "") + environ["PATH_INFO"], encoding="latin-1", errors="replace")
     query = environ.get("QUERY_STRING", "")
     return f"{path}?{quote(query, safe='%/?&=:,!+', encoding='latin-1')}" if query else path
-
-
-def _ids(request_id: str, environ: dict[str, Any]) -> str:
-    caller_id = global_id(environ.get("HTTP_X_OPENSTACK_REQUEST_ID", ""))
-    return f"[{request_id} {caller_id}]" if caller_id else f"[{request_id}]"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from typing import Any
 
@@ -10,62 +12,115 @@ from oslo_policy import opts, policy
 
 from placement.api import context
 from placement.api.context import Caller
-from placement.api.rules import list_rules
+from placement.api.policy_rules import BadPolicy, enforcer_of, fingerprint
+from placement.api.rules import ELSEWHERE
 from placement.domain.errors import Forbidden
 
-SCOPE_OPTION = cfg.BoolOpt(
-    "enforce_scope", default=True, help="Refuse tokens whose scope a rule is not meant for."
-)
-
+LOG = logging.getLogger(__name__)
 _MEMORY_SECONDS = 1.0
+# The rules that the process which starts the workers has read, for those that start while a file is broken.
+_prepared: list[policy.Enforcer] = []
+
+
+def prepare(configuration: cfg.ConfigOpts) -> None:
+    """Read the rules for all processes that this one starts from now on. Raises BadPolicy."""
+    opts._register(configuration)
+    _prepared[:] = [enforcer_of(configuration)]
 
 
 class Policy:
-    """Judges callers by rules; a changed file counts within a second."""
+    """Judges callers by rules; a changed file counts within a second, and not at all if it is broken."""
 
     def __init__(self, configuration: cfg.ConfigOpts) -> None:
+        """The rules of the configuration, or those that were prepared if it is broken. Raises BadPolicy."""
         opts._register(configuration)
-        configuration.register_opt(SCOPE_OPTION, group="oslo_policy")
-        self._enforce_scope = configuration.oslo_policy.enforce_scope
-        self._enforcer = policy.Enforcer(configuration)
-        # Every rule has the same older default; one line in the documentation says it better than a
-        # warning per rule and process.
-        self._enforcer.suppress_deprecation_warnings = True
-        self._enforcer.suppress_default_change_warnings = True
-        self._enforcer.register_defaults(list(list_rules()))
-        self._enforcer.load_rules()
+        self._configuration = configuration
+        self._read = fingerprint(configuration)
+        self._enforcer = self._first()
         # Judging costs as much as a search; the same few callers ask the same few things all the time.
         self._judged: dict[tuple[str, Caller, frozenset[tuple[str, str]]], bool] = {}
-        self._judged_since = 0.0
+        self._judged_since = time.monotonic()
+        self._turn = threading.Lock()
+
+    def _first(self) -> policy.Enforcer:
+        try:
+            return enforcer_of(self._configuration)
+        except BadPolicy as error:
+            if not _prepared:
+                raise
+            LOG.error("%s The rules are those of the service's start or last SIGHUP.", error)
+            return _prepared[0]
 
     def knows(self, rule: str) -> bool:
         """Whether there is such a rule."""
         return rule in self._enforcer.registered_rules
 
-    def authorize(self, rule: str, **target: str) -> None:
-        """Raises Forbidden unless the caller passes the rule on the target."""
+    def authorize(self, rule: str, target: dict[str, str], *, own_only: bool = False) -> None:
+        """Raises Forbidden unless the caller passes the rule on the target.
+
+        A caller who is bound to clusters stays in them: the target must name one of these, or the route be
+        `own_only`, which shows such a caller nothing else, or the rule for elsewhere allow it.
+        """
         caller = context.current().caller
-        now = time.monotonic()
-        if now - self._judged_since > _MEMORY_SECONDS:
-            self._judged, self._judged_since = {}, now
-        case = rule, caller, frozenset(target.items())
-        allowed = self._judged.get(case)
-        if allowed is None:
-            allowed = self._judged[case] = self._judge(rule, caller, target)
-        if not allowed:
+        if caller.clusters is not None and not own_only:
+            self._keep_in_clusters(rule, caller, target)
+        if not self._allows(rule, caller, target):
             raise Forbidden(f"Policy does not allow {rule} to be performed.")
 
+    def _keep_in_clusters(self, rule: str, caller: Caller, target: dict[str, str]) -> None:
+        cluster = target.get("cluster")
+        if cluster is None and self._allows(ELSEWHERE, caller, target):
+            return
+        if cluster is None or cluster not in (caller.clusters or ()):
+            raise Forbidden(
+                f"Policy does not allow {rule} to be performed: this token is bound to other clusters."
+                if cluster is not None
+                else f"Policy does not allow {rule} to be performed: this token is bound to clusters."
+            )
+
+    def _allows(self, rule: str, caller: Caller, target: dict[str, str]) -> bool:
+        now = time.monotonic()
+        if now - self._judged_since > _MEMORY_SECONDS:
+            self._refresh(now)
+        judged = self._judged
+        case = rule, caller, frozenset(target.items())
+        allowed = judged.get(case)
+        if allowed is None:
+            allowed = judged[case] = self._judge(rule, caller, target)
+        return allowed
+
+    def _refresh(self, now: float) -> None:
+        """Forget decisions, and go by the files as they are now if they can be used."""
+        with self._turn:
+            if now - self._judged_since <= _MEMORY_SECONDS:
+                return
+            found = fingerprint(self._configuration)
+            if found != self._read:
+                self._read = found
+                try:
+                    self._enforcer = enforcer_of(self._configuration)
+                except BadPolicy as error:
+                    LOG.error("%s The rules stay as they were.", error)
+            self._judged, self._judged_since = {}, now
+
     def _judge(self, rule: str, caller: Caller, target: dict[str, str]) -> bool:
-        credentials: dict[str, Any] = {
-            "user_id": caller.user_id,
-            "project_id": caller.project_id,
-            "roles": sorted(caller.roles),
-        }
-        if caller.system_scope and self._enforce_scope:
-            credentials["system_scope"] = "all"
         try:
-            return bool(self._enforcer.authorize(rule, target, credentials, do_raise=True))
+            return bool(self._enforcer.authorize(rule, target, _credentials(caller), do_raise=True))
         except policy.InvalidScope:
             raise Forbidden(rule) from None
         except policy.PolicyNotAuthorized:
             return False
+
+
+def _credentials(caller: Caller) -> dict[str, Any]:
+    """What rules may look at. What a caller has not got is left out: "None" is the name of no project."""
+    credentials: dict[str, Any] = {"roles": sorted(caller.roles)}
+    for name in ("user_id", "project_id", "domain_id"):
+        value = getattr(caller, name)
+        if value:
+            credentials[name] = value
+    if caller.clusters is not None:
+        credentials["clusters"] = sorted(caller.clusters)
+    if caller.system_scope:
+        credentials["system_scope"] = "all"
+    return credentials

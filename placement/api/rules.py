@@ -15,6 +15,9 @@ _SINCE = "1.0"
 _REASON = "Roles beside the administrator's were introduced."
 _SCOPES = ["project"]
 
+ELSEWHERE = "elsewhere_api"
+"""The rule for what concerns no cluster that the caller's token is bound to."""
+
 _BASES = {
     "admin_api": ("role:admin", "Administrators."),
     "service_api": ("role:service", "Services, such as the compute service."),
@@ -26,6 +29,11 @@ _BASES = {
     "admin_or_project_reader_or_service_api": (
         "rule:admin_api or rule:project_reader_api or rule:service_api",
         "Administrators, services, and readers of the project that is asked about.",
+    ),
+    ELSEWHERE: (
+        "!",
+        "Who of those whose tokens are bound to clusters may ask for what concerns no cluster; the rule of "
+        "the route must let them pass, too.",
     ),
 }
 _ADMIN_OR_SERVICE = "rule:admin_or_service_api"

@@ -72,6 +72,8 @@ class Placement(App):
         handler = logging.StreamHandler(self.stderr)
         handler.setFormatter(logging.Formatter(self.CONSOLE_MESSAGE_FORMAT))
         self.LOG.addHandler(handler)
+        # The logging of the service, once it is set up, would say the same again.
+        self.LOG.propagate = False
 
     def interact(self) -> None:
         """Without a command there is nothing to do but to show them."""

@@ -14,6 +14,7 @@ from placement.domain.errors import PlacementError
 VERSION = "1.39"
 """The newest microversion, in whose form bodies are read and written."""
 
+_TOKEN = "X-Auth-Token"
 _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 120
 _LONGEST_TEXT = 200
@@ -36,14 +37,14 @@ class Client:
         if not (token.isascii() and token.isprintable()):
             raise ServiceError("--token: must be printable ASCII")
         self._url = url.rstrip("/")
-        self._session = requests.Session()
+        self._session = _Session()
         # A proxy of the environment does not know what we call loopback.
         self._session.trust_env = not _is_loopback(_host(url))
         self._session.headers.update(
             {
                 "Accept": "application/json",
                 "OpenStack-API-Version": f"placement {VERSION}",
-                "X-Auth-Token": token,
+                _TOKEN: token,
             }
         )
 
@@ -88,6 +89,17 @@ class Client:
             return answer.json()
         except ValueError:
             raise ServiceError(f"{self._url} answers, but is no placement service") from None
+
+
+class _Session(requests.Session):
+    """Keeps the token from other hosts that the service's, or whoever answers for it, redirects to."""
+
+    def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
+        """Called before a redirect is followed; the library knows only headers that are not ours."""
+        super().rebuild_auth(prepared_request, response)  # type: ignore[no-untyped-call]
+        before, after = response.request.url, prepared_request.url
+        if self.should_strip_auth(before, after):  # type: ignore[no-untyped-call]
+            prepared_request.headers.pop(_TOKEN, None)
 
 
 def path(*segments: str) -> str:

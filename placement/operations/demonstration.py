@@ -7,6 +7,7 @@ from typing import Any
 
 from placement.domain.allocation import ConsumerClaim
 from placement.domain.inventory import Inventory
+from placement.operations.secrets import shown
 from placement.services.candidates import SearchSettings
 from placement.services.manifests import node_manifests, parse_yaml
 from placement.services.use_cases import UseCases
@@ -108,16 +109,11 @@ _CONSUMER = "3f0c8a52-7a3c-4c56-9d6b-0a8b2f1e5d11"
 def greet(host: str, port: int, connection: str, *, with_examples: bool) -> None:
     """Print the address and, with the examples, three calls to paste."""
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    print(_GREETING.format(address=address, connection=_without_password(connection)))
+    print(_GREETING.format(address=address, connection=shown(connection)))
     if with_examples:
         with UseCases.opened(connection, SearchSettings()) as use_cases:
             query = _query(use_cases)
         print(_CALLS.format(address=address, query=query, consumer=_CONSUMER, node="edge-01"), flush=True)
-
-
-def _without_password(connection: str) -> str:
-    scheme, separator, rest = connection.partition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
 def _query(use_cases: UseCases) -> str:

@@ -27,6 +27,11 @@ API = [
         ],
         help="How callers are identified.",
     ),
+    cfg.BoolOpt(
+        "allow_remote_noauth",
+        default=False,
+        help="With noauth2, believe callers on other machines and behind proxies, too.",
+    ),
     cfg.StrOpt(
         "tokens_file",
         help="File that maps static tokens, or their SHA-256, to user, project and roles. "
@@ -42,7 +47,15 @@ API = [
 DATABASE = [
     cfg.StrOpt("connection", secret=True, help="URL of the database, SQLite or PostgreSQL. Required."),
     cfg.StrOpt(
-        "connection_parameters", default="", help="Appended to the URL as its query: name=value&name=value."
+        "password_file",
+        help="File that holds nothing but the password of the user in `connection`; for PostgreSQL. "
+        "Only its owner should be able to read it.",
+    ),
+    cfg.StrOpt(
+        "connection_parameters",
+        default="",
+        secret=True,
+        help="Appended to the URL as its query: name=value&name=value.",
     ),
     cfg.StrOpt(
         "slave_connection",

@@ -9,6 +9,8 @@ from typing import Any
 from gunicorn.app.base import BaseApplication
 from gunicorn.util import import_app
 
+from placement.operations.reloading import CarefulArbiter
+
 # Enough for the database waits of one process; the search itself runs one at a time per process.
 _THREADS = 16
 _KEEP_ALIVE_SECONDS = 75
@@ -39,7 +41,7 @@ class Server(BaseApplication):  # type: ignore[misc]
     def run(self) -> None:
         """Serve until stopped."""
         _share_one_heap()
-        super().run()
+        CarefulArbiter(self).run()
 
     def load_config(self) -> None:
         """Hand the options to gunicorn."""

@@ -3,56 +3,69 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from oslo_config import cfg
 from oslo_log import log
+from oslo_policy import opts
 
 from placement.domain.errors import PlacementError, Unavailable
+from placement.operations.config_files import (
+    DIRECTORY_VARIABLE,
+    FILE_VARIABLE,
+    configuration_files,
+    refuse_unknown,
+)
 from placement.operations.options import GROUPS
+from placement.operations.secrets import warn_if_readable, with_password_of
 from placement.services import schema
 from placement.storage.database import Database
 
-DIRECTORY_VARIABLE = "OS_PLACEMENT_CONFIG_DIR"
-FILE_VARIABLE = "OS_PLACEMENT_CONFIG_FILE"
+__all__ = ["DIRECTORY_VARIABLE", "FILE_VARIABLE", "configuration_files"]
 CONNECTION_VARIABLE = "OS_PLACEMENT_DATABASE__CONNECTION"
 STRATEGY_VARIABLE = "OS_API__AUTH_STRATEGY"
+REMOTE_VARIABLE = "OS_API__ALLOW_REMOTE_NOAUTH"
 NEW_DEFAULTS_VARIABLE = "OS_OSLO_POLICY__ENFORCE_NEW_DEFAULTS"
 # Set in the environment of worker processes whose database somebody has made ready.
 MADE_READY_VARIABLE = "PLACEMENT_DATABASE_MADE_READY"
 LOG = logging.getLogger(__name__)
-_DEFAULT_DIRECTORY = "/etc/placement"
-_FILE = "placement.conf"
 _SHOW_STATEMENTS, _SHOW_RESULTS = 50, 100
 # Libraries that tell at level debug what nobody looks for here.
 _QUIET = ["oslo_policy=INFO", "keystonemiddleware=INFO", "stevedore=INFO", "urllib3=INFO", "alembic=WARNING"]
 
 
 def load(files: Sequence[str] = (), directories: Sequence[str] = ()) -> cfg.ConfigOpts:
-    """The configuration of this process. Raises SystemExit with a clear message for a bad file or value."""
+    """The configuration of this process. Raises PlacementError naming a bad file, option or value."""
     settings = cfg.ConfigOpts()
     log.register_options(settings)
     for group, options in GROUPS.items():
         settings.register_opts(options, group=None if group == "DEFAULT" else group)
-    settings(
-        args=[],
-        project="placement",
-        default_config_files=list(files) or configuration_files(),
-        default_config_dirs=list(directories),
-    )
+    read = list(files) or configuration_files()
+    refuse_unknown(read, directories, GROUPS)
+    try:
+        settings(
+            args=[], project="placement", default_config_files=read, default_config_dirs=list(directories)
+        )
+        for group, options in GROUPS.items():
+            for option in options:
+                (settings if group == "DEFAULT" else settings[group])[option.dest]
+    except (cfg.Error, ValueError) as error:
+        raise PlacementError(" ".join(str(error).split())) from None
     return settings
 
 
-def configuration_files() -> list[str]:
-    """The files that are read unless others are given: one named in the environment, or the standard one."""
-    named = os.environ.get(FILE_VARIABLE)
-    if named:
-        return [named]
-    standard = Path(os.environ.get(DIRECTORY_VARIABLE, _DEFAULT_DIRECTORY)) / _FILE
-    return [str(standard)] if standard.is_file() else []
+def require_strategy(settings: cfg.ConfigOpts) -> None:
+    """Raises PlacementError if nobody has said how callers are identified.
+
+    The default is for those who configure Keystone; a forgotten or misplaced file must not choose anything.
+    """
+    if not configuration_files() and not is_set(settings, "api", "auth_strategy"):
+        raise PlacementError(
+            "There is no configuration, so nobody has said who may call: try the service out with "
+            "`placement serve --demo`, or choose --auth or [api] auth_strategy, keystone or token for real "
+            "use, noauth2 to believe every caller on this machine."
+        )
 
 
 def is_set(settings: cfg.ConfigOpts, group: str, option: str) -> bool:
@@ -64,12 +77,33 @@ def is_set(settings: cfg.ConfigOpts, group: str, option: str) -> bool:
     )
 
 
+def sets_new_defaults() -> bool:
+    """Whether somebody has set [oslo_policy] enforce_new_defaults."""
+    settings = load()
+    opts.set_defaults(settings)
+    return is_set(settings, "oslo_policy", "enforce_new_defaults")
+
+
+def warn_of_open_secrets(settings: cfg.ConfigOpts) -> None:
+    """Say in the log which of the configured files with secrets others may read."""
+    for file, what in (
+        (settings.placement_database.password_file, "the password"),
+        (settings.kubernetes.kubeconfig, "the credentials"),
+    ):
+        if file:
+            warn_if_readable(file, what)
+
+
 def connection_of(settings: cfg.ConfigOpts) -> str:
     """The database URL. Raises PlacementError if there is none."""
     connection = settings.placement_database.connection
     if not connection:
-        raise PlacementError("no database is configured: [placement_database] connection is empty")
-    return str(connection)
+        raise PlacementError(
+            "no database is configured: give --database, or set [placement_database] connection or "
+            f"{CONNECTION_VARIABLE}"
+        )
+    password_file = settings.placement_database.password_file
+    return with_password_of(password_file, connection) if password_file else str(connection)
 
 
 def open_database(settings: cfg.ConfigOpts) -> Database:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import os
 import select
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -121,7 +122,7 @@ class Database:
         options |= {"max_overflow": max_overflow, "pool_recycle": recycle_seconds}
         if self.is_sqlite:
             if self.url.database:
-                Path(self.url.database).parent.mkdir(parents=True, exist_ok=True)
+                _create_private(Path(self.url.database))
             options["connect_args"] = {"timeout": _SQLITE_BUSY_SECONDS, "check_same_thread": False}
             # SQLite has one writer: queueing the threads of this process here is fair and cheap, while
             # its own busy handler polls.
@@ -238,6 +239,15 @@ def _supported_url(url: str) -> sa.URL:
     if parsed.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg2"):
         raise BadRequest(f"connection: {parsed.drivername} is not supported, only sqlite and postgresql")
     return parsed
+
+
+def _create_private(path: Path) -> None:
+    """See to it that only the owner can read a new file; SQLite gives the files beside it the same mode."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # What cannot be created is for SQLite to report, and names of its own are not files.
+    with suppress(OSError):
+        if not str(path).startswith((":memory:", "file:")):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _note_use(connection: Any, record: Any) -> None:

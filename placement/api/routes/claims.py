@@ -11,13 +11,16 @@ from placement.api.queries import read
 from placement.api.responses import json_response
 from placement.api.schemas.claims import NewClaim
 from placement.api.services import use_cases
+from placement.api.targets import cluster_of_claim
 from placement.domain.errors import BadRequest
 from placement.services.best_fit import Applicant, Fitted
 
 blueprint = Blueprint("claims", __name__)
 
 
-@route(blueprint, "/ext/v1/claims", "POST", "placement:claims:create", takes_json=True)
+@route(
+    blueprint, "/ext/v1/claims", "POST", "placement:claims:create", takes_json=True, target=cluster_of_claim
+)
 def create() -> Response:
     """Let a consumer hold the best candidate of a query; repeating it changes nothing."""
     body = validated(NewClaim)

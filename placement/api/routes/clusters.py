@@ -6,6 +6,7 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
+from placement.api import context
 from placement.api.bodies import json_body, manifests
 from placement.api.gate import route
 from placement.api.rendering.clusters import cluster_body, node_body
@@ -22,10 +23,12 @@ _NODE = "/ext/v1/clusters/<cluster>/nodes/<node>"
 _RULE = "placement:clusters:"
 
 
-@route(blueprint, _ALL, "GET", f"{_RULE}list", gives_json=True)
+@route(blueprint, _ALL, "GET", f"{_RULE}list", gives_json=True, own_only=True)
 def listed() -> Response:
-    """All clusters."""
-    return json_response({"clusters": [cluster_body(cluster) for cluster in use_cases().clusters.listed()]})
+    """All clusters that the caller is not kept out of."""
+    own = context.current().caller.clusters
+    shown = [cluster for cluster in use_cases().clusters.listed() if own is None or cluster.name in own]
+    return json_response({"clusters": [cluster_body(cluster) for cluster in shown]})
 
 
 @route(blueprint, _ONE, "GET", f"{_RULE}show", gives_json=True)

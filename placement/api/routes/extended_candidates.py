@@ -15,6 +15,7 @@ from placement.api.rendering.explanations import explanation_body
 from placement.api.rendering.scores import score_remarks
 from placement.api.responses import streamed
 from placement.api.services import use_cases
+from placement.api.targets import cluster_of_query
 from placement.candidates.texts import Texts
 from placement.services.candidates import Search
 from placement.services.wishes import Wishes
@@ -28,6 +29,7 @@ blueprint = Blueprint("extended_candidates", __name__)
     "GET",
     "placement:allocation_candidates:list",
     gives_json=True,
+    target=cluster_of_query,
 )
 def candidates() -> Response:
     """Where the request fits, best first, with scores; with explain=1 also why."""

@@ -23,7 +23,7 @@ _PATH = "/ext/v1/clusters/<cluster>/extender"
 _RULE = "placement:clusters:extender:"
 
 
-@route(blueprint, f"{_PATH}/filter", "POST", f"{_RULE}filter", takes_json=True, gives_json=True)
+@route(blueprint, f"{_PATH}/filter", "POST", f"{_RULE}filter", takes_json=True, gives_json=True, reads=True)
 def filter_nodes(cluster: str) -> Response:
     """Which nodes fit a pod."""
     args = extender_args(json_body())
@@ -34,7 +34,15 @@ def filter_nodes(cluster: str) -> Response:
     return json_response(filter_result(args, filtered.failed, filtered.unresolvable))
 
 
-@route(blueprint, f"{_PATH}/prioritize", "POST", f"{_RULE}prioritize", takes_json=True, gives_json=True)
+@route(
+    blueprint,
+    f"{_PATH}/prioritize",
+    "POST",
+    f"{_RULE}prioritize",
+    takes_json=True,
+    gives_json=True,
+    reads=True,
+)
 def prioritize(cluster: str) -> Response:
     """How well nodes fit a pod."""
     args = extender_args(json_body())

@@ -13,6 +13,7 @@ from placement.api.gate import route
 from placement.api.microversions import NEWEST
 from placement.api.responses import json_response, streamed
 from placement.api.services import use_cases
+from placement.api.targets import cluster_of_body
 from placement.dialects.nova import translation_document
 from placement.domain.groups import CandidateQuery
 
@@ -27,6 +28,7 @@ _RULE = "placement:flavors:"
     f"{_RULE}translate",
     takes_json=True,
     gives_json=True,
+    reads=True,
 )
 def translation() -> Response:
     """What a flavor asks for, as a candidates query and as the guest's CPU layout."""
@@ -40,6 +42,8 @@ def translation() -> Response:
     f"{_RULE}candidates",
     takes_json=True,
     gives_json=True,
+    reads=True,
+    target=cluster_of_body,
 )
 def candidates() -> Response:
     """Where a flavor fits."""

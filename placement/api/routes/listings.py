@@ -11,6 +11,7 @@ from placement.api.queries import Parameters, parameters, refuse_unknown, single
 from placement.api.rendering.listings import allocations_body, providers_body
 from placement.api.responses import json_response
 from placement.api.services import use_cases
+from placement.api.targets import cluster_of_query
 from placement.domain.allocation import UNKNOWN_CONSUMER_TYPE, AllocationFilter
 from placement.domain.errors import BadRequest
 from placement.domain.grammar import parse_positive
@@ -23,7 +24,14 @@ _LARGEST_PAGE = 10_000
 _LAST_ID = 2**31 - 1
 
 
-@route(blueprint, "/ext/v1/allocations", "GET", "placement:allocations:list_all", gives_json=True)
+@route(
+    blueprint,
+    "/ext/v1/allocations",
+    "GET",
+    "placement:allocations:list_all",
+    gives_json=True,
+    target=cluster_of_query,
+)
 def allocations() -> Response:
     """Allocations by project, user, type, provider and cluster; `limit` counts consumers."""
     given = parameters()
@@ -44,7 +52,14 @@ def allocations() -> Response:
     return json_response(allocations_body(page))
 
 
-@route(blueprint, "/ext/v1/resource_providers", "GET", "placement:resource_providers:list", gives_json=True)
+@route(
+    blueprint,
+    "/ext/v1/resource_providers",
+    "GET",
+    "placement:resource_providers:list",
+    gives_json=True,
+    target=cluster_of_query,
+)
 def resource_providers() -> Response:
     """Providers with their inventories, usages, traits and aggregates, as far as included."""
     given = parameters()

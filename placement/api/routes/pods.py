@@ -60,14 +60,14 @@ def delete(cluster: str, namespace: str, name: str) -> Response:
     return empty_response()
 
 
-@route(blueprint, _PREVIEW, "POST", f"{_RULE}preview", gives_json=True)
+@route(blueprint, _PREVIEW, "POST", f"{_RULE}preview", gives_json=True, reads=True)
 def preview(cluster: str) -> Response:
     """Where a pod would go, best first, and why not elsewhere; claims nothing."""
     pod, names, most = _previewed(manifests())
     return json_response(preview_body(cluster, use_cases().pods.preview(cluster, pod, names, most)))
 
 
-@route(blueprint, _TRANSLATION, "POST", f"{_RULE}translate", gives_json=True)
+@route(blueprint, _TRANSLATION, "POST", f"{_RULE}translate", gives_json=True, reads=True)
 def translation(cluster: str) -> Response:
     """The pod as queries for allocation candidates."""
     pod, _, _ = _previewed(manifests())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,32 +13,47 @@ from placement.domain.errors import PlacementError
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-_DEFAULT_DATABASE = "sqlite:///var/placement.sqlite"
+DEMONSTRATION = "sqlite:///var/placement.sqlite"
+"""The database of who only tries things out."""
+LOG = logging.getLogger("placement.command")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """--database and --config-file."""
-    parser.add_argument("--database", metavar="URL", help="SQLite or PostgreSQL, before any configuration")
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        help="SQLite or PostgreSQL, before any configuration; without a password, which others could see",
+    )
     parser.add_argument("--config-file", metavar="FILE", help="ini file with the options")
 
 
-def configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
-    """The configuration, left in the environment for the worker processes."""
-    from placement.operations import settings
+def configure(parsed: argparse.Namespace, default: str | None = None) -> cfg.ConfigOpts:
+    """The configuration, left in the environment for the worker processes.
+
+    `default`: the database if none is configured. Raises PlacementError.
+    """
+    from placement.operations import secrets, settings
 
     if parsed.config_file:
         if not Path(parsed.config_file).is_file():
             raise PlacementError(f"--config-file: {parsed.config_file} is no file")
         os.environ[settings.FILE_VARIABLE] = parsed.config_file
     if parsed.database:
+        if secrets.has_password(parsed.database):
+            LOG.warning(
+                "--database: everybody on this machine can see its password in the list of processes; put it "
+                "into [placement_database] password_file, ~/.pgpass or %s",
+                settings.CONNECTION_VARIABLE,
+            )
         os.environ[settings.CONNECTION_VARIABLE] = parsed.database
-    elif not settings.load().placement_database.connection:
-        os.environ[settings.CONNECTION_VARIABLE] = _DEFAULT_DATABASE
+    elif default and not settings.load().placement_database.connection:
+        os.environ[settings.CONNECTION_VARIABLE] = default
     return settings.load()
 
 
 def database_url(parsed: argparse.Namespace) -> str:
-    """The URL of the configured database."""
+    """The URL of the configured database. Raises PlacementError."""
     from placement.operations import settings
 
     return settings.connection_of(configure(parsed))

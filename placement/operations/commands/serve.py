@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _HOST = "127.0.0.1"
 _PORT = 8778
+_BELIEVING = "noauth2"
 
 
 class Serve(Action):
@@ -28,12 +29,21 @@ class Serve(Action):
         parser.add_argument("--port", type=int, default=_PORT, help="port to listen on (default %(default)s)")
         parser.add_argument("--workers", type=int, help="worker processes")
         parser.add_argument(
-            "--demo", action="store_true", help="load the example clusters into an empty database"
+            "--auth",
+            choices=("keystone", "token", _BELIEVING),
+            help="how callers are identified, before any configuration; noauth2 believes every caller on "
+            "this machine",
+        )
+        parser.add_argument(
+            "--demo",
+            action="store_true",
+            help="load the example clusters into an empty database, and believe every caller on this machine "
+            "unless something else is configured",
         )
         parser.add_argument(
             "--allow-remote-noauth",
             action="store_true",
-            help="listen beyond loopback although every caller is believed",
+            help="believe callers on other machines, too, and listen beyond loopback",
         )
         connection.add_options(parser)
         return parser
@@ -41,23 +51,18 @@ class Serve(Action):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Make the database ready and serve until stopped."""
         from placement.operations import demonstration, settings
+        from placement.operations.reloading import prepare
         from placement.operations.server import Server, default_workers
-        from placement.services.ordering import order_of_text
 
-        loaded = connection.configure(parsed_args)
-        if not settings.configuration_files() and not settings.is_set(loaded, "api", "auth_strategy"):
-            loaded = _develop()
+        loaded = _configure(parsed_args)
+        settings.require_strategy(loaded)
         host, port = parsed_args.host, parsed_args.port
-        believing = loaded.api.auth_strategy == "noauth2" and not parsed_args.allow_remote_noauth
-        if believing and not _is_loopback(host):
-            raise PlacementError(
-                f"--host: {host} is not a loopback address, and with auth_strategy noauth2 every caller is "
-                "believed. Listen on 127.0.0.1, or give --allow-remote-noauth if that is what you want."
-            )
+        _refuse_strangers(host, loaded)
         url = settings.connection_of(loaded)
-        # A bad order would only show when the workers start, one after the other.
-        order_of_text(loaded.scoring.order_by, "[scoring] order_by")
         settings.start_logging(loaded)
+        # What workers cannot use would only show when they start, one after the other.
+        prepare()
+        settings.warn_of_open_secrets(loaded)
         settings.make_ready(loaded)
         os.environ[settings.MADE_READY_VARIABLE] = "1"
         if parsed_args.demo:
@@ -67,17 +72,42 @@ class Serve(Action):
         Server(host, port, workers).run()
 
 
-def _develop() -> cfg.ConfigOpts:
-    """Choose what lets a developer in: nobody has configured who may."""
+def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
+    """The configuration with what the arguments choose, left in the environment for the workers."""
     from placement.operations import settings
 
-    os.environ[settings.STRATEGY_VARIABLE] = "noauth2"
-    os.environ.setdefault(settings.NEW_DEFAULTS_VARIABLE, "False")
-    print(
-        "No configuration: [api] auth_strategy is noauth2, so every caller is believed, and the user admin "
-        "may do everything. For development only."
-    )
+    loaded = connection.configure(parsed, default=connection.DEMONSTRATION if parsed.demo else None)
+    if parsed.allow_remote_noauth:
+        os.environ[settings.REMOTE_VARIABLE] = "True"
+    chosen = parsed.auth
+    if chosen is None and parsed.demo and not settings.is_set(loaded, "api", "auth_strategy"):
+        chosen = _BELIEVING
+    if chosen is not None:
+        os.environ[settings.STRATEGY_VARIABLE] = chosen
+    if chosen == _BELIEVING:
+        _develop()
     return settings.load()
+
+
+def _develop() -> None:
+    """Let the user admin pass every rule, unless somebody has set that."""
+    from placement.operations import settings
+
+    if not settings.sets_new_defaults():
+        os.environ[settings.NEW_DEFAULTS_VARIABLE] = "False"
+    print(
+        "[api] auth_strategy is noauth2, so every caller on this machine is believed, and the user admin may "
+        "do everything. For development only."
+    )
+
+
+def _refuse_strangers(host: str, loaded: cfg.ConfigOpts) -> None:
+    believing = loaded.api.auth_strategy == _BELIEVING and not loaded.api.allow_remote_noauth
+    if believing and not _is_loopback(host):
+        raise PlacementError(
+            f"--host: {host} is not a loopback address, and with auth_strategy noauth2 every caller is "
+            "believed. Listen on 127.0.0.1, or give --allow-remote-noauth if that is what you want."
+        )
 
 
 def _is_loopback(host: str) -> bool:

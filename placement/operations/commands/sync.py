@@ -43,9 +43,13 @@ class SyncKubernetes(Action):
         from placement.operations.kubernetes.journal import Journal
         from placement.operations.kubernetes.service import ServiceCluster
         from placement.operations.kubernetes.synchronization import Synchronization
+        from placement.operations.secrets import warn_if_readable
 
+        api_server = ApiServer(parsed_args.kubeconfig, parsed_args.context)
+        if parsed_args.kubeconfig:
+            warn_if_readable(parsed_args.kubeconfig, "the credentials")
         synchronization = Synchronization(
-            ApiServer(parsed_args.kubeconfig, parsed_args.context),
+            api_server,
             ServiceCluster(self.client, parsed_args.cluster),
             parsed_args.namespace,
             Journal(self.app.stdout, self.app.stderr),

@@ -186,7 +186,7 @@ def _client(kubeconfig: str | None, context: str | None) -> Any:
         from kubernetes import client, config
     except ImportError:
         raise PlacementError(
-            "the Kubernetes client is missing; install it with: pip install placement[kubernetes]"
+            "the Kubernetes client is missing; install this package with its extra `kubernetes`"
         ) from None
     configuration = client.Configuration()
     # With fewer the threads would open and close connections all the time.

@@ -1,0 +1,48 @@
+"""Who is on this machine: the only callers that a service which believes everybody listens to.
+
+A page of another site may reach it through a name that its owner lets point to loopback (DNS rebinding), and
+a proxy beside it brings in the whole network.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+_PROXIES = ("HTTP_FORWARDED", "HTTP_VIA", "HTTP_X_REAL_IP")
+_PROXIES_START = "HTTP_X_FORWARDED_"
+_ADVICE = "with [api] auth_strategy noauth2 only callers on this machine are believed"
+
+
+def objection(environ: Mapping[str, Any]) -> str | None:
+    """Why the sender of a WSGI request cannot be taken for somebody on this machine, None if it can."""
+    if not is_loopback(environ.get("REMOTE_ADDR", "")):
+        return f"The request comes from another address; {_ADVICE}."
+    passed_on = sorted(key for key in environ if key in _PROXIES or key.startswith(_PROXIES_START))
+    if passed_on:
+        header = passed_on[0].removeprefix("HTTP_").replace("_", "-").title()
+        return f"The header {header} says that a proxy passed the request on; {_ADVICE}."
+    host = environ.get("HTTP_HOST")
+    if host is not None and not is_loopback(_name(host)):
+        return f"The header Host names another host than this machine's loopback; {_ADVICE}."
+    return None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the name or address stands for loopback on every machine. Source: RFC 6761, section 6.3."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host.lower() == "localhost"
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def _name(host: str) -> str:
+    """The Host header without its port; what is no Host stands for nobody."""
+    try:
+        return "" if set("@/?#") & set(host) else urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""

@@ -1,0 +1,49 @@
+"""What of a request a policy rule may look at: the cluster that it is about.
+
+What cannot be understood names no cluster: callers who are bound to some are refused, and everybody else is
+told by the handler what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placement.api.bodies import peeked
+from placement.api.queries import Parameters, every, parameters, read
+from placement.domain.errors import BadRequest
+
+Target = dict[str, str]
+
+
+def cluster_of_query() -> Target:
+    """The cluster in the query string."""
+    try:
+        return _only(parameters())
+    except BadRequest:
+        return {}
+
+
+def cluster_of_claim() -> Target:
+    """The cluster in the query string that is a member of the body."""
+    query = _member("query")
+    try:
+        return _only(read(query)) if isinstance(query, str) else {}
+    except BadRequest:
+        return {}
+
+
+def cluster_of_body() -> Target:
+    """The cluster that is a member of the body."""
+    cluster = _member("cluster")
+    return {"cluster": cluster} if isinstance(cluster, str) else {}
+
+
+def _member(name: str) -> Any:
+    body = peeked()
+    return body.get(name) if isinstance(body, dict) else None
+
+
+def _only(given: Parameters) -> Target:
+    """Several are none: which of them counts is for nobody to guess."""
+    found = every(given, "cluster")
+    return {"cluster": found[0]} if len(found) == 1 else {}

@@ -1,0 +1,56 @@
+"""A bound on how many threads wait for somebody else at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_PATIENCE_SECONDS = 1.0
+
+
+class Full(Exception):
+    """Too many are waiting already."""
+
+
+class WaitingRoom:
+    """Lets some threads in at once.
+
+    While they get on, as many others may wait for a moment until one comes out; once one of those inside has
+    been there for longer than that moment, nobody waits any more.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._since: dict[int, float] = {}
+        self._queued = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Be inside for the time of the block. Raises Full."""
+        with self._changed:
+            if not self._has_room():
+                self._queue()
+            self._since[threading.get_ident()] = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._changed:
+                del self._since[threading.get_ident()]
+                self._changed.notify()
+
+    def _queue(self) -> None:
+        oldest = min(self._since.values())
+        if self._queued >= self._most or time.monotonic() - oldest > _PATIENCE_SECONDS:
+            raise Full
+        self._queued += 1
+        try:
+            if not self._changed.wait_for(self._has_room, _PATIENCE_SECONDS):
+                raise Full
+        finally:
+            self._queued -= 1
+
+    def _has_room(self) -> bool:
+        return len(self._since) < self._most

@@ -1,0 +1,99 @@
+"""Which configuration files are read, and what in them nobody would ever look at."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from oslo_config import cfg
+
+from placement.domain.errors import PlacementError
+
+DIRECTORY_VARIABLE = "OS_PLACEMENT_CONFIG_DIR"
+FILE_VARIABLE = "OS_PLACEMENT_CONFIG_FILE"
+_DEFAULT_DIRECTORY = "/etc/placement"
+_FILE = "placement.conf"
+_SHARED = "DEFAULT"
+# As near as a slip of the fingers.
+_NEAR = 0.75
+
+Options = Mapping[str, Sequence[cfg.Opt]]
+
+
+def configuration_files() -> list[str]:
+    """The files that are read unless others are given: one named in the environment, or the standard one.
+
+    Raises PlacementError if the environment names what does not exist.
+    """
+    named = os.environ.get(FILE_VARIABLE)
+    if named:
+        if not Path(named).is_file():
+            raise PlacementError(f"{FILE_VARIABLE}: {named} is no file")
+        return [named]
+    directory = os.environ.get(DIRECTORY_VARIABLE)
+    if directory is not None and not Path(directory).is_dir():
+        raise PlacementError(f"{DIRECTORY_VARIABLE}: {directory or 'an empty text'} is no directory")
+    standard = Path(directory or _DEFAULT_DIRECTORY) / _FILE
+    return [str(standard)] if standard.is_file() else []
+
+
+def refuse_unknown(files: Sequence[str], directories: Sequence[str], groups: Options) -> None:
+    """Raises PlacementError naming an option of our groups, in a file or the environment, that is none.
+
+    Groups and options of libraries are theirs to know; of those only what is nearly one of ours is refused.
+    """
+    inside = [str(path) for directory in directories for path in sorted(Path(directory).glob("*.conf"))]
+    for file in [*files, *inside]:
+        for group, names in _sections(file).items():
+            for name in names:
+                _refuse_unknown(file, group, name, groups)
+    for variable, group, name in _variables(groups):
+        if name not in _names(groups[group]):
+            raise PlacementError(
+                f"{variable}: there is no option {name} in [{group}]{_near(name, groups[group])}"
+            )
+
+
+def _sections(file: str) -> dict[str, list[str]]:
+    sections: dict[str, dict[str, list[str]]] = {}
+    try:
+        cfg.ConfigParser(file, sections).parse()
+    except (cfg.ParseError, OSError, UnicodeDecodeError) as error:
+        raise PlacementError(f"{file}: {' '.join(str(error).split())}") from None
+    return {group: list(names) for group, names in sections.items()}
+
+
+def _refuse_unknown(file: str, group: str, name: str, groups: Options) -> None:
+    if group not in groups:
+        near = difflib.get_close_matches(group, groups, n=1, cutoff=_NEAR)
+        if near:
+            raise PlacementError(f"{file}: there is no group [{group}]; did you mean [{near[0]}]?")
+        return
+    near_text = _near(name, groups[group])
+    if name.replace("-", "_") in _names(groups[group]) or (group == _SHARED and not near_text):
+        return
+    raise PlacementError(f"{file}: there is no option {name} in [{group}]{near_text}")
+
+
+def _names(options: Sequence[cfg.Opt]) -> set[str]:
+    return {name for option in options for name in (option.dest, *_former(option))}
+
+
+def _former(option: cfg.Opt) -> Iterator[str]:
+    return (former.name.replace("-", "_") for former in option.deprecated_opts if former.name)
+
+
+def _near(name: str, options: Sequence[cfg.Opt]) -> str:
+    near = difflib.get_close_matches(name, sorted(_names(options)), n=1, cutoff=_NEAR)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _variables(groups: Options) -> Iterator[tuple[str, str, str]]:
+    """Variables of the environment that the options of our groups would be read from."""
+    for variable in sorted(os.environ):
+        for group in groups:
+            start = f"OS_{group.upper()}__"
+            if group != _SHARED and variable.startswith(start):
+                yield variable, group, variable.removeprefix(start).lower()

@@ -1,0 +1,32 @@
+"""What workers must be able to use is tried out before they start, and before SIGHUP replaces them."""
+
+from __future__ import annotations
+
+import logging
+
+from gunicorn.arbiter import Arbiter
+from gunicorn.util import import_app
+
+from placement.domain.errors import PlacementError
+
+LOG = logging.getLogger(__name__)
+# Above this room, as it looks into all rooms.
+_PREPARATION = "placement.preparation:prepare"
+
+
+def prepare() -> None:
+    """Try out what workers read when they start, and keep it for them. Raises PlacementError."""
+    import_app(_PREPARATION)()
+
+
+class CarefulArbiter(Arbiter):  # type: ignore[misc]
+    """A master that keeps its workers as they are if those that followed could not start."""
+
+    def reload(self) -> None:
+        """What SIGHUP asks for."""
+        try:
+            prepare()
+        except PlacementError as error:
+            LOG.error("SIGHUP: %s Everything stays as it was.", error)
+            return
+        super().reload()

@@ -1,0 +1,66 @@
+"""Passwords of databases: where they come from, and that nobody sees them."""
+
+from __future__ import annotations
+
+import logging
+import re
+import stat
+from pathlib import Path
+from urllib.parse import quote
+
+from placement.domain.errors import PlacementError
+
+LOG = logging.getLogger(__name__)
+_HIDDEN = re.compile(r"([?&][^=&]*password[^=&]*=)[^&]*", re.IGNORECASE)
+_USER = re.compile(r"(?P<name>[^:/?#@]*)(?::(?P<password>[^@]*))?@")
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def shown(url: str) -> str:
+    """The URL of a database without user and passwords."""
+    scheme, separator, rest = url.partition("://")
+    return _HIDDEN.sub(r"\1***", f"{scheme}{separator}{rest.rpartition('@')[2]}")
+
+
+def has_password(url: str) -> bool:
+    """Whether there is a password in the URL, before the host or in the query."""
+    user = _USER.match(url.partition("://")[2])
+    return bool(user and user["password"]) or _HIDDEN.search(url) is not None
+
+
+def with_password_of(file: str, url: str) -> str:
+    """The URL with the password in the file. Raises PlacementError if it cannot be read or put there."""
+    if has_password(url):
+        raise PlacementError(
+            "[placement_database] connection has a password, and password_file names another: keep one"
+        )
+    scheme, separator, rest = url.partition("://")
+    if not scheme.startswith("postgres"):
+        raise PlacementError("[placement_database] password_file is for PostgreSQL; SQLite has no passwords")
+    found = _USER.match(rest)
+    user, place = (found["name"], rest[found.end() :]) if found else ("", rest)
+    return f"{scheme}{separator}{user}:{quote(_read(file), safe='')}@{place}"
+
+
+def _read(file: str) -> str:
+    try:
+        password = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+        raise PlacementError(f"[placement_database] password_file: {file}: {reason}") from None
+    if not password:
+        raise PlacementError(f"[placement_database] password_file: {file} is empty")
+    return password
+
+
+def warn_if_readable(file: str, what: str) -> None:
+    """Say so in the log if others than the owner may read a file with a secret.
+
+    It is used all the same: Kubernetes mounts secrets this way, in a container that nobody else is in.
+    """
+    try:
+        open_to_others = Path(file).stat().st_mode & _OTHERS
+    except OSError:
+        return
+    if open_to_others:
+        LOG.warning("%s: others than its owner may use %s in it; run `chmod 600` on it.", file, what)

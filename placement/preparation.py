@@ -1,0 +1,30 @@
+"""What every worker needs, tried out and read beforehand by the process that starts them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from placement.api import policy, tokens
+from placement.api.errors import Misconfigured
+from placement.api.keystone import Keystone
+from placement.domain.errors import PlacementError
+from placement.operations import settings
+from placement.services.ordering import order_of_text
+
+
+def prepare() -> None:
+    """Read tokens and rules as they are now; workers that start from now on have them.
+
+    Raises PlacementError that says what in the configuration cannot be used.
+    """
+    loaded = settings.load()
+    settings.require_strategy(loaded)
+    order_of_text(loaded.scoring.order_by, "[scoring] order_by")
+    try:
+        if loaded.api.auth_strategy == "token":
+            tokens.prepare(Path(loaded.api.tokens_file) if loaded.api.tokens_file else None)
+        if loaded.api.auth_strategy == "keystone":
+            Keystone(loaded)
+        policy.prepare(loaded)
+    except Misconfigured as error:
+        raise PlacementError(str(error)) from None

@@ -1,0 +1,146 @@
+"""Every line in the log names request, user and project; every attempt to change something has a line."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+from oslo_config import cfg
+from oslo_log import formatters, log
+
+from tests.client import Client, unique
+
+SENT = "req-00000000-1111-2222-3333-444444444444"
+NOVA = "nova:service"
+
+
+class Written:
+    """What the service writes to its log, formatted as it is in operation."""
+
+    def __init__(self, formatter: logging.Formatter) -> None:
+        self._stream = io.StringIO()
+        self.handler = logging.StreamHandler(self._stream)
+        self.handler.setFormatter(formatter)
+
+    def lines(self, logger: str) -> list[str]:
+        """The lines of that logger."""
+        return [line for line in self._stream.getvalue().splitlines() if logger in line]
+
+
+def written_with(formatter: logging.Formatter) -> Iterator[Written]:
+    written = Written(formatter)
+    logger = logging.getLogger("placement")
+    level = logger.level
+    logger.addHandler(written.handler)
+    logger.setLevel(logging.INFO)
+    yield written
+    logger.removeHandler(written.handler)
+    logger.setLevel(level)
+
+
+def configuration() -> cfg.ConfigOpts:
+    settings = cfg.ConfigOpts()
+    log.register_options(settings)
+    settings([], project="placement", default_config_files=[], default_config_dirs=[])
+    return settings
+
+
+@pytest.fixture
+def written() -> Iterator[Written]:
+    yield from written_with(formatters.ContextFormatter(config=configuration()))
+
+
+@pytest.fixture
+def fields() -> Iterator[Written]:
+    yield from written_with(formatters.JSONFormatter())
+
+
+@pytest.fixture
+def nova(embedded: Client) -> Client:
+    return embedded.as_(NOVA, X_Roles="service")
+
+
+def test_one_line_per_request_names_request_user_and_project(nova: Client, written: Written):
+    answer = nova.get("/traits?name=in:A%0AB", X_Openstack_Request_Id=SENT)
+    (line,) = written.lines("placement.requests")
+    own = answer.headers["x-openstack-request-id"]
+    assert f"[{SENT} {own} nova service - - - -] 127.0.0.1" in line
+    length = answer.headers["Content-Length"]
+    assert line.endswith(f'"GET /traits?name=in:A%0AB" status: 200 len: {length} microversion: 1.39')
+
+
+def test_a_request_of_nobody_has_its_id(embedded: Client, written: Written):
+    answer = embedded.as_(None).get("/traits")
+    (line,) = written.lines("placement.requests")
+    assert f"[None {answer.headers['x-openstack-request-id']} - - - - - -]" in line
+
+
+def test_nobody_inherits_the_name_of_who_called_before(nova: Client, written: Written):
+    nova.get("/traits")
+    nova.as_(None).get("/traits")
+    assert "nova" in written.lines("placement.requests")[0]
+    assert "nova" not in written.lines("placement.requests")[1]
+
+
+def test_lines_as_json_have_it_in_fields(nova: Client, fields: Written):
+    answer = nova.get("/traits")
+    (record,) = [json.loads(line) for line in fields.lines("placement.requests")]
+    assert record["context"]["user"] == "nova"
+    assert record["context"]["project"] == "service"
+    assert record["context"]["request_id"] == answer.headers["x-openstack-request-id"]
+    assert "auth_token" not in record["context"] or record["context"]["auth_token"] is None
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("PUT", "/traits/CUSTOM_AUDITED", None, (201, 204)),
+        ("DELETE", "/resource_providers/00000000-0000-0000-0000-000000000000", None, (404,)),
+        ("POST", "/resource_providers", {"nonsense": 1}, (400,)),
+        ("POST", "/nonsense", {}, (404,)),
+        ("PUT", "/ext/v1/clusters/Bad Name", {}, (400,)),
+    ],
+)
+def test_every_attempt_to_change_something_has_a_line(
+    nova: Client, written: Written, method: str, path: str, body: object, status: tuple[int, ...]
+):
+    answer = nova.call(method, path, body)
+    assert answer.status_code in status
+    (line,) = written.lines("placement.audit")
+    assert answer.headers["x-openstack-request-id"] in line
+    quoted = path.replace(" ", "%20")
+    assert line.endswith(
+        f'user: nova project: service address: 127.0.0.1 "{method} {quoted}" status: {answer.status_code}'
+    )
+
+
+def test_refused_attempts_have_a_line_too(embedded: Client, written: Written):
+    name = unique("provider")
+    assert (
+        embedded.as_("eve", X_Roles="reader").post("/resource_providers", {"name": name}).status_code == 403
+    )
+    assert embedded.as_(None).post("/resource_providers", {"name": name}).status_code == 401
+    refused, unknown = written.lines("placement.audit")
+    assert 'user: eve project: eve address: 127.0.0.1 "POST /resource_providers" status: 403' in refused
+    assert 'user: - project: - address: 127.0.0.1 "POST /resource_providers" status: 401' in unknown
+
+
+def test_reading_is_not_audited(nova: Client, written: Written):
+    nova.get("/traits")
+    nova.post("/ext/v1/flavors/translation", {"flavor": {"vcpus": 1, "ram": 64, "disk": 1}})
+    nova.post("/ext/v1/clusters/none/pods/preview", {"pod": {}})
+    nova.post("/ext/v1/clusters/none/extender/filter", {})
+    assert len(written.lines("placement.requests")) == 4
+    assert written.lines("placement.audit") == []
+
+
+def test_names_of_callers_stay_one_word_of_one_line(embedded: Client, written: Written):
+    caller = embedded.as_('eve "x": admin', X_Roles="admin", X_Project_Id="a b\x1b[2J")
+    caller.put("/traits/CUSTOM_AUDITED")
+    (audit,) = written.lines("placement.audit")
+    assert "user: eve%20%22x%22 project: a%20b%1B%5B2J address:" in audit
+    (request,) = written.lines("placement.requests")
+    assert " eve%20%22x%22 a%20b%1B%5B2J " in request

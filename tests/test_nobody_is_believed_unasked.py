@@ -1,0 +1,276 @@
+"""Every caller is believed only where somebody asked for it, and only callers on this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+from flask.testing import FlaskClient
+
+from placement.api.application import ApiSettings
+from placement.app import build
+from placement.storage.database import Database
+from tests.client import Client, detail
+from tests.conftest import compatible
+from tests.server import await_answer, database_url, free_port, running_service
+
+PATIENCE = 60
+ADMIN = {"X-Auth-Token": "admin"}
+
+
+def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command in an environment that configures nothing else."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
+    return subprocess.run(
+        [sys.executable, "-m", "placement.operations", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        env={**kept, **environment},
+    )
+
+
+def refusal(*arguments: str, **environment: str) -> str:
+    """What the command says when it refuses: one line."""
+    refused = command(*arguments, **environment)
+    assert refused.returncode == 1, refused.stdout + refused.stderr
+    assert refused.stderr.startswith("placement: ")
+    assert "Traceback" not in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1
+    assert "listens" not in refused.stdout
+    return refused.stderr
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/placement.sqlite"
+
+
+# -- who asked for it ------------------------------------------------------------------------------------
+
+
+def test_without_a_configuration_nobody_is_believed(database: str, tmp_path: Path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for environment in ({}, {"OS_PLACEMENT_CONFIG_DIR": str(empty)}):
+        said = refusal("serve", "--database", database, **environment)
+        for choice in ("--demo", "--auth", "auth_strategy", "keystone", "token", "noauth2"):
+            assert choice in said
+    assert not (tmp_path / "placement.sqlite").exists()
+
+
+def test_a_directory_of_configuration_that_is_not_there_is_refused(database: str, tmp_path: Path):
+    said = refusal("serve", "--database", database, OS_PLACEMENT_CONFIG_DIR=f"{tmp_path}/mistyped")
+    assert "OS_PLACEMENT_CONFIG_DIR" in said
+    assert "mistyped" in said
+
+
+def test_a_file_of_configuration_that_is_not_there_is_refused(database: str, tmp_path: Path):
+    assert "--config-file" in refusal("serve", "--config-file", f"{tmp_path}/none.conf")
+    said = refusal("serve", "--database", database, OS_PLACEMENT_CONFIG_FILE=f"{tmp_path}/none.conf")
+    assert "OS_PLACEMENT_CONFIG_FILE" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[placement_database]\nconection = x\n", "did you mean connection?"),
+        ("[placement_databse]\nconnection = x\n", "did you mean [placement_database]?"),
+        ("[api]\nauth_strategi = token\n", "did you mean auth_strategy?"),
+        ("[api]\nsomething_else = 1\n", "something_else"),
+        ("[DEFAULT]\nlog_option = 1\n", "did you mean log_options?"),
+        ("[api]\nauth_strategy = nobody\n", "auth_strategy"),
+        ("[placement_database]\nmax_pool_size = many\n", "max_pool_size"),
+        ("nonsense\n", "placement.conf"),
+    ],
+)
+def test_what_nobody_would_look_at_in_a_file_is_refused(database: str, tmp_path: Path, text: str, said: str):
+    file = tmp_path / "placement.conf"
+    file.write_text(text)
+    assert said in refusal("serve", "--config-file", str(file), "--database", database)
+
+
+def test_what_nobody_would_look_at_in_the_environment_is_refused(database: str):
+    said = refusal("serve", "--auth", "noauth2", "--database", database, OS_API__TOKEN_FILE="x")
+    assert "OS_API__TOKEN_FILE" in said
+    assert "did you mean tokens_file?" in said
+
+
+def test_options_of_libraries_are_left_to_them(database: str, tmp_path: Path):
+    file = tmp_path / "placement.conf"
+    text = (
+        "[DEFAULT]\ntransport_url = x\ndebug = false\n[keystone_authtoken]\nregion_name = r\n[cache]\nx = y\n"
+    )
+    file.write_text(text)
+    finished = command("db", "upgrade", "--config-file", str(file), "--database", database)
+    assert finished.returncode == 0, finished.stderr
+
+
+def test_without_a_database_nothing_is_served(tmp_path: Path):
+    file = tmp_path / "placement.conf"
+    file.write_text("[api]\nauth_strategy = noauth2\n")
+    said = refusal("serve", "--config-file", str(file))
+    assert "[placement_database] connection" in said
+    assert "--database" in refusal("db", "upgrade", "--config-file", str(file))
+
+
+def test_keystone_without_a_word_about_keystone_is_refused(database: str, tmp_path: Path):
+    file = tmp_path / "placement.conf"
+    file.write_text("[DEFAULT]\ndebug = false\n")
+    said = refusal("serve", "--config-file", str(file), "--database", database)
+    assert "[keystone_authtoken]" in said
+
+
+def test_an_application_that_nobody_configured_believes_nobody(tmp_path: Path):
+    with database_url("sqlite") as url:
+        database = Database(url)
+        with pytest.raises(Exception, match="keystone"):
+            build(database)
+        assert ApiSettings().auth_strategy == "keystone"
+        database.dispose()
+
+
+def test_another_wsgi_server_without_a_configuration_starts_nothing(database: str):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
+    finished = subprocess.run(
+        [sys.executable, "-c", "import placement.wsgi"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        env={**kept, "OS_PLACEMENT_DATABASE__CONNECTION": database},
+    )
+    assert finished.returncode == 1
+    assert "auth_strategy" in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+# -- who is on this machine ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def believing(embedded_application) -> FlaskClient:
+    return embedded_application.test_client()
+
+
+@pytest.mark.parametrize("path", ["/", "/resource_providers", "/nonsense"])
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:8778", "192.0.2.1", "localhost.evil.example", "127.0.0.1.nip.io", "[::2]"],
+)
+def test_other_names_of_this_machine_are_refused(believing: FlaskClient, path: str, host: str):
+    answer = believing.get(path, headers={**ADMIN, "Host": host})
+    assert answer.status_code == 403
+    assert "Host" in detail(answer)
+    assert "noauth2" in detail(answer)
+
+
+@pytest.mark.parametrize("host", ["evil.example@127.0.0.1", "127.0.0.1/evil.example", "[", "", "a b"])
+def test_what_is_no_host_is_refused(believing: FlaskClient, host: str):
+    answer = believing.get("/resource_providers", headers=ADMIN, environ_overrides={"HTTP_HOST": host})
+    assert answer.status_code in (400, 403)
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8778", "127.0.0.1:8778", "127.3.2.1", "[::1]:8778"])
+def test_names_of_loopback_are_served(believing: FlaskClient, host: str):
+    assert believing.get("/resource_providers", headers={**ADMIN, "Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Forwarded",
+        "Via",
+        "X-Real-IP",
+        "X-Forwarded-For",
+        "X-Forwarded-Host",
+        "X-Forwarded-Proto",
+        "X-Forwarded-Server",
+    ],
+)
+def test_what_a_proxy_brings_in_is_refused(believing: FlaskClient, header: str):
+    answer = believing.get("/resource_providers", headers={**ADMIN, header: "127.0.0.1"})
+    assert answer.status_code == 403
+    assert header.lower() in detail(answer).lower()
+
+
+@pytest.mark.parametrize("address", ["192.0.2.7", "::ffff:192.0.2.7", "2001:db8::1", ""])
+def test_other_machines_are_refused(believing: FlaskClient, address: str):
+    answer = believing.get("/resource_providers", headers=ADMIN, environ_overrides={"REMOTE_ADDR": address})
+    assert answer.status_code == 403
+    assert "address" in detail(answer)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+def test_this_machine_is_served(believing: FlaskClient, address: str):
+    answer = believing.get("/resource_providers", headers=ADMIN, environ_overrides={"REMOTE_ADDR": address})
+    assert answer.status_code == 200
+
+
+def test_whoever_wants_to_can_believe_everybody():
+    with database_url("sqlite") as url:
+        database = Database(url)
+        application = build(database, compatible(allow_remote_noauth=True))
+        api = Client(application.test_client())
+        assert api.get("/traits", X_Forwarded_For="192.0.2.7", Host="evil.example").status_code == 200
+        application.extensions["placement_use_cases"].close()
+        database.dispose()
+
+
+@pytest.fixture(scope="module")
+def plain_gunicorn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The service behind gunicorn on all addresses, as nobody should run it; its port."""
+    directory = tmp_path_factory.mktemp("plain")
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gunicorn", "-b", f"0.0.0.0:{port}", "-w", "1", "placement.wsgi:application"],
+        env={
+            **os.environ,
+            "OS_API__AUTH_STRATEGY": "noauth2",
+            "OS_PLACEMENT_DATABASE__CONNECTION": f"sqlite:///{directory}/placement.sqlite",
+        },
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield str(port)
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def _addresses_of_this_machine() -> list[str]:
+    found = subprocess.run(["hostname", "-I"], capture_output=True, text=True, check=False).stdout.split()
+    return [address for address in found if "." in address and not address.startswith("127.")]
+
+
+def test_plain_gunicorn_on_all_addresses_serves_this_machine_only(plain_gunicorn: str):
+    await_answer(f"http://127.0.0.1:{plain_gunicorn}")
+    session = requests.Session()
+    session.trust_env = False
+    near = session.get(
+        f"http://127.0.0.1:{plain_gunicorn}/resource_providers", headers=ADMIN, timeout=PATIENCE
+    )
+    assert near.status_code == 200
+    for address in _addresses_of_this_machine():
+        far = session.get(
+            f"http://{address}:{plain_gunicorn}/traits",
+            headers={**ADMIN, "Host": "localhost"},
+            timeout=PATIENCE,
+        )
+        assert far.status_code == 403
+
+
+def test_a_demonstration_is_served_to_this_machine(tmp_path: Path):
+    with running_service(f"sqlite:///{tmp_path}/x.sqlite", workers=1, arguments=["--demo"]) as server:
+        session = requests.Session()
+        session.trust_env = False
+        url = f"{server.url}/resource_providers"
+        assert session.get(url, headers=ADMIN, timeout=PATIENCE).status_code == 200
+        rebound = session.get(url, headers={**ADMIN, "Host": "evil.example"}, timeout=PATIENCE)
+        assert rebound.status_code == 403

@@ -1,0 +1,294 @@
+"""Passwords and tokens are seen by nobody who does not need them."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from placement.domain.errors import PlacementError
+from placement.operations import secrets, settings
+from placement.operations.client import Client, ServiceError
+from placement.operations.kubernetes.api_server import ApiServer, ApiServerError
+from placement.storage.database import Database
+from tests.server import database_url, running_service
+
+ROOT = Path(__file__).resolve().parents[1]
+PASSWORD = "p@ss:w/rd %41?&#"
+PATIENCE = 60
+
+
+def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
+    return subprocess.run(
+        [sys.executable, "-m", "placement.operations", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        env={**kept, **environment},
+    )
+
+
+# -- tokens and redirects --------------------------------------------------------------------------------
+
+
+class Redirecting:
+    """Two servers: the first redirects to the second, which notes what it is sent."""
+
+    def __init__(self, code: int, own_name: str = "127.0.0.1") -> None:
+        self.seen: list[dict[str, str]] = []
+        self.second = ThreadingHTTPServer(("127.0.0.1", 0), self._noting())
+        target = f"http://{own_name}:{self.second.server_address[1]}/taken"
+        self.first = ThreadingHTTPServer(("127.0.0.1", 0), self._redirecting(code, target))
+        self.url = f"http://127.0.0.1:{self.first.server_address[1]}"
+
+    def _noting(self) -> type[BaseHTTPRequestHandler]:
+        seen = self.seen
+
+        class Noting(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                seen.append({name.lower(): value for name, value in self.headers.items()})
+                self.send_response(200)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            do_PUT = do_POST = do_DELETE = do_PATCH = do_GET
+
+            def log_message(self, format: str, *arguments: object) -> None:
+                pass
+
+        return Noting
+
+    @staticmethod
+    def _redirecting(code: int, target: str) -> type[BaseHTTPRequestHandler]:
+        class Sending(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                self.send_response(code)
+                self.send_header("Location", target)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            do_PUT = do_POST = do_DELETE = do_PATCH = do_GET
+
+            def log_message(self, format: str, *arguments: object) -> None:
+                pass
+
+        return Sending
+
+    @contextmanager
+    def running(self) -> Iterator[Redirecting]:
+        for server in (self.first, self.second):
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield self
+        finally:
+            for server in (self.first, self.second):
+                server.shutdown()
+                server.server_close()
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+def test_the_token_is_not_sent_to_where_the_service_redirects(code: int, name: str):
+    # Another port is another service, on the same address, too.
+    with Redirecting(code, name).running() as servers:
+        client = Client(servers.url, "the-token-of-the-caller")
+        client.get("/anything")
+        client.put("/anything", {})
+        assert len(servers.seen) == 2
+        for headers in servers.seen:
+            assert not any("the-token-of-the-caller" in value for value in headers.values())
+
+
+def test_credentials_of_kubernetes_are_not_sent_to_where_it_redirects(tmp_path: Path):
+    with Redirecting(307, "localhost").running() as servers:
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
+            f"clusters: [{{name: c, cluster: {{server: '{servers.url}'}}}}]\n"
+            "users: [{name: u, user: {token: the-token-of-kubernetes}}]\n"
+            "contexts: [{name: c, context: {cluster: c, user: u}}]\n"
+        )
+        api_server = ApiServer(str(kubeconfig))
+        with pytest.raises(ApiServerError):
+            api_server.get("/api/v1/nodes/n")
+        assert servers.seen == []
+
+
+def test_a_client_without_redirects_sends_its_token(tmp_path: Path):
+    with (
+        database_url("sqlite") as url,
+        running_service(url, workers=1) as server,
+    ):
+        assert Client(server.url, "admin").get("/resource_providers") == {"resource_providers": []}
+        with pytest.raises(ServiceError):
+            Client(server.url, "nobody").get("/resource_providers")
+
+
+# -- passwords of databases ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:secret@host/placement", "postgresql://host/placement"),
+        ("postgresql://u@host:5433/placement", "postgresql://host:5433/placement"),
+        ("postgresql://host/p?password=secret", "postgresql://host/p?password=***"),
+        ("postgresql://host/p?a=b&sslpassword=secret&c=d", "postgresql://host/p?a=b&sslpassword=***&c=d"),
+        ("postgresql://host/p?PASSWORD=se%20cret", "postgresql://host/p?PASSWORD=***"),
+        ("postgresql:///p?host=/run/postgresql&user=u", "postgresql:///p?host=/run/postgresql&user=u"),
+        ("sqlite:////var/placement.sqlite", "sqlite:////var/placement.sqlite"),
+    ],
+)
+def test_what_is_printed_of_a_url_has_no_password(url: str, shown: str):
+    assert secrets.shown(url) == shown
+    assert secrets.has_password(url) is ("secret" in url or "cret" in url)
+
+
+@pytest.mark.parametrize("user", ["postgres", "postgres:", None])
+def test_the_password_comes_from_a_file(tmp_path: Path, user: str | None):
+    file = tmp_path / "password"
+    file.write_text(f"{PASSWORD}\n")
+    url = secrets.with_password_of(
+        str(file), f"postgresql://{user}@host/p" if user else "postgresql://host/p"
+    )
+    parsed = sa.make_url(url)
+    named = user.rstrip(":") if user else None
+    assert (parsed.username or None, parsed.password, parsed.host) == (named, PASSWORD, "host")
+
+
+@pytest.mark.parametrize(
+    ("url", "content"),
+    [
+        ("postgresql://u:hunter2@host/p", "x"),
+        ("postgresql://host/p?password=hunter2", "x"),
+        ("sqlite:///x.sqlite", "x"),
+        ("postgresql://u@host/p", ""),
+        ("postgresql://u@host/p", None),
+    ],
+)
+def test_a_password_that_cannot_be_meant_is_refused(tmp_path: Path, url: str, content: str | None):
+    file = tmp_path / "password"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(PlacementError, match="password") as refused:
+        secrets.with_password_of(str(file), url)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("way", ["file", "pgpass", "environment", "connection"])
+def test_no_way_to_give_a_password_shows_it(tmp_path: Path, way: str):
+    """A server that trusts this machine does not ask for it, so that it arrives is shown by the log alone."""
+    secret = "hunter2hunter2"
+    with database_url("postgresql") as whole:
+        parsed = sa.make_url(whole).set(drivername="postgresql")
+        user = parsed.username or "postgres"
+        with_one = parsed.set(username=user, password=secret).render_as_string(hide_password=False)
+        without = parsed.set(username=user, password=None).render_as_string(hide_password=False)
+        environment = {
+            "OS_API__AUTH_STRATEGY": "noauth2",
+            "OS_DEFAULT__DEBUG": "true",
+            "OS_PLACEMENT_DATABASE__CONNECTION": with_one if way == "connection" else without,
+        }
+        passwords = tmp_path / "passwords"
+        passwords.write_text(secret if way == "file" else f"*:*:*:*:{secret}\n")
+        passwords.chmod(0o600)
+        environment |= {
+            "file": {"OS_PLACEMENT_DATABASE__PASSWORD_FILE": str(passwords)},
+            "pgpass": {"PGPASSFILE": str(passwords)},
+            "environment": {"PGPASSWORD": secret},
+            "connection": {"OS_PLACEMENT_DATABASE__CONNECTION_PARAMETERS": f"sslpassword={secret}"},
+        }[way]
+        with running_service(None, workers=1, environment=environment) as server:
+            arguments = Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
+            log = server.log.read_text()
+            assert secret.encode() not in arguments
+            assert "listens on" in log
+            assert "connection_parameters" in log
+            assert secret not in log
+
+
+def test_a_password_on_the_command_line_is_warned_about(tmp_path: Path):
+    warned = command("db", "version", "--database", "postgresql://u:hunter2@127.0.0.1:1/none")
+    assert "password_file" in warned.stderr
+    assert "hunter2" not in warned.stderr + warned.stdout
+    silent = command("db", "version", "--database", f"sqlite:///{tmp_path}/x.sqlite")
+    assert silent.stderr == ""
+
+
+# -- files -----------------------------------------------------------------------------------------------
+
+
+def modes(directory: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
+
+
+def test_sqlite_files_are_their_owners(tmp_path: Path):
+    before = os.umask(0)
+    try:
+        url = f"sqlite:///{tmp_path}/placement.sqlite"
+        assert command("db", "upgrade", "--database", url).returncode == 0
+        database = Database(url)
+        with database.write() as transaction:
+            transaction.execute(sa.text("CREATE TABLE t (x INTEGER)"))
+            found = modes(tmp_path)
+        database.dispose()
+    finally:
+        os.umask(before)
+    assert set(found) == {"placement.sqlite", "placement.sqlite-wal", "placement.sqlite-shm"}
+    assert set(found.values()) == {0o600}
+
+
+def test_files_that_others_may_read_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text("{}")
+    kubeconfig.chmod(0o600)
+    secrets.warn_if_readable(str(kubeconfig), "the credentials")
+    assert caplog.messages == []
+    kubeconfig.chmod(0o644)
+    secrets.warn_if_readable(str(kubeconfig), "the credentials")
+    (warning,) = caplog.messages
+    assert str(kubeconfig) in warning
+    assert "chmod 600" in warning
+
+
+def test_options_with_secrets_are_masked():
+    loaded = settings.load()
+    hidden = {"connection", "slave_connection", "connection_parameters"}
+    assert all(loaded._groups["placement_database"]._opts[name]["opt"].secret for name in hidden)
+
+
+# -- what the documentation says -------------------------------------------------------------------------
+
+
+def test_nobody_is_told_to_install_somebody_elses_package():
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "placement").rglob("*.py")]
+    for page in pages:
+        for match in re.finditer(r"pip install\s+[^\n]*", page.read_text()):
+            named = re.sub(r"#.*", "", match[0])
+            assert not re.search(r"\binstall\s+(-\S+\s+)*['\"]?placement(\[|['\"\s]|$)", named), (
+                f"{page}: {named}"
+            )
+
+
+def test_no_documented_command_has_a_password():
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for line in page.read_text().splitlines():
+            assert not re.search(r"--database\s+\S+://[^\s/@]*:[^\s/@]+@", line), f"{page}: {line}"
+
+
+def test_there_is_a_licence():
+    assert "Apache License" in (ROOT / "LICENSE").read_text()

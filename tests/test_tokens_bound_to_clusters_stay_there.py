@@ -1,0 +1,248 @@
+"""A token that is bound to clusters is of no use elsewhere, and rules may look at the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from flask.testing import FlaskClient
+from oslo_config import cfg
+from oslo_policy import opts
+
+from placement.api.application import ApiSettings
+from placement.app import build
+from placement.storage.database import Database
+from tests.client import Client, detail
+from tests.server import database_url
+
+EDGE, BOTH, NONE, EVERYWHERE, SCHEDULER, LOOSE = (
+    f"{name}-{'t' * 32}" for name in ("edge", "both", "none", "everywhere", "scheduler", "loose")
+)
+TOKENS = f"""
+{EDGE}: {{user: edge, roles: [admin, service], clusters: [edge]}}
+{BOTH}: {{user: both, roles: [admin], clusters: [edge, batch]}}
+{NONE}: {{user: none, roles: [admin], clusters: []}}
+{EVERYWHERE}: {{user: everywhere, roles: [admin]}}
+{SCHEDULER}: {{user: scheduler, roles: [scheduler], clusters: [edge]}}
+{LOOSE}: {{user: loose, roles: [scheduler]}}
+"""
+UUID = "00000000-0000-0000-0000-000000000001"
+FLAVOR = {"flavor": {"name": "f", "vcpus": 1, "ram": 64, "disk": 1}}
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p", "namespace": "n"},
+    "spec": {"containers": []},
+}
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Database]:
+    with database_url("sqlite") as url:
+        database = Database(url)
+        yield database
+        database.dispose()
+
+
+@contextmanager
+def service(database: Database, directory: Path, rules: str = "") -> Iterator[Client]:
+    """The service with these tokens and an operator's rules."""
+    (directory / "placement.conf").touch()
+    (directory / "policy.yaml").write_text(rules)
+    tokens = directory / "tokens.yaml"
+    tokens.write_text(TOKENS)
+    tokens.chmod(0o600)
+    configuration = cfg.ConfigOpts()
+    configuration(
+        [],
+        project="placement",
+        default_config_files=[str(directory / "placement.conf")],
+        default_config_dirs=[],
+    )
+    opts.set_defaults(configuration)
+    settings = ApiSettings(configuration=configuration, auth_strategy="token", tokens_file=tokens)
+    application = build(database, settings)
+    client = Client(application.test_client())
+    for cluster in ("edge", "batch"):
+        assert client.as_(EVERYWHERE).put(f"/ext/v1/clusters/{cluster}", {}).status_code in (200, 201)
+    yield client
+    application.extensions["placement_use_cases"].close()
+
+
+@pytest.fixture(scope="module")
+def api(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with service(database, tmp_path_factory.mktemp("bound")) as client:
+        yield client
+
+
+def in_cluster(cluster: str) -> list[tuple[str, str, object]]:
+    """A request of every route that concerns a cluster."""
+    base = f"/ext/v1/clusters/{cluster}"
+    query = f"cluster={cluster}&resources=VCPU:1"
+    claim = {"consumer_uuid": UUID, "project_id": "p", "user_id": "u", "consumer_type": "POD", "query": query}
+    return [
+        ("GET", base, None),
+        ("PUT", base, {}),
+        ("GET", f"{base}/nodes", None),
+        ("GET", f"{base}/nodes/n", None),
+        ("PUT", f"{base}/nodes/n", {}),
+        ("DELETE", f"{base}/nodes/n", None),
+        ("GET", f"{base}/pods", None),
+        ("GET", f"{base}/pods/n/p", None),
+        ("PUT", f"{base}/pods/n/p", {}),
+        ("DELETE", f"{base}/pods/n/p", None),
+        ("POST", f"{base}/pods/preview", POD),
+        ("POST", f"{base}/pods/translation", POD),
+        ("POST", f"{base}/extender/filter", {}),
+        ("POST", f"{base}/extender/prioritize", {}),
+        ("POST", f"{base}/extender/bind", {}),
+        ("GET", f"/ext/v1/allocation_candidates?{query}", None),
+        ("GET", f"/ext/v1/allocations?cluster={cluster}", None),
+        ("GET", f"/ext/v1/resource_providers?cluster={cluster}", None),
+        ("POST", "/ext/v1/claims", claim),
+        ("POST", "/ext/v1/flavors/candidates", {**FLAVOR, "cluster": cluster}),
+    ]
+
+
+ELSEWHERE = [
+    ("GET", "/resource_providers", None),
+    ("POST", "/resource_providers", {"name": "x"}),
+    ("GET", f"/resource_providers/{UUID}", None),
+    ("GET", f"/allocations/{UUID}", None),
+    ("PUT", f"/allocations/{UUID}", {}),
+    ("POST", "/allocations", {}),
+    ("POST", "/reshaper", {}),
+    ("GET", "/traits", None),
+    ("GET", "/usages?project_id=edge", None),
+    ("GET", "/allocation_candidates?resources=VCPU:1", None),
+    ("GET", "/allocation_candidates?resources=VCPU:1&cluster=edge", None),
+    ("GET", "/ext/v1/allocation_candidates?resources=VCPU:1", None),
+    ("GET", "/ext/v1/allocation_candidates?resources=VCPU:1&cluster=edge&cluster=batch", None),
+    ("GET", "/ext/v1/allocation_candidates?resources=VCPU:1&cluster=batch&cluster=edge", None),
+    ("GET", "/ext/v1/allocation_candidates?resources=VCPU:1&cluster=", None),
+    ("GET", "/ext/v1/allocation_candidates?resources=VCPU:1&Cluster=edge", None),
+    ("GET", "/ext/v1/allocation_candidates?cluster=%FF&cluster=edge", None),
+    ("GET", "/ext/v1/allocations", None),
+    ("GET", "/ext/v1/resource_providers", None),
+    ("POST", "/ext/v1/claims", {"query": "resources=VCPU:1"}),
+    ("POST", "/ext/v1/claims", {"query": "resources=VCPU:1", "cluster": "edge"}),
+    ("POST", "/ext/v1/claims", {"query": ["cluster=edge"]}),
+    ("POST", "/ext/v1/claims", ["cluster=edge"]),
+    ("POST", "/ext/v1/flavors/candidates", FLAVOR),
+    ("POST", "/ext/v1/flavors/candidates", {**FLAVOR, "cluster": ["edge"]}),
+    ("POST", "/ext/v1/flavors/candidates", {**FLAVOR, "cluster": None}),
+    ("POST", "/ext/v1/flavors/translation", {**FLAVOR, "cluster": "edge"}),
+]
+
+
+def test_every_route_of_a_cluster_is_tried(api: Client):
+    rules = {rule.rule.replace("<cluster>", "edge") for rule in api.http.application.url_map.iter_rules()}
+    tried = {path.partition("?")[0] for _, path, _ in in_cluster("edge")}
+    named = {path.replace("<node>", "n").replace("<namespace>/<name>", "n/p") for path in rules}
+    assert {path for path in named if path.startswith("/ext/v1/clusters/")} <= tried
+
+
+@pytest.mark.parametrize("case", range(len(in_cluster("edge"))))
+def test_it_may_do_in_its_cluster_what_its_roles_allow(api: Client, case: int):
+    method, path, body = in_cluster("edge")[case]
+    assert api.as_(EDGE).call(method, path, body).status_code not in (401, 403, 500)
+
+
+@pytest.mark.parametrize("token", [EDGE, NONE])
+@pytest.mark.parametrize("case", range(len(in_cluster("edge"))))
+def test_other_clusters_are_refused(api: Client, token: str, case: int):
+    method, path, body = in_cluster("batch")[case]
+    answer = api.as_(token).call(method, path, body)
+    assert answer.status_code == 403
+    assert "bound" in detail(answer)
+    assert api.as_(EVERYWHERE).call(method, path, body).status_code != 403
+
+
+@pytest.mark.parametrize("cluster", ["Edge", "edge ", "edge/../batch", "EDGE", "batch", "missing"])
+def test_names_that_look_like_its_cluster_are_other_clusters(api: Client, cluster: str):
+    answer = api.as_(EDGE).get(f"/ext/v1/clusters/{quote(cluster, safe='')}")
+    assert answer.status_code in (403, 404)
+    assert api.as_(EDGE).get(f"/ext/v1/allocations?cluster={quote(cluster)}").status_code == 403
+
+
+@pytest.mark.parametrize("case", range(len(ELSEWHERE)))
+def test_what_concerns_no_cluster_is_refused(api: Client, case: int):
+    method, path, body = ELSEWHERE[case]
+    answer = api.as_(EDGE).call(method, path, body)
+    assert answer.status_code == 403
+    assert "bound" in detail(answer)
+
+
+def names(answer) -> list[str]:
+    assert answer.status_code == 200
+    return sorted(cluster["name"] for cluster in answer.json["clusters"])
+
+
+def test_lists_of_clusters_show_its_own(api: Client):
+    assert names(api.as_(EDGE).get("/ext/v1/clusters")) == ["edge"]
+    assert names(api.as_(BOTH).get("/ext/v1/clusters")) == ["batch", "edge"]
+    assert names(api.as_(NONE).get("/ext/v1/clusters")) == []
+    assert names(api.as_(EVERYWHERE).get("/ext/v1/clusters")) == ["batch", "edge"]
+    assert api.as_(SCHEDULER).get("/ext/v1/clusters").status_code == 403
+
+
+def test_the_version_document_is_for_everybody(api: Client):
+    assert api.as_(EDGE).get("/").status_code == 200
+
+
+def test_rules_can_let_it_out(database: Database, tmp_path: Path):
+    with service(database, tmp_path, '"elsewhere_api": "role:admin"\n') as api:
+        assert api.as_(EDGE).get("/traits").status_code == 200
+        assert api.as_(EDGE).get("/ext/v1/clusters/batch").status_code == 403
+        assert api.as_(SCHEDULER).get("/traits").status_code == 403
+
+
+def test_letting_it_out_does_not_suspend_the_rules_of_routes(database: Database, tmp_path: Path):
+    with service(database, tmp_path, '"elsewhere_api": "@"\n') as api:
+        assert api.as_(SCHEDULER).get("/traits").status_code == 403
+        assert api.as_(EDGE).get("/traits").status_code == 200
+
+
+RULES = """
+"placement:clusters:pods:list": "role:scheduler and cluster:%(cluster)s"
+"placement:clusters:nodes:list": "role:scheduler and cluster:edge"
+"placement:clusters:show": "role:scheduler and 'edge':%(cluster)s"
+"placement:allocation_candidates:list": "role:scheduler and cluster:%(cluster)s"
+"placement:flavors:candidates": "role:scheduler and cluster:%(cluster)s"
+"placement:claims:create": "role:scheduler and cluster:%(cluster)s"
+"""
+
+
+def test_rules_may_look_at_the_cluster(database: Database, tmp_path: Path):
+    with service(database, tmp_path, RULES) as api:
+        scheduler, loose = api.as_(SCHEDULER), api.as_(LOOSE)
+        claim = {"consumer_uuid": UUID, "project_id": "p", "user_id": "u", "consumer_type": "POD"}
+        for method, path, body in (
+            ("GET", "/ext/v1/clusters/edge/pods", None),
+            ("GET", "/ext/v1/clusters/edge/nodes", None),
+            ("GET", "/ext/v1/allocation_candidates?resources=VCPU:1&cluster=edge", None),
+            ("POST", "/ext/v1/flavors/candidates", {**FLAVOR, "cluster": "edge"}),
+            ("POST", "/ext/v1/claims", {**claim, "query": "resources=VCPU:1&cluster=edge"}),
+        ):
+            assert scheduler.call(method, path, body).status_code in (200, 400, 409), path
+            # Who is bound to no cluster does not pass, nor does an administrator without the role.
+            assert loose.call(method, path, body).status_code == 403, path
+            assert api.as_(EDGE).call(method, path, body).status_code == 403, path
+        assert scheduler.get("/ext/v1/clusters/batch/pods").status_code == 403
+        assert loose.get("/ext/v1/clusters/edge").status_code == 200
+        assert loose.get("/ext/v1/clusters/batch").status_code == 403
+
+
+def test_bodies_reach_the_handler_after_the_rule_has_looked(api: Client):
+    client: FlaskClient = api.http
+    answer = client.post(
+        "/ext/v1/flavors/candidates",
+        data=b"{nonsense",
+        headers={"X-Auth-Token": EVERYWHERE},
+        content_type="application/json",
+    )
+    assert answer.status_code == 400
+    assert "Malformed JSON" in detail(answer)
