@@ -151,7 +151,7 @@ def _half_sent(url: str) -> Iterator[None]:
     """Connections with half a head or half a body."""
     at = urlsplit(url)
     half_head = b"GET / HTTP/1.1\r\nHost: x\r\nX-"
-    half_body = b"PUT /resource_classes HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+    half_body = half_head.replace(b"GET", b"PUT") + b"Y: 1\r\nContent-Length: 99\r\n\r\n{"
     with contextlib.ExitStack() as stack:
         for number in range(_SENDERS):
             connected = stack.enter_context(socket.create_connection((at.hostname, at.port or 80)))
