@@ -59,9 +59,9 @@ class Client:
         """The body of the answer to a POST of JSON. Raises ServiceError."""
         return self._call("POST", path, body)
 
-    def delete(self, path: str) -> None:
+    def delete(self, path: str, query: Query = ()) -> None:
         """DELETE. Raises ServiceError."""
-        self._call("DELETE", path)
+        self._call("DELETE", path, query=query)
 
     def _call(self, method: str, path: str, body: object = None, query: Query = ()) -> Any:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 from placement.dialects.koordinator.pod_identity import canonical_uid
 from placement.domain.errors import Conflict, NotFound, PlacementError
 from placement.services.clusters import Clusters
+from placement.services.pod_writing import Condition
 from placement.services.pods import Pods
 from placement.topology.refusal import RefusalClass
 
@@ -18,6 +20,11 @@ _CANNOT_BIND = (
     "this service cannot bind: [kubernetes] kubeconfig is not set, so it cannot create the Binding; "
     "set it, or leave bindVerb out of the scheduler's configuration"
 )
+
+# Later than that after the claim no Binding is sent, and API servers give up on a call after a minute. So a
+# claim that is much older belongs to no attempt that could still succeed, and may be released.
+_BINDS_WITHIN_SECONDS = 60.0
+_TOO_SLOW = "the API server took so long that the pod is not bound any more; its place was given back"
 
 
 class Binder(Protocol):
@@ -119,12 +126,15 @@ class _Attempt:
             raise Conflict(f"{self._label} is assigned to node {node} already")
         binding = self._binding
         self._release_elsewhere()
+        began = time.monotonic()
         answer = self._pods.bind(
             self._cluster, binding.namespace, binding.name, binding.uid, binding.node, pod
         )
         try:
             if answer.annotations:
                 self._annotate(answer.annotations)
+            if time.monotonic() - began > _BINDS_WITHIN_SECONDS:
+                raise PlacementError(_TOO_SLOW)
             self._binder.bind(binding.namespace, binding.name, binding.uid, binding.node)
         except PlacementError as error:
             self._settle(error, pod, answer.annotations)
@@ -183,7 +193,7 @@ class _Attempt:
         binding = self._binding
         if self._claimed_node() is not None:
             with suppress(NotFound):
-                self._pods.delete(self._cluster, binding.namespace, binding.name, binding.uid)
+                self._pods.delete(self._cluster, binding.namespace, binding.name, Condition(binding.uid))
 
     def _take_back(self, before: Mapping[str, Any], written: Mapping[str, str]) -> None:
         """What is left on a pod that waits misleads nobody but people, so a failure is none here."""

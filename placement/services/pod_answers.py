@@ -22,6 +22,7 @@ class PodAnswer:
 
     `annotations` are ready to be written to the pod. `scheduled`: it was placed here rather than reported.
     `lifts_cfs_quota`: its containers run on CPUs of their own, where a quota would only throttle them.
+    `changed_at`: when its row was written last, empty if it is not stored; another text after every write.
     """
 
     namespace: str
@@ -42,6 +43,7 @@ class PodAnswer:
     warnings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
+    changed_at: str = ""
 
     def status(self, recorded: RecordedPod | None) -> dict[str, Any]:
         """What is stored beside names and place; `recorded` is what the pod holds, if it is on a node."""
@@ -87,8 +89,14 @@ def answer_of(pod: StoredPod) -> PodAnswer:
         node=pod.node,
         resource_provider=pod.root_uuid,
         qos=pod.status["qos"],
+        changed_at=pod.changed_at.isoformat(),
         **told,
     )
+
+
+def is_claim(pod: StoredPod) -> bool:
+    """Whether the pod was placed here and nobody has reported it on its node since."""
+    return pod.node_id is not None and bool(pod.status["told"].get("scheduled"))
 
 
 def written_annotations(allocation: PodAllocation, spec: ResourceSpec) -> dict[str, str]:

@@ -88,6 +88,11 @@ def update(transaction: Transaction, id_: int, values: PodValues) -> None:
     transaction.execute(sa.update(_pods).where(_pods.c.id == id_).values(row))
 
 
+def touch(transaction: Transaction, id_: int) -> None:
+    """A pod's row is as good as written now."""
+    transaction.execute(sa.update(_pods).where(_pods.c.id == id_).values(updated_at=transaction.now))
+
+
 def _row(values: PodValues) -> dict[str, Any]:
     return {
         "namespace": values.namespace,
@@ -112,10 +117,14 @@ def page(
     namespace: str | None,
     node: str | None,
     qos: str | None,
+    scheduled: bool,
     after: int,
     count: int,
 ) -> list[StoredPod]:
-    """The next pods of a cluster in the order in which they were recorded."""
+    """The next pods of a cluster in the order in which they were recorded.
+
+    `scheduled`: only those that were placed here and not reported since.
+    """
     statement = _stored.where(_pods.c.cluster_id == cluster_id, _pods.c.id > after)
     for column, value in (
         (_pods.c.namespace, namespace),
@@ -124,6 +133,8 @@ def page(
     ):
         if value is not None:
             statement = statement.where(column == value)
+    if scheduled:
+        statement = statement.where(_pods.c.status["told"]["scheduled"].as_boolean())
     return [StoredPod(*row) for row in connection.execute(statement.order_by(_pods.c.id).limit(count))]
 
 
