@@ -1,8 +1,8 @@
 """A real Kubernetes control plane for tests: etcd, kube-apiserver and kube-scheduler, on loopback.
 
 There is no kubelet and no controller: nodes are what tests create, pods stay bound, and a bound pod that is
-deleted is only gone when it is deleted without grace. Programs come from the folder that `VARIABLE` names, packed
-with xz or not.
+deleted is only gone when it is deleted without grace. Programs come from the folder that `VARIABLE` names,
+packed with xz or not.
 """
 
 from __future__ import annotations

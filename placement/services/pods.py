@@ -84,11 +84,8 @@ class Pods:
         `node_names`: only these nodes are looked at, and unknown ones left out; `most` bounds the places.
         Raises NotFound for the cluster, ManifestError.
         """
-        view = self._fleet.view(cluster)
-        document = PodDocument.unnamed(cluster, pod)
-        incoming = import_pod(document.manifest, view.facts.settings)
-        states = _chosen(_without(view, self._known(view, _key(document))), node_names)
-        ranking = self._rankings.of(_shape(incoming, view), view.nodes.values())
+        view, document = self._fleet.view(cluster), PodDocument.unnamed(cluster, pod)
+        incoming, ranking, states = self._looked_at(view, document, node_names)
         places: list[Placed] = []
         fitting = 0
         for ranked in ranking.best_first(states):
@@ -96,6 +93,22 @@ class Pods:
             if most is None or len(places) < most:
                 places.append(placed(ranked, incoming, document))
         return Preview(places, fitting, ranking.refusals(states), incoming.warnings)
+
+    def scores(
+        self, cluster: str, pod: Mapping[str, Any], node_names: Collection[str] | None = None
+    ) -> dict[str, int]:
+        """The score of each node on which the pod fits, 0 to 100, by name. Raises as `preview` does."""
+        view, document = self._fleet.view(cluster), PodDocument.unnamed(cluster, pod)
+        _, ranking, states = self._looked_at(view, document, node_names)
+        return {ranked.state.row.name: ranked.score for ranked in ranking.best_first(states)}
+
+    def _looked_at(
+        self, view: ClusterView, document: PodDocument, node_names: Collection[str] | None
+    ) -> tuple[PodImport, Ranking, list[NodeState]]:
+        """What a pod asks for, how it stands with nodes, and those nodes, without the pod itself on them."""
+        incoming = import_pod(document.manifest, view.facts.settings)
+        states = _chosen(_without(view, self._known(view, _key(document))), node_names)
+        return incoming, self._rankings.of(_shape(incoming, view), view.nodes.values()), states
 
     # -- writing ------------------------------------------------------------------------------------
 

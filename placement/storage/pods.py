@@ -138,6 +138,31 @@ def page(
     return [StoredPod(*row) for row in connection.execute(statement.order_by(_pods.c.id).limit(count))]
 
 
+class PodPriority(NamedTuple):
+    """A pod on a node, and how important it is."""
+
+    uid: str
+    consumer: str
+    priority: int
+
+
+def priorities(connection: Executor, node_id: int) -> list[PodPriority]:
+    """The pods on a node, most important first, and those before that have been there longer."""
+    statement = sa.select(
+        _pods.c.uid,
+        _pods.c.status["consumer"].as_string(),
+        _pods.c.manifest["spec"]["priority"].as_string(),
+    ).where(_pods.c.node_id == node_id)
+    rows = connection.execute(statement.order_by(_pods.c.id))
+    return sorted((PodPriority(row[0], row[1], int(row[2] or 0)) for row in rows), key=lambda pod: -pod[2])
+
+
+def manifests(connection: Executor, cluster_id: int, uids: Collection[str]) -> list[dict[str, Any]]:
+    """The manifests of the pods with these uids."""
+    statement = sa.select(_pods.c.manifest).where(_pods.c.cluster_id == cluster_id, _pods.c.uid.in_(uids))
+    return list(connection.execute(statement).scalars())
+
+
 def owners(connection: Executor, node_id: int) -> dict[int, tuple[str, str]]:
     """(consumer, exclusive level) of the logical CPUs of a node that are somebody's."""
     statement = sa.select(_cpus.c.cpu, _cpus.c.consumer_id, _cpus.c.exclusive_level)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +109,5 @@ def lab(kubernetes: ControlPlane, connection: str, folder: Path) -> Iterator[Lab
 
 def together(calls: list[Callable[[], Any]]) -> list[Any]:
     """Make the calls at the same time, eight at once; their results."""
-    from concurrent.futures import ThreadPoolExecutor
-
     with ThreadPoolExecutor(8) as pool:
         return [future.result() for future in [pool.submit(call) for call in calls]]

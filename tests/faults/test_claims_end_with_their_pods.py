@@ -95,6 +95,6 @@ def test_two_synchronisations_side_by_side_agree_with_kubernetes(around):
         together([partial(around.kubernetes.delete_pod, f"pod-{number}") for number in range(0, 30, 2)])
         left = {f"pod-{number}": f"host-{number % 8}" for number in range(1, 30, 2)}
         eventually(left, around.claims)
-        together([partial(live_and_die, around, number) for number in range(60)])
+        together([partial(live_and_die, around, number) for number in range(30)])
         eventually(left, around.claims)
         assert sum(around.used(f"host-{number}") for number in range(8)) == 30

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -31,6 +32,7 @@ _LONGEST_TEXT = 300
 _MALFORMED = (OSError, ValueError, TypeError, AttributeError, LookupError)
 
 Object = Mapping[str, Any]
+NOTHING_CHOSEN: Mapping[str, str] = MappingProxyType({})
 
 
 class ApiServerError(PlacementError):
@@ -72,9 +74,12 @@ class ApiServer:
         """Where it is."""
         return str(self._client.configuration.host)
 
-    def pages(self, path: str) -> Iterator[Page]:
-        """All objects of a collection, page by page. Raises ApiServerError, with GONE if it took too long."""
-        query = {"limit": str(_PAGE)}
+    def pages(self, path: str, chosen: Mapping[str, str] = NOTHING_CHOSEN) -> Iterator[Page]:
+        """All objects of a collection, or the chosen ones, page by page.
+
+        Raises ApiServerError, with GONE if it took too long.
+        """
+        query = {"limit": str(_PAGE), **chosen}
         while True:
             body = self._json("GET", f"{path}?{urlencode(query)}")
             metadata = body.get("metadata") or {}
@@ -83,6 +88,7 @@ class ApiServer:
             if not metadata.get("continue"):
                 return
             query["continue"] = metadata["continue"]
+            query.pop("resourceVersion", None)
 
     def watch(self, path: str, resource_version: str, seconds: int) -> Iterator[Event]:
         """What happens after that version, until the server ends the watch, about when the seconds are over.
