@@ -105,6 +105,14 @@ class ControlPlane:
             created = self.call("PATCH", item, merge, "application/merge-patch+json")
         return created
 
+    def ensure(self, manifest: dict[str, Any]) -> None:
+        """Create an object unless it is there."""
+        try:
+            self.create(manifest)
+        except Refused as error:
+            if error.status != 409:
+                raise
+
     def pod(self, name: str) -> Any | None:
         """A pod of the default namespace."""
         try:

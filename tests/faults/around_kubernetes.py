@@ -63,7 +63,7 @@ class Lab:
     def extender(self, **options: Any) -> dict[str, Any]:
         """The extender as kube-scheduler's configuration names it."""
         return {
-            "urlPrefix": f"{self.url}/ext/v1/clusters/{CLUSTER}/extender",
+            "urlPrefix": f"{self.url.replace('//', '//:admin@')}/ext/v1/clusters/{CLUSTER}/extender",
             "filterVerb": "filter",
             "prioritizeVerb": "prioritize",
             "bindVerb": "bind",
