@@ -20,6 +20,7 @@ from placement.services.node_states import NodeState
 from placement.services.node_writing import Labels, NodeChanged, NodePlace, NodeWriter
 from placement.services.pod_answers import PodAnswer
 from placement.services.pod_documents import PodDocument
+from placement.services.pod_rows import FORMAT, consumer_of, status_of
 from placement.storage import consumers, node_rows, pods, providers
 from placement.storage.database import Transaction
 from placement.storage.pods import PodValues, StoredPod
@@ -141,7 +142,7 @@ class PodWriting:
 
         Raises NodeChanged (NodeRefused if a node does not take it), Conflict (ProviderGone likewise).
         """
-        gone = frozenset(pod.status["consumer"] for pod in leaving)
+        gone = frozenset(consumer_of(pod) for pod in leaving)
         left = {pod.root_id for pod in leaving if pod.root_id is not None}
         target = None if arrival is None else arrival.root_id
         for root_id in sorted(left - {target}) + ([] if target is None else [target]):
@@ -169,15 +170,16 @@ class PodWriting:
             pods.insert(transaction, facts.id, pod_values(arrival, node_id))
 
 
-def pod_values(arrival: Arrival, node_id: int | None) -> PodValues:
-    """What the row of a pod says."""
+def pod_values(arrival: Arrival, node_id: int | None, before: StoredPod | None = None) -> PodValues:
+    """What the row of a pod says; `before` is the row it replaces, of the same pod."""
     document = arrival.document
     return PodValues(
         namespace=document.namespace,
         name=document.name,
         uid=document.uid,
         manifest=document.manifest,
-        status=arrival.answer.status(arrival.recorded),
+        status=status_of(arrival.answer, arrival.recorded, None if before is None else before.status),
+        format=FORMAT,
         node_id=node_id,
     )
 

@@ -19,11 +19,12 @@ from placement.services.cluster_lookup import found, unknown_pod
 from placement.services.fleet import ClusterView, Fleet
 from placement.services.node_states import NodeState
 from placement.services.node_writing import NodeChanged, NodeRefused, NodeWriter, ProviderGone
-from placement.services.pod_answers import PodAnswer, answer_of, is_claim
+from placement.services.pod_answers import PodAnswer
 from placement.services.pod_documents import PodDocument
 from placement.services.pod_pages import PodFilter, PodPage, Preview, Unschedulable
 from placement.services.pod_placing import Placed, placed
 from placement.services.pod_ranking import INVENTORIES_DIFFER, PodShape, Ranking, Rankings
+from placement.services.pod_rows import answer_of, consumer_of, is_claim
 from placement.services.pod_writing import Arrival, Condition, PodKey, PodWriting
 from placement.services.running_pods import Recording, same_pod
 from placement.services.transactions import patiently
@@ -252,7 +253,7 @@ def _shape(incoming: PodImport, view: ClusterView) -> PodShape:
 
 def _without(view: ClusterView, leaving: Sequence[StoredPod]) -> list[NodeState]:
     """The nodes as they are when these pods are gone."""
-    consumers = frozenset(pod.status["consumer"] for pod in leaving)
+    consumers = frozenset(consumer_of(pod) for pod in leaving)
     left = {pod.root_id for pod in leaving}
     if not left:
         return list(view.nodes.values())

@@ -23,8 +23,9 @@ from placement.domain.errors import BadRequest
 from placement.services.fleet import ClusterView
 from placement.services.node_states import NodeState
 from placement.services.node_writing import Labels, NodeChanged
-from placement.services.pod_answers import PodAnswer, answer_of
+from placement.services.pod_answers import PodAnswer
 from placement.services.pod_documents import PodDocument
+from placement.services.pod_rows import answer_of
 from placement.services.pod_writing import Arrival, PodKey, PodWriting, pod_values
 from placement.storage import pods
 from placement.storage.database import Transaction
@@ -59,7 +60,7 @@ class Recording:
         arrival = self._arrival(same, state)
         before = _recorded_before(state, document)
         if same is not None and known == [same] and same.root_id == root_id and before == arrival.recorded:
-            pods.update(transaction, same.id, pod_values(arrival, same.node_id))
+            pods.update(transaction, same.id, pod_values(arrival, same.node_id, same))
         else:
             self.writing.change(transaction, facts, held, known, arrival, self.labels)
         return not known, arrival.answer

@@ -18,7 +18,10 @@ _cpus = tables.logical_cpus
 
 
 class StoredPod(NamedTuple):
-    """A pod as it is kept; without node it occupies nothing. `status` says what it was given."""
+    """A pod as it is kept; without node it occupies nothing. `status` says what it was given.
+
+    Its form is the matter of those who write and read it; another release may have written it.
+    """
 
     id: int
     namespace: str
@@ -66,13 +69,14 @@ def namesakes(
 
 @dataclass(frozen=True, slots=True)
 class PodValues:
-    """What a row of a pod says beside its place in a cluster."""
+    """What a row of a pod says beside its place in a cluster; `format` tells in which form `status` is."""
 
     namespace: str
     name: str
     uid: str
     manifest: Mapping[str, Any]
     status: Mapping[str, Any]
+    format: int
     node_id: int | None
 
 
@@ -100,6 +104,7 @@ def _row(values: PodValues) -> dict[str, Any]:
         "uid": values.uid,
         "manifest": dict(values.manifest),
         "status": dict(values.status),
+        "format": values.format,
         "node_id": values.node_id,
     }
 
@@ -168,6 +173,13 @@ def owners(connection: Executor, node_id: int) -> dict[int, tuple[str, str]]:
     statement = sa.select(_cpus.c.cpu, _cpus.c.consumer_id, _cpus.c.exclusive_level)
     rows = connection.execute(statement.where(_cpus.c.node_id == node_id).order_by(_cpus.c.cpu))
     return {row[0]: (row[1], row[2] or "") for row in rows}
+
+
+def cpus_of(connection: Executor, consumer: str) -> frozenset[int]:
+    """The logical CPUs that a consumer owns; it owns some of one node only."""
+    return frozenset(
+        connection.execute(sa.select(_cpus.c.cpu).where(_cpus.c.consumer_id == consumer)).scalars()
+    )
 
 
 def disown(transaction: Transaction, node_id: int, cpus: Collection[int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +19,8 @@ from tests.service import Service
 from tests.synchronizing import ENVIRONMENT, Synchronizing, eventually
 
 CLUSTER = "edge"
+# kube-scheduler can send it only as a password.
+_TOKEN = "the-token-of-everybody-in-this-laboratory"
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Lab:
 
     def service(self, method: str, path: str, body: Any = None) -> Any:
         """A call below the cluster that must succeed."""
-        return Service(self.url).must(method, f"/ext/v1/clusters/{CLUSTER}{path}", body)
+        return Service(self.url, _TOKEN).must(method, f"/ext/v1/clusters/{CLUSTER}{path}", body)
 
     def claims(self) -> dict[str, str]:
         """The node of each pod that the service has on one, by name."""
@@ -63,7 +66,7 @@ class Lab:
     def extender(self, **options: Any) -> dict[str, Any]:
         """The extender as kube-scheduler's configuration names it."""
         return {
-            "urlPrefix": f"{self.url.replace('//', '//:admin@')}/ext/v1/clusters/{CLUSTER}/extender",
+            "urlPrefix": f"{self.url.replace('//', f'//:{_TOKEN}@')}/ext/v1/clusters/{CLUSTER}/extender",
             "filterVerb": "filter",
             "prioritizeVerb": "prioritize",
             "bindVerb": "bind",
@@ -84,8 +87,9 @@ class Lab:
         output = self.folder / f"sync-{len(list(self.folder.iterdir()))}.txt"
         command = [sys.executable, "-m", "placement.operations", "--url", self.url, "sync", "kubernetes"]
         command += ["--cluster", CLUSTER, "--kubeconfig", str(self.kubernetes.sync_kubeconfig(CLUSTER))]
+        environment = {**ENVIRONMENT, "PLACEMENT_TOKEN": _TOKEN}
         with output.open("wb") as stream:
-            process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, env=ENVIRONMENT)
+            process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, env=environment)
         running = Synchronizing(process, output)
         try:
             eventually(nodes, lambda: len(self.nodes()))
@@ -100,7 +104,15 @@ class Lab:
 @contextmanager
 def lab(kubernetes: ControlPlane, connection: str, folder: Path) -> Iterator[Lab]:
     """A service beside that Kubernetes."""
-    environment = {**ENVIRONMENT, "OS_KUBERNETES__KUBECONFIG": str(kubernetes.bind_kubeconfig(CLUSTER))}
+    tokens = folder / "tokens.yaml"
+    tokens.write_text(json.dumps({_TOKEN: {"user": "lab", "project": "lab", "roles": ["admin", "service"]}}))
+    tokens.chmod(0o600)
+    environment = {
+        **ENVIRONMENT,
+        "OS_KUBERNETES__KUBECONFIG": str(kubernetes.bind_kubeconfig(CLUSTER)),
+        "OS_API__AUTH_STRATEGY": "token",
+        "OS_API__TOKENS_FILE": str(tokens),
+    }
     with running_service(connection, workers=2, environment=environment) as server:
         found = Lab(kubernetes, server.url, folder)
         found.service("PUT", "")
