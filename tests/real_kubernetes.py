@@ -184,7 +184,7 @@ class ControlPlane:
         file.write_text(yaml.safe_dump(config))
         port = str(free_port())
         with _running(
-            self.folder, "kube-scheduler", "--config", str(file), "--port=0", "--secure-port", port, "-v=10"
+            self.folder, "kube-scheduler", "--config", str(file), "--port=0", "--secure-port", port, "-v=2"
         ) as (_, log):
             yield log
 

@@ -16,6 +16,7 @@ VERSION = "1.39"
 
 _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 120
+_UNAUTHORIZED = 401
 _LONGEST_TEXT = 200
 
 Query = Iterable[tuple[str, str]]
@@ -80,6 +81,8 @@ class Client:
             ) from None
         except (requests.RequestException, ValueError) as error:
             raise ServiceError(f"{self._url}: {_one_line(str(error))}") from None
+        if answer.status_code == _UNAUTHORIZED:
+            raise ServiceError(f"{_refusal(answer)} Is --token, or $PLACEMENT_TOKEN, right?", _UNAUTHORIZED)
         if not answer.ok:
             raise ServiceError(_refusal(answer), answer.status_code)
         if not answer.content:

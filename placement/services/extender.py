@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from placement.dialects.koordinator.plain_words import in_plain_words
 from placement.dialects.koordinator.pod_identity import canonical_uid
 from placement.domain.errors import Conflict, NotFound, PlacementError
 from placement.services.clusters import Clusters
@@ -70,7 +71,9 @@ class Extender:
         unresolvable: dict[str, str] = {}
         for name, refusal in preview.refusals.items():
             lasting = refusal.status is RefusalClass.UNRESOLVABLE
-            (unresolvable if lasting else failed)[name] = "; ".join(refusal.reasons)
+            (unresolvable if lasting else failed)[name] = "; ".join(
+                in_plain_words(reason) for reason in refusal.reasons
+            )
         if preview.fitting + len(preview.refusals) < len(names):
             known = {name for name, _ in self._clusters.nodes(cluster)}
             unresolvable.update((name, _UNKNOWN_NODE) for name in names if name not in known)

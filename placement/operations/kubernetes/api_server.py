@@ -31,6 +31,11 @@ _LONGEST_TEXT = 300
 # What the client library runs into where a kubeconfig is not what it expects.
 _MALFORMED = (OSError, ValueError, TypeError, AttributeError, LookupError)
 
+_NOT_GIVEN = (
+    "no kubeconfig: --kubeconfig is not given, $KUBECONFIG not set, ~/.kube/config of no use, and this is no "
+    "pod in a cluster"
+)
+
 Object = Mapping[str, Any]
 NOTHING_CHOSEN: Mapping[str, str] = MappingProxyType({})
 
@@ -68,6 +73,14 @@ class ApiServer:
         """
         self._where = kubeconfig, context
         self._client = _client(kubeconfig, context)
+
+    @property
+    def _credentials(self) -> str:
+        kubeconfig, context = self._where
+        if kubeconfig is None:
+            return "the credentials of $KUBECONFIG, ~/.kube/config or the pod (no --kubeconfig is given)"
+        of = f" of context {context}" if context else ""
+        return f"the credentials{of} in the kubeconfig {kubeconfig}"
 
     @property
     def url(self) -> str:
@@ -156,6 +169,8 @@ class ApiServer:
                 answer.close()
                 self._client = _client(*self._where)
                 answer = self._answer(*sent)
+            if answer.status == _UNAUTHORIZED:
+                raise ApiServerError(f"{_refusal(answer)}: are {self._credentials} right?", _UNAUTHORIZED)
             if answer.status >= 300:
                 raise _refusal(answer)
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -206,7 +221,7 @@ def _client(kubeconfig: str | None, context: str | None) -> Any:
         else:
             config.load_incluster_config(client_configuration=configuration)
     except (config.ConfigException, yaml.YAMLError, *_MALFORMED) as error:
-        where = kubeconfig or "Kubernetes configuration"
+        where = kubeconfig or (_NOT_GIVEN if not named else "$KUBECONFIG or ~/.kube/config")
         raise PlacementError(f"{where}: {_one_line(error)}") from None
     return client.ApiClient(configuration)
 

@@ -69,6 +69,11 @@ class Synchronization:
         self._journal.note(self._mirror.summary())
         return self._mirror.rejected
 
+    def look_at_claims(self) -> None:
+        """Release claims behind which there is nothing, as far as that is known. Raises PlacementError."""
+        self._mirror.look_at_claims()
+        self._mirror.settle()
+
     def forever(self) -> None:
         """Until KeyboardInterrupt. Raises PlacementError if a watch ends, which none should."""
         watches = [
@@ -96,7 +101,7 @@ class Synchronization:
                     self._mirror.compare()
                     self._compared.done()
                 if self._claims_looked_at.is_due():
-                    self._mirror.look_at_claims()
+                    self.look_at_claims()
                     self._claims_looked_at.done()
                 self._mirror.settle()
             except (ServiceError, ApiServerError) as error:
