@@ -83,7 +83,7 @@ class Lab:
 
     @contextmanager
     def synchronized(self, nodes: int) -> Iterator[Synchronizing]:
-        """The synchronisation runs during the block, which begins when that many nodes are known."""
+        """The synchronisation runs during the block, which begins when it has compared everything."""
         output = self.folder / f"sync-{len(list(self.folder.iterdir()))}.txt"
         command = [sys.executable, "-m", "placement.operations", "--url", self.url, "sync", "kubernetes"]
         command += ["--cluster", CLUSTER, "--kubeconfig", str(self.kubernetes.sync_kubeconfig(CLUSTER))]
@@ -92,7 +92,8 @@ class Lab:
             process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, env=environment)
         running = Synchronizing(process, output)
         try:
-            eventually(nodes, lambda: len(self.nodes()))
+            # It says so when it has compared everything for the first time.
+            eventually(True, lambda: f"nodes {nodes}," in running.said)
             yield running
             if process.poll() is None:
                 running.end()
