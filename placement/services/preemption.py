@@ -23,6 +23,9 @@ from placement.services.pod_ranking import PodShape, Ranking
 from placement.storage import pods
 from placement.storage.database import Database
 
+# The scheduler waits for the answer, and takes one node of it; it proposes no more itself in most clusters.
+_ENOUGH_NODES = 100
+
 Refresh = Callable[[str], bool]
 """Brings what is known of the pods of a node up to date; whether that changed anything."""
 
@@ -62,14 +65,16 @@ class Preemption:
         """Who has to go from each of the proposed nodes, so that the pod fits there; by name of node.
 
         Nodes where no less important pods could make it fit are left out, and so are those where it fits
-        without any victim. `refresh` is asked where the proposal is not enough. Raises NotFound for the
-        cluster, ManifestError.
+        without any victim; when a hundred were looked at and there is a choice, so are the rest. `refresh` is
+        asked where the proposal is not enough. Raises NotFound for the cluster, ManifestError.
         """
         preemptor = self._preemptor(cluster, pod)
         if not may_preempt(pod):
             return {}
-        found = {}
-        for node, proposal in proposed.items():
+        found: dict[str, Victims] = {}
+        for looked_at, (node, proposal) in enumerate(proposed.items()):
+            if found and looked_at >= _ENOUGH_NODES:
+                break
             chosen = self._on_node(cluster, preemptor, node, proposal, refresh)
             if chosen is not None:
                 found[node] = Victims(chosen, proposal.violations)
