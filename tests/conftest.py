@@ -21,6 +21,13 @@ from placement.storage.database import Database
 from tests.api_server import ApiServer
 from tests.api_server_http import running_api_server
 from tests.client import Client, unique
+from tests.real_kubernetes import (
+    PROGRAMS,
+    VARIABLE,
+    ControlPlane,
+    programs,
+    running_control_plane,
+)
 from tests.server import BACKENDS, RunningServer, database_url, running_service
 from tests.synchronizing import Surroundings
 
@@ -144,3 +151,21 @@ def served() -> Iterator[RunningServer]:
 def around(served: RunningServer, api_server: ApiServer, tmp_path: Path) -> Surroundings:
     """What the synchronisation stands between: that API server, and a cluster of its own in the service."""
     return Surroundings(api_server, served.url, unique("cluster"), tmp_path)
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A real Kubernetes, which the tests of a session share: `clear` it before use."""
+    source = programs()
+    if source is None:
+        pytest.skip(f"NOT RUN: {VARIABLE} names no folder with {', '.join(PROGRAMS)}")
+    with running_control_plane(source, tmp_path_factory.mktemp("kubernetes")) as running:
+        yield running
+
+
+@pytest.fixture
+def kubernetes(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """A real Kubernetes without nodes and pods."""
+    control_plane.clear()
+    yield control_plane
+    control_plane.clear()

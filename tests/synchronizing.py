@@ -25,7 +25,7 @@ from tests.service import Service
 
 _EXAMPLE = examples() / "edge" / "nodes" / "edge-01.yaml"
 # A proxy of the environment does not know loopback.
-_ENVIRONMENT = {**os.environ, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+ENVIRONMENT = {**os.environ, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 
 
 def node_manifests(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -152,7 +152,7 @@ class Surroundings:
             text=True,
             timeout=PATIENCE_SECONDS,
             check=False,
-            env=_ENVIRONMENT,
+            env=ENVIRONMENT,
         )
 
     @contextmanager
@@ -161,7 +161,7 @@ class Surroundings:
         output = self.directory / f"output-{uuid.uuid4()}"
         with output.open("wb") as stream:
             process = subprocess.Popen(
-                self.command(*arguments), stdout=stream, stderr=subprocess.STDOUT, env=_ENVIRONMENT
+                self.command(*arguments), stdout=stream, stderr=subprocess.STDOUT, env=ENVIRONMENT
             )
         running = Synchronizing(process, output)
         try:

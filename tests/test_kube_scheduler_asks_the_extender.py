@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from placement.api.extender_bodies import host_priorities
+from tests import kubernetes
 from tests.client import Client, detail
 from tests.kubernetes import node_manifests, pod_manifest
 
@@ -182,3 +183,26 @@ def test_bind_without_an_api_server_says_so_and_claims_nothing(cluster):
     assert answer.status_code == 200
     assert "[kubernetes] kubeconfig" in answer.json["Error"]
     assert cluster.get(f"{CLUSTER}/pods").json["pods"] == []
+
+
+def test_scores_are_given_without_working_out_places(api, monkeypatch):
+    cluster = "/ext/v1/clusters/scored"
+    assert api.put(cluster).status_code == 201
+    names = [f"node-{number}" for number in range(4)]
+    for number, name in enumerate(names):
+        assert api.put(f"{cluster}/nodes/{name}", kubernetes.node_manifests(name)).status_code == 201
+        used = kubernetes.pod_manifest(str(2 * number + 2), node=name)
+        assert api.put(f"{cluster}/pods/default/on-{number}", used).status_code == 201
+    pod = kubernetes.pod_manifest("4")
+    pod["metadata"]["name"] = "asked"
+    preview = api.post(f"{cluster}/pods/preview", pod).json["nodes"]
+    assert len({place["score"] for place in preview}) > 1
+
+    def placed(*_: object) -> None:
+        raise AssertionError("nobody asked for a place")
+
+    monkeypatch.setattr("placement.services.pods.placed", placed)
+    body = {"Pod": pod, "NodeNames": names}
+    scores = api.post(f"{cluster}/extender/prioritize", body).json
+    expected = {place["name"]: place["score"] * 10 // 100 for place in preview}
+    assert {score["Host"]: score["Score"] for score in scores} == expected

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from placement.app import build
 from placement.operations.kubernetes.binders import Binders
@@ -242,3 +243,27 @@ def test_worker_processes_hand_no_cpu_out_twice(connection_url, kubeconfig, api_
     bound = [seen(api_server, name) for name, error in zip(names, errors, strict=True) if not error]
     cpusets = [json.loads(pod["metadata"]["annotations"][STATUS])["cpuset"] for pod in bound]
     assert sorted(cpusets) == ["0-3", "12-15", "4-7", "8-11"]
+
+
+def test_a_bind_that_took_too_long_gives_its_claim_back(cluster, api_server, monkeypatch):
+    monkeypatch.setattr("placement.services.extender._BINDS_WITHIN_SECONDS", -1.0)
+    waiting(api_server)
+    assert "not bound any more" in bind(cluster)
+    assert (claimed(cluster), held(cluster)) == ({}, 0)
+    assert "nodeName" not in seen(api_server)["spec"]
+
+
+def test_whoever_claims_again_renews_the_claim(cluster, api_server, database):
+    manifest = waiting(api_server)
+    path = f"{CLUSTER}/pods/default/web-0"
+    first = cluster.put(path, manifest).json
+    with database.write() as transaction:
+        transaction.execute(sa.text("UPDATE pods SET created_at = '2026-01-01 00:00:00'"))
+    (old,) = cluster.get(f"{CLUSTER}/pods?scheduled=true").json["pods"]
+    assert cluster.put(path, manifest).json == first
+    (renewed,) = cluster.get(f"{CLUSTER}/pods?scheduled=true").json["pods"]
+    assert renewed["changed_at"] > old["changed_at"]
+    assert {**renewed, "changed_at": ""} == {**old, "changed_at": ""}
+    assert cluster.delete(f"{path}?uid=uid-web-0&changed_at={old['changed_at']}").status_code == 409
+    assert cluster.put(path, manifest).json == first
+    assert cluster.get(f"{CLUSTER}/pods?scheduled=true").json["pods"] == [renewed]

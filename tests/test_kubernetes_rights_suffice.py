@@ -37,9 +37,10 @@ def test_the_synchronisation_may_list_and_watch_its_collections_and_look_at_a_po
     assert {collection.kind for collection in collections([])} == set(Kind)
 
 
-def test_binding_may_read_and_annotate_pods_and_create_bindings():
+def test_binding_may_look_at_pods_and_annotate_them_and_create_bindings():
     assert granted("placement-bind") == {
         ("", "pods", "get"),
+        ("", "pods", "list"),
         ("", "pods", "patch"),
         ("", "pods/binding", "create"),
     }

@@ -8,6 +8,7 @@ from flask import Flask
 
 from placement.domain.errors import NotFound
 from placement.services.fleet import ClusterView
+from placement.services.pod_writing import Condition
 from placement.storage import providers, tables
 from placement.storage.database import Database
 from tests.client import Client, code, detail
@@ -106,7 +107,7 @@ def test_a_pod_is_released_by_its_own_uid_only(cluster: Client, application: Fla
     pod = cluster.put(f"{PODS}/web", pod_manifest(uid=UID)).json
     pods = application.extensions["placement_use_cases"].pods
     with pytest.raises(NotFound):
-        pods.delete("edge", "default", "web", OTHER_UID)
+        pods.delete("edge", "default", "web", Condition(OTHER_UID))
     assert cluster.get(f"{PODS}/web").json == pod
-    pods.delete("edge", "default", "web", UID.upper())
+    pods.delete("edge", "default", "web", Condition(UID.upper()))
     assert cluster.get(f"{PODS}/web").status_code == 404

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.client import Client, detail
-from tests.kubernetes import ALLOCS, KUBELET, RATIO, STATUS, node_manifests, pod_manifest
+from tests.kubernetes import ALLOCS, BIND, KUBELET, RATIO, STATUS, node_manifests, pod_manifest
 
 CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods"
@@ -246,3 +246,64 @@ def test_reserved_cpus_of_amplified_hosts_are_taken_off_before_multiplying(clust
         cpu="9", qos="LS", priority=None, numa=aligned, nodeSelector={"kubernetes.io/hostname": "n2"}
     )
     assert "numaNodeResources" in put(cluster, "fits", pod)["annotations"][STATUS]
+
+
+def owners(api: Client) -> dict[str, list[int]]:
+    """The CPUs of each owner."""
+    found: dict[str, list[int]] = {}
+    for cpu in api.get(f"{CLUSTER}/nodes/n1").json["cpus"]:
+        found.setdefault(cpu["pod"] or cpu["owner"], []).append(cpu["cpu"])
+    return found
+
+
+@pytest.mark.parametrize("qos", ["LS", "BE", None])
+def test_a_pod_that_gets_no_cpus_of_its_own_takes_none_by_its_word(cluster, qos):
+    greedy = pod_manifest(
+        cpu=None if qos == "BE" else "1", qos=qos, priority=None, node="n1", status={"cpuset": "0-15"}
+    )
+    pod = put(cluster, "greedy", greedy)
+    assert pod["cpuset"] == ""
+    assert any("claims CPUs 0-15" in text and "count for nobody" in text for text in pod["warnings"])
+    assert "PCPU" not in usages(cluster)
+    assert put(cluster, "web", pod_manifest(cpu="14"))["cpuset"] == "0-13"
+
+
+def test_a_pod_takes_no_more_cpus_by_its_word_than_it_requests(cluster):
+    put(cluster, "first", pod_manifest(cpu="2", node="n1", uid=OTHER_UID, status={"cpuset": "0-1"}))
+    greedy = pod_manifest(cpu="3", node="n1", uid=UID, status={"cpuset": "0-2,4-7,40"})
+    pod = put(cluster, "greedy", greedy)
+    # None of another pod, whole cores before half ones, lowest numbers first; 4-5 is a whole core, 2 is not.
+    assert pod["cpuset"] == "4-6"
+    assert any("claims CPUs 0-2,7,40, but the pod requests 3 CPUs" in text for text in pod["warnings"])
+    assert usages(cluster)["PCPU"] == 5
+    assert put(cluster, "greedy", greedy, 200)["cpuset"] == "4-6"
+    assert cluster.delete(f"{PODS}/default/first").status_code == 204
+    # What it has it keeps, also when CPUs of lower numbers become free.
+    assert put(cluster, "greedy", greedy, 200)["cpuset"] == "4-6"
+    assert put(cluster, "web", pod_manifest(cpu="12"))["cpuset"] == "0-3,8-15"
+
+
+def test_amounts_of_numa_nodes_are_no_more_than_the_pod_requests(cluster):
+    status = {
+        "numaNodeResources": [
+            {"node": 0, "resources": {"cpu": "1", "memory": "512Mi"}},
+            {"node": 1, "resources": {"cpu": "8", "memory": "16Gi"}},
+        ]
+    }
+    pod = put(cluster, "ls", pod_manifest(cpu="2", qos="LS", priority=None, node="n1", status=status))
+    assert held(cluster, pod["consumer_uuid"])["n1/numa-0"] == {"CUSTOM_CPU_MILLI": 1000, "MEMORY_MB": 512}
+    assert held(cluster, pod["consumer_uuid"])["n1/numa-1"] == {"CUSTOM_CPU_MILLI": 1000, "MEMORY_MB": 512}
+    assert len([text for text in pod["warnings"] if "of NUMA nodes" in text]) == 2
+
+
+def test_a_status_that_cannot_be_read_keeps_nobody_off_if_it_could_not_give_cpus(cluster):
+    odd = put(cluster, "odd", pod_manifest(qos="LS", priority=None, node="n1", status="{"))
+    assert odd["unreadable"] == []
+    assert odd["warnings"]
+    assert put(cluster, "web", pod_manifest())["cpuset"] == "0-3"
+
+
+def test_a_node_that_binds_everybody_believes_everybody_as_far_as_they_request(cluster):
+    node(cluster, "n1", 200, labels={BIND: "FullPCPUsOnly"})
+    bound = pod_manifest(cpu="2", qos="LS", priority=None, node="n1", status={"cpuset": "2-5"})
+    assert put(cluster, "bound", bound)["cpuset"] == "2-3"

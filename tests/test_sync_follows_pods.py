@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import copy
+import io
+import time
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from placement.operations.client import Client
+from placement.operations.kubernetes.api_server import ApiServer as RealApiServer
+from placement.operations.kubernetes.journal import Journal
+from placement.operations.kubernetes.service import ServiceCluster
+from placement.operations.kubernetes.synchronization import Synchronization
 from tests.api_server import ApiServer
+from tests.api_server_http import write_kubeconfig
 from tests.kubernetes import STATUS
 from tests.service import Service, ServiceError
 from tests.synchronizing import eventually, join, pod_manifest
@@ -246,3 +254,112 @@ def test_a_bad_pod_does_not_stop_the_others(around, api_server):
         bad["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
         api_server.put(bad)
         eventually(2, lambda: len(around.pods()))
+
+
+def claim(around, name: str, node: str = "host-0") -> dict[str, Any]:
+    """A pod waits, and a scheduler claims its place."""
+    manifest = claim_only(around, name, node)
+    around.api_server.put(manifest)
+    return manifest
+
+
+def claim_only(around, name: str, node: str = "host-0") -> dict[str, Any]:
+    """The same, and nobody has heard of the pod."""
+    manifest = pod_manifest(name)
+    manifest["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
+    Service(around.url).must("PUT", f"/ext/v1/clusters/{around.cluster}/pods/default/{name}", manifest)
+    return manifest
+
+
+def bound(manifest: dict[str, Any], phase: str = "Running") -> dict[str, Any]:
+    changed = copy.deepcopy(manifest)
+    changed["spec"]["nodeName"] = "host-0"
+    changed["status"]["phase"] = phase
+    return changed
+
+
+@pytest.fixture
+def machines_with_names(api_server: ApiServer) -> None:
+    for name in ("host-0", "host-1"):
+        node, _ = join(api_server, name)
+        node["metadata"]["labels"] = {**node["metadata"].get("labels", {}), "kubernetes.io/hostname": name}
+        api_server.put(node)
+
+
+def test_claims_of_pods_that_end_unreported_are_released(around, api_server, machines_with_names):
+    with around.running():
+        eventually(2, lambda: len(around.nodes()))
+        # Reported and over in one go, so that the synchronisation has never sent them.
+        with api_server.condition:
+            for number in range(4):
+                manifest = claim_only(around, f"short-{number}")
+                api_server.put(manifest)
+                if number % 2:
+                    api_server.put(bound(manifest))
+                    api_server.delete("Pod", f"short-{number}", "default")
+                else:
+                    api_server.put(bound(manifest, "Succeeded"))
+        eventually({}, around.pods)
+        assert around.used("host-0", "PCPU") == 0
+
+
+def test_a_node_that_is_gone_takes_claims_along_that_nobody_reported(around, api_server, machines_with_names):
+    with around.running() as sync:
+        eventually(2, lambda: len(around.nodes()))
+        claim(around, "claimed")
+        api_server.delete("Node", "host-0")
+        eventually(["host-1"], around.nodes)
+        sync.end()
+        assert "still has pods" not in sync.said
+
+
+def synchronization(around, patience: float) -> Synchronization:
+    """The synchronisation in this process, as far as it has lists."""
+    kubeconfig = write_kubeconfig(around.kubeconfig, ("lab", around.api_server.url))
+    journal = Journal(io.StringIO(), io.StringIO())
+    service = ServiceCluster(Client(around.url, "admin"), around.cluster)
+    return Synchronization(RealApiServer(str(kubeconfig)), service, [], journal, patience)
+
+
+def test_a_claim_that_is_never_followed_by_a_binding_expires(around, machines_with_names, monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    patient, impatient = synchronization(around, 600), synchronization(around, 0.2)
+    for one in (patient, impatient):
+        one.once()
+    abandoned = claim(around, "abandoned")
+    fresh = claim(around, "fresh", "host-1")
+    for one in (patient, impatient):
+        one.once()
+        one.look_at_claims()
+    assert set(around.pods()) == {"default/abandoned", "default/fresh"}
+    time.sleep(0.3)
+    # Somebody claims it again: it is not the claim that was seen before.
+    touch(around, "fresh", fresh)
+    for one in (patient, impatient):
+        one.look_at_claims()
+    assert around.pods() == {"default/fresh": "host-1"}
+    assert abandoned["metadata"]["uid"] not in str(around.shown("host-0"))
+
+
+def touch(around, name: str, manifest: dict[str, Any]) -> None:
+    path = f"/ext/v1/clusters/{around.cluster}/pods/default/{name}"
+    service = Service(around.url)
+    service.must("DELETE", path)
+    service.must("PUT", path, manifest)
+
+
+def test_a_claim_is_released_only_as_it_was_seen(around, machines_with_names):
+    assert around.once().returncode == 0
+    manifest = claim(around, "web")
+    service, path = Service(around.url), f"/ext/v1/clusters/{around.cluster}/pods"
+    (listed,) = service.must("GET", f"{path}?scheduled=true")["pods"]
+    assert listed["uid"] == manifest["metadata"]["uid"]
+    other = [("uid", "somebody-else")]
+    assert service.call("DELETE", f"{path}/default/web", query=other).status == 404
+    older = [("uid", listed["uid"]), ("changed_at", "2020-01-01T00:00:00")]
+    assert service.call("DELETE", f"{path}/default/web", query=older).status == 409
+    assert service.call("DELETE", f"{path}/default/web", query=[("u", "1")]).status == 400
+    assert "default/web" in around.pods()
+    exact = [("uid", listed["uid"].upper()), ("changed_at", listed["changed_at"])]
+    assert service.call("DELETE", f"{path}/default/web", query=exact).status == 204
+    assert service.must("GET", f"{path}?scheduled=true")["pods"] == []

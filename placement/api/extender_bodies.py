@@ -5,12 +5,13 @@ The types carry no names for JSON, so members are called as in Go; Go takes them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from placement.domain.errors import BadRequest
 from placement.services.extender import Binding
+from placement.services.preemption import Victims
 
 _HIGHEST = 10
 
@@ -22,6 +23,14 @@ class ExtenderArgs:
     pod: Mapping[str, Any]
     names: list[str]
     objects: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionArgs:
+    """A pod, and who would be evicted for it from which node."""
+
+    pod: Mapping[str, Any]
+    proposed: Mapping[str, Victims]
 
 
 def extender_args(document: object) -> ExtenderArgs:
@@ -53,6 +62,54 @@ def binding_of(document: object) -> Binding:
         return value
 
     return Binding(text("PodNamespace"), text("PodName"), text("PodUID"), text("Node"))
+
+
+def preemption_args(document: object) -> PreemptionArgs:
+    """The body of preempt. Raises BadRequest naming the member."""
+    members = _members(document, "the body")
+    pod = {"apiVersion": "v1", "kind": "Pod", **_mapping(members.get("pod"), "Pod")}
+    for member, uid_of in (("NodeNameToMetaVictims", _meta_uid), ("NodeNameToVictims", _pod_uid)):
+        proposed = members.get(member.lower())
+        if proposed is not None:
+            nodes = _mapping(proposed, member)
+            return PreemptionArgs(
+                pod, {node: _victims(one, f"{member}.{node}", uid_of) for node, one in nodes.items()}
+            )
+    raise BadRequest("NodeNameToMetaVictims: is missing, and so is NodeNameToVictims")
+
+
+def _victims(value: object, place: str, uid_of: Callable[[object, str], object]) -> Victims:
+    members = _members({} if value is None else value, place)
+    pods, violations = members.get("pods") or [], members.get("numpdbviolations") or 0
+    if not isinstance(pods, list):
+        raise BadRequest(f"{place}.Pods: must be a list")
+    if not isinstance(violations, int):
+        raise BadRequest(f"{place}.NumPDBViolations: must be a number")
+    uids = []
+    for position, pod in enumerate(pods):
+        uid = uid_of(pod, f"{place}.Pods[{position}]")
+        if not isinstance(uid, str) or not uid:
+            raise BadRequest(f"{place}.Pods[{position}]: has no uid")
+        uids.append(uid)
+    return Victims(uids, violations)
+
+
+def _meta_uid(pod: object, place: str) -> object:
+    return _members(pod, place).get("uid")
+
+
+def _pod_uid(pod: object, place: str) -> object:
+    return _mapping(_mapping(pod, place).get("metadata"), f"{place}.metadata").get("uid")
+
+
+def preemption_result(found: Mapping[str, Victims]) -> dict[str, Any]:
+    """Who has to go from which node; always as uids, which is all that the protocol has for answers."""
+    return {
+        "NodeNameToMetaVictims": {
+            node: {"Pods": [{"UID": uid} for uid in victims.uids], "NumPDBViolations": victims.violations}
+            for node, victims in found.items()
+        }
+    }
 
 
 def filter_result(

@@ -139,6 +139,10 @@ _RULES: dict[str, tuple[str, Operations] | tuple[str, Operations, str]] = {
         "Ask, as a scheduler, how well nodes fit a pod.",
         (("POST", f"{_CLUSTER}/extender/prioritize"),),
     ),
+    "clusters:extender:preempt": (
+        "Ask, as a scheduler, whom to evict so that a pod fits.",
+        (("POST", f"{_CLUSTER}/extender/preempt"),),
+    ),
     "clusters:extender:bind": (
         "Bind, as a scheduler, a pod to a node.",
         (("POST", f"{_CLUSTER}/extender/bind"),),

@@ -17,6 +17,7 @@ VERSION = "1.39"
 _TOKEN = "X-Auth-Token"
 _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 120
+_UNAUTHORIZED = 401
 _LONGEST_TEXT = 200
 
 Query = Iterable[tuple[str, str]]
@@ -60,9 +61,9 @@ class Client:
         """The body of the answer to a POST of JSON. Raises ServiceError."""
         return self._call("POST", path, body)
 
-    def delete(self, path: str) -> None:
+    def delete(self, path: str, query: Query = ()) -> None:
         """DELETE. Raises ServiceError."""
-        self._call("DELETE", path)
+        self._call("DELETE", path, query=query)
 
     def _call(self, method: str, path: str, body: object = None, query: Query = ()) -> Any:
         try:
@@ -81,6 +82,8 @@ class Client:
             ) from None
         except (requests.RequestException, ValueError) as error:
             raise ServiceError(f"{self._url}: {_one_line(str(error))}") from None
+        if answer.status_code == _UNAUTHORIZED:
+            raise ServiceError(f"{_refusal(answer)} Is --token, or $PLACEMENT_TOKEN, right?", _UNAUTHORIZED)
         if not answer.ok:
             raise ServiceError(_refusal(answer), answer.status_code)
         if not answer.content:

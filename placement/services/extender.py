@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from placement.dialects.koordinator.plain_words import in_plain_words
 from placement.dialects.koordinator.pod_identity import canonical_uid
 from placement.domain.errors import Conflict, NotFound, PlacementError
 from placement.services.clusters import Clusters
+from placement.services.pod_writing import Condition
 from placement.services.pods import Pods
+from placement.services.preemption import Preemption, Victims
+from placement.services.vanished_pods import Binder, Binders, VanishedPods
 from placement.topology.refusal import RefusalClass
 
 _UNKNOWN_NODE = "placement does not know this node"
@@ -19,25 +24,10 @@ _CANNOT_BIND = (
     "set it, or leave bindVerb out of the scheduler's configuration"
 )
 
-
-class Binder(Protocol):
-    """The API server of a cluster. Every call raises PlacementError."""
-
-    def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """The pod; None if there is none."""
-
-    def annotate(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]) -> None:
-        """Set annotations, remove those that are None; refused if another pod has that name by now."""
-
-    def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """Assign the pod to the node; refused if it is assigned, or another pod has that name by now."""
-
-
-class Binders(Protocol):
-    """The API servers that this service may bind in."""
-
-    def of(self, cluster: str) -> Binder:
-        """That of a cluster. Raises PlacementError that says what is missing."""
+# Later than that after the claim no Binding is sent, and API servers give up on a call after a minute. So a
+# claim that is much older belongs to no attempt that could still succeed, and may be released.
+_BINDS_WITHIN_SECONDS = 60.0
+_TOO_SLOW = "the API server took so long that the pod is not bound any more; its place was given back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +51,29 @@ class Binding:
 class Extender:
     """Answers kube-scheduler. Nothing is remembered between its calls, so any process can take each."""
 
-    def __init__(self, clusters: Clusters, pods: Pods, binders: Binders | None) -> None:
+    def __init__(
+        self, clusters: Clusters, pods: Pods, preemption: Preemption, binders: Binders | None
+    ) -> None:
         self._clusters = clusters
         self._pods = pods
+        self._preemption = preemption
         self._binders = binders
+        self._vanished = VanishedPods(pods, binders)
 
     def filter(self, cluster: str, pod: Mapping[str, Any], names: Sequence[str]) -> Filtered:
         """Which of these nodes do not fit, and why. Raises NotFound for the cluster, ManifestError."""
         preview = self._pods.preview(cluster, pod, names, most=0)
+        nominated = str((pod.get("status") or {}).get("nominatedNodeName"))
+        if nominated in preview.refusals and self._vanished.release(cluster, nominated):
+            # Others were evicted there for this pod, which the scheduler heard of before this service did.
+            preview = self._pods.preview(cluster, pod, names, most=0)
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
         for name, refusal in preview.refusals.items():
             lasting = refusal.status is RefusalClass.UNRESOLVABLE
-            (unresolvable if lasting else failed)[name] = "; ".join(refusal.reasons)
+            (unresolvable if lasting else failed)[name] = "; ".join(
+                in_plain_words(reason) for reason in refusal.reasons
+            )
         if preview.fitting + len(preview.refusals) < len(names):
             known = {name for name, _ in self._clusters.nodes(cluster)}
             unresolvable.update((name, _UNKNOWN_NODE) for name in names if name not in known)
@@ -84,9 +84,19 @@ class Extender:
 
         Raises NotFound for the cluster, ManifestError.
         """
-        places = self._pods.preview(cluster, pod, names).places
-        scores = {str(place.answer.node): place.answer.score or 0 for place in places}
+        scores = self._pods.scores(cluster, pod, names)
         return [(name, scores.get(name, 0)) for name in names]
+
+    def preempt(
+        self, cluster: str, pod: Mapping[str, Any], proposed: Mapping[str, Victims]
+    ) -> dict[str, Victims]:
+        """Who has to go from each of the proposed nodes; nodes where that does not help are left out.
+
+        Raises NotFound for the cluster, ManifestError.
+        """
+        return self._preemption.victims(
+            cluster, pod, proposed, lambda node: self._vanished.release(cluster, node)
+        )
 
     def bind(self, cluster: str, binding: Binding) -> None:
         """Claim a place for the pod on the node, write it to the pod, and assign the pod to the node.
@@ -119,12 +129,15 @@ class _Attempt:
             raise Conflict(f"{self._label} is assigned to node {node} already")
         binding = self._binding
         self._release_elsewhere()
+        began = time.monotonic()
         answer = self._pods.bind(
             self._cluster, binding.namespace, binding.name, binding.uid, binding.node, pod
         )
         try:
             if answer.annotations:
                 self._annotate(answer.annotations)
+            if time.monotonic() - began > _BINDS_WITHIN_SECONDS:
+                raise PlacementError(_TOO_SLOW)
             self._binder.bind(binding.namespace, binding.name, binding.uid, binding.node)
         except PlacementError as error:
             self._settle(error, pod, answer.annotations)
@@ -183,7 +196,7 @@ class _Attempt:
         binding = self._binding
         if self._claimed_node() is not None:
             with suppress(NotFound):
-                self._pods.delete(self._cluster, binding.namespace, binding.name, binding.uid)
+                self._pods.delete(self._cluster, binding.namespace, binding.name, Condition(binding.uid))
 
     def _take_back(self, before: Mapping[str, Any], written: Mapping[str, str]) -> None:
         """What is left on a pod that waits misleads nobody but people, so a failure is none here."""

@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from placement.dialects.koordinator.cluster_settings import scheduler_settings
 from placement.dialects.koordinator.errors import ManifestError
+from placement.dialects.koordinator.kubelet import KubeletPolicy
 from placement.dialects.koordinator.node_accounts import CpuOwner, NodeAccounts
 from placement.dialects.koordinator.node_offers import HOST, Place
 from placement.dialects.koordinator.node_selection import NodeFace, read_face
-from placement.dialects.koordinator.recorded_pod import RecordedPod, recorded_pod
+from placement.dialects.koordinator.pod_records import import_running_pod
+from placement.dialects.koordinator.recorded_pod import RecordedPod
 from placement.dialects.koordinator.resources import host_class
 from placement.dialects.koordinator.settings import SchedulerSettings
 from placement.dialects.koordinator.tree import HostIdentity
 from placement.services.node_states import Likenesses, NodeKind, NodeState
+from placement.services.pod_rows import consumer_of, record_of, rescued
 from placement.storage import node_rows, pods
 from placement.storage.clusters import Cluster
 from placement.storage.database import Executor
-from placement.storage.node_rows import HostRecord, Manifests, NodeRow, Roots
+from placement.storage.node_rows import HostRecord, Manifests, NodeRow, PodRow, Roots
 from placement.topology.host_score import HostTotals
 
 _AT_ONCE = 500
@@ -73,7 +77,7 @@ class NodeLoader:
         natures = self._natures(connection, cluster, rows, known or {}, given or {})
         recorded: dict[int, list[RecordedPod]] = defaultdict(list)
         for pod in node_rows.pods(connection, cluster.id, roots):
-            recorded[pod.root_id].append(recorded_pod(pod.namespace, pod.name, pod.uid, pod.status["record"]))
+            recorded[pod.root_id].append(record_of(pod, partial(_rescued, connection, cluster, pod)))
         records: dict[int, list[HostRecord]] = defaultdict(list)
         for record in node_rows.host_records(connection, cluster.id, roots):
             records[record.root_id].append(record)
@@ -159,6 +163,17 @@ class NodeLoader:
                 path = HostIdentity(cluster.name, names[use.root_id], "").path(use.provider_name)
                 found.setdefault(use.root_id, {})[Place(path, use.class_name)] = use.amount
         return found
+
+
+def _rescued(connection: Executor, cluster: ClusterFacts, pod: PodRow) -> RecordedPod:
+    """A pod whose row cannot be read: what its manifest requests, and the CPUs that are its own."""
+    cpus = pods.cpus_of(connection, consumer_of(pod))
+    try:
+        (manifest,) = pods.manifests(connection, cluster.id, [pod.uid])
+        requests = import_running_pod(manifest, cluster.settings, KubeletPolicy()).requests
+    except (ManifestError, ValueError, TypeError, LookupError, AttributeError):
+        requests = {}
+    return rescued(pod, requests, cpus)
 
 
 def _with_manifests(connection: Executor, rows: Sequence[NodeRow]) -> Iterator[tuple[NodeRow, Manifests]]:

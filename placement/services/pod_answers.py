@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.allocating import PodAllocation
 from placement.dialects.koordinator.pod_import import PodImport
 from placement.dialects.koordinator.recorded_pod import RecordedPod
 from placement.dialects.koordinator.resource_spec import ResourceSpec
-from placement.storage.pods import StoredPod
 from placement.topology.cpuset import format_cpu_list
 
 
@@ -22,6 +20,7 @@ class PodAnswer:
 
     `annotations` are ready to be written to the pod. `scheduled`: it was placed here rather than reported.
     `lifts_cfs_quota`: its containers run on CPUs of their own, where a quota would only throttle them.
+    `changed_at`: when its row was written last, empty if it is not stored; another text after every write.
     """
 
     namespace: str
@@ -42,53 +41,7 @@ class PodAnswer:
     warnings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
-
-    def status(self, recorded: RecordedPod | None) -> dict[str, Any]:
-        """What is stored beside names and place; `recorded` is what the pod holds, if it is on a node."""
-        document: dict[str, Any] = {
-            "qos": self.qos,
-            "consumer": self.consumer_uuid,
-            "told": {key: list(value) if isinstance(value, tuple) else value for key, value in self._told()},
-        }
-        return document if recorded is None else {**document, "record": recorded.document()}
-
-    def _told(self) -> list[tuple[str, Any]]:
-        return [(key, getattr(self, key)) for key in _TOLD if getattr(self, key) != getattr(_BLANK, key)]
-
-
-_TOLD = (
-    "kubernetes_qos",
-    "phase",
-    "scheduled",
-    "cpuset",
-    "annotations",
-    "containers",
-    "lifts_cfs_quota",
-    "score",
-    "warnings",
-    "remarks",
-    "unreadable",
-)
-
-
-_BLANK = PodAnswer("", "", "", "")
-
-
-def answer_of(pod: StoredPod) -> PodAnswer:
-    """What is told about a stored pod."""
-    told: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in pod.status["told"].items()
-    }
-    return PodAnswer(
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        consumer_uuid=pod.status["consumer"],
-        node=pod.node,
-        resource_provider=pod.root_uuid,
-        qos=pod.status["qos"],
-        **told,
-    )
+    changed_at: str = ""
 
 
 def written_annotations(allocation: PodAllocation, spec: ResourceSpec) -> dict[str, str]:

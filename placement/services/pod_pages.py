@@ -42,11 +42,12 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class PodFilter:
-    """Only pods to which all that is given applies."""
+    """Only pods to which all that is given applies; `scheduled`: placed here and not reported since."""
 
     namespace: str | None = None
     node: str | None = None
     qos: str | None = None
+    scheduled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from placement.dialects.koordinator.node_accounts import NodeAccounts
+from placement.dialects.koordinator.pod_identity import canonical_uid
 from placement.dialects.koordinator.recorded_pod import RecordedPod
+from placement.domain.errors import Conflict, NotFound
 from placement.services.fleet import ClusterView
 from placement.services.node_loading import ClusterFacts, NodeLoader, stored_accounts
 from placement.services.node_states import NodeState
 from placement.services.node_writing import Labels, NodeChanged, NodePlace, NodeWriter
 from placement.services.pod_answers import PodAnswer
 from placement.services.pod_documents import PodDocument
+from placement.services.pod_rows import FORMAT, consumer_of, status_of
 from placement.storage import consumers, node_rows, pods, providers
 from placement.storage.database import Transaction
 from placement.storage.pods import PodValues, StoredPod
@@ -29,6 +32,20 @@ class PodKey(NamedTuple):
     namespace: str
     name: str
     uid: str | None = None
+
+
+class Condition(NamedTuple):
+    """What must be so for a pod to be released: it has this uid, and its row was written last then."""
+
+    uid: str | None = None
+    changed_at: str | None = None
+
+    def check(self, pod: StoredPod) -> None:
+        """Raises NotFound if it is another pod, Conflict if it was written since."""
+        if self.uid is not None and pod.uid != canonical_uid(self.uid):
+            raise NotFound(f"Pod {pod.namespace}/{pod.name} is another one by now, with uid {pod.uid}")
+        if self.changed_at is not None and pod.changed_at.isoformat() != self.changed_at:
+            raise Conflict(f"Pod {pod.namespace}/{pod.name} was changed at {pod.changed_at.isoformat()}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +119,15 @@ class PodWriting:
     ) -> None:
         """Raises NodeChanged unless the pods of that name or uid are the known ones, where they were."""
         now = pods.namesakes(transaction, facts.id, *sought)
-        if [(pod.id, pod.root_id) for pod in now] != [(pod.id, pod.root_id) for pod in known]:
+        if [_state_of(pod) for pod in now] != [_state_of(pod) for pod in known]:
             raise NodeChanged("The pod itself changed meanwhile.")
+
+    def renew(self, transaction: Transaction, facts: ClusterFacts, pod: StoredPod) -> None:
+        """A claim is as good as made now. Raises NodeChanged if the pod is not what it was."""
+        if pod.root_id is not None:
+            node_rows.hold(transaction, {pod.root_id})
+        self.check_namesakes(transaction, facts, PodKey(pod.namespace, pod.name, pod.uid), [pod])
+        pods.touch(transaction, pod.id)
 
     def change(
         self,
@@ -118,7 +142,7 @@ class PodWriting:
 
         Raises NodeChanged (NodeRefused if a node does not take it), Conflict (ProviderGone likewise).
         """
-        gone = frozenset(pod.status["consumer"] for pod in leaving)
+        gone = frozenset(consumer_of(pod) for pod in leaving)
         left = {pod.root_id for pod in leaving if pod.root_id is not None}
         target = None if arrival is None else arrival.root_id
         for root_id in sorted(left - {target}) + ([] if target is None else [target]):
@@ -146,17 +170,22 @@ class PodWriting:
             pods.insert(transaction, facts.id, pod_values(arrival, node_id))
 
 
-def pod_values(arrival: Arrival, node_id: int | None) -> PodValues:
-    """What the row of a pod says."""
+def pod_values(arrival: Arrival, node_id: int | None, before: StoredPod | None = None) -> PodValues:
+    """What the row of a pod says; `before` is the row it replaces, of the same pod."""
     document = arrival.document
     return PodValues(
         namespace=document.namespace,
         name=document.name,
         uid=document.uid,
         manifest=document.manifest,
-        status=arrival.answer.status(arrival.recorded),
+        status=status_of(arrival.answer, arrival.recorded, None if before is None else before.status),
+        format=FORMAT,
         node_id=node_id,
     )
+
+
+def _state_of(pod: StoredPod) -> tuple[object, ...]:
+    return pod.id, pod.root_id, pod.changed_at
 
 
 def _left_to_kubelet(state: NodeState) -> set[str]:

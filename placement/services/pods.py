@@ -6,6 +6,7 @@ that down if the node is still the same; else look and decide again.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -18,18 +19,23 @@ from placement.services.cluster_lookup import found, unknown_pod
 from placement.services.fleet import ClusterView, Fleet
 from placement.services.node_states import NodeState
 from placement.services.node_writing import NodeChanged, NodeRefused, NodeWriter, ProviderGone
-from placement.services.pod_answers import PodAnswer, answer_of
+from placement.services.pod_answers import PodAnswer
 from placement.services.pod_documents import PodDocument
 from placement.services.pod_pages import PodFilter, PodPage, Preview, Unschedulable
 from placement.services.pod_placing import Placed, placed
 from placement.services.pod_ranking import INVENTORIES_DIFFER, PodShape, Ranking, Rankings
-from placement.services.pod_writing import Arrival, PodKey, PodWriting
+from placement.services.pod_rows import answer_of, consumer_of, is_claim
+from placement.services.pod_writing import Arrival, Condition, PodKey, PodWriting
 from placement.services.running_pods import Recording, same_pod
 from placement.services.transactions import patiently
 from placement.storage import pods
-from placement.storage.database import Database
+from placement.storage.database import Database, utcnow
 from placement.storage.pods import StoredPod
 from placement.topology.refusal import Refused
+
+# A claim that was made so lately need not be renewed; far less than anybody waits before taking one for old.
+_RENEWED_AFTER = datetime.timedelta(seconds=30)
+ANY_POD = Condition()
 
 
 class Pods:
@@ -60,6 +66,7 @@ class Pods:
                 namespace=wanted.namespace,
                 node=wanted.node,
                 qos=wanted.qos,
+                scheduled=wanted.scheduled,
                 after=after,
                 count=count + 1,
             )
@@ -78,11 +85,8 @@ class Pods:
         `node_names`: only these nodes are looked at, and unknown ones left out; `most` bounds the places.
         Raises NotFound for the cluster, ManifestError.
         """
-        view = self._fleet.view(cluster)
-        document = PodDocument.unnamed(cluster, pod)
-        incoming = import_pod(document.manifest, view.facts.settings)
-        states = _chosen(_without(view, self._known(view, _key(document))), node_names)
-        ranking = self._rankings.of(_shape(incoming, view), view.nodes.values())
+        view, document = self._fleet.view(cluster), PodDocument.unnamed(cluster, pod)
+        incoming, ranking, states = self._looked_at(view, document, node_names)
         places: list[Placed] = []
         fitting = 0
         for ranked in ranking.best_first(states):
@@ -90,6 +94,22 @@ class Pods:
             if most is None or len(places) < most:
                 places.append(placed(ranked, incoming, document))
         return Preview(places, fitting, ranking.refusals(states), incoming.warnings)
+
+    def scores(
+        self, cluster: str, pod: Mapping[str, Any], node_names: Collection[str] | None = None
+    ) -> dict[str, int]:
+        """The score of each node on which the pod fits, 0 to 100, by name. Raises as `preview` does."""
+        view, document = self._fleet.view(cluster), PodDocument.unnamed(cluster, pod)
+        _, ranking, states = self._looked_at(view, document, node_names)
+        return {ranked.state.row.name: ranked.score for ranked in ranking.best_first(states)}
+
+    def _looked_at(
+        self, view: ClusterView, document: PodDocument, node_names: Collection[str] | None
+    ) -> tuple[PodImport, Ranking, list[NodeState]]:
+        """What a pod asks for, how it stands with nodes, and those nodes, without the pod itself on them."""
+        incoming = import_pod(document.manifest, view.facts.settings)
+        states = _chosen(_without(view, self._known(view, _key(document))), node_names)
+        return incoming, self._rankings.of(_shape(incoming, view), view.nodes.values()), states
 
     # -- writing ------------------------------------------------------------------------------------
 
@@ -114,18 +134,19 @@ class Pods:
             raise Conflict(f"Pod {document.label} is on node {answer.node} already, not on {node}.")
         return answer
 
-    def delete(self, cluster: str, namespace: str, name: str, uid: str | None = None) -> None:
-        """Release what a pod holds, and forget it; with `uid` only if it is that of the pod.
+    def delete(self, cluster: str, namespace: str, name: str, condition: Condition = ANY_POD) -> None:
+        """Release what a pod holds, and forget it, if the condition holds.
 
-        Raises NotFound, Unavailable.
+        Raises NotFound, also for a pod of another uid; Conflict if it was changed since; Unavailable.
         """
         sought = PodKey(namespace, name)
 
         def once() -> None:
             view = self._fleet.view(cluster)
             leaving = self._known(view, sought)
-            if not leaving or (uid is not None and leaving[0].uid != canonical_uid(uid)):
+            if not leaving:
                 raise unknown_pod(cluster, namespace, name)
+            condition.check(leaving[0])
             labels = self._writing.labels(view.facts, namespace)
             roots = {pod.root_id for pod in leaving if pod.root_id is not None}
             with self._database.write() as transaction:
@@ -161,6 +182,7 @@ class Pods:
         settings = view.facts.settings
         incoming = import_pod(document.manifest, settings, same.manifest if same else None)
         if same is not None and same.node is not None and _asks_for_the_same(same, incoming, view):
+            self._renew(view, same)
             return False, answer_of(same)
         states = _chosen(_without(view, known), None if node is None else [node])
         ranking = self._rankings.of(_shape(incoming, view), view.nodes.values())
@@ -181,6 +203,12 @@ class Pods:
             refusing.add(view.nodes[place.state.row.root_id])
             raise NodeChanged(str(refusal)) from refusal
         return not known, place.answer
+
+    def _renew(self, view: ClusterView, pod: StoredPod) -> None:
+        """Whoever asks again for its place still means to use it, so the claim is no old one."""
+        if is_claim(pod) and utcnow() - pod.changed_at > _RENEWED_AFTER:
+            with self._database.write() as transaction:
+                self._writing.renew(transaction, view.facts, pod)
 
     def _claim(
         self,
@@ -225,7 +253,7 @@ def _shape(incoming: PodImport, view: ClusterView) -> PodShape:
 
 def _without(view: ClusterView, leaving: Sequence[StoredPod]) -> list[NodeState]:
     """The nodes as they are when these pods are gone."""
-    consumers = frozenset(pod.status["consumer"] for pod in leaving)
+    consumers = frozenset(consumer_of(pod) for pod in leaving)
     left = {pod.root_id for pod in leaving}
     if not left:
         return list(view.nodes.values())

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from placement.dialects.koordinator import keys
+from placement.dialects.koordinator.entitlement import Entitlement, may_own_cpus
 from placement.dialects.koordinator.host_fit import loose_amounts
 from placement.dialects.koordinator.kubelet import KubeletPolicy
 from placement.dialects.koordinator.pod_records import (
+    PodRecord,
     RunningPod,
     import_running_pod,
     unknown_cpus_warning,
@@ -21,8 +23,9 @@ from placement.domain.errors import BadRequest
 from placement.services.fleet import ClusterView
 from placement.services.node_states import NodeState
 from placement.services.node_writing import Labels, NodeChanged
-from placement.services.pod_answers import PodAnswer, answer_of
+from placement.services.pod_answers import PodAnswer
 from placement.services.pod_documents import PodDocument
+from placement.services.pod_rows import answer_of
 from placement.services.pod_writing import Arrival, PodKey, PodWriting, pod_values
 from placement.storage import pods
 from placement.storage.database import Transaction
@@ -57,7 +60,7 @@ class Recording:
         arrival = self._arrival(same, state)
         before = _recorded_before(state, document)
         if same is not None and known == [same] and same.root_id == root_id and before == arrival.recorded:
-            pods.update(transaction, same.id, pod_values(arrival, same.node_id))
+            pods.update(transaction, same.id, pod_values(arrival, same.node_id, same))
         else:
             self.writing.change(transaction, facts, held, known, arrival, self.labels)
         return not known, arrival.answer
@@ -87,10 +90,10 @@ class Recording:
             phase=running.phase,
             containers=running.containers,
             warnings=running.warnings,
-            unreadable=running.record.unreadable,
         )
         if state is None:
             return Arrival(document, answer)
+        running, findings = _limited(running, state, _recorded_before(state, document), document.consumer)
         recorded = self._record(running, state)
         kept = not running.has_status and recorded.holding != NO_HOLDING
         told = _given(document) if same is None or not kept else answer_of(same).annotations
@@ -101,7 +104,8 @@ class Recording:
             cpuset=format_cpu_list(recorded.holding.cpus),
             lifts_cfs_quota=bool(recorded.holding.cpus),
             annotations=told,
-            warnings=(*answer.warnings, *_warnings(recorded, state)),
+            unreadable=recorded.unreadable,
+            warnings=(*answer.warnings, *findings, *_warnings(recorded, state)),
             remarks=(_KEPT,) if kept else (),
         )
         return Arrival(document, answer, state.row.root_id, recorded)
@@ -147,6 +151,31 @@ def _given(document: PodDocument) -> dict[str, str]:
     carried = document.manifest["metadata"].get("annotations") or {}
     wanted = (keys.RESOURCE_STATUS, keys.RESOURCE_SPEC)
     return {key: carried[key] for key in wanted if carried.get(key)}
+
+
+def _limited(
+    running: RunningPod, state: NodeState, before: RecordedPod | None, consumer: str
+) -> tuple[RunningPod, tuple[str, ...]]:
+    """The pod with no more to record than it may have on that node, and what is to be said about the rest.
+
+    Nobody else is kept off by what a pod says that gets no CPUs of its own whatever it says.
+    """
+    owns_cpus = may_own_cpus(running, state.kind.imported.policies.bind)
+    record = running.record
+    if record.unreadable and not owns_cpus:
+        return replace(running, record=PodRecord()), record.unreadable
+    if record.holding is None:
+        return running, ()
+    owners = state.accounts.cpus.items()
+    entitlement = Entitlement(
+        owns_cpus=owns_cpus,
+        requests=running.requests,
+        topology=state.kind.imported.topology,
+        taken=state.offers.unallocatable | {cpu for cpu, owner in owners if owner.consumer != consumer},
+        kept=frozenset() if before is None else before.holding.cpus,
+    )
+    holding, findings = entitlement.limit(record.holding)
+    return replace(running, record=replace(record, holding=holding)), findings
 
 
 def _warnings(recorded: RecordedPod, state: NodeState) -> Iterator[str]:

@@ -9,7 +9,7 @@ from placement.services.best_fit import BestFit
 from placement.services.candidates import Candidates, SearchSettings
 from placement.services.claims import Claims
 from placement.services.clusters import Clusters
-from placement.services.extender import Binders, Extender
+from placement.services.extender import Extender
 from placement.services.flavors import Flavors
 from placement.services.fleet import Fleet
 from placement.services.forest_keeper import ForestKeeper
@@ -22,8 +22,10 @@ from placement.services.node_imports import NodeImports
 from placement.services.node_writing import NodeWriter
 from placement.services.pod_translation import PodTranslation
 from placement.services.pods import Pods
+from placement.services.preemption import Preemption
 from placement.services.providers import Providers
 from placement.services.reshaper import Reshaper
+from placement.services.vanished_pods import Binders
 from placement.storage.consumers import LabelIds
 from placement.storage.database import Database
 
@@ -41,7 +43,7 @@ class UseCases:
         self.pods = Pods(database, self.fleet, writer)
         self.pod_translation = PodTranslation(database, self.fleet)
         self.clusters = Clusters(database, NodeImports(database, self.fleet.loader, writer))
-        self.extender = Extender(self.clusters, self.pods, binders)
+        self.extender = Extender(self.clusters, self.pods, Preemption(database, self.fleet), binders)
         self.forest = ForestKeeper(database)
         self.candidates = Candidates(database, self.forest, search_settings)
         self.claims = Claims(database, labels)

@@ -18,7 +18,10 @@ _cpus = tables.logical_cpus
 
 
 class StoredPod(NamedTuple):
-    """A pod as it is kept; without node it occupies nothing. `status` says what it was given."""
+    """A pod as it is kept; without node it occupies nothing. `status` says what it was given.
+
+    Its form is the matter of those who write and read it; another release may have written it.
+    """
 
     id: int
     namespace: str
@@ -66,13 +69,14 @@ def namesakes(
 
 @dataclass(frozen=True, slots=True)
 class PodValues:
-    """What a row of a pod says beside its place in a cluster."""
+    """What a row of a pod says beside its place in a cluster; `format` tells in which form `status` is."""
 
     namespace: str
     name: str
     uid: str
     manifest: Mapping[str, Any]
     status: Mapping[str, Any]
+    format: int
     node_id: int | None
 
 
@@ -88,6 +92,11 @@ def update(transaction: Transaction, id_: int, values: PodValues) -> None:
     transaction.execute(sa.update(_pods).where(_pods.c.id == id_).values(row))
 
 
+def touch(transaction: Transaction, id_: int) -> None:
+    """A pod's row is as good as written now."""
+    transaction.execute(sa.update(_pods).where(_pods.c.id == id_).values(updated_at=transaction.now))
+
+
 def _row(values: PodValues) -> dict[str, Any]:
     return {
         "namespace": values.namespace,
@@ -95,6 +104,7 @@ def _row(values: PodValues) -> dict[str, Any]:
         "uid": values.uid,
         "manifest": dict(values.manifest),
         "status": dict(values.status),
+        "format": values.format,
         "node_id": values.node_id,
     }
 
@@ -112,10 +122,14 @@ def page(
     namespace: str | None,
     node: str | None,
     qos: str | None,
+    scheduled: bool,
     after: int,
     count: int,
 ) -> list[StoredPod]:
-    """The next pods of a cluster in the order in which they were recorded."""
+    """The next pods of a cluster in the order in which they were recorded.
+
+    `scheduled`: only those that were placed here and not reported since.
+    """
     statement = _stored.where(_pods.c.cluster_id == cluster_id, _pods.c.id > after)
     for column, value in (
         (_pods.c.namespace, namespace),
@@ -124,7 +138,34 @@ def page(
     ):
         if value is not None:
             statement = statement.where(column == value)
+    if scheduled:
+        statement = statement.where(_pods.c.status["told"]["scheduled"].as_boolean())
     return [StoredPod(*row) for row in connection.execute(statement.order_by(_pods.c.id).limit(count))]
+
+
+class PodPriority(NamedTuple):
+    """A pod on a node, and how important it is."""
+
+    uid: str
+    consumer: str
+    priority: int
+
+
+def priorities(connection: Executor, node_id: int) -> list[PodPriority]:
+    """The pods on a node, most important first, and those before that have been there longer."""
+    statement = sa.select(
+        _pods.c.uid,
+        _pods.c.status["consumer"].as_string(),
+        _pods.c.manifest["spec"]["priority"].as_string(),
+    ).where(_pods.c.node_id == node_id)
+    rows = connection.execute(statement.order_by(_pods.c.id))
+    return sorted((PodPriority(row[0], row[1], int(row[2] or 0)) for row in rows), key=lambda pod: -pod[2])
+
+
+def manifests(connection: Executor, cluster_id: int, uids: Collection[str]) -> list[dict[str, Any]]:
+    """The manifests of the pods with these uids."""
+    statement = sa.select(_pods.c.manifest).where(_pods.c.cluster_id == cluster_id, _pods.c.uid.in_(uids))
+    return list(connection.execute(statement).scalars())
 
 
 def owners(connection: Executor, node_id: int) -> dict[int, tuple[str, str]]:
@@ -132,6 +173,13 @@ def owners(connection: Executor, node_id: int) -> dict[int, tuple[str, str]]:
     statement = sa.select(_cpus.c.cpu, _cpus.c.consumer_id, _cpus.c.exclusive_level)
     rows = connection.execute(statement.where(_cpus.c.node_id == node_id).order_by(_cpus.c.cpu))
     return {row[0]: (row[1], row[2] or "") for row in rows}
+
+
+def cpus_of(connection: Executor, consumer: str) -> frozenset[int]:
+    """The logical CPUs that a consumer owns; it owns some of one node only."""
+    return frozenset(
+        connection.execute(sa.select(_cpus.c.cpu).where(_cpus.c.consumer_id == consumer)).scalars()
+    )
 
 
 def disown(transaction: Transaction, node_id: int, cpus: Collection[int]) -> None:

@@ -202,6 +202,8 @@ pods = sa.Table(
     sa.Column("uid", sa.String(36), nullable=False),
     sa.Column("manifest", sa.JSON, nullable=False),
     sa.Column("status", sa.JSON),
+    # Which release's form `status` has; releases that know of no others leave 1.
+    sa.Column("format", sa.Integer, nullable=False, server_default="1"),
     *_times(),
     sa.UniqueConstraint("cluster_id", "namespace", "name"),
     sa.UniqueConstraint("cluster_id", "uid"),

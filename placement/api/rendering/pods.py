@@ -40,6 +40,12 @@ def page_body(cluster: str, page: PodPage) -> dict[str, Any]:
     return {"pods": [pod_body(cluster, pod) for pod in page.pods], "next": page.next}
 
 
+def claims_body(cluster: str, page: PodPage) -> dict[str, Any]:
+    """The same with `changed_at`, under which a claim can be released unless it was claimed again since."""
+    pods = [{**pod_body(cluster, pod), "changed_at": pod.changed_at} for pod in page.pods]
+    return {"pods": pods, "next": page.next}
+
+
 def preview_body(cluster: str, preview: Preview) -> dict[str, Any]:
     """Where a pod would go, best first, and why it is refused elsewhere."""
     return {

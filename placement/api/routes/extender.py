@@ -12,6 +12,8 @@ from placement.api.extender_bodies import (
     filter_error,
     filter_result,
     host_priorities,
+    preemption_args,
+    preemption_result,
 )
 from placement.api.gate import route
 from placement.api.responses import json_response
@@ -47,6 +49,13 @@ def prioritize(cluster: str) -> Response:
     """How well nodes fit a pod."""
     args = extender_args(json_body())
     return json_response(host_priorities(use_cases().extender.prioritize(cluster, args.pod, args.names)))
+
+
+@route(blueprint, f"{_PATH}/preempt", "POST", f"{_RULE}preempt", takes_json=True, gives_json=True)
+def preempt(cluster: str) -> Response:
+    """Whom to evict so that a pod fits."""
+    args = preemption_args(json_body())
+    return json_response(preemption_result(use_cases().extender.preempt(cluster, args.pod, args.proposed)))
 
 
 @route(blueprint, f"{_PATH}/bind", "POST", f"{_RULE}bind", takes_json=True, gives_json=True)

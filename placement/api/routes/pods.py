@@ -8,14 +8,15 @@ from flask import Blueprint, Response
 
 from placement.api.bodies import manifests
 from placement.api.gate import route
-from placement.api.queries import parameters, refuse_unknown, single
-from placement.api.rendering.pods import page_body, pod_body, preview_body, translation_body
+from placement.api.queries import Parameters, parameters, refuse_unknown, single
+from placement.api.rendering.pods import claims_body, page_body, pod_body, preview_body, translation_body
 from placement.api.responses import empty_response, json_response
 from placement.api.services import use_cases
 from placement.domain.errors import BadRequest
 from placement.domain.grammar import parse_positive
 from placement.services.manifests import pod_manifest
 from placement.services.pod_pages import PodFilter
+from placement.services.pod_writing import Condition
 
 blueprint = Blueprint("pods", __name__)
 _ALL = "/ext/v1/clusters/<cluster>/pods"
@@ -32,11 +33,14 @@ _LAST_ID = 2**31 - 1
 def listed(cluster: str) -> Response:
     """Pods by namespace, node and QoS class, page by page."""
     given = parameters()
-    refuse_unknown(given, ("namespace", "node", "qos", "limit", "marker"))
-    wanted = PodFilter(single(given, "namespace"), single(given, "node"), single(given, "qos"))
+    refuse_unknown(given, ("namespace", "node", "qos", "scheduled", "limit", "marker"))
+    wanted = PodFilter(
+        single(given, "namespace"), single(given, "node"), single(given, "qos"), _flag(given, "scheduled")
+    )
     after = _number("marker", single(given, "marker"), 0, _LAST_ID)
     count = _number("limit", single(given, "limit"), _PAGE, _LARGEST_PAGE)
-    return json_response(page_body(cluster, use_cases().pods.listed(cluster, wanted, after, count)))
+    body = claims_body if wanted.scheduled else page_body
+    return json_response(body(cluster, use_cases().pods.listed(cluster, wanted, after, count)))
 
 
 @route(blueprint, _ONE, "GET", f"{_RULE}show", gives_json=True)
@@ -55,8 +59,11 @@ def put(cluster: str, namespace: str, name: str) -> Response:
 
 @route(blueprint, _ONE, "DELETE", f"{_RULE}delete")
 def delete(cluster: str, namespace: str, name: str) -> Response:
-    """Release what a pod holds."""
-    use_cases().pods.delete(cluster, namespace, name)
+    """Release what a pod holds; only that of this uid, only if unchanged since, if that is asked for."""
+    given = parameters()
+    refuse_unknown(given, ("uid", "changed_at"))
+    condition = Condition(single(given, "uid"), single(given, "changed_at"))
+    use_cases().pods.delete(cluster, namespace, name, condition)
     return empty_response()
 
 
@@ -90,6 +97,13 @@ def _previewed(documents: list[Any]) -> tuple[Any, list[str] | None, int | None]
             raise BadRequest(f"limit: must be 0 or more, not {most!r}")
         return pod_manifest([request.get("pod")]), names, most
     return pod_manifest(documents), None, None
+
+
+def _flag(given: Parameters, name: str) -> bool:
+    text = single(given, name)
+    if text not in (None, "true"):
+        raise BadRequest(f"{name}: must be true, or left out, not {text!r}")
+    return text is not None
 
 
 def _number(name: str, text: str | None, default: int, largest: int) -> int:

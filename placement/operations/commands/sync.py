@@ -6,6 +6,18 @@ import argparse
 import signal
 
 from placement.operations.commands.display import Action
+from placement.operations.kubernetes.claims import LEAST_PATIENCE_SECONDS, PATIENCE_SECONDS
+
+
+def _patience(text: str) -> float:
+    """Seconds, more than any attempt to bind a pod may take. Raises ArgumentTypeError."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
+    if not LEAST_PATIENCE_SECONDS <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be {LEAST_PATIENCE_SECONDS} seconds or more")
+    return seconds
 
 
 class SyncKubernetes(Action):
@@ -34,6 +46,14 @@ class SyncKubernetes(Action):
             default=[],
             help="take only pods of this namespace, repeatable (default all)",
         )
+        parser.add_argument(
+            "--claim-patience",
+            metavar="SECONDS",
+            type=_patience,
+            default=PATIENCE_SECONDS,
+            help="release the claim for a pod that waits if it was not bound for so long "
+            f"(default {PATIENCE_SECONDS:.0f}, at least {LEAST_PATIENCE_SECONDS})",
+        )
         parser.add_argument("--once", action="store_true", help="compare once and exit, 1 if any is rejected")
         return parser
 
@@ -53,6 +73,7 @@ class SyncKubernetes(Action):
             ServiceCluster(self.client, parsed_args.cluster),
             parsed_args.namespace,
             Journal(self.app.stdout, self.app.stderr),
+            parsed_args.claim_patience,
         )
         if parsed_args.once:
             return 1 if synchronization.once() else 0

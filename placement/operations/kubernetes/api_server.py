@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -30,7 +31,13 @@ _LONGEST_TEXT = 300
 # What the client library runs into where a kubeconfig is not what it expects.
 _MALFORMED = (OSError, ValueError, TypeError, AttributeError, LookupError)
 
+_NOT_GIVEN = (
+    "no kubeconfig: --kubeconfig is not given, $KUBECONFIG not set, ~/.kube/config of no use, and this is no "
+    "pod in a cluster"
+)
+
 Object = Mapping[str, Any]
+NOTHING_CHOSEN: Mapping[str, str] = MappingProxyType({})
 
 
 class ApiServerError(PlacementError):
@@ -68,13 +75,24 @@ class ApiServer:
         self._client = _client(kubeconfig, context)
 
     @property
+    def _credentials(self) -> str:
+        kubeconfig, context = self._where
+        if kubeconfig is None:
+            return "the credentials of $KUBECONFIG, ~/.kube/config or the pod (no --kubeconfig is given)"
+        of = f" of context {context}" if context else ""
+        return f"the credentials{of} in the kubeconfig {kubeconfig}"
+
+    @property
     def url(self) -> str:
         """Where it is."""
         return str(self._client.configuration.host)
 
-    def pages(self, path: str) -> Iterator[Page]:
-        """All objects of a collection, page by page. Raises ApiServerError, with GONE if it took too long."""
-        query = {"limit": str(_PAGE)}
+    def pages(self, path: str, chosen: Mapping[str, str] = NOTHING_CHOSEN) -> Iterator[Page]:
+        """All objects of a collection, or the chosen ones, page by page.
+
+        Raises ApiServerError, with GONE if it took too long.
+        """
+        query = {"limit": str(_PAGE), **chosen}
         while True:
             body = self._json("GET", f"{path}?{urlencode(query)}")
             metadata = body.get("metadata") or {}
@@ -83,6 +101,7 @@ class ApiServer:
             if not metadata.get("continue"):
                 return
             query["continue"] = metadata["continue"]
+            query.pop("resourceVersion", None)
 
     def watch(self, path: str, resource_version: str, seconds: int) -> Iterator[Event]:
         """What happens after that version, until the server ends the watch, about when the seconds are over.
@@ -150,6 +169,8 @@ class ApiServer:
                 answer.close()
                 self._client = _client(*self._where)
                 answer = self._answer(*sent)
+            if answer.status == _UNAUTHORIZED:
+                raise ApiServerError(f"{_refusal(answer)}: are {self._credentials} right?", _UNAUTHORIZED)
             if answer.status >= 300:
                 raise _refusal(answer)
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -200,7 +221,7 @@ def _client(kubeconfig: str | None, context: str | None) -> Any:
         else:
             config.load_incluster_config(client_configuration=configuration)
     except (config.ConfigException, yaml.YAMLError, *_MALFORMED) as error:
-        where = kubeconfig or "Kubernetes configuration"
+        where = kubeconfig or (_NOT_GIVEN if not named else "$KUBECONFIG or ~/.kube/config")
         raise PlacementError(f"{where}: {_one_line(error)}") from None
     return client.ApiClient(configuration)
 

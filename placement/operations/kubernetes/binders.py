@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from placement.operations.kubernetes.api_server import ApiServer, object_path
-from placement.operations.kubernetes.collection import pods_path
+from placement.operations.kubernetes.collection import ALL_PODS, pods_path
 
 
 class Binder:
@@ -18,6 +18,12 @@ class Binder:
     def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         """The pod; None if there is none."""
         return self._api_server.get(_path(namespace, name))
+
+    def uids_on(self, node: str) -> set[str]:
+        """The uids of the pods on a node that are not over; from the cache of the API server."""
+        selector = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
+        pages = self._api_server.pages(ALL_PODS, {"fieldSelector": selector, "resourceVersion": "0"})
+        return {str(pod["metadata"].get("uid")) for page in pages for pod in page.items}
 
     def annotate(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]) -> None:
         """Set annotations, remove those that are None; refused if another pod has that name by now."""

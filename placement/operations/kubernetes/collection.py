@@ -9,6 +9,7 @@ from placement.operations.kubernetes.api_server import ApiServer, ApiServerError
 from placement.operations.kubernetes.picture import Key, Kind, Sighting, sighting
 
 _CORE = "/api/v1"
+ALL_PODS = f"{_CORE}/pods"
 _TOPOLOGY_GROUP = "topology.node.k8s.io/v1alpha1"
 
 
@@ -50,7 +51,7 @@ def collections(namespaces: Iterable[str]) -> list[Collection]:
     return [
         Collection("nodes", Kind.NODE, "v1", f"{_CORE}/nodes"),
         Collection("topologies", Kind.TOPOLOGY, _TOPOLOGY_GROUP, topologies, optional=True),
-        *(pods or [Collection("pods", Kind.POD, "v1", f"{_CORE}/pods")]),
+        *(pods or [Collection("pods", Kind.POD, "v1", ALL_PODS)]),
     ]
 
 

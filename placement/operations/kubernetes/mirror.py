@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+from placement.operations.kubernetes.claims import Claims
 from placement.operations.kubernetes.journal import Journal
 from placement.operations.kubernetes.mirrored_nodes import MirroredNodes
 from placement.operations.kubernetes.mirrored_pods import MirroredPods
 from placement.operations.kubernetes.picture import Key, Kind, Picture
 from placement.operations.kubernetes.sending import Sending
-from placement.operations.kubernetes.service import ServiceCluster
+from placement.operations.kubernetes.service import PodId, ServiceCluster
 
 
 class Mirror:
@@ -25,16 +26,18 @@ class Mirror:
         service: ServiceCluster,
         picture: Picture,
         journal: Journal,
-        exists: Callable[[Key], bool],
+        lives: Callable[[PodId], bool],
         namespaces: Collection[str],
         progress: Callable[[str], None],
+        claim_patience: float,
     ) -> None:
         self._service = service
         self._picture = picture
         self._journal = journal
         self._sending = Sending(journal, lambda: progress(self.summary()))
-        self._pods = MirroredPods(service, picture, self._sending, exists, namespaces)
+        self._pods = MirroredPods(service, picture, self._sending, lives, namespaces)
         self._nodes = MirroredNodes(service, picture, self._sending, self._pods)
+        self._claims = Claims(service, picture, self._pods, journal, claim_patience)
 
     @property
     def rejected(self) -> int:
@@ -65,8 +68,13 @@ class Mirror:
         self._pods.look_at(pods)
         self._nodes.look_at(key.name for key in found - pods)
 
+    def look_at_claims(self) -> None:
+        """Find claims behind which there is nothing. Raises ServiceError, ApiServerError."""
+        self._claims.look()
+
     def settle(self) -> int:
         """Send what is due; how many calls changed something. Raises ServiceError; the rest stays due."""
+        self._pods.end(self._picture.ended())
         self.look_at(self._sending.rejections.ripe())
         changes = self._pods.release_ended()
         changes += self._nodes.delete_gone()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from placement.operations.kubernetes.picture import Key, Kind, Picture, Sighting
+from placement.operations.kubernetes.picture import Key, Kind, Picture
 from placement.operations.kubernetes.sending import Sending
-from placement.operations.kubernetes.service import HeldPod, ServiceCluster
+from placement.operations.kubernetes.service import HeldPod, PodId, ServiceCluster
 
 
 class _Held(NamedTuple):
@@ -20,7 +20,9 @@ class _Held(NamedTuple):
 class MirroredPods:
     """What the service holds of pods, what is due, and which pods wait for their node.
 
-    A pod that occupies no node yet is left alone: whoever schedules it may have claimed its place already.
+    A pod that occupies no node yet is not sent: whoever schedules it may have claimed its place already. A
+    pod that is over or gone is released by its uid, whether or not this process knows that anything is held
+    for it, because schedulers claim places without telling.
     """
 
     def __init__(
@@ -28,17 +30,18 @@ class MirroredPods:
         service: ServiceCluster,
         picture: Picture,
         sending: Sending,
-        exists: Callable[[Key], bool],
+        lives: Callable[[PodId], bool],
         namespaces: Collection[str],
     ) -> None:
         self._service = service
         self._picture = picture
         self._sending = sending
-        self._exists = exists
+        self._lives = lives
         self._namespaces = namespaces
         self._held: dict[Key, _Held] = {}
         self._waiting: dict[Key, str] = {}
         self._due: set[Key] = set()
+        self._ended: set[PodId] = set()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -52,64 +55,64 @@ class MirroredPods:
         """These may have changed."""
         self._due.update(keys)
 
+    def end(self, pods: Iterable[PodId]) -> None:
+        """These are over or gone."""
+        self._ended.update(pods)
+
     def compare(self) -> None:
-        """Look at what the service holds. Raises ServiceError, ApiServerError.
+        """Look at what the service holds. Raises ServiceError, ApiServerError."""
+        listed = [pod for pod in self._service.pods() if self.is_ours(pod)]
+        self._held = {key_of(pod.id): self._still(pod) for pod in listed}
+        self._due.update(self._held)
+        self.end(pod.id for pod in listed if self.has_ended(pod.id))
 
-        A pod that no list and no event has told of may be so new that they will; so Kubernetes is asked
-        before the pod is taken for one that ended while nobody looked.
-        """
-        listed = {_key(pod): _Held(pod.uid, pod.node) for pod in self._service.pods() if self._is_ours(pod)}
-        self._held = {key: self._still(key, held) for key, held in listed.items()}
-        self._due.update(key for key in listed if self._picture.get(key) is not None or not self._exists(key))
-
-    def _still(self, key: Key, listed: _Held) -> _Held:
+    def _still(self, listed: HeldPod) -> _Held:
         """What is known of a pod, if it is still that pod."""
-        known = self._held.get(key)
-        return known if known and known[:2] == listed[:2] else listed
+        known = self._held.get(key_of(listed.id))
+        same = known is not None and known[:2] == (listed.uid, listed.node)
+        return known if known is not None and same else _Held(listed.uid, listed.node)
 
-    def _is_ours(self, pod: HeldPod) -> bool:
+    def is_ours(self, pod: HeldPod) -> bool:
+        """Whether the pod is in one of the namespaces that are looked after."""
         return not self._namespaces or pod.namespace in self._namespaces
 
+    def has_ended(self, pod: PodId) -> bool:
+        """Whether a pod is over or gone. Raises ApiServerError.
+
+        One that no list and no event has told of may be so new that they will; so Kubernetes is asked.
+        """
+        seen = self._picture.get(key_of(pod))
+        if seen is not None and seen.uid == pod.uid:
+            return seen.over
+        return not self._lives(pod)
+
     def release_ended(self) -> int:
-        """Delete pods that are over or gone; how many. Raises ServiceError."""
+        """Release pods that are over or gone; how many held something. Raises ServiceError."""
         released = 0
-        for key in sorted(self._due):
-            seen = self._picture.get(key)
-            if seen is None or seen.node is None:
-                released += self._release_unless_claimed(key, seen)
-                self._sending.settled(key)
-                self._waiting.pop(key, None)
-                self._due.discard(key)
+        for pod in sorted(self._ended):
+            released += self._release(pod)
+            self._ended.discard(pod)
         return released
 
     def release_from(self, node: str) -> int:
-        """Delete all pods on that node; those that still occupy it become due again. Raises ServiceError."""
-        leaving = sorted(key for key, held in self._held.items() if held.node == node)
-        for key in leaving:
-            self._release(key)
-            self._due.add(key)
+        """Release all pods on that node; those that still occupy it become due again. Raises ServiceError."""
+        leaving = sorted(pod.id for pod in self._service.pods(node) if self.is_ours(pod))
+        for pod in leaving:
+            self._release(pod)
+            self._due.add(key_of(pod))
         return len(leaving)
 
-    def _release_unless_claimed(self, key: Key, seen: Sighting | None) -> bool:
-        """Delete what a pod held that occupies nothing now, but no claim for one that waits.
+    def _release(self, pod: PodId) -> bool:
+        released = self._service.release(pod)
+        self.forget(pod)
+        return released
 
-        A pod may follow so closely on another of its name that the service hears of it first.
-        """
+    def forget(self, pod: PodId) -> None:
+        """The service does not hold that pod any more."""
+        key = key_of(pod)
         held = self._held.get(key)
-        if held is None or (seen is not None and not seen.over and seen.uid == held.uid):
-            return False
-        if seen is None or not seen.over:
-            now = self._service.pod(key.namespace, key.name)
-            is_claim = now is not None and (now.uid != held.uid if seen is None else now.uid == seen.uid)
-            if now is not None and is_claim:
-                self._held[key] = _Held(now.uid, now.node)
-                return False
-        self._release(key)
-        return True
-
-    def _release(self, key: Key) -> None:
-        self._service.delete_pod(key.namespace, key.name)
-        del self._held[key]
+        if held is not None and held.uid == pod.uid:
+            del self._held[key]
 
     def arrived(self, node: str) -> None:
         """The service has that node now."""
@@ -126,8 +129,11 @@ class MirroredPods:
     def _put(self, key: Key, has_node: Callable[[str], bool]) -> bool:
         self._waiting.pop(key, None)
         seen = self._picture.get(key)
+        if seen is None or seen.node is None:
+            self._sending.settled(key)
+            return False
         held = self._held.get(key)
-        if seen is None or seen.node is None or (held and held.mark == seen.mark):
+        if held and held.mark == seen.mark:
             return False
         if not has_node(seen.node):
             self._waiting[key] = seen.node
@@ -141,5 +147,6 @@ class MirroredPods:
         return True
 
 
-def _key(pod: HeldPod) -> Key:
+def key_of(pod: PodId) -> Key:
+    """Where the picture has a pod."""
     return Key(Kind.POD, pod.namespace, pod.name)

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from placement.dialects.koordinator.pod_identity import canonical_uid
+from placement.operations.kubernetes.service import PodId
+
 # What changes all the time and decides nothing: heartbeats, bookkeeping, what containers are up to.
 _VOLATILE_METADATA = frozenset({"resourceVersion", "managedFields", "generation"})
 _VOLATILE_STATUS = frozenset(
@@ -57,6 +60,10 @@ class Sighting:
     node: str | None = None
     over: bool = False
 
+    def has_ended_as(self, seen: Sighting | None) -> bool:
+        """Whether this, a pod, is over or gone for the first time if its name is seen like that now."""
+        return not self.over and (seen is None or seen.over or seen.uid != self.uid)
+
     @property
     def manifest(self) -> dict[str, Any]:
         """The manifest."""
@@ -72,7 +79,7 @@ def sighting(manifest: Mapping[str, Any]) -> Sighting:
         "status": _without(manifest, "status", _VOLATILE_STATUS),
     }
     mark = hashlib.blake2b(orjson.dumps(lasting, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
-    uid = manifest["metadata"].get("uid") or ""
+    uid = canonical_uid(manifest["metadata"].get("uid") or "")
     if manifest["kind"] != Kind.POD:
         return Sighting(orjson.dumps(manifest), mark, uid)
     over = lasting["status"].get("phase") in _OVER
@@ -92,6 +99,7 @@ class Picture:
         self._members: dict[str, set[Key]] = {}
         self._missing = set(collections)
         self._changed: set[Key] = set()
+        self._ended: set[PodId] = set()
         self._condition = threading.Condition()
 
     def replace(self, collection: str, found: Mapping[Key, Sighting]) -> None:
@@ -125,6 +133,8 @@ class Picture:
             self._seen[key] = seen
         if (before and before.mark) != (seen and seen.mark):
             self._changed.add(key)
+        if key.kind is Kind.POD and before is not None and before.has_ended_as(seen):
+            self._ended.add(PodId(key.namespace, key.name, before.uid))
 
     def changed(self, timeout: float) -> set[Key]:
         """What changed since the last call, at the latest after so many seconds.
@@ -137,6 +147,12 @@ class Picture:
                 return set()
             changed, self._changed = self._changed, set()
             return changed
+
+    def ended(self) -> set[PodId]:
+        """The pods that were seen and are over or gone since the last call, each by its uid."""
+        with self._condition:
+            ended, self._ended = self._ended, set()
+            return ended
 
     @property
     def complete(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from placement.operations.client import Client, ServiceError, path
@@ -12,6 +12,14 @@ _REFUSALS = frozenset({400, 409, 413, 422})
 CONFLICT = 409
 
 
+class PodId(NamedTuple):
+    """One pod, and not another one that has its name before or after it."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
 class HeldPod(NamedTuple):
     """A pod that the service knows; without node it occupies nothing."""
 
@@ -19,6 +27,12 @@ class HeldPod(NamedTuple):
     name: str
     uid: str
     node: str | None
+    changed_at: str | None = None
+
+    @property
+    def id(self) -> PodId:
+        """Which pod it is."""
+        return PodId(self.namespace, self.name, self.uid)
 
 
 class ServiceCluster:
@@ -53,45 +67,56 @@ class ServiceCluster:
         """Delete a node, if it is there."""
         self._delete(path("nodes", name))
 
-    def pods(self) -> Iterator[HeldPod]:
-        """Its pods."""
-        query: list[tuple[str, str]] = []
+    def pods(self, node: str | None = None) -> Iterator[HeldPod]:
+        """Its pods, or those on one of its nodes."""
+        return self._pods([] if node is None else [("node", node)])
+
+    def claims(self) -> Iterator[HeldPod]:
+        """Pods that were placed by the service, and that nobody has reported on their nodes yet."""
+        return self._pods([("scheduled", "true")])
+
+    def _pods(self, wanted: list[tuple[str, str]]) -> Iterator[HeldPod]:
+        marker: list[tuple[str, str]] = []
         while True:
-            page = self._client.get(f"{self._path}/pods", query)
+            page = self._client.get(f"{self._path}/pods", wanted + marker)
             for pod in page["pods"]:
                 yield _held(pod)
             if page["next"] is None:
                 return
-            query = [("marker", str(page["next"]))]
-
-    def pod(self, namespace: str, name: str) -> HeldPod | None:
-        """One of them, if it is there."""
-        try:
-            return _held(self._client.get(self._path + path("pods", namespace, name)))
-        except ServiceError as error:
-            if error.status != _NOT_FOUND:
-                raise
-            return None
+            marker = [("marker", str(page["next"]))]
 
     def put_pod(self, namespace: str, name: str, pod: Mapping[str, Any]) -> list[str]:
         """Record a pod on its node; the warnings about it."""
         warnings: list[str] = self._client.put(self._path + path("pods", namespace, name), pod)["warnings"]
         return warnings
 
-    def delete_pod(self, namespace: str, name: str) -> None:
-        """Release what a pod holds, if it holds anything."""
-        self._delete(path("pods", namespace, name))
+    def release(self, pod: PodId, changed_at: str | None = None) -> bool:
+        """Release what the pod of that uid holds; whether it held anything.
 
-    def _delete(self, of: str) -> None:
+        With `changed_at` only if nobody has claimed or reported it again since.
+        """
+        query = [("uid", pod.uid)]
+        if changed_at is not None:
+            query.append(("changed_at", changed_at))
         try:
-            self._client.delete(self._path + of)
+            return self._delete(path("pods", pod.namespace, pod.name), query)
+        except ServiceError as error:
+            if changed_at is None or error.status != CONFLICT:
+                raise
+            return False
+
+    def _delete(self, of: str, query: Sequence[tuple[str, str]] = ()) -> bool:
+        try:
+            self._client.delete(self._path + of, query)
         except ServiceError as error:
             if error.status != _NOT_FOUND:
                 raise
+            return False
+        return True
 
 
 def _held(pod: Mapping[str, Any]) -> HeldPod:
-    return HeldPod(pod["namespace"], pod["name"], pod["uid"], pod["node"])
+    return HeldPod(pod["namespace"], pod["name"], pod["uid"], pod["node"], pod.get("changed_at"))
 
 
 def is_refusal(error: ServiceError) -> bool:

@@ -8,16 +8,19 @@ from collections.abc import Sequence
 from placement.domain.errors import PlacementError
 from placement.operations.client import ServiceError
 from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path
+from placement.operations.kubernetes.claims import LOOK_EVERY_SECONDS, PATIENCE_SECONDS
 from placement.operations.kubernetes.collection import collections, pods_path
 from placement.operations.kubernetes.journal import Journal
 from placement.operations.kubernetes.mirror import Mirror
 from placement.operations.kubernetes.pause import Pause
-from placement.operations.kubernetes.picture import Key, Picture
-from placement.operations.kubernetes.service import ServiceCluster
+from placement.operations.kubernetes.picture import Kind, Picture
+from placement.operations.kubernetes.service import PodId, ServiceCluster
 from placement.operations.kubernetes.watching import Watching, draw
 
 _LOOK_AGAIN_SECONDS = 1.0
 _SUMMARY_SECONDS = 10.0
+# Finds what changed in the service without having changed in Kubernetes; sends nothing where all is well.
+_COMPARE_EVERY_SECONDS = 600.0
 
 
 class Synchronization:
@@ -29,18 +32,33 @@ class Synchronization:
         service: ServiceCluster,
         namespaces: Sequence[str],
         journal: Journal,
+        claim_patience: float = PATIENCE_SECONDS,
     ) -> None:
         self._api_server = api_server
         self._collections = collections(namespaces)
+        self._pods = next(found for found in self._collections if found.kind is Kind.POD)
         self._journal = journal
         self._picture = Picture([collection.title for collection in self._collections])
         self._summary = _Summary(journal)
         self._mirror = Mirror(
-            service, self._picture, journal, self._exists, namespaces, self._summary.progress
+            service,
+            self._picture,
+            journal,
+            self._lives,
+            namespaces,
+            self._summary.progress,
+            claim_patience,
         )
+        self._claims_looked_at = _Every(LOOK_EVERY_SECONDS)
+        self._compared = _Every(_COMPARE_EVERY_SECONDS)
 
-    def _exists(self, pod: Key) -> bool:
-        return self._api_server.get(object_path(pods_path(pod.namespace), pod.name)) is not None
+    def _lives(self, pod: PodId) -> bool:
+        """Whether Kubernetes has that very pod, and it is not over. Raises ApiServerError."""
+        found = self._api_server.get(object_path(pods_path(pod.namespace), pod.name))
+        if found is None:
+            return False
+        _, seen = self._pods.seen(found)
+        return seen.uid == pod.uid and not seen.over
 
     def once(self) -> int:
         """List everything, send the difference; how much was rejected. Raises PlacementError."""
@@ -50,6 +68,11 @@ class Synchronization:
         self._mirror.settle_all()
         self._journal.note(self._mirror.summary())
         return self._mirror.rejected
+
+    def look_at_claims(self) -> None:
+        """Release claims behind which there is nothing, as far as that is known. Raises PlacementError."""
+        self._mirror.look_at_claims()
+        self._mirror.settle()
 
     def forever(self) -> None:
         """Until KeyboardInterrupt. Raises PlacementError if a watch ends, which none should."""
@@ -65,7 +88,6 @@ class Synchronization:
             self._journal.note(f"stopped: {self._mirror.summary()}")
 
     def _send(self, watches: Sequence[Watching]) -> None:
-        compared = False
         pause = Pause()
         while True:
             self._mirror.look_at(self._picture.changed(_LOOK_AGAIN_SECONDS))
@@ -75,19 +97,42 @@ class Synchronization:
             if not self._picture.complete:
                 continue
             try:
-                if not compared:
+                if self._compared.is_due():
                     self._mirror.compare()
-                    compared = True
+                    self._compared.done()
+                if self._claims_looked_at.is_due():
+                    self.look_at_claims()
+                    self._claims_looked_at.done()
                 self._mirror.settle()
             except (ServiceError, ApiServerError) as error:
                 # Whatever the service was doing meanwhile, it may hold something else now.
-                compared = False
+                self._compared.forget()
                 self._journal.trouble("service", str(error))
                 time.sleep(pause.after_failure())
                 continue
             pause.after_success()
             self._journal.well("service")
             self._summary.tell(self._mirror.summary())
+
+
+class _Every:
+    """What is to be done at once and then again and again after so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._next: float | None = None
+
+    def is_due(self) -> bool:
+        """Whether it is to be done now."""
+        return self._next is None or time.monotonic() >= self._next
+
+    def done(self) -> None:
+        """It was done."""
+        self._next = time.monotonic() + self._seconds
+
+    def forget(self) -> None:
+        """It is to be done anew."""
+        self._next = None
 
 
 class _Summary:

@@ -1,0 +1,80 @@
+"""Claims of the service for pods that nobody has reported on their nodes, and what becomes of them."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from placement.operations.kubernetes.journal import Journal
+from placement.operations.kubernetes.mirrored_pods import MirroredPods, key_of
+from placement.operations.kubernetes.picture import Picture
+from placement.operations.kubernetes.service import HeldPod, PodId, ServiceCluster
+
+LOOK_EVERY_SECONDS = 60.0
+PATIENCE_SECONDS = 600.0
+# A bind is decided within two minutes of its claim: see the extender.
+LEAST_PATIENCE_SECONDS = 180
+
+
+class _Seen(NamedTuple):
+    changed_at: str | None
+    since: float
+
+
+class Claims:
+    """Releases claims behind which there is no pod any more, or never a binding.
+
+    Whether a pod is over or gone Kubernetes says. A claim for a pod that waits is left alone as long as
+    somebody may be about to bind it: until nobody has claimed it again for as long as `patience`, in seconds
+    on the clock of this process. The service then checks once more that it is still the same claim.
+    """
+
+    def __init__(
+        self,
+        service: ServiceCluster,
+        picture: Picture,
+        pods: MirroredPods,
+        journal: Journal,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._service = service
+        self._picture = picture
+        self._pods = pods
+        self._journal = journal
+        self._patience = patience
+        self._seen: dict[PodId, _Seen] = {}
+
+    def look(self) -> None:
+        """Look at all of them. Raises ServiceError, ApiServerError."""
+        claims = [claim for claim in self._service.claims() if self._pods.is_ours(claim)]
+        waiting: dict[PodId, _Seen] = {}
+        for claim in claims:
+            if self._pods.has_ended(claim.id):
+                self._pods.end([claim.id])
+            elif self._is_bound(claim.id):
+                # Reported, and placed again since; or about to be reported.
+                self._pods.forget(claim.id)
+                self._pods.look_at([key_of(claim.id)])
+            else:
+                waiting[claim.id] = self._still(claim)
+        self._seen = waiting
+        for pod, seen in waiting.items():
+            if time.monotonic() - seen.since >= self._patience:
+                self._expire(pod, seen)
+
+    def _is_bound(self, pod: PodId) -> bool:
+        seen = self._picture.get(key_of(pod))
+        return seen is not None and seen.uid == pod.uid and seen.node is not None
+
+    def _still(self, claim: HeldPod) -> _Seen:
+        known = self._seen.get(claim.id)
+        same = known is not None and known.changed_at == claim.changed_at
+        return known if known is not None and same else _Seen(claim.changed_at, time.monotonic())
+
+    def _expire(self, pod: PodId, seen: _Seen) -> None:
+        if self._service.release(pod, seen.changed_at):
+            self._journal.note(
+                f"pod {pod.namespace}/{pod.name}: waits, and was not bound for {self._patience:.0f} s "
+                "after its place was claimed; the claim is released"
+            )
+            self._pods.forget(pod)

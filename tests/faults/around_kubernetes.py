@@ -1,0 +1,126 @@
+"""The service, the synchronisation and kube-scheduler around a real Kubernetes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.kubernetes import node_manifests
+from tests.real_kubernetes import ControlPlane
+from tests.server import running_service
+from tests.service import Service
+from tests.synchronizing import ENVIRONMENT, Synchronizing, eventually
+
+CLUSTER = "edge"
+# kube-scheduler can send it only as a password.
+_TOKEN = "the-token-of-everybody-in-this-laboratory"
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A real Kubernetes and a service with two worker processes that may bind in it."""
+
+    kubernetes: ControlPlane
+    url: str
+    folder: Path
+
+    def add_node(self, name: str, **options: Any) -> None:
+        """A machine of 16 CPUs, unless said otherwise, joins Kubernetes."""
+        manifests = node_manifests(name, **options)
+        del manifests["node"]["metadata"]["uid"]
+        topology = manifests["nodeResourceTopology"]
+        for zone in topology["zones"]:
+            for entry in zone["resources"]:
+                entry.setdefault("available", entry["allocatable"])
+                entry.setdefault("capacity", entry["allocatable"])
+        self.kubernetes.create(topology)
+        self.kubernetes.create(manifests["node"])
+
+    def service(self, method: str, path: str, body: Any = None) -> Any:
+        """A call below the cluster that must succeed."""
+        return Service(self.url, _TOKEN).must(method, f"/ext/v1/clusters/{CLUSTER}{path}", body)
+
+    def claims(self) -> dict[str, str]:
+        """The node of each pod that the service has on one, by name."""
+        listed = self.service("GET", "/pods")["pods"]
+        return {pod["name"]: pod["node"] for pod in listed if pod["node"]}
+
+    def used(self, node: str, resource: str = "PCPU") -> int:
+        """How much of a node the service counts as used."""
+        found: int = self.service("GET", f"/nodes/{node}")["resources"][resource]["used"]
+        return found
+
+    def bind(self, name: str, uid: str, node: str) -> str:
+        """Ask the extender to bind; its error."""
+        body = {"PodName": name, "PodNamespace": "default", "PodUID": uid, "Node": node}
+        error: str = self.service("POST", "/extender/bind", body)["Error"]
+        return error
+
+    def extender(self, **options: Any) -> dict[str, Any]:
+        """The extender as kube-scheduler's configuration names it."""
+        return {
+            "urlPrefix": f"{self.url.replace('//', f'//:{_TOKEN}@')}/ext/v1/clusters/{CLUSTER}/extender",
+            "filterVerb": "filter",
+            "prioritizeVerb": "prioritize",
+            "bindVerb": "bind",
+            "preemptVerb": "preempt",
+            "weight": 1,
+            "nodeCacheCapable": True,
+            "httpTimeout": "30s",
+            **options,
+        }
+
+    def nodes(self) -> set[str]:
+        """The names of the nodes that the service has."""
+        return {node["name"] for node in self.service("GET", "/nodes")["nodes"]}
+
+    @contextmanager
+    def synchronized(self, nodes: int) -> Iterator[Synchronizing]:
+        """The synchronisation runs during the block, which begins when it has compared everything."""
+        output = self.folder / f"sync-{len(list(self.folder.iterdir()))}.txt"
+        command = [sys.executable, "-m", "placement.operations", "--url", self.url, "sync", "kubernetes"]
+        command += ["--cluster", CLUSTER, "--kubeconfig", str(self.kubernetes.sync_kubeconfig(CLUSTER))]
+        environment = {**ENVIRONMENT, "PLACEMENT_TOKEN": _TOKEN}
+        with output.open("wb") as stream:
+            process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, env=environment)
+        running = Synchronizing(process, output)
+        try:
+            # It says so when it has compared everything for the first time.
+            eventually(True, lambda: f"nodes {nodes}," in running.said)
+            yield running
+            if process.poll() is None:
+                running.end()
+        finally:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def lab(kubernetes: ControlPlane, connection: str, folder: Path) -> Iterator[Lab]:
+    """A service beside that Kubernetes."""
+    tokens = folder / "tokens.yaml"
+    tokens.write_text(json.dumps({_TOKEN: {"user": "lab", "project": "lab", "roles": ["admin", "service"]}}))
+    tokens.chmod(0o600)
+    environment = {
+        **ENVIRONMENT,
+        "OS_KUBERNETES__KUBECONFIG": str(kubernetes.bind_kubeconfig(CLUSTER)),
+        "OS_API__AUTH_STRATEGY": "token",
+        "OS_API__TOKENS_FILE": str(tokens),
+    }
+    with running_service(connection, workers=2, environment=environment) as server:
+        found = Lab(kubernetes, server.url, folder)
+        found.service("PUT", "")
+        yield found
+
+
+def together(calls: list[Callable[[], Any]]) -> list[Any]:
+    """Make the calls at the same time, eight at once; their results."""
+    with ThreadPoolExecutor(8) as pool:
+        return [future.result() for future in [pool.submit(call) for call in calls]]

@@ -1,0 +1,307 @@
+"""A real Kubernetes control plane for tests: etcd, kube-apiserver and kube-scheduler, on loopback.
+
+There is no kubelet and no controller: nodes are what tests create, pods stay bound, and a bound pod that is
+deleted is only gone when it is deleted without grace. Programs come from the folder that `VARIABLE` names,
+packed with xz or not.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import secrets
+import shutil
+import signal
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tests.server import free_port
+
+VARIABLE = "PLACEMENT_TEST_KUBERNETES"
+PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler", "kubectl")
+_EXAMPLES = Path(__file__).resolve().parents[1] / "etc" / "examples"
+_PATIENCE_SECONDS = 120
+_ADMIN, _SCHEDULER = "admin", "system:kube-scheduler"
+_ACCOUNTS = "system:serviceaccount:placement"
+_NO_PROXY = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+
+
+def programs() -> Path | None:
+    """The folder with the programs; None where the environment names none that has them all."""
+    given = os.environ.get(VARIABLE)
+    if not given:
+        return None
+    folder = Path(given)
+    complete = all((folder / name).exists() or (folder / f"{name}.xz").exists() for name in PROGRAMS)
+    return folder if complete else None
+
+
+def unpack(source: Path, target: Path) -> None:
+    """Put the programs into a folder, ready to be run."""
+    for name in PROGRAMS:
+        packed = source / f"{name}.xz"
+        if (source / name).exists():
+            shutil.copy(source / name, target / name)
+        else:
+            with lzma.open(packed) as stream, (target / name).open("wb") as out:
+                shutil.copyfileobj(stream, out, 1 << 20)
+        (target / name).chmod(0o755)
+
+
+class Refused(Exception):
+    """The API server answered with an error; `status` is that of HTTP."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"{status}: {text}")
+        self.status = status
+
+
+@dataclass(frozen=True)
+class ControlPlane:
+    """A running API server and what is needed to reach it; `tokens` are by user."""
+
+    url: str
+    folder: Path
+    tokens: dict[str, str]
+
+    def call(self, method: str, path: str, body: Any = None, media_type: str = "application/json") -> Any:
+        """One call as administrator. Raises Refused."""
+        request = urllib.request.Request(
+            self.url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self.tokens[_ADMIN]}", "Content-Type": media_type},
+        )
+        context = ssl.create_default_context(cafile=str(self.folder / "certificates" / "apiserver.crt"))
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+        )
+        try:
+            with opener.open(request, timeout=60) as answer:
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            raise Refused(error.code, error.read().decode(errors="replace")) from None
+
+    def create(self, manifest: dict[str, Any]) -> Any:
+        """Create an object, status of nodes and pods included; as stored."""
+        path = _collection(manifest)
+        created = self.call("POST", path, manifest)
+        if manifest["kind"] == "Node" and "status" in manifest:
+            item = f"{path}/{manifest['metadata']['name']}/status"
+            merge = {"status": manifest["status"]}
+            created = self.call("PATCH", item, merge, "application/merge-patch+json")
+        return created
+
+    def ensure(self, manifest: dict[str, Any]) -> None:
+        """Create an object unless it is there."""
+        try:
+            self.create(manifest)
+        except Refused as error:
+            if error.status != 409:
+                raise
+
+    def pod(self, name: str) -> Any | None:
+        """A pod of the default namespace."""
+        try:
+            return self.call("GET", f"/api/v1/namespaces/default/pods/{name}")
+        except Refused as error:
+            if error.status != 404:
+                raise
+            return None
+
+    def pods(self) -> list[Any]:
+        """All pods of the default namespace."""
+        found: list[Any] = self.call("GET", "/api/v1/namespaces/default/pods")["items"]
+        return found
+
+    def set_phase(self, name: str, phase: str) -> None:
+        """What a kubelet would report of a pod."""
+        path = f"/api/v1/namespaces/default/pods/{name}/status"
+        self.call("PATCH", path, {"status": {"phase": phase}}, "application/merge-patch+json")
+
+    def delete_pod(self, name: str) -> None:
+        """Delete a pod at once, as a kubelet would after its grace."""
+        with suppress(Refused):
+            self.call("DELETE", f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")
+
+    def clear(self) -> None:
+        """Delete what tests create."""
+        for path in (
+            "/api/v1/namespaces/default/pods?gracePeriodSeconds=0",
+            "/api/v1/nodes",
+            "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies",
+        ):
+            self.call("DELETE", path)
+
+    def kubeconfig(self, name: str, user: str, context: str) -> Path:
+        """A kubeconfig for a user, with one context."""
+        file = self.folder / f"{name}.kubeconfig"
+        authority = str(self.folder / "certificates" / "apiserver.crt")
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": context,
+            "clusters": [{"name": "k", "cluster": {"server": self.url, "certificate-authority": authority}}],
+            "contexts": [{"name": context, "context": {"cluster": "k", "user": "u"}}],
+            "users": [{"name": "u", "user": {"token": self.tokens[user]}}],
+        }
+        file.write_text(yaml.safe_dump(document))
+        file.chmod(0o600)
+        return file
+
+    def sync_kubeconfig(self, context: str) -> Path:
+        """For the synchronisation, with the rights that etc/examples gives it."""
+        return self.kubeconfig("sync", f"{_ACCOUNTS}:placement-sync", context)
+
+    def bind_kubeconfig(self, context: str) -> Path:
+        """For the extender, likewise."""
+        return self.kubeconfig("bind", f"{_ACCOUNTS}:placement-bind", context)
+
+    @contextmanager
+    def scheduler(self, extender: dict[str, Any]) -> Iterator[Path]:
+        """kube-scheduler with that extender during the block; its log."""
+        config = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1beta1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": False},
+            "clientConnection": {"kubeconfig": str(self.kubeconfig("scheduler", _SCHEDULER, "lab"))},
+            "extenders": [extender],
+        }
+        file = self.folder / "scheduler.yaml"
+        file.write_text(yaml.safe_dump(config))
+        port = str(free_port())
+        with _running(
+            self.folder, "kube-scheduler", "--config", str(file), "--port=0", "--secure-port", port, "-v=2"
+        ) as (_, log):
+            yield log
+
+
+def _collection(manifest: dict[str, Any]) -> str:
+    kind, group = manifest["kind"], manifest["apiVersion"]
+    prefix = f"/api/{group}" if "/" not in group else f"/apis/{group}"
+    plural = {"NodeResourceTopology": "noderesourcetopologies", "PriorityClass": "priorityclasses"}
+    name = plural.get(kind, kind.lower() + "s")
+    namespace = manifest["metadata"].get("namespace")
+    return f"{prefix}/namespaces/{namespace}/{name}" if namespace else f"{prefix}/{name}"
+
+
+@contextmanager
+def running_control_plane(source: Path, folder: Path) -> Iterator[ControlPlane]:
+    """etcd and an API server, with the rights of etc/examples and the custom resource of nodes."""
+    unpack(source, folder)
+    tokens = {
+        user: secrets.token_hex(16)
+        for user in (_ADMIN, _SCHEDULER, f"{_ACCOUNTS}:placement-sync", f"{_ACCOUNTS}:placement-bind")
+    }
+    _write_credentials(folder, tokens)
+    with ExitStack() as stack:
+        etcd = _etcd(folder, stack)
+        port = free_port()
+        plane = ControlPlane(f"https://127.0.0.1:{port}", folder, tokens)
+        process, log = stack.enter_context(
+            _running(folder, "kube-apiserver", *_api_arguments(folder, etcd, port))
+        )
+        _await_ready(plane, process, log)
+        _install(plane)
+        yield plane
+
+
+def _write_credentials(folder: Path, tokens: dict[str, str]) -> None:
+    rows = [
+        f'{token},{user},{number},"{"system:masters" if user == _ADMIN else "system:authenticated"}"'
+        for number, (user, token) in enumerate(tokens.items())
+    ]
+    (folder / "tokens.csv").write_text("\n".join(rows) + "\n")
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    (folder / "accounts.key").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
+        )
+    )
+
+
+def _etcd(folder: Path, stack: ExitStack) -> str:
+    clients, peers = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    arguments = ["--data-dir", str(folder / "etcd-data"), "--listen-client-urls", clients]
+    arguments += ["--advertise-client-urls", clients, "--listen-peer-urls", peers]
+    # What tests write may be lost with the machine.
+    stack.enter_context(_running(folder, "etcd", *arguments, "--unsafe-no-fsync"))
+    return clients
+
+
+def _api_arguments(folder: Path, etcd: str, port: int) -> list[str]:
+    key = str(folder / "accounts.key")
+    return [
+        f"--etcd-servers={etcd}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        "--authorization-mode=RBAC",
+        f"--token-auth-file={folder / 'tokens.csv'}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={key}",
+        f"--service-account-signing-key-file={key}",
+        # Nobody here makes service accounts for namespaces or takes the taints of new nodes away.
+        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+        f"--cert-dir={folder / 'certificates'}",
+        "--service-cluster-ip-range=10.0.0.0/24",
+    ]
+
+
+def _await_ready(plane: ControlPlane, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        with suppress(OSError, Refused, ValueError):
+            plane.call("GET", "/api/v1/namespaces/default")
+            return
+        time.sleep(0.2)
+    raise AssertionError(f"the API server does not start:\n{log.read_text()[-3000:]}")
+
+
+def _install(plane: ControlPlane) -> None:
+    for file in ("kubernetes-rights.yaml", "kubernetes-topologies.yaml"):
+        for manifest in yaml.safe_load_all((_EXAMPLES / file).read_text()):
+            plane.create(manifest)
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        with suppress(Refused):
+            plane.call("GET", "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies")
+            return
+        assert time.monotonic() < deadline, "the custom resource is never served"
+        time.sleep(0.2)
+
+
+@contextmanager
+def _running(folder: Path, program: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """A program during the block; its log."""
+    log = folder / f"{program}-{secrets.token_hex(2)}.log"
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            [str(folder / program), *arguments],
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **_NO_PROXY},
+        )
+    try:
+        yield process, log
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

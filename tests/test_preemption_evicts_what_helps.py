@@ -1,0 +1,188 @@
+"""The extender's preempt: who has to go, so that exactly what the pod lacks becomes free."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.client import Client
+from tests.kubernetes import NUMA_POLICY, RESERVATION, STATUS, node_manifests, pod_manifest
+
+CLUSTER = "/ext/v1/clusters/edge"
+# The least priority of pods that may have CPUs of their own.
+_PROD = 9000
+
+
+@pytest.fixture
+def cluster(api: Client) -> Client:
+    assert api.put(CLUSTER).status_code == 201
+    return api
+
+
+def add_node(cluster: Client, name: str = "n", **options: Any) -> None:
+    assert cluster.put(f"{CLUSTER}/nodes/{name}", node_manifests(name, **options)).status_code == 201
+
+
+def running(cluster: Client, name: str, cpus: str, priority: int = 0, node: str = "n", **spec: Any) -> str:
+    """A pod with these CPUs of its own runs there; its uid."""
+    first, last = (int(cpu) for cpu in cpus.split("-"))
+    manifest = pod_manifest(
+        str(last - first + 1), uid=f"uid-{name}", node=node, priority=_PROD + priority, **spec
+    )
+    manifest["metadata"]["annotations"][STATUS] = f'{{"cpuset":"{cpus}"}}'
+    answer = cluster.put(f"{CLUSTER}/pods/default/{name}", manifest)
+    assert answer.status_code == 201, answer.text
+    return f"uid-{name}"
+
+
+def preempt(
+    cluster: Client,
+    cpu: str = "4",
+    proposed: dict[str, list[str]] | None = None,
+    *,
+    priority: int = 100,
+    numa: str | None = None,
+    violations: int = 0,
+    whole: bool = False,
+    **spec: Any,
+) -> dict[str, list[str]]:
+    """The victims by node."""
+    pod = pod_manifest(cpu, uid="uid-urgent", priority=_PROD + priority, phase="Pending", **spec)
+    pod["metadata"].update(name="urgent", namespace="default")
+    if numa:
+        pod["metadata"]["annotations"]["scheduling.koordinator.sh/numa-topology-spec"] = (
+            f'{{"numaTopologyPolicy":"{numa}"}}'
+        )
+    nodes = {"n": []} if proposed is None else proposed
+    member, shown = "NodeNameToMetaVictims", lambda uid: {"UID": uid}
+    if whole:
+        member, shown = "NodeNameToVictims", lambda uid: {"metadata": {"uid": uid, "name": uid}}
+    body = {
+        "Pod": pod,
+        member: {
+            node: {"Pods": [shown(uid) for uid in uids], "NumPDBViolations": violations}
+            for node, uids in nodes.items()
+        },
+    }
+    answer = cluster.post(f"{CLUSTER}/extender/preempt", body)
+    assert answer.status_code == 200, answer.text
+    found = answer.json["NodeNameToMetaVictims"]
+    assert all(victims["NumPDBViolations"] == violations for victims in found.values())
+    return {node: [pod["UID"] for pod in victims["Pods"]] for node, victims in found.items()}
+
+
+def full_node(cluster: Client, **options: Any) -> list[str]:
+    add_node(cluster, **options)
+    return [running(cluster, f"low-{n}", f"{4 * n}-{4 * n + 3}", priority=n) for n in range(4)]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_the_scheduler_proposes_is_taken_where_it_is_enough(cluster, whole):
+    pods = full_node(cluster)
+    assert preempt(cluster, proposed={"n": [pods[2]]}, violations=1, whole=whole) == {"n": [pods[2]]}
+
+
+def test_the_least_important_goes_where_nothing_is_proposed(cluster):
+    pods = full_node(cluster)
+    assert preempt(cluster) == {"n": [pods[0]]}
+
+
+def test_of_pods_that_are_as_important_the_youngest_goes(cluster):
+    add_node(cluster)
+    pods = [running(cluster, f"low-{n}", f"{4 * n}-{4 * n + 3}") for n in range(4)]
+    assert preempt(cluster) == {"n": [pods[3]]}
+
+
+def test_more_go_where_the_scheduler_counts_cpus_that_nobody_may_have(cluster):
+    """It counts 16 CPUs, 4 are reserved: with 12 in use it takes one of 1 CPU for enough."""
+    add_node(cluster, annotations={RESERVATION: {"reservedCPUs": "12-15"}})
+    big = [running(cluster, f"big-{n}", f"{4 * n}-{4 * n + 3}") for n in range(2)]
+    small = [running(cluster, f"small-{n}", f"{8 + n}-{8 + n}", priority=1) for n in range(4)]
+    assert preempt(cluster, "4", {"n": []}) == {"n": [big[1]]}
+    victims = preempt(cluster, "5", {"n": [small[0]]})["n"]
+    assert sorted(victims) == sorted([big[1], small[0]])
+
+
+def test_pods_of_one_numa_node_go_where_only_alignment_refuses(cluster):
+    add_node(cluster)
+    running(cluster, "important-0", "0-3", priority=500)
+    running(cluster, "important-1", "8-11", priority=500)
+    low = [running(cluster, "low-0", "4-5"), running(cluster, "low-1", "12-13")]
+    # Four CPUs are free, two on either NUMA node.
+    assert preempt(cluster, "4", numa="SingleNUMANode") == {"n": [low[1]]}
+    # Another one than was proposed, if what was proposed is of no use and nothing but resources matters.
+    more = running(cluster, "low-2", "14-14", priority=1)
+    assert preempt(cluster, "4", {"n": [more]}, numa="SingleNUMANode") == {"n": [low[0]]}
+
+
+def test_victims_that_may_be_proposed_for_more_than_resources_go_in_any_case(cluster):
+    add_node(cluster)
+    running(cluster, "important-0", "0-3", priority=500)
+    running(cluster, "important-1", "8-11", priority=500)
+    low = running(cluster, "low-0", "4-5")
+    port = {"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}
+    holder = running(cluster, "holder", "12-14", priority=1)
+    pod = pod_manifest("4")["spec"]["containers"][0]
+    container = {**pod, **port["containers"][0]}
+    found = preempt(cluster, "4", {"n": [holder]}, numa="SingleNUMANode", containers=[container])
+    assert found == {"n": [holder]}
+    tiny = running(cluster, "tiny", "15-15", priority=2)
+    found = preempt(cluster, "4", {"n": [tiny]}, numa="SingleNUMANode", containers=[container])
+    assert tiny in found["n"]
+    assert low in found["n"] or holder in found["n"]
+
+
+def test_only_less_important_pods_go(cluster):
+    add_node(cluster)
+    pods = [running(cluster, f"pod-{n}", f"{4 * n}-{4 * n + 3}", priority=100) for n in range(4)]
+    assert preempt(cluster) == {}
+    assert preempt(cluster, proposed={"n": [pods[0]]}) == {}
+    assert preempt(cluster, priority=101, proposed={"n": [pods[0]]}) == {"n": [pods[0]]}
+
+
+def test_nodes_where_nothing_helps_are_left_out(cluster):
+    full_node(cluster)
+    add_node(cluster, "small", rows=tuple((cpu, cpu // 2, 0, 0) for cpu in range(2)))
+    add_node(cluster, "cordoned", spec={"unschedulable": True})
+    add_node(cluster, "idle")
+    nodes: dict[str, list[str]] = {"n": [], "small": [], "cordoned": [], "idle": [], "unknown": []}
+    assert preempt(cluster, proposed=nodes) == {"n": ["uid-low-0"]}
+
+
+def test_a_pod_that_evicts_nobody_gets_nobody(cluster):
+    full_node(cluster)
+    assert preempt(cluster, proposed={"n": ["uid-low-0"]}, preemptionPolicy="Never") == {}
+
+
+def test_victims_that_only_the_scheduler_knows_stay_victims(cluster):
+    full_node(cluster)
+    assert preempt(cluster, proposed={"n": ["uid-stranger"]}) == {"n": ["uid-stranger", "uid-low-0"]}
+    add_node(cluster, "idle")
+    assert preempt(cluster, proposed={"idle": ["uid-stranger"]}) == {"idle": ["uid-stranger"]}
+
+
+def test_a_host_that_aligns_everybody_is_asked_in_its_own_way(cluster):
+    add_node(cluster, labels={NUMA_POLICY: "SingleNUMANode"})
+    running(cluster, "a", "0-5")
+    running(cluster, "b", "8-13", priority=1)
+    assert preempt(cluster, "4") == {"n": ["uid-a"]}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"Pod": {}},
+        {"Pod": {}, "NodeNameToMetaVictims": []},
+        {"Pod": {}, "NodeNameToMetaVictims": {"n": 1}},
+        {"Pod": {}, "NodeNameToMetaVictims": {"n": {"Pods": 1}}},
+        {"Pod": {}, "NodeNameToMetaVictims": {"n": {"Pods": [1]}}},
+        {"Pod": {}, "NodeNameToMetaVictims": {"n": {"Pods": [{"UID": 1}]}}},
+        {"Pod": {}, "NodeNameToVictims": {"n": {"Pods": [{"metadata": {}}]}}},
+        {"Pod": {"spec": 1}, "NodeNameToMetaVictims": {}},
+        {"Pod": {"spec": {"containers": [{"name": 1}]}, "status": 1}, "NodeNameToMetaVictims": {}},
+    ],
+)
+def test_bodies_that_are_none_are_refused(cluster, body):
+    assert cluster.post(f"{CLUSTER}/extender/preempt", body).status_code == 400
