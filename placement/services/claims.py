@@ -18,7 +18,7 @@ from placement.storage import allocations, consumers, providers
 from placement.storage.allocations import Change
 from placement.storage.consumers import LabelIds
 from placement.storage.database import Database, Transaction
-from placement.storage.failures import TryAgain
+from placement.storage.failures import TryAgain, Unreachable
 from placement.storage.fresh_claims import Amount, Rise, claim_at_once
 from placement.storage.names import ClassIds
 
@@ -60,6 +60,9 @@ class Claims:
         """The usual case, consumers that are new: one statement. False if it is another or does not fit."""
         if self._database.is_sqlite or not claims or not all(_is_fresh(claim) for claim in claims):
             return False
+        if self._database.is_hurried():
+            # A transaction can be given the limits that it needs without asking once more.
+            return False
         amounts = [
             Amount(claim.consumer_uuid, provider, name, min(amount, LARGEST_AMOUNT))
             for claim in claims
@@ -69,6 +72,8 @@ class Claims:
         labellings = [labelling_of(claim, labels) for claim in claims]
         try:
             return claim_at_once(self._database, labellings, _rises(amounts), amounts)
+        except Unreachable:
+            raise
         except TryAgain:
             return False
 

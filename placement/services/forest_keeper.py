@@ -92,7 +92,7 @@ class ForestKeeper:
                     return False
         # After the records, which may speak of names that are newer than the look.
         if look.names_changed or not self._can_name(records):
-            with self._database.read() as connection:
+            with self._feed.session(look.horizon) as connection:
                 self._names = names.load(connection)
         self._forest.apply(records)
         # Last, for those who were below a deleted provider have moved away before.
@@ -113,7 +113,7 @@ class ForestKeeper:
         self._names = None
         with self._feed.snapshot() as (horizon, snapshot):
             self._forest.load(snapshot)
-        with self._database.read() as connection:
+        with self._feed.session(horizon) as connection:
             loaded = names.load(connection)
         # Only now: a failure in between must not leave a forest that believes itself current.
         self._horizon, self._names = horizon, loaded

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from placement.storage.consumers import Labelling
-from placement.storage.database import Database, utcnow
+from placement.storage.database import Database, SingleWrite, utcnow
 
 _NAME = "placement_fresh_claim"
 # Prepared once per connection: planning it would cost more than running it.
@@ -91,14 +91,16 @@ def claim_at_once(
     PostgreSQL only; none of the sequences may be empty. Raises TryAgain, OutcomeUnknown, Unavailable.
     """
     columns = [list(column) for rows in (consumers, rises, amounts) for column in zip(*rows, strict=True)]
-    with database.single_write() as connection:
+    with database.single_write() as write:
+        connection = write.connection
         if _NAME in connection.info:
-            return _claim(connection, columns)
-        connection.exec_driver_sql(_PREPARE)
+            return _claim(write, columns)
+        # A pooler may have given this session to somebody before.
+        connection.exec_driver_sql(f"DEALLOCATE ALL; {_PREPARE}")
         # The plan is made now and kept, so the size that tables happen to have must not decide.
         connection.exec_driver_sql("SET enable_seqscan = off")
         try:
-            done = _claim(connection, columns)
+            done = _claim(write, columns)
             connection.exec_driver_sql("RESET enable_seqscan")
         except sa.exc.DBAPIError:
             connection.invalidate()
@@ -107,9 +109,9 @@ def claim_at_once(
         return done
 
 
-def _claim(connection: sa.Connection, columns: Sequence[object]) -> bool:
+def _claim(write: SingleWrite, columns: Sequence[object]) -> bool:
     try:
-        connection.exec_driver_sql(_EXECUTE, (utcnow(), *columns))
+        write.send(_EXECUTE, (utcnow(), *columns))
     except sa.exc.DBAPIError as error:
         if getattr(error.orig, "pgcode", None) == _NOT_A_NUMBER:
             return False

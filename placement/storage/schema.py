@@ -37,6 +37,7 @@ def configuration(database: Database) -> alembic.config.Config:
 
 def upgrade(database: Database, revision: str = "head") -> None:
     """Bring the schema to `revision` and insert missing standard names; repeating it changes nothing."""
+    database.create()
     alembic.command.upgrade(configuration(database), revision)
     with database.write() as transaction:
         _forget_foreign_stamps(transaction)
@@ -58,6 +59,8 @@ def stamp(database: Database, revision: str) -> None:
 
 def version(database: Database) -> str | None:
     """The schema revision of the database, None if it is empty."""
+    if not database.exists():
+        return None
     with database.read() as connection:
         return alembic.migration.MigrationContext.configure(connection).get_current_revision()
 

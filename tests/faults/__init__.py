@@ -1,0 +1,1 @@
+"""What breaks in production, done on purpose to real processes; run with `pytest tests/faults`."""
