@@ -35,6 +35,7 @@ _LEAD = {
     500: "The service met an error it did not expect.",
     503: "The service cannot answer at the moment; try again later.",
 }
+_RETRY_AFTER_SECONDS = 1
 _NEWLINES = re.compile(r"\s*[\r\n]+\s*")
 
 
@@ -81,6 +82,13 @@ def render_all(
     status: int, problems: Sequence[tuple[str, str]], *, extra: dict[str, Any] | None = None
 ) -> Response:
     """Everything that is wrong, (code, message) each, as one response; JSON has one error for each."""
+    response = _rendered(status, problems, extra)
+    if status == 503:
+        response.headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
+    return response
+
+
+def _rendered(status: int, problems: Sequence[tuple[str, str]], extra: dict[str, Any] | None) -> Response:
     title = HTTPStatus(status).phrase
     # Clients take the last line of the detail for the message, so it must not contain a line break.
     problems = [(code, _NEWLINES.sub(" ", message)) for code, message in problems]

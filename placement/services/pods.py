@@ -82,7 +82,7 @@ class Pods:
         document = PodDocument.unnamed(cluster, pod)
         incoming = import_pod(document.manifest, view.facts.settings)
         states = _chosen(_without(view, self._known(view, _key(document))), node_names)
-        ranking = self._rankings.of(_shape(incoming, view), view.nodes.values())
+        ranking = self._rankings.of(view.facts.id, _shape(incoming, view), view.nodes.values())
         places: list[Placed] = []
         fitting = 0
         for ranked in ranking.best_first(states):
@@ -163,7 +163,7 @@ class Pods:
         if same is not None and same.node is not None and _asks_for_the_same(same, incoming, view):
             return False, answer_of(same)
         states = _chosen(_without(view, known), None if node is None else [node])
-        ranking = self._rankings.of(_shape(incoming, view), view.nodes.values())
+        ranking = self._rankings.of(view.facts.id, _shape(incoming, view), view.nodes.values())
         doubtful = {state.row.root_id for state in refusing if view.nodes.get(state.row.root_id) is state}
         usable = [state for state in states if state.row.root_id not in doubtful]
         place = _best_place(ranking, usable, incoming, document)

@@ -1,7 +1,7 @@
 """Running a use case as one transaction, again if the database asks for it.
 
-There is one policy: whatever another writer got in the way of is repeated with jitter, until the attempts are used
-up or time is, that of the request (domain.deadline) or the patience of those without one.
+There is one policy: whatever another writer got in the way of is repeated with jitter, until the attempts are
+used up or time is, that of the request (domain.deadline) or the patience of those without one.
 """
 
 from __future__ import annotations
@@ -25,13 +25,18 @@ _PATIENCE_SECONDS = 30.0
 _OUTAGE_SECONDS = 2.0
 
 
-def attempt(database: Database, work: Callable[[Transaction], Result]) -> Result:
+def attempt(
+    database: Database, work: Callable[[Transaction], Result], before: Callable[[], object] | None = None
+) -> Result:
     """Run `work` in a transaction, repeating it a bounded number of times and seconds with jitter.
 
-    Raises Unavailable when the attempts or the time are used up; nothing was changed then.
+    `before` is done each time before the transaction begins. Raises Unavailable when the attempts or the time
+    are used up; nothing was changed then.
     """
 
     def once() -> Result:
+        if before is not None:
+            before()
         with database.write() as transaction:
             return work(transaction)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -54,13 +54,20 @@ class Executor(Protocol):
 class Transaction:
     """One write transaction: executes statements and knows its stamp."""
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: sa.Connection, doubt: Callable[[], None]) -> None:
+        """`doubt` has all caches of the process forget, for somebody found that one of them is wrong."""
         self.connection = connection
         self.now = utcnow()
+        self.doubt = doubt
 
     def execute(self, statement: Any, parameters: Any = None, /) -> Any:
         """Run one statement."""
         return self.connection.execute(statement, parameters)
+
+    @property
+    def server(self) -> str:
+        """Which server, or file, this transaction is with: see storage.history."""
+        return str(self.connection.info[history.KEY])
 
     @property
     def is_postgresql(self) -> bool:
@@ -187,7 +194,7 @@ class Database:
         self.history.observe(found)
 
     def _refuse(self, connection: Any, record: Any, _proxy: Any) -> None:
-        """Have the pool open another connection for one that is lost, or to what is not the database any more."""
+        """Have the pool replace a connection that is lost, or to what is not the database any more."""
         if self.is_sqlite:
             if not self._is_same_file(record.info.get(history.KEY)):
                 raise sa.exc.DisconnectionError
@@ -203,7 +210,7 @@ class Database:
             return False
 
     def is_current(self, connection: sa.Connection) -> bool:
-        """Whether a connection that somebody keeps is to the file that is now in the place of the database."""
+        """Whether a connection that somebody keeps is to the file that is in the database's place now."""
         return not self.is_sqlite or self._is_same_file(connection.info.get(history.KEY))
 
     # -- units of work ------------------------------------------------------------------------------
@@ -219,7 +226,9 @@ class Database:
         """A read-only transaction in which all statements see one state. Raises Unavailable."""
         begin = sqlite.BEGIN_SNAPSHOT if self.is_sqlite else postgresql.BEGIN_SNAPSHOT
         # Whoever reads very much outside of requests may take longer than they have.
-        if not self.is_sqlite and (self.is_hurried() or self._statement_seconds < postgresql.STATEMENT_SECONDS):
+        if not self.is_sqlite and (
+            self.is_hurried() or self._statement_seconds < postgresql.STATEMENT_SECONDS
+        ):
             begin += postgresql.bounds(deadline.remaining(postgresql.STATEMENT_SECONDS), self._lock_seconds)
         with self.translating(), self.engine.connect() as plain:
             connection = plain.execution_options(**{_BEGIN: begin})
@@ -244,7 +253,7 @@ class Database:
         with self.translating(), self.engine.connect() as plain:
             connection = plain.execution_options(**{_BEGIN: begin})
             with connection.begin() as transaction:
-                yield Transaction(connection)
+                yield Transaction(connection, self.history.forget)
                 self._commit(transaction)
 
     @contextmanager
@@ -254,7 +263,7 @@ class Database:
             sqlite.be_patient(plain, deadline.remaining(sqlite.BUSY_SECONDS))
             connection = plain.execution_options(**{_BEGIN: sqlite.BEGIN_WRITE})
             with connection.begin() as transaction:
-                yield Transaction(connection)
+                yield Transaction(connection, self.history.forget)
                 self._commit(transaction)
             if not self._is_same_file(opened):
                 raise OutcomeUnknown(_REPLACED)
@@ -293,7 +302,7 @@ class Database:
     # -- time and errors ----------------------------------------------------------------------------
 
     def is_hurried(self) -> bool:
-        """Whether the deadline comes before the database would end a statement by itself: it then needs limits."""
+        """Whether the deadline comes before the database would end a statement: it then needs limits."""
         return deadline.remaining(self._statement_seconds) + GRACE_SECONDS < self._statement_seconds
 
     @contextmanager

@@ -1,7 +1,8 @@
 """What a database failure means: try again, come back later, or a fault of ours.
 
-Retried by the services: deadlock, serialization failure, lock timeout, a connection lost before commit, and what
-another writer was faster with. Everything else that ails a database is told by its cause and not retried.
+Retried by the services: deadlock, serialization failure, lock timeout, a connection lost before commit, and
+what another writer was faster with. Everything else that ails a database is told by its cause and not
+retried.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ _TABLES = Diagnosis(Unavailable, "The database does not have the tables of this 
 _MEMORY = Diagnosis(Unavailable, "The database is out of memory or another resource; nothing was changed.")
 _DAMAGED = Diagnosis(Unavailable, "The database cannot read or write its files.")
 _POOLER = Diagnosis(
-    Unavailable, "The connection pooler in front of the database does not keep sessions; session pooling is needed."
+    Unavailable,
+    "The connection pooler in front of the database does not keep sessions; session pooling is needed.",
 )
 
 # SQLSTATE of PostgreSQL, whole or its class.
@@ -80,13 +82,13 @@ _STATES = {
 }  # fmt: skip
 # A refused connection has no SQLSTATE for the driver; these are words of libpq and of English servers.
 _WORDS = (
-    (re.compile(r"too many (clients|connections)|remaining connection slots|no more connections allowed"), _NO_CONNECTION),
+    (re.compile(r"too many (clients|connections)|connection slots|no more connections"), _NO_CONNECTION),
     (re.compile(r"the database system is|not currently accepting connections"), _CHANGING),
     (re.compile(r"database \"?.*\"? does not exist|no such database"), _MISSING),
     (
         re.compile(
-            r"password authentication failed|role .* does not exist|no password supplied|no pg_hba\.conf entry|"
-            r"authentication failed|not permitted to log in|permission denied for database"
+            r"authentication failed|role .* does not exist|no password supplied|no pg_hba\.conf entry|"
+            r"not permitted to log in|permission denied for database"
         ),
         _LOGIN,
     ),

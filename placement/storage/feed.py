@@ -6,17 +6,17 @@ newer one, in whatever order the writers commit. Rows may be reported twice, nev
 SQLite: writers are serial, so a counter does the same; `PRAGMA data_version` tells for free that nothing
 was committed since.
 
-Stamps mean something within one history only (storage.history). Each look says which one it is of; a horizon of
-another one counts as too old for anything but loading everything again.
+Stamps mean something within one history only (storage.history). Each look says which one it is of; a horizon
+of another one counts as too old for anything but loading everything again.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import sqlalchemy as sa
 
@@ -25,7 +25,7 @@ from placement.domain.errors import Unavailable
 from placement.domain.inventory import Inventory
 from placement.storage import history, old_changes, tables
 from placement.storage.database import Database, Transaction
-from placement.storage.history import Horizon
+from placement.storage.history import BEFORE_ALL, Horizon
 
 PROVIDER_DELETED = "provider"
 NAMES_CHANGED = "names"
@@ -36,11 +36,13 @@ _STREAM = 10_000
 # A look is quick; one that is not may have met a connection that leads nowhere any more.
 _QUICK_SECONDS = 5.0
 # The witness of storage.history. Nobody changes the only row of this table on PostgreSQL.
-_WITNESS_POSTGRESQL = "SELECT 'history' AS kind, 0 AS reference, xmin::text::bigint AS revision, 0 AS root, " \
+_WITNESS_POSTGRESQL = (
+    "SELECT 'history' AS kind, 0 AS reference, xmin::text::bigint AS revision, 0 AS root, "
     "tableoid::bigint AS cluster FROM change_counter"
+)
 _WITNESS_SQLITE = "SELECT 'history', 0, schema_version, 0, 0 FROM pragma_schema_version"
-# Prepared once per connection: planning it would cost more than running it. Its name is that of one session, so
-# that a pooler cannot have another one answer.
+# Prepared once per connection: planning it would cost more than running it. Its name is that of one session,
+# so that a pooler cannot have another one answer.
 _PREPARE_POSTGRESQL = f"""
     PREPARE {{name}}(xid8) AS
     SELECT 'horizon' AS kind, 0 AS reference,
@@ -79,12 +81,13 @@ class Changed(NamedTuple):
 class Look:
     """One look: providers that may have changed, ids of deleted ones, and the horizon.
 
-    `clusters` are the ids of clusters that were created, deleted or given other settings. A look has the horizon 0,
-    older than any, if everything has to be loaded again: it comes too late, and some of what changed was removed
-    since, or the history is another one.
+    `clusters` are the ids of clusters that were created, deleted or given other settings. A look has the
+    horizon 0,
+    older than any, if everything has to be loaded again: it comes too late, and some of what changed was
+    removed since, or the history is another one.
     """
 
-    horizon: int = 0
+    horizon: Horizon = BEFORE_ALL
     changed: list[Changed] = field(default_factory=list)
     deleted: list[int] = field(default_factory=list)
     clusters: set[int] = field(default_factory=set)
@@ -129,7 +132,7 @@ class Feed:
         if self._database.is_sqlite:
             return self._look_at_file(horizon)
         connection = self._connected()
-        driver = connection.connection.dbapi_connection
+        driver: Any = connection.connection.dbapi_connection
         usual = driver.patience
         if quick:
             driver.patience = _QUICK_SECONDS
@@ -162,7 +165,7 @@ class Feed:
             look.horizon = Horizon(look.horizon, present)
         if getattr(horizon, "history", present) != present:
             self._database.history.observe(server, look.witness)
-            look.horizon = 0
+            look.horizon = BEFORE_ALL
         return look
 
     def _connected(self) -> sa.Connection:
@@ -170,7 +173,7 @@ class Feed:
             self._connection = self._database.engine.connect()
             self._data_version = None
             if not self._database.is_sqlite:
-                name = f"placement_look_{uuid.uuid4().hex}"
+                name = f"placement_look_{uuid4().hex}"
                 # Few rows are ever new, whatever statistics from before a bulk load say.
                 self._connection.exec_driver_sql("SET enable_seqscan = off")
                 self._connection.exec_driver_sql(_PREPARE_POSTGRESQL.format(name=name))
@@ -263,7 +266,7 @@ def _read_look(rows: Iterable[Any]) -> Look:
     is_late = False
     for kind, reference, revision, root_id, cluster_id in rows:
         if kind == "horizon":
-            look.horizon = revision
+            look.horizon = Horizon(revision, "")
         elif kind == "history":
             look.witness = _witness(revision, cluster_id)
         elif kind == "changed":
@@ -277,7 +280,7 @@ def _read_look(rows: Iterable[Any]) -> Look:
         else:
             look.names_changed = True
     if is_late:
-        look.horizon = 0
+        look.horizon = BEFORE_ALL
     return look
 
 

@@ -18,13 +18,18 @@ from placement.storage.database import Database, SingleWrite, utcnow
 _NAME = "placement_fresh_claim"
 # Prepared once per connection: planning it would cost more than running it.
 _PREPARE = f"""
-PREPARE {_NAME}(timestamp, varchar[], integer[], integer[], integer[], integer[],
+PREPARE {_NAME}(timestamp, varchar[], varchar[], varchar[], varchar[], integer[],
                 varchar[], varchar[], bigint[], bigint[], bigint[], bigint[],
                 varchar[], varchar[], varchar[], bigint[]) AS
 WITH consumer AS (
     INSERT INTO consumers (uuid, project_id, user_id, consumer_type_id, cluster_id, generation, created_at)
-    SELECT uuid, project_id, user_id, type_id, cluster_id, 1, $1
-      FROM unnest($2, $3, $4, $5, $6) AS given(uuid, project_id, user_id, type_id, cluster_id) ORDER BY uuid
+    SELECT given.uuid, projects.id, users.id, consumer_types.id, given.cluster_id, 1, $1
+      FROM unnest($2, $3, $4, $5, $6) AS given(uuid, project, person, type, cluster_id)
+      JOIN projects ON projects.external_id = given.project
+      JOIN users ON users.external_id = given.person
+      LEFT JOIN consumer_types ON consumer_types.name = given.type
+     WHERE given.type IS NULL OR consumer_types.id IS NOT NULL
+     ORDER BY given.uuid
     ON CONFLICT DO NOTHING RETURNING uuid
 ), held AS (
     SELECT id, uuid FROM resource_providers

@@ -1,7 +1,7 @@
 """PostgreSQL: how its connections are opened, and how transactions begin and end on them.
 
-Connections are in autocommit mode all their lives, and transactions are begun and ended by statements that say all
-there is to say. So returning a connection to the pool sends nothing, and cannot fail.
+Connections are in autocommit mode all their lives, and transactions are begun and ended by statements that
+say all there is to say. So returning a connection to the pool sends nothing, and cannot fail.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Dialect(PGDialect_psycopg2):
     execution_ctx_cls = _Execution
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{**options, "use_native_hstore": False})
+        super().__init__(**{**options, "use_native_hstore": False})  # type: ignore[no-untyped-call]
 
     def do_begin(self, dbapi_connection: Any) -> None:
         """Nothing: whoever wants a transaction has said so."""

@@ -1,9 +1,9 @@
 """An end to waiting for a database server that says nothing any more.
 
-The driver waits inside of libpq, where nothing of Python can interrupt it. So every connection notes until when
-its present statement may take, and one thread per process shuts the sockets of those that are past it. The
-statement then fails as when the server had gone. TCP's own timeouts do not help here: a server that is stopped
-or behind a dead proxy still acknowledges what it is sent.
+The driver waits inside of libpq, where nothing of Python can interrupt it. So every connection notes until
+when its present statement may take, and one thread per process shuts the sockets of those that are past it.
+The statement then fails as when the server had gone. TCP's own timeouts do not help here: a server that is
+stopped or behind a dead proxy still acknowledges what it is sent.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ GRACE_SECONDS = 2.0
 _LOOK_SECONDS = 0.25
 
 
-class WatchedConnection(psycopg2.extensions.connection):
-    """A connection of the driver whose statements end: after `patience` seconds, or soon after the deadline."""
+class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
+    """A connection whose statements come to an end: after `patience` seconds, or soon after the deadline."""
 
     patience = _PATIENCE_SECONDS
 
@@ -68,7 +68,7 @@ class WatchedConnection(psycopg2.extensions.connection):
             line.shutdown(socket.SHUT_RDWR)
 
 
-class WatchedCursor(psycopg2.extensions.cursor):
+class WatchedCursor(psycopg2.extensions.cursor):  # type: ignore[misc]
     """A cursor whose statements are watched."""
 
     def execute(self, query: Any, vars: Any = None) -> None:

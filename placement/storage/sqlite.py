@@ -22,7 +22,7 @@ def engine_options() -> dict[str, Any]:
 
 
 def prepare(connection: Any, *, durable: bool) -> None:
-    """Set up a new connection. The driver must not open transactions on its own: services choose their kind."""
+    """Set up a new connection. The driver must not open transactions on its own."""
     connection.isolation_level = None
     synchronous = "FULL" if durable else "OFF"
     for pragma in ("journal_mode=WAL", f"synchronous={synchronous}", "foreign_keys=ON"):

@@ -30,7 +30,7 @@ class StreamingCursor(WatchedCursor):
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
         """The next rows, none at the end."""
         wanted = self.arraysize if size is None else size
-        rows = super().fetchmany(wanted)
+        rows: list[tuple[Any, ...]] = super().fetchmany(wanted)
         if not rows and not self._is_at_end:
             super().execute(f"FETCH FORWARD {wanted} FROM {self._label}")
             rows = super().fetchmany(wanted)

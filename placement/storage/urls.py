@@ -19,8 +19,8 @@ _STANDARD_PORT = "5432"
 def supported(url: str, parameters: str = "") -> sa.URL:
     """The URL of a SQLite or PostgreSQL database, with `parameters` appended to its query.
 
-    Several hosts may be given as libpq writes them, `h1:p1,h2:p2`; then the one that takes writes is used, unless
-    `target_session_attrs` says otherwise. Raises BadRequest.
+    Several hosts may be given as libpq writes them, `h1:p1,h2:p2`; then the one that takes writes is used,
+    unless `target_session_attrs` says otherwise. Raises BadRequest.
     """
     found = _SEVERAL.fullmatch(url)
     try:
@@ -71,4 +71,5 @@ def described(url: sa.URL) -> str:
         return f"file {url.database}"
     port = url.port or url.query.get("port")
     ports = f" port {port}" if port else ""
-    return f"host {','.join(hosts_of(url)) or 'of the local socket'}{ports}, database {url.database}, user {url.username}"
+    hosts = ",".join(hosts_of(url)) or "of the local socket"
+    return f"host {hosts}{ports}, database {url.database}, user {url.username}"

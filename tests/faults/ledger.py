@@ -28,7 +28,9 @@ class Ledger:
     slowest: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def told(self, consumer: str, claimed: Mapping[str, int] | None, status: int | None, seconds: float) -> None:
+    def told(
+        self, consumer: str, claimed: Mapping[str, int] | None, status: int | None, seconds: float
+    ) -> None:
         """Note the answer to a claim of what is given, or to a release; no status: no answer."""
         with self._lock:
             self.statuses[str(status)] += 1
@@ -106,7 +108,7 @@ def _status(service: Service, method: str, path: str, body: object = None) -> in
         return service.call(method, path, body).status
     except (ServiceError, OSError, ValueError):
         return None
-    except Exception:  # noqa: BLE001 - a connection that broke off in any way is no answer
+    except Exception:
         return None
 
 
@@ -129,7 +131,7 @@ def storm(urls: Sequence[str], providers: Sequence[str], clients: int = 16) -> I
 
 
 def violations(service: Service, providers: Sequence[str], ledger: Ledger) -> list[str]:
-    """What of the ledger the service does not hold to: claims lost, releases undone, use that is not claimed."""
+    """What of the ledger is not so: claims lost, releases undone, use that nobody claimed."""
     found, stored = [], {}
     for provider in providers:
         held = service.must("GET", f"/resource_providers/{provider}/allocations")["allocations"]
@@ -152,7 +154,8 @@ def shown_use(service: Service) -> dict[str, int]:
     """The use of VCPUs as a search shows it, per provider."""
     body = service.must("GET", "/allocation_candidates?resources=VCPU:1")
     return {
-        provider: summary["resources"]["VCPU"]["used"] for provider, summary in body["provider_summaries"].items()
+        provider: summary["resources"]["VCPU"]["used"]
+        for provider, summary in body["provider_summaries"].items()
     }
 
 

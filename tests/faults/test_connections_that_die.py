@@ -1,4 +1,4 @@
-"""Whenever a connection to the database dies: no claim is lost, nobody sees a fault of ours, the service recovers."""
+"""Whenever a connection to the database dies no claim is lost, nobody sees a 500, all recovers by itself."""
 
 from __future__ import annotations
 
