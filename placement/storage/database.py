@@ -322,6 +322,18 @@ class Database:
         if found is not None and found.is_incident:
             self._incidents.note(found.sentence, getattr(error, "orig", None) or error)
 
+    def keeps_sessions(self) -> bool:
+        """Whether a connection is to one and the same session of the database all along.
+
+        A pooler that hands sessions out for a transaction gives one that was just used to the next who asks.
+        """
+        if self.is_sqlite:
+            return True
+        session = sa.text("SELECT pg_backend_pid()")
+        with self.read() as one, self.read() as other:
+            first, second = (connection.execute(session).scalar_one() for connection in (one, other))
+            return first != second and one.execute(session).scalar_one() == first
+
     def exists(self) -> bool:
         """Whether there is a database, which for a server only a connection can tell."""
         return not self.is_sqlite or not self.url.database or Path(self.url.database).exists()

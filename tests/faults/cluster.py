@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg2
 
@@ -135,11 +136,16 @@ class Cluster:
         """The URL of one of its databases, perhaps through a relay at another port."""
         return f"postgresql://{user}@127.0.0.1:{port or self.port}/{database}"
 
+    def connected(self, database: str = "placement") -> Any:
+        """A connection of the superuser, which commits each statement by itself; to be closed."""
+        connection = psycopg2.connect(self.url(database), connect_timeout=5)
+        connection.autocommit = True
+        return connection
+
     def execute(self, statement: str, *, database: str = "postgres") -> list[tuple[object, ...]]:
         """Run one statement as the superuser."""
-        connection = psycopg2.connect(self.url(database), connect_timeout=5)
+        connection = self.connected(database)
         try:
-            connection.autocommit = True
             with connection.cursor() as cursor:
                 cursor.execute(statement)
                 return cursor.fetchall() if cursor.description else []
