@@ -51,6 +51,7 @@ def downgrade(database: Database, revision: str) -> None:
 
 def stamp(database: Database, revision: str) -> None:
     """Record a revision without running migrations. Raises BadRequest for one that does not exist."""
+    database.create()
     try:
         alembic.command.stamp(configuration(database), revision)
     except alembic.util.CommandError as error:
@@ -79,6 +80,9 @@ def _forget_foreign_stamps(transaction: Transaction) -> None:
         transaction.execute(
             sa.update(table).where(column > transaction.stamp).values(revision=transaction.stamp)
         )
+    # The witness of storage.history: to processes that run the database is another one from now on.
+    counter = tables.change_counter
+    transaction.execute(sa.update(counter).values(value=counter.c.value))
 
 
 def sync_standard_names(database: Database) -> None:
