@@ -285,7 +285,7 @@ class Database:
             try:
                 yield write
             except sa.exc.DBAPIError as error:
-                if write.is_sent and error.connection_invalidated:
+                if write.is_sent and failures.leaves_in_doubt(error):
                     self._note(error)
                     raise OutcomeUnknown(_LOST_COMMIT) from error
                 raise
@@ -294,7 +294,7 @@ class Database:
         try:
             transaction.commit()
         except sa.exc.DBAPIError as error:
-            if error.connection_invalidated:
+            if failures.leaves_in_doubt(error):
                 self._note(error)
                 raise OutcomeUnknown(_LOST_COMMIT) from error
             raise
@@ -325,14 +325,14 @@ class Database:
     def keeps_sessions(self) -> bool:
         """Whether a connection is to one and the same session of the database all along.
 
-        A pooler that hands sessions out for a transaction gives one that was just used to the next who asks.
+        A pooler that hands sessions out for a transaction gives one that was just used to the next.
         """
         if self.is_sqlite:
             return True
         session = sa.text("SELECT pg_backend_pid()")
         with self.read() as one, self.read() as other:
             first, second = (connection.execute(session).scalar_one() for connection in (one, other))
-            return first != second and one.execute(session).scalar_one() == first
+            return bool(first != second and one.execute(session).scalar_one() == first)
 
     def exists(self) -> bool:
         """Whether there is a database, which for a server only a connection can tell."""

@@ -174,6 +174,17 @@ def stays_broken(error: Any) -> bool:
     return getattr(error, "pgcode", None) == "25006"
 
 
+def leaves_in_doubt(error: sa.exc.DBAPIError) -> bool:
+    """Whether what was sent may be committed: the connection was lost, and the server had not refused."""
+    if not error.connection_invalidated:
+        return False
+    if isinstance(error.orig, sqlite3.Error):
+        code: int = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_IOERR)
+        return code & _PRIMARY == sqlite3.SQLITE_IOERR
+    state: str | None = getattr(error.orig, "pgcode", None)
+    return state is None or state[:2] in ("57", "08", "58", "XX")
+
+
 def classify(error: Exception) -> Unavailable | None:
     """The error to raise instead of a database error, or None if it is a fault of ours."""
     diagnosis = diagnose(error)
