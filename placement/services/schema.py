@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from placement.domain.errors import PlacementError
+from placement.domain.errors import PlacementError, Unavailable
 from placement.storage import schema
 from placement.storage.database import Database
+from placement.storage.failures import words_of
 
 
 class SchemaOutdated(PlacementError):
@@ -20,9 +21,12 @@ class SessionsShared(PlacementError):
 
 @contextmanager
 def _opened(connection: str) -> Iterator[Database]:
-    database = Database(connection)
+    """A database for an operator, who is told what is wrong with it in its own words."""
+    database = Database(connection, log_failures=False)
     try:
         yield database
+    except Unavailable as error:
+        raise type(error)(f"{error} {database.where}: {words_of(error)}") from error
     finally:
         database.dispose()
 

@@ -41,16 +41,19 @@ class LabelRegistry:
 
     def register(self, labels: Iterable[Label]) -> None:
         """Have these labels, as far as is known, in the database. Raises Unavailable."""
-        unknown = set(labels) - self._known
+        # One set all along: another thread may begin a new one at any time.
+        known = self._known
+        unknown = set(labels) - known
         if not unknown:
             return
         with self._database.write() as transaction:
             for kind, (table, column) in _LABELS.items():
                 wanted = [label for of_kind, label in unknown if of_kind == kind]
                 names.insert_ignoring_known(transaction, table, column, wanted)
-        # A new set each time: other threads read the old one.
-        kept = self._known if len(self._known) < _MOST_KNOWN else set()
-        self._known = kept | unknown
+        if len(known) >= _MOST_KNOWN:
+            self._known = unknown
+        else:
+            known.update(unknown)
 
     def forget(self) -> None:
         """Believe in no label any more."""

@@ -136,18 +136,20 @@ class Database:
         durable: bool = True,
         attempts: int = 10,
         statement_seconds: float = postgresql.STATEMENT_SECONDS,
+        log_failures: bool = True,
     ) -> None:
         """The database at `url`, whose query gets the `parameters`.
 
         `durable` False lets SQLite lose commits in a power cut. `attempts`: how often services try a
         transaction that concurrent ones keep from finishing. `statement_seconds`: how long PostgreSQL may
-        take for a statement.
+        take for a statement. `log_failures` False is for those who say themselves what is wrong.
         """
         self.url = urls.supported(url, parameters)
         self.attempts = attempts
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.history = History()
-        self._incidents = Incidents(urls.described(self.url))
+        self.where = urls.described(self.url)
+        self._incidents = Incidents(self.where) if log_failures else None
         self._durable = durable
         self._statement_seconds = min(statement_seconds, postgresql.STATEMENT_SECONDS)
         self._lock_seconds = min(postgresql.LOCK_SECONDS, self._statement_seconds)
@@ -319,8 +321,8 @@ class Database:
 
     def _note(self, error: Exception) -> None:
         found = failures.diagnose(error)
-        if found is not None and found.is_incident:
-            self._incidents.note(found.sentence, getattr(error, "orig", None) or error)
+        if self._incidents is not None and found is not None and found.is_incident:
+            self._incidents.note(found.sentence, failures.words_of(error))
 
     def keeps_sessions(self) -> bool:
         """Whether a connection is to one and the same session of the database all along.

@@ -185,6 +185,12 @@ def leaves_in_doubt(error: sa.exc.DBAPIError) -> bool:
     return state is None or state[:2] in ("57", "08", "58", "XX")
 
 
+def words_of(error: BaseException) -> str:
+    """What the driver said, on one line; of an error that stands for another one, what that said."""
+    origin = error.__cause__ or error
+    return " ".join(str(getattr(origin, "orig", None) or origin).split())
+
+
 def classify(error: Exception) -> Unavailable | None:
     """The error to raise instead of a database error, or None if it is a fault of ours."""
     diagnosis = diagnose(error)

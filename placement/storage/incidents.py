@@ -20,8 +20,8 @@ class Incidents:
         self._kept_back: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def note(self, cause: str, error: BaseException | None) -> None:
-        """Something went wrong for this cause; the driver's own words are added."""
+    def note(self, cause: str, words: str) -> None:
+        """Something went wrong for this cause, and these are the driver's own words."""
         now = time.monotonic()
         with self._lock:
             if now - self._told.get(cause, -_EVERY_SECONDS) < _EVERY_SECONDS:
@@ -30,5 +30,4 @@ class Incidents:
             self._told[cause] = now
             more = self._kept_back.pop(cause, 0)
         since = f" ({more} more since it was logged last)" if more else ""
-        words = " ".join(str(error).split())
         LOG.error("%s %s: %s%s", cause, self._where, words, since)
