@@ -23,6 +23,7 @@ from placement.storage.streaming import StreamingCursor
 STATEMENT_SECONDS = 30.0
 LOCK_SECONDS = 10.0
 CONNECT_SECONDS = 5
+_LATER_SECONDS = 0.5
 # A connection that was idle for longer is asked whether it still works; a shorter one if anything came in.
 _FRESH_SECONDS = 10
 _LAST_USE = "placement_last_use"
@@ -109,8 +110,9 @@ def prepare(connection: Any, statement_seconds: float, lock_seconds: float) -> s
 
 def bounds(statement_seconds: float, lock_seconds: float) -> str:
     """What limits one transaction, to be sent together with its beginning."""
+    # A little later than a lock, whose name says more about what was waited for.
     return (
-        f"; SET LOCAL statement_timeout = {_milliseconds(statement_seconds)}"
+        f"; SET LOCAL statement_timeout = {_milliseconds(statement_seconds + _LATER_SECONDS)}"
         f"; SET LOCAL lock_timeout = {_milliseconds(lock_seconds)}"
     )
 

@@ -94,7 +94,8 @@ class _Watch:
     """The thread that looks after all connections of this process."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        # Reentrant: the collector of garbage may close a connection while this thread holds the lock.
+        self.lock = threading.RLock()
         self._connections: weakref.WeakSet[WatchedConnection] = weakref.WeakSet()
         self._thread: threading.Thread | None = None
 
