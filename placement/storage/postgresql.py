@@ -98,6 +98,8 @@ def prepare(connection: Any, statement_seconds: float, lock_seconds: float) -> s
     settings = (
         f"SET statement_timeout = {_milliseconds(statement_seconds)}; "
         f"SET lock_timeout = {_milliseconds(lock_seconds)}; "
+        # A session whose client cannot be heard any more must not keep its locks for good.
+        f"SET idle_in_transaction_session_timeout = {_milliseconds(STATEMENT_SECONDS)}; "
         "SET TimeZone = 'UTC'; SET plan_cache_mode = force_generic_plan; "
     )
     with connection.cursor() as cursor:
