@@ -42,6 +42,7 @@ def _api(settings: cfg.ConfigOpts) -> ApiSettings:
         allow_remote_noauth=settings.api.allow_remote_noauth,
         tokens_file=Path(tokens_file) if tokens_file else None,
         largest_body_bytes=settings.api.max_request_body_bytes,
+        request_seconds=settings.api.request_timeout,
         configuration=settings,
     )
 

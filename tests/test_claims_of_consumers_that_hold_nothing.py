@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.storage import tables
-from placement.storage.consumers import LabelIds
+from placement.storage import consumers, tables
+from placement.storage.consumers import Labelling, LabelRegistry
 from placement.storage.database import Database
 from tests.client import Client, detail
 
@@ -20,11 +20,10 @@ CONSUMER = "00000000-0000-4000-8000-0000000000cc"
 def host(api: Client, database: Database) -> str:
     """A host, and the consumer at generation 7 that has nothing of it."""
     host = api.provider("host", VCPU=4)
-    ids = LabelIds(database).of([("project", "project"), ("user", "user")])
+    LabelRegistry(database).register([("project", "project"), ("user", "user")])
     with database.write() as transaction:
-        row = {"uuid": CONSUMER, "generation": 7, "created_at": transaction.now}
-        row |= {"project_id": ids["project", "project"], "user_id": ids["user", "user"]}
-        transaction.execute(sa.insert(tables.consumers).values(row))
+        consumers.create(transaction, [Labelling(CONSUMER, "project", "user", None)])
+        transaction.execute(sa.update(tables.consumers).values(generation=7))
     return host
 
 

@@ -76,13 +76,13 @@ def test_what_a_node_was_long_ago_is_forgotten(cluster: Client, application: Fla
 
 def test_being_asked_about_one_node_does_not_forget_the_others(cluster: Client, database: Database):
     states, rankings = many(database), Rankings()
-    ranking = rankings.of(shape(2), states)
+    ranking = rankings.of(1, shape(2), states)
     found = [ranking.tried(state) for state in states]
-    assert [ranked.state for ranked in rankings.of(shape(2), states).best_first(states[:1])] == states[:1]
+    assert [ranked.state for ranked in rankings.of(1, shape(2), states).best_first(states[:1])] == states[:1]
     # Others changed meanwhile, more than are kept as they were.
     for _ in range(3):
         states[:600] = [replace(state) for state in states[:600]]
-        list(rankings.of(shape(2), states).best_first(states))
+        list(rankings.of(1, shape(2), states).best_first(states))
     assert all(
         ranking.tried(state) is standing for state, standing in zip(states[600:], found[600:], strict=True)
     )
@@ -90,8 +90,17 @@ def test_being_asked_about_one_node_does_not_forget_the_others(cluster: Client, 
 
 def test_the_shapes_that_were_asked_for_last_are_kept(cluster: Client, database: Database):
     states, rankings = many(database)[:1], Rankings()
-    often, seldom = rankings.of(shape(1), states), rankings.of(shape(2), states)
+    often, seldom = rankings.of(1, shape(1), states), rankings.of(1, shape(2), states)
     for cpu in range(3, 40):
-        rankings.of(shape(cpu), states)
-        assert rankings.of(shape(1), states) is often
-    assert rankings.of(shape(2), states) is not seldom
+        rankings.of(1, shape(cpu), states)
+        assert rankings.of(1, shape(1), states) is often
+    assert rankings.of(1, shape(2), states) is not seldom
+
+
+def test_clusters_asked_about_in_turn_do_not_make_each_other_forgotten(cluster: Client, database: Database):
+    here, there, rankings = many(database), many(database), Rankings()
+    ranking = rankings.of(1, shape(2), here)
+    found = [ranking.tried(state) for state in here]
+    list(rankings.of(2, shape(2), there).best_first(there))
+    again = rankings.of(1, shape(2), here)
+    assert all(again.tried(state) is standing for state, standing in zip(here, found, strict=True))

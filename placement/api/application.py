@@ -40,7 +40,7 @@ from placement.api.routes import (
 )
 from placement.api.tokens import NO_FILE, BadTokens, Tokens
 from placement.dialects.nova import FlavorRefused
-from placement.domain import caller
+from placement.domain import caller, deadline
 from placement.domain.errors import NotFound, PlacementError
 from placement.services.pod_pages import Unschedulable
 from placement.services.use_cases import UseCases
@@ -81,6 +81,7 @@ class ApiSettings:
     allow_remote_noauth: bool = False
     tokens_file: Path | None = None
     largest_body_bytes: int = 32 * 2**20
+    request_seconds: float = 30.0
     # For the libraries that read their options themselves: policy, CORS, proxy headers, token validation.
     configuration: cfg.ConfigOpts | None = None
 
@@ -105,6 +106,7 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     for rule in application.url_map.iter_rules():
         # HEAD and OPTIONS are methods that no path has (Placement API, routing details).
         rule.methods = (rule.methods or set()) - {"HEAD", "OPTIONS"}
+    application.before_request(lambda: deadline.begin(settings.request_seconds))
     application.before_request(context.begin)
     application.before_request(_attend_caller)
     if settings.auth_strategy == "noauth2" and not settings.allow_remote_noauth:
@@ -114,6 +116,7 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.before_request(_check_body_headers)
     application.before_request(_refuse_odd_paths)
     application.after_request(_finish)
+    application.teardown_request(lambda _: deadline.clear())
     application.register_error_handler(PlacementError, _placement_error)
     application.register_error_handler(FlavorRefused, _flavor_refused)
     application.register_error_handler(Unschedulable, _unschedulable)

@@ -36,6 +36,7 @@ _LEAD = {
 }
 # The incumbent gives these no blanks at the end.
 _TEMPLATED = (405, 406, 415)
+_RETRY_AFTER_SECONDS = 1
 _NEWLINES = re.compile(r"\s*[\r\n]+\s*")
 
 
@@ -94,6 +95,13 @@ def render_all(
     status: int, problems: Sequence[tuple[str, str]], *, extra: dict[str, Any] | None = None
 ) -> Response:
     """Everything that is wrong, (code, message) each, as one response; JSON has one error for each."""
+    response = _rendered(status, problems, extra)
+    if status == 503:
+        response.headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
+    return response
+
+
+def _rendered(status: int, problems: Sequence[tuple[str, str]], extra: dict[str, Any] | None) -> Response:
     title = HTTPStatus(status).phrase
     # Clients take the last line of the detail for the message, so it must not contain a line break.
     problems = [(code, _NEWLINES.sub(" ", message)) for code, message in problems]

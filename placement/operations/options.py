@@ -43,6 +43,12 @@ API = [
         min=1024,
         help="Longer request bodies are answered 413.",
     ),
+    cfg.IntOpt(
+        "request_timeout",
+        default=30,
+        min=1,
+        help="Seconds that the database may take for one request, all attempts and waits included.",
+    ),
 ]
 DATABASE = [
     cfg.StrOpt("connection", secret=True, help="URL of the database, SQLite or PostgreSQL. Required."),

@@ -118,6 +118,7 @@ def open_database(settings: cfg.ConfigOpts) -> Database:
         recycle_seconds=options.connection_recycle_time,
         durable=options.sqlite_synchronous,
         attempts=settings.placement.allocation_conflict_retry_count,
+        statement_seconds=settings.api.request_timeout,
     )
 
 

@@ -16,7 +16,7 @@ from placement.candidates.scoring.order import Order
 from placement.candidates.search import search, shuffled
 from placement.candidates.trail import Trail
 from placement.candidates.wording import Vocabulary, verdict
-from placement.domain import caller
+from placement.domain import caller, deadline
 from placement.domain.errors import BadRequest, SearchTimeout
 from placement.domain.groups import CandidateQuery, RequestGroup
 from placement.services.forest_keeper import ForestKeeper, View
@@ -150,7 +150,7 @@ class Candidates:
             depth_first=self._settings.depth_first,
             order=by_score,
             considered=self._settings.maximum or 2**31,
-            budget=Budget(self._settings.seconds, caller.is_gone),
+            budget=Budget(deadline.remaining(self._settings.seconds), caller.is_gone),
         )
 
     def wishes(

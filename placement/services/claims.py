@@ -12,13 +12,13 @@ from math import gcd
 
 from placement.domain.allocation import ConsumerClaim
 from placement.domain.errors import BadRequest, NotFound
-from placement.services.replacement import LARGEST_AMOUNT, Replacement, label_ids, labelling_of
+from placement.services.replacement import LARGEST_AMOUNT, Replacement, labelling_of, labels_of
 from placement.services.transactions import attempt
 from placement.storage import allocations, consumers, providers
 from placement.storage.allocations import Change
-from placement.storage.consumers import LabelIds
+from placement.storage.consumers import LabelRegistry
 from placement.storage.database import Database, Transaction
-from placement.storage.failures import TryAgain
+from placement.storage.failures import TryAgain, Unreachable
 from placement.storage.fresh_claims import Amount, Rise, claim_at_once
 from placement.storage.names import ClassIds
 
@@ -26,10 +26,10 @@ from placement.storage.names import ClassIds
 class Claims:
     """Writes what consumers hold."""
 
-    def __init__(self, database: Database, labels: LabelIds) -> None:
+    def __init__(self, database: Database, labels: LabelRegistry) -> None:
         self._database = database
         self._labels = labels
-        self._class_ids = ClassIds()
+        self._class_ids = ClassIds(database.history)
 
     def replace(self, claims: Sequence[ConsumerClaim], *, of_one_consumer: bool = True) -> None:
         """Make every consumer hold exactly what its claim says; all or nothing.
@@ -37,12 +37,13 @@ class Claims:
         Raises BadRequest for unknown providers or classes, ConcurrentUpdate for a consumer generation,
         CapacityExceeded when something does not fit, Unavailable.
         """
-        labels = label_ids(self._labels, claims)
-        if self._take_place_at_once(claims, labels):
+        labels = labels_of(claims)
+        self._labels.register(labels)
+        if self._take_place_at_once(claims):
             return
 
         def work(transaction: Transaction) -> None:
-            replacement = Replacement(transaction, claims, labels)
+            replacement = Replacement(transaction, claims)
             replacement.settle_consumers()
             replacement.check_generations()
             replacement.hold_providers()
@@ -52,13 +53,14 @@ class Claims:
             replacement.apply()
             replacement.store()
 
-        attempt(self._database, work)
+        attempt(self._database, work, before=lambda: self._labels.register(labels))
 
-    def _take_place_at_once(
-        self, claims: Sequence[ConsumerClaim], labels: Mapping[tuple[str, str], int]
-    ) -> bool:
+    def _take_place_at_once(self, claims: Sequence[ConsumerClaim]) -> bool:
         """The usual case, consumers that are new: one statement. False if it is another or does not fit."""
         if self._database.is_sqlite or not claims or not all(_is_fresh(claim) for claim in claims):
+            return False
+        if self._database.is_hurried():
+            # A transaction can be given the limits that it needs without asking once more.
             return False
         amounts = [
             Amount(claim.consumer_uuid, provider, name, min(amount, LARGEST_AMOUNT))
@@ -66,9 +68,11 @@ class Claims:
             for provider, resources in claim.resources.items()
             for name, amount in resources.items()
         ]
-        labellings = [labelling_of(claim, labels) for claim in claims]
+        labellings = [labelling_of(claim) for claim in claims]
         try:
             return claim_at_once(self._database, labellings, _rises(amounts), amounts)
+        except Unreachable:
+            raise
         except TryAgain:
             return False
 

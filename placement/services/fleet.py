@@ -18,6 +18,7 @@ from placement.services.node_loading import ClusterFacts, NodeLoader, facts_of
 from placement.services.node_states import NodeState
 from placement.storage.database import Database
 from placement.storage.feed import Feed, Look
+from placement.storage.history import Horizon
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +56,7 @@ class _Image:
 class _Progress:
     """How far the image has come: where to look from, and what was seen there already."""
 
-    horizon: int
+    horizon: Horizon
     seen: set[tuple[int, int]] = field(default_factory=set)
 
 
@@ -112,18 +113,22 @@ class Fleet:
             if gone:
                 image.replace(gone, {})
         for cluster_id, roots in stale.items():
-            self._read_again(self._images[cluster_id], roots)
+            self._read_again(self._images[cluster_id], roots, look.horizon)
         self._progress.seen = set(rows)
         self._progress.horizon = look.horizon
 
-    def _read_again(self, image: _Image, roots: set[int]) -> None:
+    def _read_again(self, image: _Image, roots: set[int], horizon: int) -> None:
         with self._database.snapshot() as connection:
+            self._feed.check(connection, horizon)
             fresh = self.loader.load(connection, image.facts, roots, image.nodes)
         image.replace(roots, fresh)
 
     def _load(self, name: str) -> _Image:
         with self._database.snapshot() as connection:
             horizon = self._feed.horizon(connection)
+            if self._progress is not None and self._progress.horizon.history != horizon.history:
+                # What is known of other clusters is of another history.
+                self._forget()
             facts = facts_of(found(connection, name))
             image = _Image(facts, self.loader.load(connection, facts))
         if self._progress is None:

@@ -10,6 +10,7 @@ from placement.candidates.forest import Forest
 from placement.candidates.records import ProviderRecord
 from placement.candidates.scoreboards import Scoreboards
 from placement.candidates.sharing import SharingMap
+from placement.domain import deadline
 from placement.domain.errors import Unavailable
 from placement.storage import names
 from placement.storage.database import Database
@@ -54,7 +55,7 @@ class ForestKeeper:
     def current(self) -> View:
         """The forest with all that was committed before the call. Raises Unavailable, never guesses."""
         arrived = time.monotonic()
-        if not self._lock.acquire(timeout=_PATIENCE_SECONDS):
+        if not self._lock.acquire(timeout=deadline.remaining(_PATIENCE_SECONDS)):
             raise Unavailable("The providers are still being loaded, or the database is slow; try again.")
         try:
             known = self._names_since(arrived)
@@ -105,7 +106,7 @@ class ForestKeeper:
                     return False
         # After the records, which may speak of names that are newer than the look.
         if look.names_changed or not self._can_name(records):
-            with self._database.read() as connection:
+            with self._feed.session(look.horizon) as connection:
                 self._names = names.load(connection)
         self._forest.apply(records)
         # Last, for those who were below a deleted provider have moved away before.
@@ -126,7 +127,7 @@ class ForestKeeper:
         self._names = None
         with self._feed.snapshot() as (horizon, snapshot):
             self._forest.load(snapshot)
-        with self._database.read() as connection:
+        with self._feed.session(horizon) as connection:
             loaded = names.load(connection)
         # Only now: a failure in between must not leave a forest that believes itself current.
         self._horizon, self._names = horizon, loaded

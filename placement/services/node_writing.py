@@ -15,9 +15,10 @@ from placement.domain.errors import Conflict
 from placement.services.replacement import changes_of
 from placement.storage import allocations, consumers, pods, providers
 from placement.storage.allocations import Held
-from placement.storage.consumers import LabelIds, Labelling
+from placement.storage.consumers import Labelling, LabelRegistry
 from placement.storage.database import Transaction
 from placement.storage.failures import TryAgain
+from placement.storage.history import History
 from placement.storage.names import ClassIds
 
 POD = "POD"
@@ -47,7 +48,7 @@ class ProviderGone(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The ids of the labels that consumers of a cluster carry.
+    """The labels that consumers of a cluster carry.
 
     Their project is the cluster, so that its usages can be told. The user of recorded pods is their
     namespace, that of pods which only kubelet reports is kubelet.
@@ -55,7 +56,6 @@ class Labels:
 
     cluster: str
     cluster_id: int
-    ids: Mapping[tuple[str, str], int]
 
     def pod(self, consumer: str, namespace: str) -> Labelling:
         """The labels of a recorded pod."""
@@ -66,23 +66,23 @@ class Labels:
         return self._of(consumer, KUBELET, _KUBELET_USER)
 
     def _of(self, consumer: str, kind: str, user: str) -> Labelling:
-        project, user_id = self.ids["project", self.cluster], self.ids["user", user]
-        return Labelling(consumer, project, user_id, self.ids["type", kind], self.cluster_id)
+        return Labelling(consumer, self.cluster, user, kind, self.cluster_id)
 
 
 class NodeWriter:
     """Writes the accounts of nodes, inside a transaction of the caller."""
 
-    def __init__(self, labels: LabelIds) -> None:
+    def __init__(self, labels: LabelRegistry, history: History) -> None:
         self._labels = labels
-        self._class_ids = ClassIds()
+        self._class_ids = ClassIds(history)
 
     def labels(self, cluster: str, cluster_id: int, namespace: str | None = None) -> Labels:
         """The labels of consumers in this namespace; to be asked for before the transaction begins."""
         wanted = {("project", cluster), ("type", POD), ("type", KUBELET), ("user", _KUBELET_USER)}
         if namespace is not None:
             wanted.add(("user", namespace))
-        return Labels(cluster, cluster_id, self._labels.of(wanted))
+        self._labels.register(wanted)
+        return Labels(cluster, cluster_id)
 
     def write(
         self,

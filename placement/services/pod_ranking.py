@@ -141,17 +141,21 @@ class Ranking:
 
 
 class Rankings:
-    """The rankings of the shapes that were asked for last."""
+    """The rankings of the shapes that were asked for last, for each cluster by itself.
+
+    Threads share them: what they note about a node is the same whoever notes it, and is noted at once.
+    """
 
     def __init__(self) -> None:
-        self._kept: dict[PodShape, Ranking] = {}
+        self._kept: dict[tuple[int, PodShape], Ranking] = {}
         self._lock = threading.Lock()
 
-    def of(self, shape: PodShape, states: Collection[NodeState]) -> Ranking:
+    def of(self, cluster_id: int, shape: PodShape, states: Collection[NodeState]) -> Ranking:
         """The ranking for pods of a shape; `states` are all nodes of the cluster, asked about now or not."""
+        key = (cluster_id, shape)
         with self._lock:
-            ranking = self._kept.pop(shape, None) or Ranking(shape)
-            self._kept[shape] = ranking
+            ranking = self._kept.pop(key, None) or Ranking(shape)
+            self._kept[key] = ranking
             if len(self._kept) > _SHAPES_KEPT:
                 del self._kept[next(iter(self._kept))]
         ranking.trim(states)

@@ -109,7 +109,7 @@ class Pods:
         """What a pod asks for, how it stands with nodes, and those nodes, without the pod itself on them."""
         incoming = import_pod(document.manifest, view.facts.settings)
         states = _chosen(_without(view, self._known(view, _key(document))), node_names)
-        return incoming, self._rankings.of(_shape(incoming, view), view.nodes.values()), states
+        return incoming, self._rankings.of(view.facts.id, _shape(incoming, view), view.nodes.values()), states
 
     # -- writing ------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class Pods:
             self._renew(view, same)
             return False, answer_of(same)
         states = _chosen(_without(view, known), None if node is None else [node])
-        ranking = self._rankings.of(_shape(incoming, view), view.nodes.values())
+        ranking = self._rankings.of(view.facts.id, _shape(incoming, view), view.nodes.values())
         doubtful = {state.row.root_id for state in refusing if view.nodes.get(state.row.root_id) is state}
         usable = [state for state in states if state.row.root_id not in doubtful]
         place = _best_place(ranking, usable, incoming, document)

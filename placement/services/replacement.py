@@ -16,7 +16,7 @@ from placement.domain.allocation import AnyGeneration, ConsumerClaim
 from placement.domain.errors import BadRequest, CapacityExceeded, ConcurrentUpdate
 from placement.storage import allocations, consumers, inventories, names, providers, tables
 from placement.storage.allocations import Change, Held
-from placement.storage.consumers import LabelIds, Labelling
+from placement.storage.consumers import Label, Labelling
 from placement.storage.database import Transaction
 
 # More than any max_unit, so such an amount is refused for its units; larger ones need not be told apart.
@@ -29,7 +29,6 @@ class Replacement:
 
     transaction: Transaction
     claims: Sequence[ConsumerClaim]
-    labels: Mapping[tuple[str, str], int]
     existing: frozenset[str] = frozenset()
     provider_ids: Mapping[str, int] = field(default_factory=dict)
     held: list[Held] = field(default_factory=list)
@@ -64,7 +63,7 @@ class Replacement:
 
     def _create(self, claims: Sequence[ConsumerClaim]) -> set[str]:
         return consumers.create(
-            self.transaction, [labelling_of(claim, self.labels) for claim in claims if claim.resources]
+            self.transaction, [labelling_of(claim) for claim in claims if claim.resources]
         )
 
     def _lock(self, claims: Sequence[ConsumerClaim]) -> dict[str, int]:
@@ -129,7 +128,7 @@ class Replacement:
         consumers.advance(
             self.transaction,
             [
-                labelling_of(claim, self.labels)
+                labelling_of(claim)
                 for claim in self.claims
                 if claim.consumer_uuid in self.existing and claim.resources
             ],
@@ -138,26 +137,14 @@ class Replacement:
         consumers.delete(self.transaction, emptied & self.existing)
 
 
-def labelling_of(claim: ConsumerClaim, labels: Mapping[tuple[str, str], int]) -> Labelling:
-    """The label ids the consumer of a claim shall carry."""
-    type_id = None if claim.consumer_type is None else labels["type", claim.consumer_type]
-    return Labelling(
-        claim.consumer_uuid, labels["project", claim.project_id], labels["user", claim.user_id], type_id
-    )
+def labelling_of(claim: ConsumerClaim) -> Labelling:
+    """The labels that the consumer of a claim shall carry."""
+    return Labelling(claim.consumer_uuid, claim.project_id, claim.user_id, claim.consumer_type)
 
 
-def label_ids(labels: LabelIds, claims: Sequence[ConsumerClaim]) -> Mapping[tuple[str, str], int]:
-    """The ids of all projects, users and consumer types that the claims name."""
-    return labels.of(
-        (kind, label)
-        for claim in claims
-        for kind, label in (
-            ("project", claim.project_id),
-            ("user", claim.user_id),
-            ("type", claim.consumer_type),
-        )
-        if label is not None
-    )
+def labels_of(claims: Sequence[ConsumerClaim]) -> set[Label]:
+    """All projects, users and consumer types that the claims name."""
+    return set().union(*(labelling_of(claim).labels() for claim in claims))
 
 
 def changes_of(held: Sequence[Held], fresh: Sequence[Held]) -> list[Change]:

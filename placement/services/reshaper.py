@@ -14,10 +14,10 @@ from placement.domain.errors import BadRequest, ConcurrentUpdate, InventoryInUse
 from placement.domain.inventory import Inventory
 from placement.domain.reshape import ProviderInventories
 from placement.services.inventories import check_capacity, in_use
-from placement.services.replacement import Replacement, label_ids
+from placement.services.replacement import Replacement, labels_of
 from placement.services.transactions import attempt
 from placement.storage import inventories, names, providers
-from placement.storage.consumers import LabelIds
+from placement.storage.consumers import LabelRegistry
 from placement.storage.database import Database, Transaction
 from placement.storage.providers import Locked
 
@@ -27,7 +27,7 @@ Key = tuple[int, int]
 class Reshaper:
     """Moves inventories and allocations in one transaction."""
 
-    def __init__(self, database: Database, labels: LabelIds) -> None:
+    def __init__(self, database: Database, labels: LabelRegistry) -> None:
         self._database = database
         self._labels = labels
 
@@ -37,12 +37,12 @@ class Reshaper:
         Raises BadRequest for unknown providers and classes and for bad capacities, ConcurrentUpdate for
         generations, InventoryInUse, CapacityExceeded, Unavailable.
         """
-        labels = label_ids(self._labels, claims)
+        labels = labels_of(claims)
 
         def work(transaction: Transaction) -> None:
-            _Reshape(transaction, wanted, Replacement(transaction, claims, labels)).run()
+            _Reshape(transaction, wanted, Replacement(transaction, claims)).run()
 
-        attempt(self._database, work)
+        attempt(self._database, work, before=lambda: self._labels.register(labels))
 
 
 @dataclass(slots=True)

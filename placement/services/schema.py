@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from placement.domain.errors import PlacementError
+from placement.domain.errors import PlacementError, Unavailable
 from placement.storage import schema
 from placement.storage.database import Database
+from placement.storage.failures import words_of
 
 
 class SchemaOutdated(PlacementError):
     """The schema is not the one this version works with."""
 
 
+class SessionsShared(PlacementError):
+    """Something between the service and the database does not keep sessions."""
+
+
 @contextmanager
 def _opened(connection: str) -> Iterator[Database]:
-    database = Database(connection)
+    """A database for an operator, who is told what is wrong with it in its own words."""
+    database = Database(connection, log_failures=False)
     try:
         yield database
+    except Unavailable as error:
+        raise type(error)(f"{error} {database.where}: {words_of(error)}") from error
     finally:
         database.dispose()
 
@@ -45,9 +53,14 @@ def make_ready(connection: str, *, upgrade_first: bool = False) -> None:
     """See to it that the service can start.
 
     An embedded database is migrated; a server's must be current, unless `upgrade_first` says otherwise.
-    Standard names that are missing are inserted. Raises SchemaOutdated, Unavailable.
+    Standard names that are missing are inserted. Raises SchemaOutdated, SessionsShared, Unavailable.
     """
     with _opened(connection) as database:
+        if not database.keeps_sessions():
+            raise SessionsShared(
+                "The connection pooler in front of the database does not keep sessions: "
+                "set it to session pooling, or connect to PostgreSQL itself."
+            )
         if database.is_sqlite or upgrade_first:
             schema.upgrade(database)
             return

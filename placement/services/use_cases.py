@@ -26,7 +26,7 @@ from placement.services.preemption import Preemption
 from placement.services.providers import Providers
 from placement.services.reshaper import Reshaper
 from placement.services.vanished_pods import Binders
-from placement.storage.consumers import LabelIds
+from placement.storage.consumers import LabelRegistry
 from placement.storage.database import Database
 
 
@@ -37,8 +37,8 @@ class UseCases:
         self, database: Database, search_settings: SearchSettings, binders: Binders | None = None
     ) -> None:
         self.database = database
-        labels = LabelIds(database)
-        writer = NodeWriter(labels)
+        labels = LabelRegistry(database)
+        writer = NodeWriter(labels, database.history)
         self.fleet = Fleet(database)
         self.pods = Pods(database, self.fleet, writer)
         self.pod_translation = PodTranslation(database, self.fleet)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from placement.domain.errors import Conflict
 from placement.storage import names, tables
 from placement.storage.database import Database, Executor, Transaction
+from placement.storage.failures import TryAgain
 
 _table = tables.consumers
 _LABELS = {
@@ -20,49 +21,43 @@ _LABELS = {
 }
 _MOST_KNOWN = 100_000
 
+# Its kind, "project", "user" or "type", and what callers call it.
+Label = tuple[str, str]
 
-class LabelIds:
-    """Ids of projects, users and consumer types; labels are registered on first use and never deleted.
 
-    Registration is a transaction of its own: a label without consumers harms nobody, and what this object
-    remembers must not depend on whether a claim succeeds.
+class LabelRegistry:
+    """Sees to it that projects, users and consumer types are known; labels are registered on first use, never
+    deleted.
+
+    Registration is a transaction of its own: a label without consumers harms nobody. Only that a label was
+    registered is remembered, never its id, which is another one in a database that was restored: statements
+    look ids up.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: dict[tuple[str, str], int] = {}
+        self._known: set[Label] = set()
+        database.history.forget_with(self.forget)
 
-    def of(self, labels: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], int]:
-        """The ids of (kind, label) pairs; kind is "project", "user" or "type"."""
-        # One dictionary all along: another thread may begin a new one at any time.
+    def register(self, labels: Iterable[Label]) -> None:
+        """Have these labels, as far as is known, in the database. Raises Unavailable."""
+        # One set all along: another thread may begin a new one at any time.
         known = self._known
-        wanted = set(labels)
-        ids = {label: known[label] for label in wanted if label in known}
-        unknown = wanted - ids.keys()
-        if unknown:
-            found = self._register(unknown)
-            ids.update(found)
-            if len(known) >= _MOST_KNOWN:
-                self._known = found
-            else:
-                known.update(found)
-        return ids
-
-    def _register(self, labels: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
-        found: dict[tuple[str, str], int] = {}
+        unknown = set(labels) - known
+        if not unknown:
+            return
         with self._database.write() as transaction:
             for kind, (table, column) in _LABELS.items():
-                wanted = [label for of_kind, label in labels if of_kind == kind]
-                if wanted:
-                    names.insert_ignoring_known(transaction, table, column, wanted)
-                    found.update({(kind, label): id_ for label, id_ in _ids(transaction, kind, wanted)})
-        return found
+                wanted = [label for of_kind, label in unknown if of_kind == kind]
+                names.insert_ignoring_known(transaction, table, column, wanted)
+        if len(known) >= _MOST_KNOWN:
+            self._known = unknown
+        else:
+            known.update(unknown)
 
-
-def _ids(connection: Executor, kind: str, labels: Collection[str]) -> list[tuple[str, int]]:
-    table, column = _LABELS[kind]
-    statement = sa.select(table.c[column], table.c.id).where(table.c[column].in_(sorted(set(labels))))
-    return [(row[0], row[1]) for row in connection.execute(statement)]
+    def forget(self) -> None:
+        """Believe in no label any more."""
+        self._known = set()
 
 
 class Consumer(NamedTuple):
@@ -129,64 +124,105 @@ def lock_generations(transaction: Transaction, uuids: Collection[str]) -> dict[s
 
 
 class Labelling(NamedTuple):
-    """The label ids a consumer shall carry; type None leaves the type alone. Pods have a cluster, too."""
+    """The labels a consumer shall carry; type None leaves the type alone. Pods have a cluster, too."""
 
     uuid: str
-    project_id: int
-    user_id: int
-    consumer_type_id: int | None
+    project: str
+    user: str
+    consumer_type: str | None
     cluster_id: int | None = None
+
+    def labels(self) -> set[Label]:
+        """The labels by kind."""
+        labels = {("project", self.project), ("user", self.user)}
+        return labels if self.consumer_type is None else {*labels, ("type", self.consumer_type)}
+
+
+# All texts are constant, so that nothing is compiled twice. Whoever has a label that is not there is left
+# out.
+_GIVEN_POSTGRESQL = """
+    unnest(CAST(:uuid AS varchar[]), CAST(:project AS varchar[]), CAST(:user AS varchar[]),
+           CAST(:consumer_type AS varchar[]), CAST(:cluster_id AS integer[]))
+    AS given(uuid, project, person, type, cluster_id)
+"""
+_GIVEN_SQLITE = """
+    (SELECT json_extract(value, '$[0]') AS uuid, json_extract(value, '$[1]') AS project,
+            json_extract(value, '$[2]') AS person, json_extract(value, '$[3]') AS type,
+            json_extract(value, '$[4]') AS cluster_id
+       FROM json_each(:labellings)) AS given
+"""
+_FOUND = """
+    FROM {given}
+    JOIN projects ON projects.external_id = given.project
+    JOIN users ON users.external_id = given.person
+    LEFT JOIN consumer_types ON consumer_types.name = given.type
+   WHERE (given.type IS NULL OR consumer_types.id IS NOT NULL)
+"""
+_CREATE = f"""
+    INSERT INTO consumers (uuid, project_id, user_id, consumer_type_id, cluster_id, generation, created_at)
+    SELECT given.uuid, projects.id, users.id, consumer_types.id, given.cluster_id, 1, :now {_FOUND}
+     ORDER BY given.uuid ON CONFLICT DO NOTHING RETURNING uuid
+"""
+_ADVANCE = f"""
+    UPDATE consumers SET generation = generation + 1, updated_at = :now, project_id = projects.id,
+           user_id = users.id, consumer_type_id = COALESCE(consumer_types.id, consumers.consumer_type_id)
+    {_FOUND} AND consumers.uuid = given.uuid
+"""
+
+
+def _both(statement: str) -> tuple[sa.TextClause, sa.TextClause]:
+    """For SQLite and for PostgreSQL."""
+    now = sa.bindparam("now", type_=sa.DateTime)
+    sqlite, postgresql = (
+        sa.text(statement.format(given=given)).bindparams(now) for given in (_GIVEN_SQLITE, _GIVEN_POSTGRESQL)
+    )
+    return sqlite, postgresql
+
+
+_CREATE_BOTH, _ADVANCE_BOTH = _both(_CREATE), _both(_ADVANCE)
+
+
+def _run(
+    transaction: Transaction, statements: tuple[sa.TextClause, sa.TextClause], rows: Sequence[Labelling]
+) -> Any:
+    statement = statements[transaction.is_postgresql]
+    if not transaction.is_postgresql:
+        return transaction.execute(statement, {"labellings": json.dumps(rows), "now": transaction.now})
+    columns = zip(Labelling._fields, (list(column) for column in zip(*rows, strict=True)), strict=True)
+    return transaction.execute(statement, {**dict(columns), "now": transaction.now})
 
 
 def create(transaction: Transaction, labellings: Collection[Labelling]) -> set[str]:
-    """Insert consumers at generation 1; the uuids inserted, so without those another writer was faster on."""
+    """Insert consumers at generation 1; the uuids inserted, so without those another writer was faster on.
+
+    Raises TryAgain if a label is not there.
+    """
     if not labellings:
         return set()
-    rows = [
-        {**labelling._asdict(), "generation": 1, "created_at": transaction.now}
-        for labelling in sorted(labellings, key=lambda labelling: labelling.uuid)
-    ]
-    statement = transaction.insert_or_ignore(_table).returning(_table.c.uuid)
-    return set(transaction.execute(statement, rows).scalars())
-
-
-# Both texts are constant, so that nothing is compiled twice. A type of 0 leaves the type alone.
-_ADVANCE = """
-    UPDATE consumers SET generation = generation + 1, updated_at = :now,
-           project_id = wanted.project_id, user_id = wanted.user_id,
-           consumer_type_id = COALESCE(NULLIF(wanted.type_id, 0), consumer_type_id)
-      FROM {wanted}
-     WHERE consumers.uuid = wanted.uuid
-"""
-_ADVANCE_POSTGRESQL = sa.text(
-    _ADVANCE.format(
-        wanted="""unnest(CAST(:uuid AS varchar[]), CAST(:project_id AS integer[]),
-                         CAST(:user_id AS integer[]), CAST(:type_id AS integer[]))
-                  AS wanted(uuid, project_id, user_id, type_id)"""
-    )
-).bindparams(sa.bindparam("now", type_=sa.DateTime))
-_ADVANCE_SQLITE = sa.text(
-    _ADVANCE.format(
-        wanted="""(SELECT json_extract(value, '$[0]') AS uuid,
-                          json_extract(value, '$[1]') AS project_id,
-                          json_extract(value, '$[2]') AS user_id,
-                          json_extract(value, '$[3]') AS type_id
-                     FROM json_each(:labellings)) AS wanted"""
-    )
-).bindparams(sa.bindparam("now", type_=sa.DateTime))
+    rows = sorted(labellings, key=lambda labelling: labelling.uuid)
+    created = set(_run(transaction, _CREATE_BOTH, rows).scalars())
+    if len(created) < len(rows):
+        _check_labels(transaction, rows)
+    return created
 
 
 def advance(transaction: Transaction, labellings: Sequence[Labelling]) -> None:
-    """The next generation of existing consumers, with their labels."""
-    if not labellings:
-        return
-    rows = [labelling._replace(consumer_type_id=labelling.consumer_type_id or 0) for labelling in labellings]
-    if transaction.is_postgresql:
-        uuid, project_id, user_id, type_id, _ = (list(column) for column in zip(*rows, strict=True))
-        columns = {"uuid": uuid, "project_id": project_id, "user_id": user_id, "type_id": type_id}
-        transaction.execute(_ADVANCE_POSTGRESQL, {**columns, "now": transaction.now})
-    else:
-        transaction.execute(_ADVANCE_SQLITE, {"labellings": json.dumps(rows), "now": transaction.now})
+    """The next generation of existing consumers, with their labels. Raises TryAgain if one is not there."""
+    if labellings and _run(transaction, _ADVANCE_BOTH, labellings).rowcount < len(labellings):
+        _check_labels(transaction, labellings)
+
+
+def _check_labels(transaction: Transaction, labellings: Collection[Labelling]) -> None:
+    """Raises TryAgain, having told all caches to forget, if labels that were registered are not there."""
+    wanted = set().union(*(labelling.labels() for labelling in labellings))
+    found = 0
+    for kind, (table, column) in _LABELS.items():
+        of_kind = sorted(label for its_kind, label in wanted if its_kind == kind)
+        count = sa.select(sa.func.count()).where(table.c[column].in_(of_kind))
+        found += transaction.execute(count).scalar_one() if of_kind else 0
+    if found < len(wanted):
+        transaction.doubt()
+        raise TryAgain("The database does not know a label any more: it is another one than before.")
 
 
 def delete(transaction: Transaction, uuids: Collection[str]) -> None:

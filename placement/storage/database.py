@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import datetime
-import os
-import select
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import postgresql as postgresql_dialect
+from sqlalchemy.dialects import sqlite as sqlite_dialect
 
-from placement.domain.errors import BadRequest
-from placement.storage import tables
-from placement.storage.failures import OutcomeUnknown, classify
+from placement.domain import deadline
+from placement.storage import failures, history, postgresql, sqlite, tables, urls
+from placement.storage.failures import OutcomeUnknown, TryAgain
+from placement.storage.history import History
+from placement.storage.incidents import Incidents
+from placement.storage.silence import GRACE_SECONDS
 
-# The row locks and conditional updates of a claim decide alone; a higher level would only add conflicts
-# that a client would see although there is room.
-ISOLATION = "READ COMMITTED"
-_SQLITE_BUSY_SECONDS = 15
 _LOST_COMMIT = (
     "The database connection was lost while committing; the change may or may not be stored. "
     "Repeating the same request settles it."
 )
-# A connection that was idle for longer is asked whether it still works; a shorter one if anything came in.
-_FRESH_SECONDS = 10
-_LAST_USE = "placement_last_use"
-_POSTGRESQL_OPTIONS = (
-    "-c statement_timeout=30000 -c lock_timeout=10000 -c TimeZone=UTC -c plan_cache_mode=force_generic_plan"
+_REPLACED = (
+    "The file of the database was removed or replaced while committing; the change may or may not be stored. "
+    "Repeating the same request settles it."
 )
+_BEGIN = "placement_begin"
 
 
 def utcnow() -> datetime.datetime:
@@ -58,13 +54,20 @@ class Executor(Protocol):
 class Transaction:
     """One write transaction: executes statements and knows its stamp."""
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: sa.Connection, doubt: Callable[[], None]) -> None:
+        """`doubt` has all caches of the process forget, for somebody found that one of them is wrong."""
         self.connection = connection
         self.now = utcnow()
+        self.doubt = doubt
 
     def execute(self, statement: Any, parameters: Any = None, /) -> Any:
         """Run one statement."""
         return self.connection.execute(statement, parameters)
+
+    @property
+    def server(self) -> str:
+        """Which server, or file, this transaction is with: see storage.history."""
+        return str(self.connection.info[history.KEY])
 
     @property
     def is_postgresql(self) -> bool:
@@ -85,12 +88,37 @@ class Transaction:
 
     def insert_or_ignore(self, table: sa.Table) -> Any:
         """An insert that skips rows whose unique key exists."""
-        dialect = postgresql if self.is_postgresql else sqlite
+        dialect = postgresql_dialect if self.is_postgresql else sqlite_dialect
         return dialect.insert(table).on_conflict_do_nothing()
 
     def locked(self, statement: sa.Select[Any]) -> sa.Select[Any]:
         """The same query, keeping its rows locked until the end where the database needs that."""
         return statement.with_for_update() if self.is_postgresql else statement
+
+
+class SingleWrite:
+    """A connection for one statement that commits by itself."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self.connection = connection
+        self.is_sent = False
+
+    def send(self, statement: str, parameters: Any) -> None:
+        """Run the statement that writes. From here on a lost connection leaves the outcome unknown."""
+        self.is_sent = True
+        self.connection.exec_driver_sql(statement, parameters)
+
+
+class _Pool(sa.QueuePool):
+    """A pool in which nobody waits for a connection beyond the deadline of the request."""
+
+    @property
+    def _timeout(self) -> float:
+        return deadline.remaining(self._usual_timeout)
+
+    @_timeout.setter
+    def _timeout(self, seconds: float) -> None:
+        self._usual_timeout = seconds
 
 
 class Database:
@@ -107,82 +135,107 @@ class Database:
         recycle_seconds: int = 3600,
         durable: bool = True,
         attempts: int = 10,
+        statement_seconds: float = postgresql.STATEMENT_SECONDS,
+        log_failures: bool = True,
     ) -> None:
         """The database at `url`, whose query gets the `parameters`.
 
         `durable` False lets SQLite lose commits in a power cut. `attempts`: how often services try a
-        transaction that concurrent ones keep from finishing.
+        transaction that concurrent ones keep from finishing. `statement_seconds`: how long PostgreSQL may
+        take for a statement. `log_failures` False is for those who say themselves what is wrong.
         """
-        self.url = _supported_url(url)
-        if parameters:
-            self.url = self.url.update_query_string(parameters)
+        self.url = urls.supported(url, parameters)
         self.attempts = attempts
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
-        options: dict[str, Any] = {"pool_timeout": pool_timeout, "pool_size": pool_size}
-        options |= {"max_overflow": max_overflow, "pool_recycle": recycle_seconds}
-        if self.is_sqlite:
-            if self.url.database:
-                _create_private(Path(self.url.database))
-            options["connect_args"] = {"timeout": _SQLITE_BUSY_SECONDS, "check_same_thread": False}
-            # SQLite has one writer: queueing the threads of this process here is fair and cheap, while
-            # its own busy handler polls.
-            self._turn: Any = threading.Lock()
-        else:
-            options["isolation_level"] = ISOLATION
-            options["connect_args"] = {"connect_timeout": 5, "options": _POSTGRESQL_OPTIONS}
-            self._turn = nullcontext()
-        self.engine = sa.create_engine(self.url, **options)
-        self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
-        if self.is_sqlite:
-            synchronous = "FULL" if durable else "OFF"
-            sa.event.listen(
-                self.engine, "connect", lambda connection, _: _prepare_sqlite(connection, synchronous)
-            )
-            sa.event.listen(self.engine, "begin", _begin_sqlite)
-        else:
-            sa.event.listen(self.engine, "checkin", _note_use)
-            sa.event.listen(self.engine, "checkout", self._refuse_dead)
+        self.history = History()
+        self.where = urls.described(self.url)
+        self._incidents = Incidents(self.where) if log_failures else None
+        self._durable = durable
+        self._statement_seconds = min(statement_seconds, postgresql.STATEMENT_SECONDS)
+        self._lock_seconds = min(postgresql.LOCK_SECONDS, self._statement_seconds)
+        # SQLite has one writer: queueing the threads of this process here is fair and cheap, while
+        # its own busy handler polls.
+        self._turn = threading.Lock()
+        options = sqlite.engine_options() if self.is_sqlite else postgresql.engine_options(self.url)
+        self.engine = sa.create_engine(
+            self.url,
+            poolclass=_Pool,
+            pool_timeout=pool_timeout,
+            pool_size=pool_size,
+            max_overflow=max_overflow,
+            pool_recycle=recycle_seconds,
+            **options,
+        )
+        self._driver_error: type[Exception] = self.engine.dialect.loaded_dbapi.Error
+        self._listen()
 
-    def _refuse_dead(self, connection: Any, record: Any, _proxy: Any) -> None:
-        """Have the pool open another connection if this one was lost while it was idle.
+    # -- connections --------------------------------------------------------------------------------
 
-        A server that goes away closes its end, which shows without asking it.
-        """
-        used = record.info.get(_LAST_USE)
-        if used is None:
+    def _listen(self) -> None:
+        listen = sa.event.listen
+        if self.is_sqlite:
+            # Before it is opened: what is not there must not be created by looking at it.
+            listen(self.engine, "do_connect", self._refuse_missing)
+        else:
+            listen(self.engine, "checkin", postgresql.note_use)
+        listen(self.engine, "connect", self._prepare)
+        listen(self.engine, "checkout", self._refuse)
+        listen(self.engine, "begin", _begin)
+        listen(self.engine, "handle_error", _give_up_broken)
+
+    def _refuse_missing(self, *_: Any) -> None:
+        sqlite.identity(self.url)
+
+    def _prepare(self, connection: Any, record: Any) -> None:
+        if self.is_sqlite:
+            found = sqlite.identity(self.url)
+            sqlite.prepare(connection, durable=self._durable)
+        else:
+            found = postgresql.prepare(connection, self._statement_seconds, self._lock_seconds)
+        record.info[history.KEY] = found
+        self.history.observe(found)
+
+    def _refuse(self, connection: Any, record: Any, _proxy: Any) -> None:
+        """Have the pool replace a connection that is lost, or to what is not the database any more."""
+        if self.is_sqlite:
+            if not self._is_same_file(record.info.get(history.KEY)):
+                raise sa.exc.DisconnectionError
             return
-        incoming = select.poll()
+        if not self.history.is_present(record.info[history.KEY]):
+            raise sa.exc.DisconnectionError
+        postgresql.refuse_dead(self.engine.dialect, connection, record)
+
+    def _is_same_file(self, opened: str | None) -> bool:
         try:
-            # The driver has no file descriptor for a connection that it has closed itself.
-            incoming.register(connection.fileno(), select.POLLIN)
-            if time.monotonic() - used < _FRESH_SECONDS and not incoming.poll(0):
-                return
-            self.engine.dialect.do_ping(connection)
-        except Exception as error:
-            raise sa.exc.InvalidatePoolError from error
+            return sqlite.identity(self.url) == opened
+        except self._driver_error:
+            return False
+
+    def is_current(self, connection: sa.Connection) -> bool:
+        """Whether a connection that somebody keeps is to the file that is in the database's place now."""
+        return not self.is_sqlite or self._is_same_file(connection.info.get(history.KEY))
+
+    # -- units of work ------------------------------------------------------------------------------
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """A connection for reading single statements, each on its own snapshot. Raises Unavailable."""
-        try:
-            with self._autocommit.connect() as connection:
-                yield connection
-        except sa.exc.SQLAlchemyError as error:
-            raise self._translate(error) from error
+        with self.translating(), self.engine.connect() as connection:
+            yield connection
 
     @contextmanager
     def snapshot(self) -> Iterator[sa.Connection]:
         """A read-only transaction in which all statements see one state. Raises Unavailable."""
-        options = (
-            {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        )
-        try:
-            with self.engine.connect() as connection:
-                connection = connection.execution_options(**options)
-                with connection.begin():
-                    yield connection
-        except sa.exc.SQLAlchemyError as error:
-            raise self._translate(error) from error
+        begin = sqlite.BEGIN_SNAPSHOT if self.is_sqlite else postgresql.BEGIN_SNAPSHOT
+        # Whoever reads very much outside of requests may take longer than they have.
+        if not self.is_sqlite and (
+            self.is_hurried() or self._statement_seconds < postgresql.STATEMENT_SECONDS
+        ):
+            begin += postgresql.bounds(deadline.remaining(postgresql.STATEMENT_SECONDS), self._lock_seconds)
+        with self.translating(), self.engine.connect() as plain:
+            connection = plain.execution_options(**{_BEGIN: begin})
+            with connection.begin():
+                yield connection
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
@@ -190,83 +243,120 @@ class Database:
 
         Raises TryAgain, OutcomeUnknown, Unavailable.
         """
-        try:
-            with self._turn, self.engine.connect() as plain:
-                connection = plain.execution_options(placement_writes=True)
-                with connection.begin() as transaction:
-                    yield Transaction(connection)
-                    self._commit(transaction)
-        except sa.exc.SQLAlchemyError as error:
-            raise self._translate(error) from error
+        if self.is_sqlite:
+            with self._taken_turn(), self._write_sqlite() as transaction:
+                yield transaction
+            return
+        begin = postgresql.BEGIN_WRITE
+        if self.is_hurried():
+            begin += postgresql.bounds(
+                deadline.remaining(self._statement_seconds), deadline.remaining(self._lock_seconds)
+            )
+        with self.translating(), self.engine.connect() as plain:
+            connection = plain.execution_options(**{_BEGIN: begin})
+            with connection.begin() as transaction:
+                yield Transaction(connection, self.history.forget)
+                self._commit(transaction)
 
     @contextmanager
-    def single_write(self) -> Iterator[sa.Connection]:
-        """A connection for one statement that commits by itself. Raises as `write` does."""
+    def _write_sqlite(self) -> Iterator[Transaction]:
+        with self.translating(), self.engine.connect() as plain:
+            opened = plain.info[history.KEY]
+            sqlite.be_patient(plain, deadline.remaining(sqlite.BUSY_SECONDS))
+            connection = plain.execution_options(**{_BEGIN: sqlite.BEGIN_WRITE})
+            with connection.begin() as transaction:
+                yield Transaction(connection, self.history.forget)
+                self._commit(transaction)
+            if not self._is_same_file(opened):
+                raise OutcomeUnknown(_REPLACED)
+
+    @contextmanager
+    def _taken_turn(self) -> Iterator[None]:
+        if not self._turn.acquire(timeout=deadline.remaining(sqlite.BUSY_SECONDS)):
+            raise TryAgain("The database stayed locked by other writers.")
         try:
-            with self._autocommit.connect() as connection:
-                yield connection
-        except sa.exc.DBAPIError as error:
-            if error.connection_invalidated:
-                raise OutcomeUnknown(_LOST_COMMIT) from error
-            raise self._translate(error) from error
-        except sa.exc.SQLAlchemyError as error:
-            raise self._translate(error) from error
+            yield
+        finally:
+            self._turn.release()
+
+    @contextmanager
+    def single_write(self) -> Iterator[SingleWrite]:
+        """A connection for one statement that commits by itself. Raises as `write` does."""
+        with self.translating(), self.engine.connect() as connection:
+            write = SingleWrite(connection)
+            try:
+                yield write
+            except sa.exc.DBAPIError as error:
+                if write.is_sent and failures.leaves_in_doubt(error):
+                    self._note(error)
+                    raise OutcomeUnknown(_LOST_COMMIT) from error
+                raise
 
     def _commit(self, transaction: sa.RootTransaction) -> None:
         try:
             transaction.commit()
         except sa.exc.DBAPIError as error:
-            if error.connection_invalidated:
+            if failures.leaves_in_doubt(error):
+                self._note(error)
                 raise OutcomeUnknown(_LOST_COMMIT) from error
             raise
 
-    @staticmethod
-    def _translate(error: sa.exc.SQLAlchemyError) -> Exception:
-        return classify(error) or error
+    # -- time and errors ----------------------------------------------------------------------------
+
+    def is_hurried(self) -> bool:
+        """Whether the deadline comes before the database would end a statement: it then needs limits."""
+        return deadline.remaining(self._statement_seconds) + GRACE_SECONDS < self._statement_seconds
+
+    @contextmanager
+    def translating(self) -> Iterator[None]:
+        """Errors of SQLAlchemy and the driver become Unavailable, or stay if they are faults of ours."""
+        try:
+            yield
+        except (sa.exc.SQLAlchemyError, self._driver_error) as error:
+            found = failures.diagnose(error)
+            if found is None:
+                raise
+            self._note(error)
+            raise found.raised() from error
+
+    def _note(self, error: Exception) -> None:
+        found = failures.diagnose(error)
+        if self._incidents is not None and found is not None and found.is_incident:
+            self._incidents.note(found.sentence, failures.words_of(error))
+
+    def keeps_sessions(self) -> bool:
+        """Whether a connection is to one and the same session of the database all along.
+
+        A pooler that hands sessions out for a transaction gives one that was just used to the next.
+        """
+        if self.is_sqlite:
+            return True
+        session = sa.text("SELECT pg_backend_pid()")
+        with self.read() as one, self.read() as other:
+            first, second = (connection.execute(session).scalar_one() for connection in (one, other))
+            return bool(first != second and one.execute(session).scalar_one() == first)
+
+    def exists(self) -> bool:
+        """Whether there is a database, which for a server only a connection can tell."""
+        return not self.is_sqlite or not self.url.database or Path(self.url.database).exists()
+
+    def create(self) -> None:
+        """Make an empty database if there is none and it is a file. Raises Unavailable."""
+        if self.is_sqlite:
+            with self.translating():
+                sqlite.create(self.url)
 
     def dispose(self) -> None:
         """Close all pooled connections."""
         self.engine.dispose()
 
 
-def _supported_url(url: str) -> sa.URL:
-    try:
-        parsed = sa.engine.make_url(url)
-    except sa.exc.ArgumentError:
-        raise BadRequest("connection: the database URL cannot be understood") from None
-    if parsed.drivername in ("postgresql", "postgres"):
-        return parsed.set(drivername="postgresql+psycopg2")
-    if parsed.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg2"):
-        raise BadRequest(f"connection: {parsed.drivername} is not supported, only sqlite and postgresql")
-    return parsed
+def _begin(connection: sa.Connection) -> None:
+    begin = connection.get_execution_options().get(_BEGIN)
+    if begin is not None:
+        connection.exec_driver_sql(begin)
 
 
-def _create_private(path: Path) -> None:
-    """See to it that only the owner can read a new file; SQLite gives the files beside it the same mode."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # What cannot be created is for SQLite to report, and names of its own are not files.
-    with suppress(OSError):
-        if not str(path).startswith((":memory:", "file:")):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-
-
-def _note_use(connection: Any, record: Any) -> None:
-    if connection is not None:
-        record.info[_LAST_USE] = time.monotonic()
-
-
-def _prepare_sqlite(connection: Any, synchronous: str) -> None:
-    # The driver must not open transactions on its own: `begin` below chooses their kind.
-    connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", f"synchronous={synchronous}", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")
-
-
-def _begin_sqlite(connection: sa.Connection) -> None:
-    options = connection.get_execution_options()
-    if options.get("isolation_level") == "AUTOCOMMIT":
-        return
-    # A reader that turns writer in mid-transaction fails at once with "locked"; taking the write lock
-    # first waits for its turn instead.
-    kind = "IMMEDIATE" if options.get("placement_writes") else "DEFERRED"
-    connection.exec_driver_sql(f"BEGIN {kind}")
+def _give_up_broken(context: Any) -> None:
+    if failures.stays_broken(context.original_exception):
+        context.is_disconnect = True

@@ -5,22 +5,27 @@ transaction that was still running (the horizon); whatever becomes visible later
 newer one, in whatever order the writers commit. Rows may be reported twice, never missed.
 SQLite: writers are serial, so a counter does the same; `PRAGMA data_version` tells for free that nothing
 was committed since.
+
+Stamps mean something within one history only (storage.history). Each look says which one it is of; a horizon
+of another one counts as too old for anything but loading everything again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import sqlalchemy as sa
 
 from placement.candidates.records import InventoryRow, ProviderRecord, ProviderRow, Snapshot
+from placement.domain.errors import Unavailable
 from placement.domain.inventory import Inventory
-from placement.storage import old_changes, tables
+from placement.storage import history, old_changes, tables
 from placement.storage.database import Database, Transaction
-from placement.storage.failures import classify
+from placement.storage.history import BEFORE_ALL, Horizon
 
 PROVIDER_DELETED = "provider"
 NAMES_CHANGED = "names"
@@ -28,21 +33,33 @@ CLUSTER_CHANGED = "cluster"
 _RECORDS_AT_ONCE = 2000
 _STREAM = 10_000
 
-# Prepared once per connection: planning it would cost more than running it.
-_PREPARE_POSTGRESQL = """
-    PREPARE placement_look(xid8) AS
+# A look is quick; one that is not may have met a connection that leads nowhere any more.
+_QUICK_SECONDS = 5.0
+# The witness of storage.history. Nobody changes the only row of this table on PostgreSQL.
+_WITNESS_POSTGRESQL = (
+    "SELECT 'history' AS kind, 0 AS reference, xmin::text::bigint AS revision, 0 AS root, "
+    "tableoid::bigint AS cluster FROM change_counter"
+)
+_WITNESS_SQLITE = "SELECT 'history', 0, schema_version, 0, 0 FROM pragma_schema_version"
+# Prepared once per connection: planning it would cost more than running it. Its name is that of one session,
+# so that a pooler cannot have another one answer.
+_PREPARE_POSTGRESQL = f"""
+    PREPARE {{name}}(xid8) AS
     SELECT 'horizon' AS kind, 0 AS reference,
-           pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS revision, 0 AS root, 0 AS cluster
+           pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS revision, 0 AS root, 0::bigint AS cluster
+    UNION ALL
+    {_WITNESS_POSTGRESQL}
     UNION ALL
     SELECT 'changed', id, revision::text::bigint, root_provider_id, cluster_id
       FROM resource_providers WHERE revision >= $1
     UNION ALL
     SELECT kind, reference, revision::text::bigint, 0, 0 FROM changes WHERE revision >= $1
 """
-_LOOK_POSTGRESQL = "EXECUTE placement_look(%(horizon)s)"
-_LOOK_SQLITE = """
+_LOOK_SQLITE = f"""
     SELECT 'horizon' AS kind, 0 AS reference, value + 1 AS revision, 0 AS root, 0 AS cluster
       FROM change_counter
+    UNION ALL
+    {_WITNESS_SQLITE}
     UNION ALL
     SELECT 'changed', id, revision, root_provider_id, cluster_id
       FROM resource_providers WHERE revision >= :horizon
@@ -64,16 +81,18 @@ class Changed(NamedTuple):
 class Look:
     """One look: providers that may have changed, ids of deleted ones, and the horizon.
 
-    `clusters` are the ids of clusters that were created, deleted or given other settings. A look that
-    comes too late has the horizon 0, older than any: some of what changed was removed since, and everything
-    has to be loaded again.
+    `clusters` are the ids of clusters that were created, deleted or given other settings. A look has the
+    horizon 0,
+    older than any, if everything has to be loaded again: it comes too late, and some of what changed was
+    removed since, or the history is another one.
     """
 
-    horizon: int = 0
+    horizon: Horizon = BEFORE_ALL
     changed: list[Changed] = field(default_factory=list)
     deleted: list[int] = field(default_factory=list)
     clusters: set[int] = field(default_factory=set)
     names_changed: bool = False
+    witness: str = ""
 
 
 class Feed:
@@ -83,85 +102,135 @@ class Feed:
         self._database = database
         self._connection: sa.Connection | None = None
         self._data_version: int | None = None
+        self._statement = ""
         self._driver_error: type[Exception] = database.engine.dialect.loaded_dbapi.Error
 
     def look(self, horizon: int) -> Look | None:
         """What may have changed since `horizon`, None if surely nothing. Raises Unavailable."""
+        is_new = self._connection is None
         try:
-            return self._look(horizon)
-        except sa.exc.SQLAlchemyError as error:
-            self.close()
-            if getattr(error, "connection_invalidated", False):
-                return self._look_again(horizon)
-            raise classify(error) or error from error
-        except self._driver_error:
+            look = self._look(horizon)
+        except (sa.exc.SQLAlchemyError, self._driver_error):
+            # Whatever it was, it may be this connection alone.
             self.close()
             return self._look_again(horizon)
+        if look is not None and not look.horizon and not is_new and not self._database.is_sqlite:
+            # Nobody has told this connection, perhaps, that the database is somewhere else now.
+            self.close()
+            return self._look_again(horizon)
+        return look
 
     def _look_again(self, horizon: int) -> Look | None:
         try:
-            return self._look(horizon, quick=False)
-        except sa.exc.SQLAlchemyError as error:
+            with self._database.translating():
+                return self._look(horizon, quick=False)
+        except BaseException:
             self.close()
-            raise classify(error) or error from error
+            raise
 
     def _look(self, horizon: int, *, quick: bool = True) -> Look | None:
-        connection = self._connected()
         if self._database.is_sqlite:
-            version = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
-            if version == self._data_version:
-                return None
-            look = _read_look(connection.exec_driver_sql(_LOOK_SQLITE, {"horizon": horizon}))
-            self._data_version = version
-            return look
-        if not quick:
-            return _read_look(connection.exec_driver_sql(_LOOK_POSTGRESQL, {"horizon": str(horizon)}))
-        # Every search looks; asking the driver itself takes half of the time.
-        cursor = connection.connection.cursor()
-        cursor.execute(_LOOK_POSTGRESQL, {"horizon": str(horizon)})
-        rows = cursor.fetchall()
-        cursor.close()
-        return _read_look(rows)
+            return self._look_at_file(horizon)
+        connection = self._connected()
+        driver: Any = connection.connection.dbapi_connection
+        usual = driver.patience
+        if quick:
+            driver.patience = _QUICK_SECONDS
+        try:
+            # Every search looks; asking the driver itself takes half of the time.
+            with driver.cursor() as cursor:
+                cursor.execute(self._statement, (str(int(horizon)),))
+                rows = cursor.fetchall()
+        finally:
+            driver.patience = usual
+        return self._within_history(_read_look(rows), horizon)
+
+    def _look_at_file(self, horizon: int) -> Look | None:
+        if self._connection is not None and not self._database.is_current(self._connection):
+            self.close()
+        connection = self._connected()
+        version = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+        if version == self._data_version:
+            return None
+        look = _read_look(connection.exec_driver_sql(_LOOK_SQLITE, {"horizon": int(horizon)}))
+        self._data_version = version
+        return self._within_history(look, horizon)
+
+    def _within_history(self, look: Look, horizon: int) -> Look:
+        """The look, if the horizon is of the history that the connection is in; else one that is too late."""
+        assert self._connection is not None
+        server = self._connection.info[history.KEY]
+        present = f"{server} {look.witness}"
+        if look.horizon:
+            look.horizon = Horizon(look.horizon, present)
+        if getattr(horizon, "history", present) != present:
+            self._database.history.observe(server, look.witness)
+            look.horizon = BEFORE_ALL
+        return look
 
     def _connected(self) -> sa.Connection:
         if self._connection is None:
-            self._connection = self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            self._connection = self._database.engine.connect()
             self._data_version = None
             if not self._database.is_sqlite:
+                name = f"placement_look_{uuid4().hex}"
                 # Few rows are ever new, whatever statistics from before a bulk load say.
                 self._connection.exec_driver_sql("SET enable_seqscan = off")
-                self._connection.exec_driver_sql("DEALLOCATE ALL")
-                self._connection.exec_driver_sql(_PREPARE_POSTGRESQL)
+                self._connection.exec_driver_sql(_PREPARE_POSTGRESQL.format(name=name))
+                self._statement = f"EXECUTE {name}(%s)"
         return self._connection
 
-    def horizon(self, snapshot: sa.Connection) -> int:
+    def horizon(self, snapshot: sa.Connection) -> Horizon:
         """The horizon to look from after reading in this transaction, which must be of one state."""
-        statement: sa.Executable = sa.text("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+        statement = f"""
+            SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, revision, cluster
+              FROM (SELECT 1) AS one LEFT JOIN ({_WITNESS_POSTGRESQL}) AS witness ON true
+        """
         if self._database.is_sqlite:
-            statement = sa.select(tables.change_counter.c.value + 1)
-        return int(snapshot.execute(statement).scalar_one())
+            statement = "SELECT value + 1, schema_version, 0 FROM change_counter, pragma_schema_version"
+        number, revision, place = snapshot.exec_driver_sql(statement).one()
+        witness = _witness(revision, place)
+        server = snapshot.info[history.KEY]
+        self._database.history.observe(server, witness)
+        return Horizon(number, f"{server} {witness}")
+
+    @contextmanager
+    def session(self, horizon: int) -> Iterator[sa.Connection]:
+        """This feed's connection, for reading more of what was looked at. Raises Unavailable."""
+        try:
+            with self._database.translating():
+                connection = self._connected()
+                self.check(connection, horizon)
+                yield connection
+        except BaseException:
+            self.close()
+            raise
+
+    def check(self, connection: sa.Connection, horizon: int) -> None:
+        """Raises Unavailable if a connection is not to the server that the horizon is of."""
+        known = getattr(horizon, "history", None)
+        if known is not None and not known.startswith(f"{connection.info[history.KEY]} "):
+            raise Unavailable("The database was exchanged while it was read; try again.")
 
     def close(self) -> None:
         """Give the connection back."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
-            connection.invalidate()
-            connection.close()
+            with suppress(sa.exc.SQLAlchemyError, self._driver_error):
+                connection.invalidate()
+                connection.close()
 
     def records(self, ids: Sequence[int]) -> list[ProviderRecord]:
         """The present state of some providers, each consistent in itself; missing ones are left out."""
         records: list[ProviderRecord] = []
-        try:
+        with self.session(0) as connection:
             for start in range(0, len(ids), _RECORDS_AT_ONCE):
                 wanted = {"ids": list(ids[start : start + _RECORDS_AT_ONCE])}
-                records.extend(_assemble(self._connected().execute(_RECORDS, wanted)))
-        except sa.exc.SQLAlchemyError as error:
-            self.close()
-            raise classify(error) or error from error
+                records.extend(_assemble(connection.execute(_RECORDS, wanted)))
         return records
 
     @contextmanager
-    def snapshot(self) -> Iterator[tuple[int, Snapshot]]:
+    def snapshot(self) -> Iterator[tuple[Horizon, Snapshot]]:
         """All providers of one moment and the horizon to look from next. Streams: consume it inside."""
         with self._database.snapshot() as connection:
             horizon = self.horizon(connection)
@@ -197,7 +266,9 @@ def _read_look(rows: Iterable[Any]) -> Look:
     is_late = False
     for kind, reference, revision, root_id, cluster_id in rows:
         if kind == "horizon":
-            look.horizon = revision
+            look.horizon = Horizon(revision, "")
+        elif kind == "history":
+            look.witness = _witness(revision, cluster_id)
         elif kind == "changed":
             look.changed.append(Changed(reference, revision, root_id, cluster_id))
         elif kind == PROVIDER_DELETED:
@@ -209,8 +280,12 @@ def _read_look(rows: Iterable[Any]) -> Look:
         else:
             look.names_changed = True
     if is_late:
-        look.horizon = 0
+        look.horizon = BEFORE_ALL
     return look
+
+
+def _witness(revision: int | None, place: int | None) -> str:
+    return f"{revision}/{place}"
 
 
 def revision_number() -> sa.ColumnElement[int]:

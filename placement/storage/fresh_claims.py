@@ -13,18 +13,23 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from placement.storage.consumers import Labelling
-from placement.storage.database import Database, utcnow
+from placement.storage.database import Database, SingleWrite, utcnow
 
 _NAME = "placement_fresh_claim"
 # Prepared once per connection: planning it would cost more than running it.
 _PREPARE = f"""
-PREPARE {_NAME}(timestamp, varchar[], integer[], integer[], integer[], integer[],
+PREPARE {_NAME}(timestamp, varchar[], varchar[], varchar[], varchar[], integer[],
                 varchar[], varchar[], bigint[], bigint[], bigint[], bigint[],
                 varchar[], varchar[], varchar[], bigint[]) AS
 WITH consumer AS (
     INSERT INTO consumers (uuid, project_id, user_id, consumer_type_id, cluster_id, generation, created_at)
-    SELECT uuid, project_id, user_id, type_id, cluster_id, 1, $1
-      FROM unnest($2, $3, $4, $5, $6) AS given(uuid, project_id, user_id, type_id, cluster_id) ORDER BY uuid
+    SELECT given.uuid, projects.id, users.id, consumer_types.id, given.cluster_id, 1, $1
+      FROM unnest($2, $3, $4, $5, $6) AS given(uuid, project, person, type, cluster_id)
+      JOIN projects ON projects.external_id = given.project
+      JOIN users ON users.external_id = given.person
+      LEFT JOIN consumer_types ON consumer_types.name = given.type
+     WHERE given.type IS NULL OR consumer_types.id IS NOT NULL
+     ORDER BY given.uuid
     ON CONFLICT DO NOTHING RETURNING uuid
 ), held AS (
     SELECT id, uuid FROM resource_providers
@@ -91,14 +96,16 @@ def claim_at_once(
     PostgreSQL only; none of the sequences may be empty. Raises TryAgain, OutcomeUnknown, Unavailable.
     """
     columns = [list(column) for rows in (consumers, rises, amounts) for column in zip(*rows, strict=True)]
-    with database.single_write() as connection:
+    with database.single_write() as write:
+        connection = write.connection
         if _NAME in connection.info:
-            return _claim(connection, columns)
-        connection.exec_driver_sql(_PREPARE)
+            return _claim(write, columns)
+        # A pooler may have given this session to somebody before.
+        connection.exec_driver_sql(f"DEALLOCATE ALL; {_PREPARE}")
         # The plan is made now and kept, so the size that tables happen to have must not decide.
         connection.exec_driver_sql("SET enable_seqscan = off")
         try:
-            done = _claim(connection, columns)
+            done = _claim(write, columns)
             connection.exec_driver_sql("RESET enable_seqscan")
         except sa.exc.DBAPIError:
             connection.invalidate()
@@ -107,9 +114,9 @@ def claim_at_once(
         return done
 
 
-def _claim(connection: sa.Connection, columns: Sequence[object]) -> bool:
+def _claim(write: SingleWrite, columns: Sequence[object]) -> bool:
     try:
-        connection.exec_driver_sql(_EXECUTE, (utcnow(), *columns))
+        write.send(_EXECUTE, (utcnow(), *columns))
     except sa.exc.DBAPIError as error:
         if getattr(error.orig, "pgcode", None) == _NOT_A_NUMBER:
             return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from placement.storage import tables
 from placement.storage.database import Executor, Transaction
 from placement.storage.feed import NAMES_CHANGED, record_change
+from placement.storage.history import History
 
 STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
 STANDARD_TRAITS = frozenset(os_traits.get_traits())
@@ -105,12 +106,19 @@ def trait_ids(connection: Executor, wanted: Iterable[str]) -> dict[str, int]:
 class ClassIds:
     """Ids of resource classes for the hot path: standard classes never go, so they are asked for once."""
 
-    def __init__(self) -> None:
-        self._standard: dict[str, int] = {}
+    def __init__(self, history: History) -> None:
+        self._standard: dict[tuple[str, str], int] = {}
+        history.forget_with(self.forget)
 
-    def __call__(self, connection: Executor, wanted: Iterable[str]) -> dict[str, int]:
+    def __call__(self, transaction: Transaction, wanted: Collection[str]) -> dict[str, int]:
         """The ids of the resource classes that exist."""
-        unknown = [name for name in wanted if name not in self._standard]
-        found = class_ids(connection, unknown)
-        self._standard.update((name, id_) for name, id_ in found.items() if name in STANDARD_CLASSES)
-        return {**found, **{name: self._standard[name] for name in wanted if name in self._standard}}
+        server, standard = transaction.server, self._standard
+        known = {name: standard[server, name] for name in wanted if (server, name) in standard}
+        found = class_ids(transaction, [name for name in wanted if name not in known])
+        standard.update(((server, name), id_) for name, id_ in found.items() if name in STANDARD_CLASSES)
+        return {**found, **known}
+
+    def forget(self) -> None:
+        """Ask for all ids again."""
+        # A new dictionary: who is at work with the old one does not write to this one what was so before.
+        self._standard = {}

@@ -37,6 +37,7 @@ def configuration(database: Database) -> alembic.config.Config:
 
 def upgrade(database: Database, revision: str = "head") -> None:
     """Bring the schema to `revision` and insert missing standard names; repeating it changes nothing."""
+    database.create()
     alembic.command.upgrade(configuration(database), revision)
     with database.write() as transaction:
         _forget_foreign_stamps(transaction)
@@ -50,6 +51,7 @@ def downgrade(database: Database, revision: str) -> None:
 
 def stamp(database: Database, revision: str) -> None:
     """Record a revision without running migrations. Raises BadRequest for one that does not exist."""
+    database.create()
     try:
         alembic.command.stamp(configuration(database), revision)
     except alembic.util.CommandError as error:
@@ -58,6 +60,8 @@ def stamp(database: Database, revision: str) -> None:
 
 def version(database: Database) -> str | None:
     """The schema revision of the database, None if it is empty."""
+    if not database.exists():
+        return None
     with database.read() as connection:
         return alembic.migration.MigrationContext.configure(connection).get_current_revision()
 
@@ -76,6 +80,9 @@ def _forget_foreign_stamps(transaction: Transaction) -> None:
         transaction.execute(
             sa.update(table).where(column > transaction.stamp).values(revision=transaction.stamp)
         )
+    # The witness of storage.history: to processes that run the database is another one from now on.
+    counter = tables.change_counter
+    transaction.execute(sa.update(counter).values(value=counter.c.value))
 
 
 def sync_standard_names(database: Database) -> None:

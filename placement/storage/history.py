@@ -1,0 +1,91 @@
+"""Which history of writes a database has, so that nobody believes what was true in another one.
+
+After a crash, the promotion of a replica or a restore a database may have lost commits, and uses the stamps
+of what it lost again for something else. What a process remembers of it is then wrong, and stamps do not show
+it. So each connection finds out which history it is in:
+
+* PostgreSQL: the system identifier, the database, when the server started, and since when it counts
+  statistics, which begins anew with every recovery from a crash, also where the postmaster went on. While all
+  of these are the same, nothing that was visible can have been lost. A promoted replica goes on with what it
+  had: it stays as it is.
+* SQLite: which file it is.
+* Both, for restores in place: a witness inside the database that a restore makes anew. For PostgreSQL the
+  hidden stamp (xmin) of a row that nobody changes, for SQLite the version of the schema, which its backup
+  interface raises.
+
+This is the one place that tells the caches of a process that the database is another one now.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+LOG = logging.getLogger(__name__)
+
+# Where a connection notes its history.
+KEY = "placement_history"
+
+_SYSTEM = "(SELECT system_identifier FROM pg_control_system())::text"
+_PLACE = (
+    "concat_ws('/', {system}, (SELECT oid FROM pg_database WHERE datname = current_database()), "
+    "extract(epoch FROM pg_postmaster_start_time()), "
+    "extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()))"
+)
+IDENTITY = f"SELECT {_PLACE.format(system=_SYSTEM)}"
+# Where somebody has taken the right to read the control file away.
+IDENTITY_WITHOUT_SYSTEM = f"SELECT {_PLACE.format(system='NULL')}"
+
+
+class Horizon(int):
+    """A stamp to look from, and the history in which it means something."""
+
+    history: str
+
+    def __new__(cls, number: int, history: str) -> Horizon:
+        """The stamp `number` of a history."""
+        made = super().__new__(cls, number)
+        made.history = history
+        return made
+
+
+BEFORE_ALL = Horizon(0, "")
+
+
+class History:
+    """The history that the connections of this process are in, and who wants to know when it is another."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, str] = {}
+        self._forgetters: list[Callable[[], Any]] = []
+        self._lock = threading.Lock()
+
+    def forget_with(self, forget: Callable[[], Any]) -> None:
+        """Have `forget` called, from any thread, whenever the database turns out to be another one."""
+        self._forgetters.append(forget)
+
+    def observe(self, server: str, witness: str | None = None) -> None:
+        """A connection is to this server (or file), and found this witness there if it looked for it."""
+        seen = {"server": server} if witness is None else {"server": server, "witness": witness}
+        with self._lock:
+            is_other = any(self._seen.get(key, value) != value for key, value in seen.items())
+            if is_other:
+                self._seen = seen
+            else:
+                self._seen |= seen
+        if is_other:
+            self.forget()
+
+    def forget(self) -> None:
+        """Tell everybody that the database is another one now."""
+        LOG.warning(
+            "The database was restarted, promoted, restored or replaced; nothing known before counts."
+        )
+        for forget in self._forgetters:
+            forget()
+
+    def is_present(self, server: str) -> bool:
+        """Whether the newest connection was to this server."""
+        return self._seen.get("server", server) == server

@@ -1,0 +1,129 @@
+"""An end to waiting for a database server that says nothing any more.
+
+The driver waits inside of libpq, where nothing of Python can interrupt it. So every connection notes until
+when its present statement may take, and one thread per process shuts the sockets of those that are past it.
+The statement then fails as when the server had gone. TCP's own timeouts do not help here: a server that is
+stopped or behind a dead proxy still acknowledges what it is sent.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import psycopg2.extensions
+
+from placement.domain import deadline
+
+# The server ends statements by itself first, if it is alive: its answer says more.
+# More than the server takes to end a statement by itself.
+_PATIENCE_SECONDS = 35.0
+GRACE_SECONDS = 2.0
+_LOOK_SECONDS = 0.25
+
+
+class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
+    """A connection whose statements come to an end: after `patience` seconds, or soon after the deadline."""
+
+    patience = _PATIENCE_SECONDS
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.autocommit = True
+        self.cursor_factory = WatchedCursor
+        self.expires = math.inf
+        # A descriptor of our own for the same socket: libpq may close its own at any time, and the number
+        # would then stand for something else.
+        line = os.dup(self.fileno())
+        self._line: int | None = line
+        self._let_go = weakref.finalize(self, os.close, line)
+        self._let_go.atexit = False
+        _watch.over(self)
+
+    def allow(self) -> None:
+        """A statement begins: note until when it may take."""
+        now = time.monotonic()
+        self.expires = min(now + self.patience, max(now, deadline.at()) + GRACE_SECONDS)
+
+    def close(self) -> None:
+        """Close the connection."""
+        super().close()
+        with _watch.lock:
+            self._line = None
+            self._let_go()
+
+    def cut(self) -> None:
+        """Shut the socket, whatever waits for it; the caller holds the lock of the watch."""
+        self.expires = math.inf
+        if self._line is None:
+            return
+        with suppress(OSError), socket.socket(fileno=os.dup(self._line)) as line:
+            line.shutdown(socket.SHUT_RDWR)
+
+
+class WatchedCursor(psycopg2.extensions.cursor):  # type: ignore[misc]
+    """A cursor whose statements are watched."""
+
+    def execute(self, query: Any, vars: Any = None) -> None:
+        """Run one statement."""
+        connection: Any = self.connection
+        connection.allow()
+        try:
+            super().execute(query, vars)
+        finally:
+            connection.expires = math.inf
+
+    def executemany(self, query: Any, vars_list: Any) -> None:
+        """Run one statement for each of the parameters."""
+        connection: Any = self.connection
+        connection.allow()
+        try:
+            super().executemany(query, vars_list)
+        finally:
+            connection.expires = math.inf
+
+
+class _Watch:
+    """The thread that looks after all connections of this process."""
+
+    def __init__(self) -> None:
+        # Reentrant: the collector of garbage may close a connection while this thread holds the lock.
+        self.lock = threading.RLock()
+        self._connections: weakref.WeakSet[WatchedConnection] = weakref.WeakSet()
+        self._thread: threading.Thread | None = None
+
+    def over(self, connection: WatchedConnection) -> None:
+        """Look after one more."""
+        with self.lock:
+            self._connections.add(connection)
+            # A process that was forked has none, whatever its parent had.
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="database watch", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(_LOOK_SECONDS)
+            self._cut(self._expired())
+
+    def _expired(self) -> Sequence[WatchedConnection]:
+        now = time.monotonic()
+        with self.lock:
+            return [connection for connection in self._connections if connection.expires < now]
+
+    def _cut(self, expired: Sequence[WatchedConnection]) -> None:
+        for connection in expired:
+            with self.lock:
+                # Unless its statement came to an end in the meantime.
+                if connection.expires < time.monotonic():
+                    connection.cut()
+
+
+_watch = _Watch()

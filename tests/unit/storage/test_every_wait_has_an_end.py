@@ -1,0 +1,96 @@
+"""Nobody waits for the database longer than may be: for an answer, a lock, a connection."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from placement.domain import deadline
+from placement.domain.errors import Unavailable
+from placement.services.transactions import attempt
+from placement.storage import tables
+from placement.storage.database import Database, Transaction
+from placement.storage.failures import OutcomeUnknown, Unreachable
+from tests.server import database_url
+
+# Far more than is allowed below, far less than the server would take.
+_UPPER_SECONDS = 60
+_SLEEP = "SELECT pg_sleep(300)"
+
+
+@pytest.fixture
+def postgresql() -> Iterator[Database]:
+    with database_url("postgresql") as url:
+        database = Database(url, pool_size=2, max_overflow=0)
+        yield database
+        database.dispose()
+
+
+def impatient(connection: sa.Connection) -> None:
+    """As if the server said nothing from now on."""
+    driver = connection.connection.dbapi_connection
+    driver.patience = 0.2  # type: ignore[union-attr]
+
+
+def test_a_read_without_an_answer_is_given_up(postgresql: Database):
+    begun = time.monotonic()
+    with pytest.raises(Unreachable), postgresql.read() as connection:  # noqa: PT012
+        impatient(connection)
+        connection.exec_driver_sql(_SLEEP)
+    assert time.monotonic() - begun < _UPPER_SECONDS
+    assert postgresql.engine.pool.checkedout() == 0
+    with postgresql.read() as connection:
+        assert connection.exec_driver_sql("SELECT 1").scalar_one() == 1
+
+
+def test_a_write_without_an_answer_was_not_done(postgresql: Database):
+    with pytest.raises(Unreachable), postgresql.write() as transaction:  # noqa: PT012
+        values = {"name": "CUSTOM_X", "created_at": transaction.now}
+        transaction.execute(sa.insert(tables.traits).values(values))
+        impatient(transaction.connection)
+        transaction.connection.exec_driver_sql(_SLEEP)
+    with postgresql.read() as connection:
+        assert not connection.execute(sa.select(tables.traits.c.id).filter_by(name="CUSTOM_X")).first()
+
+
+def test_a_statement_that_commits_by_itself_leaves_its_outcome_open(postgresql: Database):
+    with pytest.raises(OutcomeUnknown), postgresql.single_write() as write:  # noqa: PT012
+        impatient(write.connection)
+        write.send(_SLEEP, ())
+    assert postgresql.engine.pool.checkedout() == 0
+
+
+def test_locks_and_attempts_end_with_the_request(postgresql: Database):
+    table = tables.change_counter
+
+    def change(transaction: Transaction) -> None:
+        transaction.execute(sa.update(table).values(value=table.c.value + 1))
+
+    begun = time.monotonic()
+    with postgresql.write() as holder:
+        change(holder)
+        with deadline.within(0.5), pytest.raises(Unavailable, match="Nothing was changed; try again later"):
+            attempt(postgresql, change)
+    assert time.monotonic() - begun < 9, "the lock timeout of the server is 10 seconds"
+
+
+def test_waiting_for_a_connection_ends_with_the_request(postgresql: Database):
+    with postgresql.read(), postgresql.read(), deadline.within(0.2):
+        begun = time.monotonic()
+        with pytest.raises(Unavailable, match="overloaded"), postgresql.read():
+            pass
+        assert time.monotonic() - begun < 9, "without a deadline it takes 10 seconds"
+
+
+def test_the_only_writer_of_a_file_is_waited_for_no_longer_than_the_request():
+    with database_url("sqlite") as url:
+        database = Database(url)
+        with database.write(), deadline.within(0.2):
+            begun = time.monotonic()
+            with pytest.raises(Unavailable, match="locked"):
+                attempt(database, lambda _: None)
+            assert time.monotonic() - begun < 14, "without a deadline it takes 15 seconds"
+        database.dispose()
