@@ -38,6 +38,20 @@ API = [
         min=1024,
         help="Longer request bodies are answered 413.",
     ),
+    cfg.FloatOpt(
+        "request_timeout",
+        default=30,
+        min=1,
+        help="Seconds after which a request is given up: one that still waits for its turn is answered 503 "
+        "and not carried out, one that waits for the database no longer waits.",
+    ),
+    cfg.IntOpt(
+        "max_requests_per_caller",
+        default=256,
+        min=0,
+        help="How many requests of one caller a process has in work or waiting; more are answered 429. "
+        "0 means any number.",
+    ),
 ]
 DATABASE = [
     cfg.StrOpt("connection", secret=True, help="URL of the database, SQLite or PostgreSQL. Required."),

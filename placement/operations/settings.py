@@ -13,6 +13,7 @@ from oslo_log import log
 
 from placement.domain.errors import PlacementError, Unavailable
 from placement.operations.options import GROUPS
+from placement.operations.web.limits import Limits
 from placement.services import schema
 from placement.storage.database import Database
 
@@ -84,6 +85,15 @@ def open_database(settings: cfg.ConfigOpts) -> Database:
         recycle_seconds=options.connection_recycle_time,
         durable=options.sqlite_synchronous,
         attempts=settings.placement.allocation_conflict_retry_count,
+    )
+
+
+def limits_of(settings: cfg.ConfigOpts) -> Limits:
+    """What clients of the HTTP server may do."""
+    return Limits(
+        largest_body_bytes=settings.api.max_request_body_bytes,
+        request_seconds=settings.api.request_timeout,
+        requests_per_caller=settings.api.max_requests_per_caller,
     )
 
 

@@ -26,7 +26,7 @@ class Serve(Action):
         parser = super().get_parser(prog_name)
         parser.add_argument("--host", default=_HOST, help="address to listen on (default %(default)s)")
         parser.add_argument("--port", type=int, default=_PORT, help="port to listen on (default %(default)s)")
-        parser.add_argument("--workers", type=int, help="worker processes")
+        parser.add_argument("--workers", type=_positive, help="worker processes")
         parser.add_argument(
             "--demo", action="store_true", help="load the example clusters into an empty database"
         )
@@ -41,7 +41,7 @@ class Serve(Action):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Make the database ready and serve until stopped."""
         from placement.operations import demonstration, settings
-        from placement.operations.server import Server, default_workers
+        from placement.operations.server import Server, default_workers, listening
         from placement.services.ordering import order_of_text
 
         loaded = connection.configure(parsed_args)
@@ -58,13 +58,24 @@ class Serve(Action):
         # A bad order would only show when the workers start, one after the other.
         order_of_text(loaded.scoring.order_by, "[scoring] order_by")
         settings.start_logging(loaded)
+        listener = listening(host, port)
         settings.make_ready(loaded)
         os.environ[settings.MADE_READY_VARIABLE] = "1"
         if parsed_args.demo:
             demonstration.load_into_empty(url)
-        demonstration.greet(host, port, url, with_examples=parsed_args.demo)
         workers = default_workers() if parsed_args.workers is None else parsed_args.workers
-        Server(host, port, workers).run()
+
+        def greet() -> None:
+            demonstration.greet(host, port, url, with_examples=parsed_args.demo)
+
+        Server(listener, workers, settings.limits_of(loaded), greet).run()
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return number
 
 
 def _develop() -> cfg.ConfigOpts:
