@@ -11,7 +11,7 @@ from flask import Flask, Response, current_app, request
 from oslo_config import cfg
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from placement.api import auth, context, errors, microversions
+from placement.api import auth, callers, context, errors, microversions
 from placement.api.errors import HttpError
 from placement.api.gate import guarded_by
 from placement.api.middleware import REQUEST_ID, surrounded
@@ -76,6 +76,9 @@ class ApiSettings:
     auth_strategy: str = "noauth2"
     tokens_file: Path | None = None
     largest_body_bytes: int = 32 * 2**20
+    request_seconds: float = 30
+    # 0 means any number.
+    requests_per_caller: int = 0
     # For the libraries that read their options themselves: policy, CORS, proxy headers, token validation.
     configuration: cfg.ConfigOpts | None = None
 
@@ -102,6 +105,7 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
         rule.methods = (rule.methods or set()) - {"HEAD", "OPTIONS"}
     application.before_request(context.begin)
     application.before_request(_authenticate)
+    callers.limit(application, settings.requests_per_caller)
     application.before_request(_agree_on_version)
     application.before_request(_check_body_headers)
     application.before_request(_refuse_odd_paths)
@@ -113,7 +117,12 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.register_error_handler(HTTPException, _routing_error)
     application.register_error_handler(Exception, _fault)
     bare = application.wsgi_app
-    wrapped: Any = surrounded(bare, configuration, keystone=settings.auth_strategy == "keystone")
+    wrapped: Any = surrounded(
+        bare,
+        configuration,
+        keystone=settings.auth_strategy == "keystone",
+        request_seconds=settings.request_seconds,
+    )
     application.wsgi_app = wrapped  # type: ignore[method-assign]
     return application
 

@@ -30,8 +30,10 @@ _LEAD = {
     404: "The resource could not be found.",
     406: "The resource could not be generated that was acceptable to your browser.",
     409: "There was a conflict when trying to complete your request.",
+    411: "The length of the request is missing.",
     413: "The request is larger than this service takes.",
     415: "The request media type is not supported by this service.",
+    429: "Too many requests are being answered; try again later.",
     500: "The service met an error it did not expect.",
     503: "The service cannot answer at the moment; try again later.",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,6 +13,7 @@ from oslo_config import cfg
 from oslo_middleware import cors, http_proxy_to_wsgi
 
 from placement.api.context import ENVIRONMENT_KEY, global_id
+from placement.domain.deadline import DEADLINE_KEY, set_deadline
 
 REQUEST_ID = "x-openstack-request-id"
 LOG = logging.getLogger("placement.requests")
@@ -37,7 +39,9 @@ _EXPOSED = [
 ]
 
 
-def surrounded(application: Wsgi, configuration: cfg.ConfigOpts, *, keystone: bool) -> Wsgi:
+def surrounded(
+    application: Wsgi, configuration: cfg.ConfigOpts, *, keystone: bool, request_seconds: float
+) -> Wsgi:
     """The application behind everything that the configuration asks for.
 
     Raises ImportError with what to install if Keystone is asked for and its middleware is missing.
@@ -48,7 +52,7 @@ def surrounded(application: Wsgi, configuration: cfg.ConfigOpts, *, keystone: bo
         application = _behind_keystone(application, configuration)
     if configuration.cors.allowed_origin:
         application = cors.CORS(application, configuration)
-    logged = RequestLog(application)
+    logged = RequestLog(application, request_seconds)
     configuration.register_opts(http_proxy_to_wsgi.OPTS, group="oslo_middleware")
     if not configuration.oslo_middleware.enable_proxy_headers_parsing:
         return logged
@@ -73,13 +77,16 @@ def _behind_keystone(application: Wsgi, configuration: cfg.ConfigOpts) -> Wsgi:
 
 
 class RequestLog:
-    """Gives every request an id, also those that never reach the application, and writes its log line."""
+    """Gives every request an id and a deadline, and writes its log line, also if it is not let in."""
 
-    def __init__(self, application: Wsgi) -> None:
+    def __init__(self, application: Wsgi, request_seconds: float) -> None:
         self._application = application
+        self._request_seconds = request_seconds
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         request_id = environ[ENVIRONMENT_KEY] = f"req-{uuid.uuid4()}"
+        # Our own server counts from when the request was there, others begin with it at once.
+        set_deadline(environ.get(DEADLINE_KEY) or time.monotonic() + self._request_seconds)
         # Mounted under a prefix the version document has an empty path, which the router would redirect.
         environ["PATH_INFO"] = environ.get("PATH_INFO") or "/"
         uri = _uri(environ)

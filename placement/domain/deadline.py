@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextvars
 import time
 
+# Where an HTTP server leaves the deadline in the WSGI environment, in seconds of time.monotonic().
+DEADLINE_KEY = "placement.deadline"
 _deadline: contextvars.ContextVar[float | None] = contextvars.ContextVar("deadline", default=None)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response
 
-from placement.api.bodies import json_body, manifests
+from placement.api.bodies import json_body_or, manifests
 from placement.api.gate import route
 from placement.api.rendering.clusters import cluster_body, node_body
 from placement.api.responses import empty_response, json_response
@@ -37,7 +37,7 @@ def show(cluster: str) -> Response:
 @route(blueprint, _ONE, "PUT", f"{_RULE}update")
 def put(cluster: str) -> Response:
     """Create a cluster or change its settings; the body may be empty."""
-    settings: Any = json_body() if request.content_length else {}
+    settings: Any = json_body_or({})
     if not isinstance(settings, dict):
         raise BadRequest("the body must be an object with the cluster's settings")
     created, stored = use_cases().clusters.put(cluster, settings)

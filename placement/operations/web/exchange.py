@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gunicorn.http import wsgi
 from gunicorn.http.message import Request
 
+from placement.domain.deadline import DEADLINE_KEY
 from placement.operations.web import refusals
 from placement.operations.web.lanes import Lane
 from placement.operations.web.limits import Limits
@@ -22,8 +23,6 @@ from placement.operations.web.received import Received
 if TYPE_CHECKING:
     from placement.operations.web.connection import Connection
 
-# Where the application finds when the request must be answered, in seconds of time.monotonic().
-DEADLINE_KEY = "placement.deadline"
 LOG = logging.getLogger(__name__)
 _TOGETHER_BYTES = 16 * 1024
 _CREDENTIALS = ("X-AUTH-TOKEN", "AUTHORIZATION")

@@ -289,7 +289,8 @@ class LaneWorker(Worker):  # type: ignore[misc]
         self._unlist(connection)
         self._watch(connection, 0)
         request = connection.request
-        assert request is not None and connection.received is not None
+        assert request is not None
+        assert connection.received is not None
         exchange = Exchange(connection, request, connection.received, self.limits, self.wsgi, self._report)
         exchange.keep_alive = self.alive and not connection.ended
         most = self.limits.requests_per_caller
