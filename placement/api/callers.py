@@ -40,13 +40,15 @@ class Callers:
 def limit(application: Flask, most: int) -> None:
     """Answer 429 to more than that many requests of a caller at a time; 0 means any number.
 
-    A caller is a user, or an address where nobody needs to say who asks.
+    A caller is a user, or an address where nobody needs to say who asks. The version document is for all.
     """
     if not most:
         return
     callers = Callers(most)
 
     def enter() -> None:
+        if request.path in ("", "/"):
+            return
         user = context.current().caller.user_id
         caller = f"user {user}" if user is not None else f"address {request.remote_addr}"
         if not callers.enter(caller):

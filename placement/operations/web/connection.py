@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import socket
+import struct
 import time
+from contextlib import suppress
 from enum import Enum, auto
 from typing import Any
 
@@ -21,6 +23,8 @@ _END_OF_HEAD = b"\r\n\r\n"
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _PIECE = 64 * 1024
+# struct linger of socket.h: on, for no seconds.
+_AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class Phase(Enum):
@@ -99,6 +103,12 @@ class Connection:
         self.deadline = time.monotonic() + self._limits.drain_seconds
         self._forget()
         self.wire.shutdown(socket.SHUT_WR)
+
+    def abort(self) -> None:
+        """The end, also for what the system has still to send."""
+        with suppress(OSError):
+            self.wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self.close()
 
     def close(self) -> None:
         """The end."""

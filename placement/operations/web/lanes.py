@@ -123,7 +123,7 @@ class Lanes:
 
     def __init__(self, limits: Limits) -> None:
         most = limits.most_waiting
-        self._status = Lane("status", limits.status_threads, most)
+        self.status = Lane("status", limits.status_threads, most)
         self._reads = Lane("reads", limits.read_threads, most)
         self._writes = Lane("writes", limits.write_threads, most)
 
@@ -131,11 +131,11 @@ class Lanes:
         """The lane of a request, by what it may have to wait for."""
         reading = method in _READING_METHODS
         if reading and path in _STATUS_PATHS:
-            return self._status
+            return self.status
         if reading or (method == "POST" and _READING_POSTS.search(path)):
             return self._reads
         return self._writes
 
     def overdue(self, now: float) -> list[Job]:
         """Take out of all lanes what waited too long."""
-        return [job for lane in (self._status, self._reads, self._writes) for job in lane.overdue(now)]
+        return [job for lane in (self.status, self._reads, self._writes) for job in lane.overdue(now)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections import deque
+from itertools import islice
 
 from placement.operations.web.limits import Limits
 
@@ -21,7 +22,9 @@ class Outgoing:
         self._buffers: deque[memoryview] = deque()
         self.waiting = 0
         self._sent = 0
-        self._since: float | None = None
+        # How long the client has let us wait: before, and since when now.
+        self._waited = 0.0
+        self._waits_since: float | None = None
 
     def sendall(self, data: bytes) -> None:
         """Keep the bytes until they are flushed."""
@@ -33,22 +36,27 @@ class Outgoing:
 
     def flush(self) -> bool:
         """Send as much as the client takes now; True if that was everything. Raises OSError."""
-        if self._since is None:
-            self._since = time.monotonic()
         while self._buffers:
             try:
-                count = self._wire.sendmsg(list(self._buffers)[:_MOST_BUFFERS])
+                self._has_sent(self._wire.sendmsg(list(islice(self._buffers, _MOST_BUFFERS))))
             except (BlockingIOError, InterruptedError):
+                if self._waits_since is None:
+                    self._waits_since = time.monotonic()
                 return False
-            self._sent += count
-            self.waiting -= count
-            while count and count >= len(self._buffers[0]):
-                count -= len(self._buffers.popleft())
-            if count:
-                self._buffers[0] = self._buffers[0][count:]
+        if self._waits_since is not None:
+            self._waited += time.monotonic() - self._waits_since
+            self._waits_since = None
         return True
 
     def deadline(self) -> float:
         """Until when the client must have taken the rest, in seconds of time.monotonic()."""
-        begun = self._since or time.monotonic()
-        return begun + self._limits.send_seconds + self._sent / self._limits.slowest_reader_bytes_per_second
+        allowed = self._limits.send_seconds + self._sent / self._limits.slowest_reader_bytes_per_second
+        return (self._waits_since or time.monotonic()) + allowed - self._waited
+
+    def _has_sent(self, count: int) -> None:
+        self._sent += count
+        self.waiting -= count
+        while self._buffers and count >= len(self._buffers[0]):
+            count -= len(self._buffers.popleft())
+        if count:
+            self._buffers[0] = self._buffers[0][count:]

@@ -246,13 +246,16 @@ class LaneWorker(Worker):  # type: ignore[misc]
                 self._drop(next(iter(waiting)))
                 return
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: Connection, *, aborting: bool = False) -> None:
         self._unlist(connection)
         self._connections.discard(connection)
         self._watch(connection, 0)
         self._buffered -= connection.counted
         connection.counted = 0
-        connection.close()
+        if aborting:
+            connection.abort()
+        else:
+            connection.close()
 
     def _unlist(self, connection: Connection) -> None:
         self._idle.pop(connection, None)
@@ -293,11 +296,12 @@ class LaneWorker(Worker):  # type: ignore[misc]
         assert connection.received is not None
         exchange = Exchange(connection, request, connection.received, self.limits, self.wsgi, self._report)
         exchange.keep_alive = self.alive and not connection.ended
+        exchange.lane = self._lanes.of(request.method, request.path)
         most = self.limits.requests_per_caller
-        if most and self._in_flight[exchange.caller] >= most:
+        # Whoever asks whether the service lives is told.
+        if most and self._in_flight[exchange.caller] >= most and exchange.lane is not self._lanes.status:
             self._refuse(connection, refusals.TOO_MANY_OF_CALLER)
             return
-        exchange.lane = self._lanes.of(request.method, request.path)
         if not exchange.lane.submit(exchange):
             self._refuse(connection, refusals.TOO_MANY)
             return
@@ -334,7 +338,7 @@ class LaneWorker(Worker):  # type: ignore[misc]
             return
         self._release(exchange)
         if state is State.BROKEN:
-            self._drop(connection)
+            self._drop(connection, aborting=True)
         elif not exchange.keep_alive:
             self._drain(connection)
         else:
