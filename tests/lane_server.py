@@ -55,6 +55,9 @@ class Application:
         query = {name: values[0] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
         self._note("begun", query)
         time.sleep(float(query.get("sleep", 0)))
+        until = time.monotonic() + float(query.get("spin", 0))
+        while time.monotonic() < until:
+            pass
         path = environ["PATH_INFO"]
         if path == "/stream":
             start_response("200 OK", [("Content-Type", "text/plain")])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -42,38 +41,37 @@ def test_the_version_document_is_answered_while_all_readers_wait():
 
 def test_what_waits_beyond_its_deadline_is_refused_and_not_carried_out():
     name = unique()
-    with lane_server.running(write_threads=1, request_seconds=1) as server:
-        with asking(server.url, 3, "PUT", f"/?sleep=3&name={name}{{}}") as writers:
+    path = f"/?sleep=8&name={name}{{}}"
+    with lane_server.running(write_threads=1, request_seconds=3) as server:
+        with asking(server.url, 3, "PUT", path) as writers:
             answers = [wire.answer() for wire in writers]
-            assert [answer.status for answer in answers] == [200, 503, 503]
-            assert answers[1].headers["retry-after"]
-            assert answers[1].error
+        assert sorted(answer.status for answer in answers) == [200, 503, 503]
         with Wire(server.url) as wire:
             assert wire.send(request("PUT", "/", b"")).answer().status == 200
-        begun = [server.has_noted("begun", f"{name}{number}") for number in range(3)]
-        assert begun == [True, False, False]
+        for number, answer in enumerate(answers):
+            assert server.has_noted("begun", f"{name}{number}") == (answer.status == 200)
+            if answer.status == 503:
+                assert answer.headers["retry-after"]
+                assert answer.error
 
 
 def test_more_than_may_wait_are_refused_at_once():
-    with lane_server.running(write_threads=1, most_waiting=4) as server:
-        with asking(server.url, 10, "PUT", "/?sleep=2") as writers:
-            assert eventually(lambda: sum(not wire.is_open() for wire in writers) >= 5)
-            refused = [wire.answer() for wire in writers if not wire.is_open()]
-            assert {answer.status for answer in refused} <= {200, 503}
-            assert sum(answer.status == 503 for answer in refused) >= 5
-            assert all("retry-after" in answer.headers for answer in refused if answer.status == 503)
+    server = lane_server.running(write_threads=1, most_waiting=4)
+    with server as running, asking(running.url, 10, "PUT", "/?sleep=2") as writers:
+        answers = [wire.answer() for wire in writers]
+        refused = [answer for answer in answers if answer.status != 200]
+        assert len(refused) >= 5
+        assert all(answer.status == 503 and "retry-after" in answer.headers for answer in refused)
 
 
 def test_one_caller_leaves_threads_to_others():
-    """Also for reads: three quarters of the threads are all that one caller gets."""
-    with lane_server.running(read_threads=4) as server:
-        with asking(server.url, 20, "GET", "/any?sleep=5", "X-Auth-Token: greedy") as greedy:
-            with Wire(server.url) as wire:
-                assert (
-                    wire.send(request("GET", "/any", b"", known="Authorization: Bearer x")).answer().status
-                    == 200
-                )
-            assert all(wire.is_open() for wire in greedy)
+    """Three quarters of the threads are all that one caller gets."""
+    server, path = lane_server.running(read_threads=4), "/any?sleep=20"
+    with server as running, asking(running.url, 20, "GET", path, "X-Auth-Token: greedy") as greedy:
+        with Wire(running.url) as wire:
+            wire.send(request("GET", "/any", b"", known="Authorization: Bearer x"))
+            assert wire.answer().status == 200
+        assert all(wire.is_open() for wire in greedy)
 
 
 def test_one_caller_has_a_bounded_number_of_requests_in_work():
@@ -103,19 +101,3 @@ def test_a_streamed_answer_counts_until_it_is_sent():
 def status_of(url: str) -> int:
     with Wire(url) as wire:
         return wire.get("/any").answer().status
-
-
-def test_a_signal_to_stop_is_followed_though_a_write_hangs():
-    with lane_server.running(orphan_seconds=1) as server, asking(server.url, 2, "PUT", "/?sleep=600"):
-        worker = server.workers()[0]
-        server.process.send_signal(signal.SIGKILL)
-        server.process.wait()
-        assert eventually(lambda: not alive(worker))
-
-
-def alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

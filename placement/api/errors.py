@@ -37,6 +37,7 @@ _LEAD = {
     500: "The service met an error it did not expect.",
     503: "The service cannot answer at the moment; try again later.",
 }
+_LONGEST_MESSAGE = 16_000
 _NEWLINES = re.compile(r"\s*[\r\n]+\s*")
 
 
@@ -85,7 +86,7 @@ def render_all(
     """Everything that is wrong, (code, message) each, as one response; JSON has one error for each."""
     title = HTTPStatus(status).phrase
     # Clients take the last line of the detail for the message, so it must not contain a line break.
-    problems = [(code, _NEWLINES.sub(" ", message)) for code, message in problems]
+    problems = [(code, _shortened(_NEWLINES.sub(" ", message))) for code, message in problems]
     message = "; ".join(message for _, message in problems)
     lead = _LEAD.get(status, "")
     if status == 405:
@@ -102,6 +103,11 @@ def render_all(
         return Response(body, status, content_type="text/plain; charset=UTF-8")
     listed = [_error(status, lead, code, message, extra or {}) for code, message in problems]
     return Response(orjson.dumps({"errors": listed}), status, content_type="application/json")
+
+
+def _shortened(message: str) -> str:
+    # It may repeat what was sent.
+    return message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]} ..."
 
 
 def _error(status: int, lead: str, code: str, message: str, extra: dict[str, Any]) -> dict[str, Any]:

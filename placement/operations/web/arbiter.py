@@ -12,6 +12,10 @@ _STARTS_WITHIN_SECONDS = 120
 _LOOK_EVERY_SECONDS = 0.05
 
 
+class _NotReplaced(Exception):
+    """All new workers ended, and those of before are still there."""
+
+
 class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
     """Waits for new workers, at the start and before it stops old ones."""
 
@@ -19,11 +23,20 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
         super().__init__(app)
         self._awaiting = True
         self._served = False
+        self._before: set[int] = set()
 
     def reload(self) -> None:
-        """Start workers with what the configuration says now, then stop those of before."""
+        """Start workers with what the configuration says now, then stop those of before.
+
+        If the new ones do not start, those of before go on.
+        """
+        self._before = set(self.WORKERS)
         self._awaiting = True
-        super().reload()
+        try:
+            super().reload()
+        except _NotReplaced:
+            self.log.error("New workers do not start, those of before go on.")
+        self._before = set()
 
     def manage_workers(self) -> None:
         """See to it that as many workers run as wanted.
@@ -37,6 +50,9 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
                 self.app.greet()
         # Of more workers than wanted it stops the oldest; if new ones cannot start, there are no more.
         super().manage_workers()
+        if self._before and self._before == set(self.WORKERS):
+            # gunicorn would wait for their end.
+            raise _NotReplaced
 
     def reap_workers(self) -> None:
         """Take note of workers that ended. Raises HaltServer as above."""

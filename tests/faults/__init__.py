@@ -1,0 +1,1 @@
+"""Faults that take long to show: run by hand or at night."""
