@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from email.utils import format_datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from flask import Response, request
 
 from placement.api import context
 from placement.api.microversions import Feature
+
+Item = TypeVar("Item")
+# Items of a list that are turned into JSON together.
+_BUILT_AT_ONCE = 1000
 
 
 def now() -> datetime.datetime:
@@ -27,6 +31,33 @@ def json_response(
     response = Response(content, status, content_type="application/json")
     _add_headers(response, modified or now(), location)
     return response
+
+
+def list_response(
+    name: str,
+    items: Sequence[Item],
+    render: Callable[[Item], Any],
+    *,
+    modified: datetime.datetime | None = None,
+) -> Response:
+    """{name: [each item as rendered]}; a long list is rendered while it is sent, the bytes are the same.
+
+    `render` is called when the request is over, so it must not ask what the request was.
+    """
+    if len(items) <= _BUILT_AT_ONCE:
+        return json_response({name: [render(item) for item in items]}, modified=modified)
+    response = Response(_pieces(name, items, render), content_type="application/json")
+    _add_headers(response, modified or now(), None)
+    return response
+
+
+def _pieces(name: str, items: Sequence[Item], render: Callable[[Item], Any]) -> Iterator[bytes]:
+    before = b"{" + orjson.dumps(name) + b":["
+    for start in range(0, len(items), _BUILT_AT_ONCE):
+        piece = orjson.dumps([render(item) for item in items[start : start + _BUILT_AT_ONCE]])
+        yield before + piece[1:-1]
+        before = b","
+    yield b"]}"
 
 
 def empty_response(

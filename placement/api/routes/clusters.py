@@ -9,7 +9,7 @@ from flask import Blueprint, Response
 from placement.api.bodies import json_body_or, manifests
 from placement.api.gate import route
 from placement.api.rendering.clusters import cluster_body, node_body
-from placement.api.responses import empty_response, json_response
+from placement.api.responses import empty_response, json_response, list_response
 from placement.api.services import use_cases
 from placement.domain.errors import BadRequest
 from placement.services.manifests import node_manifests
@@ -55,7 +55,7 @@ def delete(cluster: str) -> Response:
 def nodes(cluster: str) -> Response:
     """The nodes of a cluster."""
     found = use_cases().clusters.nodes(cluster)
-    return json_response({"nodes": [{"name": name, "resource_provider": uuid} for name, uuid in found]})
+    return list_response("nodes", found, lambda node: {"name": node[0], "resource_provider": node[1]})
 
 
 @route(blueprint, _NODE, "GET", f"{_RULE}nodes:show", gives_json=True)
