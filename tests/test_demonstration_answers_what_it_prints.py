@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import requests
@@ -47,14 +48,21 @@ def printed_calls(log: str) -> list[str]:
     return [block for block in re.split(r"\n\s*\n", log) if re.match(r"   \S", block) and "curl" in block]
 
 
+def awaited_calls(log: Path) -> list[str]:
+    """The same, when the master has written them: workers may answer before."""
+    deadline = time.monotonic() + 60
+    while len(calls := printed_calls(log.read_text())) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return calls
+
+
 def test_examples_are_loaded_printed_calls_work_and_data_stays(tmp_path: Path) -> None:
     with database_url("sqlite", migrated=False) as connection:
         with running_service(connection, arguments=["--demo"]) as server:
-            log = server.log.read_text()
             clusters = {entry["name"]: entry["nodes"] for entry in clusters_of(server.url)}
             assert set(clusters) == {"batch", "edge"}
             assert all(nodes >= 8 for nodes in clusters.values())
-            calls = printed_calls(log)
+            calls = awaited_calls(server.log)
             assert len(calls) == 3
             outputs = [run(call, tmp_path) for call in calls]
             assert '"allocation_requests":[{"allocations"' in outputs[0].stdout

@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -65,6 +66,8 @@ class Server(BaseApplication):  # type: ignore[misc]
     def run(self) -> None:
         """Serve until stopped."""
         _share_one_heap()
+        # Else each worker would write once more what waits to be written.
+        sys.stdout.flush()
         Arbiter(self).run()
 
     def load_config(self) -> None:
