@@ -35,8 +35,8 @@ class Limits:
     linger_seconds: float = 2
     orphan_seconds: float = 2
 
-    # Together no more than the connections of a database pool, so that reads never wait for those of writes.
-    status_threads: int = 2
+    # Reads and writes together have as many as a database pool has connections, so that none waits for one.
+    status_threads: int = 3
     read_threads: int = 12
     write_threads: int = 8
     most_waiting: int = 512

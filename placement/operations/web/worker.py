@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import logging
 import mmap
 import os
-import resource
 import selectors
-import signal
 import sys
 import time
 from collections import Counter, deque
@@ -24,14 +21,12 @@ from placement.operations.web.connection import Connection, Phase
 from placement.operations.web.exchange import Exchange, State
 from placement.operations.web.lanes import Lanes
 from placement.operations.web.limits import Limits
+from placement.operations.web.process import end_in_any_case, end_with_parent, room_for_connections
 from placement.operations.web.refusals import Refusal
 
 LOG = logging.getLogger(__name__)
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _LOOK_EVERY_SECONDS = 0.5
-# prctl.h: the signal a process gets when its parent ends.
-_PARENT_DEATH_SIGNAL = 1
-_FILES_FOR_OTHERS = 256
 _GONE_BEFORE_ACCEPTED = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED, errno.EINTR)
 _NO_FILES_LEFT = (errno.EMFILE, errno.ENFILE)
 
@@ -65,9 +60,9 @@ class LaneWorker(Worker):  # type: ignore[misc]
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_reader, False)
         os.set_blocking(self._wake_writer, False)
-        self._most_connections = _room_for_connections(self.limits.most_connections)
+        self._most_connections = room_for_connections(self.limits.most_connections)
         self._keep_alive_seconds = self.limits.keep_alive_seconds
-        _end_with_parent()
+        end_with_parent()
         super().init_process()
 
     def run(self) -> None:
@@ -86,7 +81,7 @@ class LaneWorker(Worker):  # type: ignore[misc]
         """Take no more connections, answer what is there, and leave within the grace."""
         self.alive = False
         limit = time.monotonic() + self.cfg.graceful_timeout
-        self._backstop(self.cfg.graceful_timeout)
+        end_in_any_case(self.cfg.graceful_timeout)
         for listener in self.sockets:
             # Those that the system has accepted already would be reset.
             while self._accept(listener):
@@ -103,7 +98,7 @@ class LaneWorker(Worker):  # type: ignore[misc]
             if not orphan and self._is_orphan():
                 orphan = True
                 limit = min(limit, time.monotonic() + self.limits.orphan_seconds)
-                self._backstop(self.limits.orphan_seconds)
+                end_in_any_case(self.limits.orphan_seconds)
             self._turn()
         if self._connections:
             # Threads that hang would hold up the interpreter, too.
@@ -111,12 +106,6 @@ class LaneWorker(Worker):  # type: ignore[misc]
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(0)
-
-    @staticmethod
-    def _backstop(seconds: float) -> None:
-        """End the process even if no thread lets this one run."""
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, seconds + 1)
 
     def _is_orphan(self) -> bool:
         return bool(self.ppid != os.getppid())
@@ -378,22 +367,3 @@ class LaneWorker(Worker):  # type: ignore[misc]
         connection.phase = Phase.BUSY
         connection.deadline = float("inf")
         exchange.lane.resume(exchange)
-
-
-def _end_with_parent() -> None:
-    """Have the system tell this process when the master is gone, however that happens; Linux only."""
-    prctl = getattr(ctypes.CDLL(None), "prctl", None)
-    if prctl is not None:
-        prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM)
-
-
-def _room_for_connections(wanted: int) -> int:
-    """How many connections the system's limit of open files allows; a body may need a file, too."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = 2 * wanted + _FILES_FOR_OTHERS
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft == resource.RLIM_INFINITY:
-        return wanted
-    return max(1, min(wanted, (soft - _FILES_FOR_OTHERS) // 2))
