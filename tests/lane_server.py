@@ -35,7 +35,7 @@ class TestServer(Server):
 
     def __init__(self, port: int, workers: int, limits: Limits, folder: Path) -> None:
         self._folder = folder
-        super().__init__(listening("127.0.0.1", port), workers, limits)
+        super().__init__(listening("127.0.0.1", port), workers, limits, (folder / "greeted").touch)
 
     def load(self) -> Any:
         """The application, if a file says that it can be loaded."""
@@ -112,7 +112,7 @@ def running(*, workers: int = 1, port: int | None = None, **limits: float) -> It
         )
         server = Running(f"http://127.0.0.1:{port}", port, process, Path(folder))
         try:
-            await_answer(server.url)
+            _await_greeting(server)
             yield server
         finally:
             # Nobody waits for requests that are in work.
@@ -122,6 +122,15 @@ def running(*, workers: int = 1, port: int | None = None, **limits: float) -> It
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _await_greeting(server: Running) -> None:
+    """Wait until all workers serve."""
+    deadline = time.monotonic() + _STARTS_WITHIN_SECONDS
+    while not (server.folder / "greeted").exists():
+        assert server.process.poll() is None, "the server has ended"
+        assert time.monotonic() < deadline, "the server does not start"
+        time.sleep(0.05)
 
 
 def await_answer(url: str) -> None:
