@@ -43,6 +43,7 @@ def _api(settings: cfg.ConfigOpts) -> ApiSettings:
         tokens_file=Path(tokens_file) if tokens_file else None,
         largest_body_bytes=settings.api.max_request_body_bytes,
         request_seconds=settings.api.request_timeout,
+        requests_per_caller=settings.api.max_requests_per_caller,
         configuration=settings,
     )
 

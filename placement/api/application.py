@@ -11,7 +11,7 @@ from flask import Flask, Response, current_app, request
 from oslo_config import cfg
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from placement.api import auth, context, errors, loopback, microversions
+from placement.api import auth, callers, context, errors, loopback, microversions
 from placement.api.connection import watch_of
 from placement.api.errors import HttpError, Relayed
 from placement.api.gate import guarded_by
@@ -82,6 +82,8 @@ class ApiSettings:
     tokens_file: Path | None = None
     largest_body_bytes: int = 32 * 2**20
     request_seconds: float = 30.0
+    # 0 means any number.
+    requests_per_caller: int = 0
     # For the libraries that read their options themselves: policy, CORS, proxy headers, token validation.
     configuration: cfg.ConfigOpts | None = None
 
@@ -106,12 +108,12 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     for rule in application.url_map.iter_rules():
         # HEAD and OPTIONS are methods that no path has (Placement API, routing details).
         rule.methods = (rule.methods or set()) - {"HEAD", "OPTIONS"}
-    application.before_request(lambda: deadline.begin(settings.request_seconds))
     application.before_request(context.begin)
     application.before_request(_attend_caller)
     if settings.auth_strategy == "noauth2" and not settings.allow_remote_noauth:
         application.before_request(_refuse_strangers)
     application.before_request(_authenticate)
+    callers.limit(application, settings.requests_per_caller)
     application.before_request(_agree_on_version)
     application.before_request(_check_body_headers)
     application.before_request(_refuse_odd_paths)
@@ -125,7 +127,7 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.register_error_handler(HTTPException, _routing_error)
     application.register_error_handler(Exception, _fault)
     bare = application.wsgi_app
-    wrapped: Any = surrounded(bare, configuration)
+    wrapped: Any = surrounded(bare, configuration, settings.request_seconds)
     application.wsgi_app = wrapped  # type: ignore[method-assign]
     return application
 

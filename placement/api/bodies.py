@@ -5,48 +5,63 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from flask import request
+from flask import current_app, request
 from werkzeug.exceptions import HTTPException
 
 from placement.api import context
 from placement.api.errors import HttpError
 from placement.api.schemas.base import VersionedSchema, load
 from placement.domain.errors import BadRequest
+from placement.services.bounds import MOST_MANIFEST_BYTES, MOST_MANIFEST_VALUES, check_json
 from placement.services.manifests import parse_json, parse_yaml
 
 _YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
+_PIECE = 2**20
 _PREFIX = "JSON does not validate: "
 
 
 def json_body() -> Any:
-    """The body as JSON. Raises BadRequest."""
+    """The body as JSON. Raises BadRequest, HttpError."""
+    return _parsed(received())
+
+
+def json_body_or(default: Any) -> Any:
+    """The body as JSON, the default if it is empty. Raises BadRequest, HttpError."""
+    text = received()
+    return _parsed(text) if text else default
+
+
+def _parsed(text: bytes) -> Any:
+    check_json(text)
     try:
-        return orjson.loads(_received())
+        return orjson.loads(text)
     except ValueError as error:
         raise BadRequest(f"Malformed JSON: {error}") from None
 
 
 def manifests() -> list[Any]:
     """The documents of a body in JSON or YAML. Raises BadRequest, HttpError."""
-    text = _received()
+    text = received()
+    if len(text) > MOST_MANIFEST_BYTES:
+        raise HttpError(413, f"Manifests may have {MOST_MANIFEST_BYTES} bytes, these have {len(text)}")
     if request.mimetype == "application/json":
         return parse_json(text)
     if request.mimetype in _YAML:
-        return parse_yaml(text)
+        return parse_yaml(text, MOST_MANIFEST_VALUES)
     sent = request.content_type or None
     raise HttpError(415, f"The media type {sent} is not supported, use application/json or application/yaml")
 
 
 def peeked() -> Any:
     """The body as JSON, None if it is none, kept for the handler to read. Raises HttpError."""
-    context.current().body = _received()
+    context.current().body = received()
     try:
         return json_body()
     except BadRequest:
         return None
 
 
-def _received() -> bytes:
+def received() -> bytes:
     """The whole body; what breaks off must not pass for it, as the beginning of YAML is YAML, too.
 
     Raises HttpError. Source: RFC 9112, section 8.
@@ -55,15 +70,29 @@ def _received() -> bytes:
     if kept is not None:
         return kept
     try:
-        received = request.get_data(cache=False)
-    except HTTPException:
+        chunked = "HTTP_TRANSFER_ENCODING" in request.environ
+        text = _of_unknown_length() if chunked else request.get_data(cache=False)
+    except (HTTPException, HttpError):
         raise
     except Exception as error:
         # Each server has errors of its own for bodies that are not framed as HTTP has it.
         raise HttpError(400, f"The body cannot be read: {error}") from None
-    if len(received) < (request.content_length or 0):
-        raise HttpError(400, f"The body breaks off after {len(received)} of {request.content_length} bytes")
-    return received
+    if len(text) < (request.content_length or 0):
+        raise HttpError(400, f"The body breaks off after {len(text)} of {request.content_length} bytes")
+    return text
+
+
+def _of_unknown_length() -> bytes:
+    if not request.environ.get("wsgi.input_terminated"):
+        raise HttpError(411, "This server does not read bodies without Content-Length")
+    most = current_app.config["MAX_CONTENT_LENGTH"]
+    text = bytearray()
+    # Some servers give less than was asked for before the end.
+    while piece := request.environ["wsgi.input"].read(_PIECE):
+        text += piece
+        if len(text) > most:
+            raise HttpError(413, f"Bodies may have {most} bytes")
+    return bytes(text)
 
 
 def validated(schema: type[VersionedSchema]) -> Any:

@@ -30,13 +30,16 @@ _LEAD = {
     404: "The resource could not be found.",
     406: "The resource could not be generated that was acceptable to your browser",
     409: "There was a conflict when trying to complete your request.",
+    411: "The length of the request is missing.",
     413: "The request is larger than this service takes.",
+    429: "Too many requests are being answered; try again later.",
     500: "The server has either erred or is incapable of performing the requested operation.",
     503: "The service cannot answer at the moment; try again later.",
 }
 # The incumbent gives these no blanks at the end.
 _TEMPLATED = (405, 406, 415)
 _RETRY_AFTER_SECONDS = 1
+_LONGEST_MESSAGE = 16_000
 _NEWLINES = re.compile(r"\s*[\r\n]+\s*")
 
 
@@ -104,7 +107,7 @@ def render_all(
 def _rendered(status: int, problems: Sequence[tuple[str, str]], extra: dict[str, Any] | None) -> Response:
     title = HTTPStatus(status).phrase
     # Clients take the last line of the detail for the message, so it must not contain a line break.
-    problems = [(code, _NEWLINES.sub(" ", message)) for code, message in problems]
+    problems = [(code, _shortened(_NEWLINES.sub(" ", message))) for code, message in problems]
     message = "; ".join(message for _, message in problems)
     kind = _accepted_kind()
     lead = _lead(status, kind)
@@ -134,6 +137,11 @@ def _lead(status: int, kind: str) -> str:
 
 def _detail(status: int, lead: str, message: str) -> str:
     return f"{lead}\n\n {message}" + ("" if status in _TEMPLATED else "  ")
+
+
+def _shortened(message: str) -> str:
+    # It may repeat what was sent.
+    return message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]} ..."
 
 
 def _error(status: int, lead: str, code: str, message: str, extra: dict[str, Any]) -> dict[str, Any]:

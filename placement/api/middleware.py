@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
@@ -14,6 +15,7 @@ from oslo_context.context import RequestContext
 from oslo_middleware import cors, http_proxy_to_wsgi
 
 from placement.api.context import ANONYMOUS, CALLER_KEY, ENVIRONMENT_KEY, READS_KEY, global_id, in_log
+from placement.domain import deadline
 
 _STATUSES = frozenset(HTTPStatus)
 REQUEST_ID = "x-openstack-request-id"
@@ -42,13 +44,13 @@ _EXPOSED = [
 ]
 
 
-def surrounded(application: Wsgi, configuration: cfg.ConfigOpts) -> Wsgi:
+def surrounded(application: Wsgi, configuration: cfg.ConfigOpts, request_seconds: float) -> Wsgi:
     """The application behind everything that the configuration asks for."""
     cors.set_defaults(allow_methods=_METHODS, allow_headers=_ALLOWED, expose_headers=_EXPOSED)
     configuration.register_opts(cors.OPTS, group="cors")
     if configuration.cors.allowed_origin:
         application = cors.CORS(application, configuration)
-    logged = RequestLog(application)
+    logged = RequestLog(application, request_seconds)
     configuration.register_opts(http_proxy_to_wsgi.OPTS, group="oslo_middleware")
     if not configuration.oslo_middleware.enable_proxy_headers_parsing:
         return logged
@@ -56,13 +58,16 @@ def surrounded(application: Wsgi, configuration: cfg.ConfigOpts) -> Wsgi:
 
 
 class RequestLog:
-    """Gives every request an id, also those that never reach the application, and writes its log line."""
+    """Gives every request an id and a deadline, and writes its log line, also if it is not let in."""
 
-    def __init__(self, application: Wsgi) -> None:
+    def __init__(self, application: Wsgi, request_seconds: float) -> None:
         self._application = application
+        self._request_seconds = request_seconds
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         request_id = environ[ENVIRONMENT_KEY] = f"req-{uuid.uuid4()}"
+        # Our own server counts from when the request was there, others begin with it at once.
+        deadline.until(environ.get(deadline.KEY) or time.monotonic() + self._request_seconds)
         # Mounted under a prefix the version document has an empty path, which the router would redirect.
         environ["PATH_INFO"] = environ.get("PATH_INFO") or "/"
         uri = _uri(environ)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from email.utils import format_datetime
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from flask import Response, request
@@ -14,6 +14,9 @@ from flask import Response, request
 from placement.api import context
 from placement.api.microversions import Feature
 
+Item = TypeVar("Item")
+# Items of a list that are turned into JSON together.
+_ITEMS_AT_ONCE = 1000
 # Longer answers are sent while they are being made.
 _BUILT_AT_ONCE_BYTES = 4 * 2**20
 
@@ -48,6 +51,33 @@ def streamed(parts: Iterable[bytes]) -> Response:
     response = Response(chain(first, source), content_type="application/json")
     _add_headers(response, now(), None)
     return response
+
+
+def list_response(
+    name: str,
+    items: Sequence[Item],
+    render: Callable[[Item], Any],
+    *,
+    modified: datetime.datetime | None = None,
+) -> Response:
+    """{name: [each item as rendered]}; a long list is rendered while it is sent, the bytes are the same.
+
+    `render` is called when the request is over, so it must not ask what the request was.
+    """
+    if len(items) <= _ITEMS_AT_ONCE:
+        return json_response({name: [render(item) for item in items]}, modified=modified)
+    response = Response(_pieces(name, items, render), content_type="application/json")
+    _add_headers(response, modified or now(), None)
+    return response
+
+
+def _pieces(name: str, items: Sequence[Item], render: Callable[[Item], Any]) -> Iterator[bytes]:
+    before = b"{" + orjson.dumps(name) + b":["
+    for start in range(0, len(items), _ITEMS_AT_ONCE):
+        piece = orjson.dumps([render(item) for item in items[start : start + _ITEMS_AT_ONCE]])
+        yield before + piece[1:-1]
+        before = b","
+    yield b"]}"
 
 
 def empty_response(

@@ -11,12 +11,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+# Where an HTTP server leaves the deadline of a request in the WSGI environment, as `until` takes it.
+KEY = "placement.deadline"
 _end: ContextVar[float] = ContextVar("placement_deadline", default=math.inf)
 
 
 def begin(seconds: float) -> None:
     """From now on the work of this thread (or context) has so many seconds."""
     _end.set(time.monotonic() + seconds)
+
+
+def until(moment: float) -> None:
+    """From now on the work of this thread (or context) has time until then, on the monotonic clock."""
+    _end.set(moment)
 
 
 def clear() -> None:

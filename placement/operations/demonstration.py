@@ -109,7 +109,7 @@ _CONSUMER = "3f0c8a52-7a3c-4c56-9d6b-0a8b2f1e5d11"
 def greet(host: str, port: int, connection: str, *, with_examples: bool) -> None:
     """Print the address and, with the examples, three calls to paste."""
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    print(_GREETING.format(address=address, connection=shown(connection)))
+    print(_GREETING.format(address=address, connection=shown(connection)), flush=True)
     if with_examples:
         with UseCases.opened(connection, SearchSettings()) as use_cases:
             query = _query(use_cases)

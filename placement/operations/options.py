@@ -43,11 +43,19 @@ API = [
         min=1024,
         help="Longer request bodies are answered 413.",
     ),
-    cfg.IntOpt(
+    cfg.FloatOpt(
         "request_timeout",
         default=30,
         min=1,
-        help="Seconds that the database may take for one request, all attempts and waits included.",
+        help="Seconds after which a request is given up: one that still waits for its turn is answered 503 "
+        "and not carried out, one that waits for the database no longer waits.",
+    ),
+    cfg.IntOpt(
+        "max_requests_per_caller",
+        default=256,
+        min=0,
+        help="How many requests of one caller a process has in work or waiting; more are answered 429. "
+        "0 means any number.",
     ),
 ]
 DATABASE = [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from gunicorn.arbiter import Arbiter
 from gunicorn.util import import_app
 
 from placement.domain.errors import PlacementError
+from placement.operations.web.arbiter import Arbiter
 
 LOG = logging.getLogger(__name__)
 # Above this room, as it looks into all rooms.
@@ -19,7 +19,7 @@ def prepare() -> None:
     import_app(_PREPARATION)()
 
 
-class CarefulArbiter(Arbiter):  # type: ignore[misc]
+class CarefulArbiter(Arbiter):
     """A master that keeps its workers as they are if those that followed could not start."""
 
     def reload(self) -> None:

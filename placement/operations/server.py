@@ -3,54 +3,104 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import socket
+import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
 from gunicorn.app.base import BaseApplication
 from gunicorn.util import import_app
 
+from placement.domain.errors import PlacementError
 from placement.operations.reloading import CarefulArbiter
+from placement.operations.web.limits import Limits
 
-# Enough for the database waits of one process; the search itself runs one at a time per process.
-_THREADS = 16
-_KEEP_ALIVE_SECONDS = 75
 _GRACE_SECONDS = 30
+_WORKER = "placement.operations.web.worker.LaneWorker"
+_BACKLOG = 2048
+# Workers of a master that was killed leave within this time.
+_PORT_IS_FREE_WITHIN_SECONDS = 8
 # M_ARENA_MAX of malloc.h.
 _MOST_ARENAS = -8
 
 
 class Server(BaseApplication):  # type: ignore[misc]
-    """A master with worker processes, each with a forest of its own."""
+    """A master with worker processes, each with a forest of its own.
 
-    def __init__(self, host: str, port: int, workers: int) -> None:
+    `greet` is called once, when the workers serve.
+    """
+
+    def __init__(
+        self, listener: socket.socket, workers: int, limits: Limits, greet: Callable[[], None] = lambda: None
+    ) -> None:
+        self.limits = limits
+        self.greeted = False
+        self._greet = greet
         self._options: dict[str, Any] = {
-            "bind": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+            "bind": f"fd://{listener.detach()}",
             "workers": workers,
-            "worker_class": "gthread",
-            "threads": _THREADS,
-            "keepalive": _KEEP_ALIVE_SECONDS,
+            "worker_class": _WORKER,
+            "backlog": _BACKLOG,
+            "keepalive": int(limits.keep_alive_seconds),
             "graceful_timeout": _GRACE_SECONDS,
             "timeout": 120,
             "proc_name": "placement",
             "loglevel": "warning",
-            # Query strings of many groups are long.
-            "limit_request_line": 65_000,
+            # The worker has bounds of its own; gunicorn's cannot be as long as query strings of many groups.
+            "limit_request_line": 0,
+            # Nobody tells us by header where we are mounted.
+            "forwarder_headers": "",
+            # It would be one for all instances of a user.
+            "control_socket_disable": True,
         }
         super().__init__()
+
+    def greet(self) -> None:
+        """Say that the service is there."""
+        self.greeted = True
+        self._greet()
 
     def run(self) -> None:
         """Serve until stopped."""
         _share_one_heap()
+        # Else each worker would write once more what waits to be written.
+        sys.stdout.flush()
         CarefulArbiter(self).run()
 
     def load_config(self) -> None:
         """Hand the options to gunicorn."""
         for name, value in self._options.items():
-            self.cfg.set(name, value)
+            if name in self.cfg.settings:
+                self.cfg.set(name, value)
 
     def load(self) -> Any:
         """The application, built in each worker."""
         return import_app("placement.wsgi:application")
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens there; waits some seconds for one who is just leaving. Raises PlacementError."""
+    limit = time.monotonic() + _PORT_IS_FREE_WITHIN_SECONDS
+    while True:
+        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, port))
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            listener.close()
+            if error.errno != errno.EADDRINUSE:
+                raise PlacementError(f"--host {host} --port {port}: {error.strerror or error}") from None
+            if time.monotonic() >= limit:
+                raise PlacementError(
+                    f"--port: another program listens on {host}, port {port}; end it or choose another port"
+                ) from None
+            time.sleep(0.2)
+        else:
+            return listener
 
 
 def _share_one_heap() -> None:

@@ -19,6 +19,7 @@ from placement.operations.config_files import (
 )
 from placement.operations.options import GROUPS
 from placement.operations.secrets import warn_if_readable, with_password_of
+from placement.operations.web.limits import Limits
 from placement.services import schema
 from placement.storage.database import Database
 
@@ -119,6 +120,15 @@ def open_database(settings: cfg.ConfigOpts) -> Database:
         durable=options.sqlite_synchronous,
         attempts=settings.placement.allocation_conflict_retry_count,
         statement_seconds=settings.api.request_timeout,
+    )
+
+
+def limits_of(settings: cfg.ConfigOpts) -> Limits:
+    """What clients of the HTTP server may do."""
+    return Limits(
+        largest_body_bytes=settings.api.max_request_body_bytes,
+        request_seconds=settings.api.request_timeout,
+        requests_per_caller=settings.api.max_requests_per_caller,
     )
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import orjson
 import yaml
 
 from placement.domain.errors import BadRequest
+from placement.services.bounds import check_json, check_yaml
 
 _TOPOLOGY = "NodeResourceTopology"
-_DEEPEST = 100
+_LONGEST_NUMBER = 100
 # A prefix of 253 characters, a slash and a name of 63.
 _LONGEST_KEY = 317
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,63}")
@@ -26,8 +27,29 @@ class NodeManifests(NamedTuple):
     topology: Mapping[str, Any] | None
 
 
+class _OddKey:
+    """Stands for a key that is no text: any number of such keys could have the same hash."""
+
+    def __init__(self, key: object) -> None:
+        self.kind = type(key).__name__
+
+
 class _Loader(yaml.CSafeLoader):
     """YAML as Kubernetes reads it: dates stay text."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """The mapping, with odd keys where a key is no text. Raises YAMLError."""
+        if not isinstance(node, yaml.MappingNode):
+            return super().construct_mapping(node, deep)
+        self.flatten_mapping(node)
+        mapping = {}
+        for key_node, value_node in node.value:
+            key = self.construct_object(key_node, deep=deep)
+            if not isinstance(key, Hashable):
+                raise yaml.constructor.ConstructorError(None, None, "unhashable key", key_node.start_mark)
+            key = key if isinstance(key, str) else _OddKey(key)
+            mapping[key] = self.construct_object(value_node, deep=deep)
+        return mapping
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -40,11 +62,22 @@ def _text(loader: _Loader, node: yaml.ScalarNode) -> Any:
     return loader.construct_scalar(node)
 
 
+def _number(loader: _Loader, node: yaml.ScalarNode) -> Any:
+    # Numbers of base 60 take time that grows with the square of their length.
+    if len(loader.construct_scalar(node)) > _LONGEST_NUMBER:
+        raise ValueError("a number is too long; put it in quotes if it is text")
+    kind = node.tag.rpartition(":")[2]
+    return loader.construct_yaml_int(node) if kind == "int" else loader.construct_yaml_float(node)
+
+
 _Loader.add_constructor("tag:yaml.org,2002:timestamp", _text)
+_Loader.add_constructor("tag:yaml.org,2002:int", _number)
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
 
 
 def parse_json(text: bytes) -> list[Any]:
     """The one document of a JSON text. Raises BadRequest."""
+    check_json(text)
     try:
         document = orjson.loads(text)
     except ValueError as error:
@@ -53,14 +86,13 @@ def parse_json(text: bytes) -> list[Any]:
     return [document]
 
 
-def parse_yaml(text: bytes) -> list[Any]:
-    """All documents of a YAML text. Raises BadRequest."""
+def parse_yaml(text: bytes, most_values: int | None = None) -> list[Any]:
+    """All documents of a YAML text, which may be limited to a number of values. Raises BadRequest."""
     try:
-        # Aliases could blow a small text up to any size.
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text.decode(), Loader=_Loader)):
-            raise BadRequest("Malformed YAML: aliases are not supported")
-        documents = list(yaml.load_all(text.decode(), Loader=_Loader))
-    except (yaml.YAMLError, ValueError, LookupError, RecursionError) as error:
+        decoded = text.decode()
+        check_yaml(decoded, _Loader, most_values)
+        documents = list(yaml.load_all(decoded, Loader=_Loader))
+    except (yaml.YAMLError, ValueError, LookupError) as error:
         raise BadRequest(f"Malformed YAML: {' '.join(str(error).split())}") from None
     _check_storable(documents)
     return [document for document in documents if document is not None]
@@ -70,21 +102,40 @@ def _check_storable(documents: list[Any]) -> None:
     """Raises BadRequest naming the field that JSON or a database could not keep.
 
     YAML knows kinds of values that JSON does not, and keys that are no texts; neither a NUL character nor a
-    number that is not finite or beyond 64 bits can be stored everywhere, nor nesting without end be read.
+    number that is not finite or beyond 64 bits can be stored everywhere.
     """
-    waiting = [(document, _kind(document), 0) for document in documents]
+    waiting: list[tuple[Any, _Place]] = [(document, _Place(_kind(document), None)) for document in documents]
     while waiting:
-        value, path, depth = waiting.pop()
-        wrong = _what_is_wrong(value, depth)
+        value, place = waiting.pop()
+        wrong = _what_is_wrong(value)
         if wrong is not None:
-            raise BadRequest(f"{path or 'the manifest'}: {wrong}")
+            raise BadRequest(f"{_path(place) or 'the manifest'}: {wrong}")
         if isinstance(value, dict):
-            waiting.extend((member, _member(path, key), depth + 1) for key, member in value.items())
+            waiting.extend((member, _Place(key, place)) for key, member in value.items())
         elif isinstance(value, list):
-            waiting.extend((member, f"{path}[{number}]", depth + 1) for number, member in enumerate(value))
+            waiting.extend((member, _Place(number, place)) for number, member in enumerate(value))
 
 
-def _what_is_wrong(value: Any, depth: int) -> str | None:
+class _Place(NamedTuple):
+    """Where a value stands; written out only if something is wrong, as there are many values."""
+
+    key: str | int
+    inside: _Place | None
+
+
+def _path(place: _Place | None) -> str:
+    keys: list[str | int] = []
+    while place is not None:
+        keys.append(place.key)
+        place = place.inside
+    kind, *members = reversed(keys)
+    path = str(kind)
+    for key in members:
+        path = f"{path}[{key}]" if isinstance(key, int) else _member(path, key)
+    return path
+
+
+def _what_is_wrong(value: Any) -> str | None:
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, str):
@@ -95,11 +146,9 @@ def _what_is_wrong(value: Any, depth: int) -> str | None:
         return None if math.isfinite(value) else f"must be a finite number, not {value}"
     if not isinstance(value, (dict, list)):
         return f"{type(value).__name__} is no kind of value that JSON has; put it in quotes if it is text"
-    if depth > _DEEPEST:
-        return f"nested deeper than {_DEEPEST} levels"
     for key in value if isinstance(value, dict) else ():
-        if not isinstance(key, str):
-            return f"every key must be text, not {type(key).__name__}; put it in quotes"
+        if isinstance(key, _OddKey):
+            return f"every key must be text, not {key.kind}; put it in quotes"
         if "\0" in key:
             return "a key contains a NUL character"
     return None

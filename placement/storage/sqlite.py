@@ -41,7 +41,7 @@ def be_patient(connection: sa.Connection, seconds: float) -> None:
 
 
 def create(url: sa.URL) -> None:
-    """Make an empty database that only its owner can read, with the directories above it, unless there is one.
+    """Make an empty database that only its owner can read, and the directories above it, unless there is one.
 
     SQLite gives the files beside it the same mode.
     """

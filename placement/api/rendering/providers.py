@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from placement.api import context
@@ -38,23 +39,32 @@ class Described(Protocol):
 
 def provider_body(provider: Described) -> dict[str, Any]:
     """One provider, with the links of the request's version."""
-    own = path(f"/resource_providers/{provider.uuid}")
-    links = [{"rel": "self", "href": own}]
-    links += [
-        {"rel": rel, "href": f"{own}/{rel}"}
-        for rel, since in _LINKS
-        if since is None or context.offers(since)
-    ]
-    body: dict[str, Any] = {
-        "uuid": provider.uuid,
-        "name": provider.name,
-        "generation": provider.generation,
-        "links": links,
-    }
-    if context.offers(Feature.NESTED_PROVIDERS):
-        body["parent_provider_uuid"] = provider.parent_uuid
-        body["root_provider_uuid"] = provider.root_uuid
-    return body
+    return provider_renderer()(provider)
+
+
+def provider_renderer() -> Callable[[Described], dict[str, Any]]:
+    """Renders providers with the links of the request's version, also when that request is over."""
+    root = path("/resource_providers")
+    rels = [rel for rel, since in _LINKS if since is None or context.offers(since)]
+    nested = context.offers(Feature.NESTED_PROVIDERS)
+
+    def render(provider: Described) -> dict[str, Any]:
+        own = f"{root}/{provider.uuid}"
+        body: dict[str, Any] = {
+            "uuid": provider.uuid,
+            "name": provider.name,
+            "generation": provider.generation,
+            "links": [
+                {"rel": "self", "href": own},
+                *({"rel": rel, "href": f"{own}/{rel}"} for rel in rels),
+            ],
+        }
+        if nested:
+            body["parent_provider_uuid"] = provider.parent_uuid
+            body["root_provider_uuid"] = provider.root_uuid
+        return body
+
+    return render
 
 
 def inventory_body(inventory: Inventory) -> dict[str, Any]:

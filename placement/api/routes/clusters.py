@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response
 
 from placement.api import context
-from placement.api.bodies import json_body, manifests
+from placement.api.bodies import json_body_or, manifests
 from placement.api.gate import route
 from placement.api.rendering.clusters import cluster_body, node_body
-from placement.api.responses import empty_response, json_response
+from placement.api.responses import empty_response, json_response, list_response
 from placement.api.services import use_cases
 from placement.domain.errors import BadRequest
 from placement.services.manifests import node_manifests
@@ -40,7 +40,7 @@ def show(cluster: str) -> Response:
 @route(blueprint, _ONE, "PUT", f"{_RULE}update")
 def put(cluster: str) -> Response:
     """Create a cluster or change its settings; the body may be empty."""
-    settings: Any = json_body() if request.content_length else {}
+    settings: Any = json_body_or({})
     if not isinstance(settings, dict):
         raise BadRequest("the body must be an object with the cluster's settings")
     created, stored = use_cases().clusters.put(cluster, settings)
@@ -58,7 +58,7 @@ def delete(cluster: str) -> Response:
 def nodes(cluster: str) -> Response:
     """The nodes of a cluster."""
     found = use_cases().clusters.nodes(cluster)
-    return json_response({"nodes": [{"name": name, "resource_provider": uuid} for name, uuid in found]})
+    return list_response("nodes", found, lambda node: {"name": node[0], "resource_provider": node[1]})
 
 
 @route(blueprint, _NODE, "GET", f"{_RULE}nodes:show", gives_json=True)

@@ -12,8 +12,8 @@ from placement.api.candidate_query import grammar_of
 from placement.api.gate import route
 from placement.api.microversions import Feature
 from placement.api.queries import Parameters, every, last, parameters, refuse_unknown, refuse_value
-from placement.api.rendering.providers import provider_body
-from placement.api.responses import empty_response, json_response, newest, now
+from placement.api.rendering.providers import provider_body, provider_renderer
+from placement.api.responses import empty_response, json_response, list_response, newest, now
 from placement.api.schemas.fields import shown
 from placement.api.schemas.providers import ChangedProvider, NewProvider
 from placement.api.services import use_cases
@@ -54,8 +54,8 @@ def listed() -> Response:
         in_tree=in_tree,
     )
     found = use_cases().providers.listed(last(given, "name") or None, uuid, group)
-    body = {"resource_providers": [provider_body(provider) for provider in found]}
-    return json_response(body, modified=newest(provider.changed_at for provider in found))
+    modified = newest(provider.changed_at for provider in found)
+    return list_response("resource_providers", found, provider_renderer(), modified=modified)
 
 
 def _dashed_uuid(given: Parameters, key: str) -> str | None:

@@ -27,7 +27,7 @@ class Serve(Action):
         parser = super().get_parser(prog_name)
         parser.add_argument("--host", default=_HOST, help="address to listen on (default %(default)s)")
         parser.add_argument("--port", type=int, default=_PORT, help="port to listen on (default %(default)s)")
-        parser.add_argument("--workers", type=int, help="worker processes")
+        parser.add_argument("--workers", type=_positive, help="worker processes")
         parser.add_argument(
             "--auth",
             choices=("keystone", "token", _BELIEVING),
@@ -52,7 +52,7 @@ class Serve(Action):
         """Make the database ready and serve until stopped."""
         from placement.operations import demonstration, settings
         from placement.operations.reloading import prepare
-        from placement.operations.server import Server, default_workers
+        from placement.operations.server import Server, default_workers, listening
 
         loaded = _configure(parsed_args)
         settings.require_strategy(loaded)
@@ -63,13 +63,24 @@ class Serve(Action):
         # What workers cannot use would only show when they start, one after the other.
         prepare()
         settings.warn_of_open_secrets(loaded)
+        listener = listening(host, port)
         settings.make_ready(loaded)
         os.environ[settings.MADE_READY_VARIABLE] = "1"
         if parsed_args.demo:
             demonstration.load_into_empty(url)
-        demonstration.greet(host, port, url, with_examples=parsed_args.demo)
         workers = default_workers() if parsed_args.workers is None else parsed_args.workers
-        Server(host, port, workers).run()
+
+        def greet() -> None:
+            demonstration.greet(host, port, url, with_examples=parsed_args.demo)
+
+        Server(listener, workers, settings.limits_of(loaded), greet).run()
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return number
 
 
 def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:

@@ -1,0 +1,87 @@
+"""The gunicorn master: says so when it serves, ends if it cannot, and reloads without a gap."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import gunicorn.arbiter
+from gunicorn.errors import HaltServer
+
+_STARTS_WITHIN_SECONDS = 120
+_LOOK_EVERY_SECONDS = 0.05
+
+
+class _NotReplaced(Exception):
+    """All new workers ended, and those of before are still there."""
+
+
+class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
+    """Waits for new workers, at the start and before it stops old ones."""
+
+    def __init__(self, app: Any) -> None:
+        super().__init__(app)
+        self._awaiting = True
+        self._served = False
+        self._before: set[int] = set()
+
+    def reload(self) -> None:
+        """Start workers with what the configuration says now, then stop those of before.
+
+        If the new ones do not start, those of before go on.
+        """
+        self._before = set(self.WORKERS)
+        self._awaiting = True
+        try:
+            super().reload()
+        except _NotReplaced:
+            self.log.error("New workers do not start, those of before go on.")
+        self._before = set()
+
+    def manage_workers(self) -> None:
+        """See to it that as many workers run as wanted.
+
+        Raises HaltServer if none has ever served and one ends.
+        """
+        if self._awaiting and self.WORKERS:
+            self._awaiting = False
+            self._await_workers()
+            if self._served and not self.app.greeted:
+                self.app.greet()
+        # Of more workers than wanted it stops the oldest; if new ones cannot start, there are no more.
+        super().manage_workers()
+        if self._before and self._before == set(self.WORKERS):
+            # gunicorn would wait for their end.
+            raise _NotReplaced
+
+    def reap_workers(self) -> None:
+        """Take note of workers that ended. Raises HaltServer as above."""
+        before = set(self.WORKERS.values())
+        super().reap_workers()
+        self._served = self._served or any(worker.serves for worker in before)
+        if self.LISTENERS and not self._served and before - set(self.WORKERS.values()):
+            raise HaltServer("The service cannot start.", self.WORKER_BOOT_ERROR)
+
+    def spawn_workers(self) -> None:
+        """Start the workers that are missing."""
+        super().spawn_workers()
+        if self._awaiting:
+            self.manage_workers()
+
+    def _await_workers(self) -> None:
+        limit = time.monotonic() + _STARTS_WITHIN_SECONDS
+        # Signals to stop must not wait for this.
+        while time.monotonic() < limit and not self._has_signals():
+            self.reap_workers()
+            if all(worker.serves for worker in self.WORKERS.values()):
+                self._served = True
+                return
+            time.sleep(_LOOK_EVERY_SECONDS)
+
+    def _has_signals(self) -> bool:
+        """Whether somebody wants something of the master, other than that a worker has ended."""
+        children = {gunicorn.arbiter.signal.SIGCHLD}
+        waiting = [self.SIG_QUEUE.get_nowait() for _ in range(self.SIG_QUEUE.qsize())]
+        for signal in waiting:
+            self.SIG_QUEUE.put_nowait(signal)
+        return bool(set(waiting) - children)

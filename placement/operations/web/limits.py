@@ -1,0 +1,42 @@
+"""What one worker process allows the clients of its connections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds, bytes and numbers; those without an option are the same everywhere."""
+
+    # Options of the group [api].
+    largest_body_bytes: int = 32 * 2**20
+    request_seconds: float = 30
+    requests_per_caller: int = 256
+
+    head_seconds: float = 10
+    body_seconds: float = 60
+    keep_alive_seconds: float = 75
+    # A request line may hold a query string of 64 KiB.
+    largest_line_bytes: int = 68 * 1024
+    largest_head_bytes: int = 136 * 1024
+    # Of all requests that are being received or wait.
+    most_buffered_bytes: int = 256 * 2**20
+    # Of a body kept in memory; what is longer goes to a temporary file.
+    body_in_memory_bytes: int = 64 * 1024
+    most_senders: int = 512
+    most_connections: int = 4096
+    # An answer may take so long, and longer if the client takes at least this much per second.
+    send_seconds: float = 60
+    slowest_reader_bytes_per_second: int = 100_000
+    # How long a refused client may still send what nobody reads.
+    drain_seconds: float = 2
+    # How long a stopping worker waits for requests that are on their way over idle connections.
+    linger_seconds: float = 2
+    orphan_seconds: float = 2
+
+    # Reads and writes together have as many as a database pool has connections, so that none waits for one.
+    status_threads: int = 3
+    read_threads: int = 12
+    write_threads: int = 8
+    most_waiting: int = 512

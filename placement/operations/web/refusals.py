@@ -1,0 +1,69 @@
+"""Answers to requests that never reach the application, in the shape of its errors."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from gunicorn.http import errors
+
+_STATUS: dict[type[Exception], int] = {
+    errors.LimitRequestLine: 414,
+    errors.LimitRequestHeaders: 431,
+    errors.ExpectationFailed: 417,
+    errors.UnsupportedTransferCoding: 501,
+    errors.ForbiddenProxyRequest: 403,
+}
+_TRY_AGAIN = (429, 503)
+_RETRY_AFTER_SECONDS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal(Exception):
+    """A request is answered with this status, and its connection is closed."""
+
+    status: int
+    message: str
+
+
+TOO_LATE = Refusal(503, "The request waited too long for its turn; nothing was done.")
+TOO_MANY = Refusal(503, "Too many requests are waiting; nothing was done.")
+TOO_MANY_OF_CALLER = Refusal(429, "Too many requests of this caller are being answered; nothing was done.")
+NO_ROOM = Refusal(503, "Too many requests are being received; nothing was done.")
+BODY_TOO_LONG = Refusal(413, "The body is too long.")
+LINE_TOO_LONG = Refusal(414, "The request line is too long.")
+HEAD_TOO_LONG = Refusal(431, "The headers are too long.")
+HEAD_TOO_SLOW = Refusal(408, "The head of the request did not arrive in time.")
+BODY_TOO_SLOW = Refusal(408, "The body of the request did not arrive in time.")
+FAILED = Refusal(500, "The failure was logged.")
+
+
+def of_parser(error: Exception) -> Refusal:
+    """What gunicorn's parser could not read."""
+    status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 400)
+    return Refusal(status, str(error))
+
+
+def written(refusal: Refusal) -> bytes:
+    """The whole answer."""
+    request_id = f"req-{uuid.uuid4()}"
+    title = HTTPStatus(refusal.status).phrase
+    error = {
+        "status": refusal.status,
+        "title": title,
+        "detail": f"{title}\n\n {' '.join(refusal.message.split())}  ",
+        "request_id": request_id,
+    }
+    body = json.dumps({"errors": [error]}).encode()
+    lines = [
+        f"HTTP/1.1 {refusal.status} {title}",
+        "Connection: close",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        f"x-openstack-request-id: {request_id}",
+    ]
+    if refusal.status in _TRY_AGAIN:
+        lines.append(f"Retry-After: {_RETRY_AFTER_SECONDS}")
+    return "\r\n".join([*lines, "", ""]).encode() + body

@@ -1,0 +1,149 @@
+"""Our server around an application for tests of the server alone, with limits that tests can wait for.
+
+python -m tests.lane_server PORT WORKERS LIMITS FOLDER: limits are JSON; what happens is noted in the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+from placement.operations.server import Server, listening
+from placement.operations.web.limits import Limits
+from tests.server import free_port
+
+_STARTS_WITHIN_SECONDS = 60
+LARGE = 64 * 2**20
+
+
+class TestServer(Server):
+    """Serves the application below instead of the service."""
+
+    __test__ = False
+
+    def __init__(self, port: int, workers: int, limits: Limits, folder: Path) -> None:
+        self._folder = folder
+        super().__init__(listening("127.0.0.1", port), workers, limits, (folder / "greeted").touch)
+
+    def load(self) -> Any:
+        """The application, if a file says that it can be loaded."""
+        if (self._folder / "broken").exists():
+            sys.exit("the configuration is broken")
+        time.sleep(float((self._folder / "delay").read_text()) if (self._folder / "delay").exists() else 0)
+        return Application(self._folder)
+
+
+class Application:
+    """Sleeps, echoes, and sends large answers."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        query = {name: values[0] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
+        self._note("begun", query)
+        time.sleep(float(query.get("sleep", 0)))
+        until = time.monotonic() + float(query.get("spin", 0))
+        while time.monotonic() < until:
+            pass
+        path = environ["PATH_INFO"]
+        if path == "/stream":
+            start_response("200 OK", [("Content-Type", "text/plain")])
+            return self._stream(query)
+        body = {
+            "/large": lambda: b"x" * LARGE,
+            "/echo": lambda: environ["wsgi.input"].read(),
+            "/pid": lambda: str(os.getpid()).encode(),
+        }.get(path, lambda: b"ok")()
+        start_response("200 OK", [("Content-Length", str(len(body)))])
+        return [body]
+
+    def _stream(self, query: dict[str, str]) -> Iterator[bytes]:
+        try:
+            for number in range(int(query.get("pieces", 10**9))):
+                yield b"%07d\n" % number * 1000
+        finally:
+            self._note("closed", query)
+
+    def _note(self, event: str, query: dict[str, str]) -> None:
+        if "name" in query:
+            (self._folder / f"{event}-{query['name']}").touch()
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that answers at `url`."""
+
+    url: str
+    port: int
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+    def has_noted(self, event: str, name: str) -> bool:
+        """Whether the application has begun, or closed, what was called so."""
+        return (self.folder / f"{event}-{name}").exists()
+
+    def workers(self) -> list[int]:
+        """The process ids of the workers."""
+        pid = self.process.pid
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@contextmanager
+def running(*, workers: int = 1, port: int | None = None, **limits: float) -> Iterator[Running]:
+    """The server in a process of its own, ended after the block."""
+    port = port or free_port()
+    with tempfile.TemporaryDirectory(prefix="placement-lanes-") as folder:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.lane_server", str(port), str(workers), json.dumps(limits), folder],
+            cwd=Path(__file__).resolve().parents[1],
+        )
+        server = Running(f"http://127.0.0.1:{port}", port, process, Path(folder))
+        try:
+            _await_greeting(server)
+            yield server
+        finally:
+            # Nobody waits for requests that are in work.
+            process.send_signal(signal.SIGQUIT)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _await_greeting(server: Running) -> None:
+    """Wait until all workers serve."""
+    deadline = time.monotonic() + _STARTS_WITHIN_SECONDS
+    while not (server.folder / "greeted").exists():
+        assert server.process.poll() is None, "the server has ended"
+        assert time.monotonic() < deadline, "the server does not start"
+        time.sleep(0.05)
+
+
+def await_answer(url: str) -> None:
+    """Wait until somebody answers there."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    deadline = time.monotonic() + _STARTS_WITHIN_SECONDS
+    while time.monotonic() < deadline:
+        with suppress(OSError), opener.open(url, timeout=5):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"nobody answers at {url}")
+
+
+if __name__ == "__main__":
+    _port, _workers, _limits, _folder = sys.argv[1:]
+    TestServer(int(_port), int(_workers), Limits(**json.loads(_limits)), Path(_folder)).run()

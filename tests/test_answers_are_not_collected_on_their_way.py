@@ -1,0 +1,101 @@
+"""What stands around the application passes an answer on in pieces, and tells it when nobody wants more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from flask import Flask, Response
+from keystonemiddleware.auth_token import AuthProtocol
+from oslo_config import cfg
+from werkzeug.test import EnvironBuilder, run_wsgi_app
+
+from placement.api.application import create_application
+from placement.api.middleware import surrounded
+from placement.domain import deadline
+from tests.client import Client, unique
+from tests.conftest import compatible
+
+
+class Source:
+    """An answer without end that knows how much of it was asked for."""
+
+    def __init__(self) -> None:
+        self.given = 0
+        self.closed = False
+
+    def pieces(self) -> Iterator[bytes]:
+        """The pieces."""
+        try:
+            while True:
+                self.given += 1
+                yield b"x" * 1000
+        finally:
+            self.closed = True
+
+
+def configuration() -> cfg.ConfigOpts:
+    settings = cfg.ConfigOpts()
+    settings([], project="placement", default_config_files=[], default_config_dirs=[])
+    return settings
+
+
+@pytest.fixture
+def everything_around(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Wraps an application into all that a configuration can ask for; tokens are not looked up."""
+    settings = configuration()
+    bare = lambda environ, start_response: None  # noqa: E731
+    surrounded(bare, settings, keystone=False, request_seconds=30)
+    settings.set_override("allowed_origin", ["https://dashboard.example.org"], group="cors")
+    settings.set_override("enable_proxy_headers_parsing", True, group="oslo_middleware")
+    monkeypatch.setattr(AuthProtocol, "process_request", lambda self, request: None)
+    monkeypatch.setattr(AuthProtocol, "__init__", lambda self, app, conf: setattr(self, "_app", app))
+    monkeypatch.setattr(AuthProtocol, "process_response", lambda self, response: response)
+    return lambda application: surrounded(application, settings, keystone=True, request_seconds=30)
+
+
+def test_pieces_pass_one_by_one_through_everything_around(everything_around):
+    source = Source()
+    application = Flask("source")
+    application.add_url_rule("/all", view_func=lambda: Response(source.pieces()))
+    environ = EnvironBuilder("/all", headers={"Origin": "https://dashboard.example.org"}).get_environ()
+    answer, status, _ = run_wsgi_app(everything_around(application.wsgi_app), environ)
+    assert status == "200 OK"
+    assert next(iter(answer)) == b"x" * 1000
+    assert source.given <= 2
+    answer.close()
+    assert source.closed
+
+
+def test_a_streamed_answer_is_in_work_until_it_is_closed(application: Flask):
+    source = Source()
+    limited = create_application(
+        application.extensions["placement_use_cases"], compatible(requests_per_caller=1)
+    )
+    limited.add_url_rule("/source", view_func=lambda: Response(source.pieces()))
+    client = Client(limited.test_client())
+    answer = client.get("/source")
+    assert next(answer.iter_encoded()) == b"x" * 1000
+    refused = client.get("/traits")
+    assert refused.status_code == 429
+    assert refused.headers["Retry-After"]
+    assert refused.json["errors"][0]["status"] == 429
+    for other in (client.as_("somebody-else").get("/traits"), client.as_(None).get("/")):
+        assert other.status_code in (200, 403)
+        other.close()
+    answer.close()
+    assert source.closed
+    for path in ("/traits", f"/traits/CUSTOM_{unique().upper()}", "/nothing"):
+        answer = client.get(path)
+        assert answer.status_code != 429
+        answer.close()
+
+
+def test_every_request_has_a_deadline(application: Flask):
+    seen = []
+    application.add_url_rule("/left", view_func=lambda: seen.append(deadline.remaining()) or "ok")
+    client = Client(application.test_client())
+    assert client.get("/left").status_code == 200
+    assert seen[0] is not None
+    assert 0 < seen[0] <= 30

@@ -1,0 +1,67 @@
+"""Behind plain gunicorn the application bounds bodies and callers by itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import lane_server
+from tests.client import unique
+from tests.hostile import Wire, chunked, request
+from tests.server import database_url, free_port
+
+JSON, CHUNKED = "Content-Type: application/json", "Transfer-Encoding: chunked"
+
+
+@pytest.fixture(scope="module")
+def hosted() -> Iterator[str]:
+    """The service behind gunicorn's own threads."""
+    port = free_port()
+    command = [sys.executable, "-m", "gunicorn", "-k", "gthread", "--threads", "4", "--no-control-socket"]
+    with database_url("sqlite") as connection:
+        process = subprocess.Popen(
+            [*command, "-b", f"127.0.0.1:{port}", "--log-level", "critical", "placement.wsgi:application"],
+            cwd=Path(__file__).resolve().parents[1],
+            env={
+                **os.environ,
+                "OS_PLACEMENT_DATABASE__CONNECTION": connection,
+                "OS_API__AUTH_STRATEGY": "noauth2",
+                "OS_API__MAX_REQUEST_BODY_BYTES": "100000",
+                "OS_OSLO_POLICY__ENFORCE_NEW_DEFAULTS": "False",
+            },
+        )
+        try:
+            lane_server.await_answer(f"http://127.0.0.1:{port}")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.send_signal(signal.SIGQUIT)
+            process.wait(60)
+
+
+@pytest.mark.parametrize("length", [True, False])
+def test_bodies_are_bounded(hosted: str, length: bool):
+    more = [JSON] if length else [JSON, CHUNKED]
+    name = unique().encode()
+    for body, status in (
+        (b'{"name": "%b"}' % name, 200),
+        (b'{"name": "%b"}' % name + b" " * 100_000, 413),
+        (b'{"name": "%b"}' % name + b" " * 90_000 + b"garbage", 400),
+        (b"[" * 90_000, 400),
+    ):
+        with Wire(hosted) as wire:
+            sent = body if length else chunked(body[:7], body[7:])
+            wire.send(request("POST", "/resource_providers", sent, *more, length=length))
+            assert wire.answer().status == status, body[:100]
+
+
+def test_chunked_settings_of_clusters_are_read(hosted: str):
+    body = chunked(b'{"description":', b' "kept"}')
+    with Wire(hosted) as wire:
+        wire.send(request("PUT", f"/ext/v1/clusters/{unique()}", body, JSON, CHUNKED, length=False))
+        assert wire.answer().json["description"] == "kept"

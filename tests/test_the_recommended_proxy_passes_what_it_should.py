@@ -1,0 +1,128 @@
+"""etc/nginx.conf.sample in front of the real service: TLS, limits, who somebody is, answers as they come."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests import lane_server
+from tests.client import unique
+from tests.hostile import Wire
+from tests.server import RunningServer, free_port
+
+_NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin:/sbin")
+_OPENSSL = shutil.which("openssl")
+_SAMPLE = Path(__file__).resolve().parents[1] / "etc" / "nginx.conf.sample"
+_STARTS_WITHIN_SECONDS = 30
+pytestmark = pytest.mark.skipif(not (_NGINX and _OPENSSL), reason="nginx and openssl are not installed")
+
+
+@contextmanager
+def proxy(url: str, folder: Path) -> Iterator[str]:
+    """The base URL of nginx with the sample, in front of the service at that URL."""
+    certificate, key, port = folder / "tls.crt", folder / "tls.key", free_port()
+    subject = ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    command = [str(_OPENSSL), "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject, *files]
+    subprocess.run(command, check=True, capture_output=True)
+    site = _SAMPLE.read_text()
+    for placeholder, real in (
+        ("127.0.0.1:8778", url.removeprefix("http://")),
+        ("listen 443", f"listen 127.0.0.1:{port}"),
+        ("/etc/nginx/placement.crt", str(certificate)),
+        ("/etc/nginx/placement.key", str(key)),
+    ):
+        assert placeholder in site
+        site = site.replace(placeholder, real)
+    temporary = "".join(
+        f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    main = folder / "nginx.conf"
+    main.write_text(
+        f"daemon off; pid {folder}/pid; error_log {folder}/error.log; events {{}}"
+        f" http {{ access_log off; {temporary}\n{site}\n}}"
+    )
+    process = subprocess.Popen(
+        [str(_NGINX), "-p", str(folder), "-c", str(main), "-e", str(folder / "start.log")]
+    )
+    try:
+        await_port(port, process)
+        yield f"https://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def await_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Wait until somebody listens there."""
+    deadline = time.monotonic() + _STARTS_WITHIN_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise AssertionError("nginx does not start")
+
+
+@pytest.fixture(scope="module")
+def session(
+    tmp_path_factory: pytest.TempPathFactory, served: RunningServer
+) -> Iterator[tuple[str, requests.Session]]:
+    """The proxy's URL, and an administrator who trusts its certificate."""
+    folder = tmp_path_factory.mktemp("nginx")
+    with proxy(served.url, folder) as url, requests.Session() as session:
+        session.trust_env = False
+        session.verify = str(folder / "tls.crt")
+        session.headers.update({"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"})
+        yield url, session
+
+
+def test_reads_and_writes_pass(session):
+    url, client = session
+    name = unique()
+    created = client.post(f"{url}/resource_providers", json={"name": name}, timeout=60)
+    assert created.status_code == 200
+    found = client.get(f"{url}/resource_providers?name={name}", timeout=60).json()
+    assert [each["name"] for each in found["resource_providers"]] == [name]
+    pieces = iter([b'{"name": ', b'"%b"}' % unique().encode()])
+    chunked = client.post(
+        f"{url}/resource_providers", data=pieces, headers={"Content-Type": "application/json"}, timeout=60
+    )
+    assert chunked.status_code == 200
+
+
+def test_nobody_gets_a_role_by_a_header(session):
+    url, client = session
+    claimed = {"X-Auth-Token": "somebody", "X-Roles": "admin", "X-Is-Admin-Project": "True"}
+    assert client.get(f"{url}/resource_providers", headers=claimed, timeout=60).status_code == 403
+
+
+def test_long_queries_pass_and_long_bodies_do_not(session):
+    url, client = session
+    assert client.get(f"{url}/resource_providers?name={'x' * 64_000}", timeout=60).status_code == 200
+    body = b" " * (33 * 2**20)
+    headers = {"Content-Type": "application/json"}
+    try:
+        answer = client.post(f"{url}/resource_providers", data=body, headers=headers, timeout=60)
+    except requests.ConnectionError:
+        # nginx closes while the client is still sending, which then may not read the answer.
+        return
+    assert answer.status_code == 413
+
+
+def test_answers_come_as_they_are_produced(tmp_path: Path):
+    with lane_server.running() as server, proxy(server.url, tmp_path) as url:
+        answer = requests.get(f"{url}/stream", verify=str(tmp_path / "tls.crt"), stream=True, timeout=60)
+        with answer:
+            # The answer never ends.
+            assert next(answer.iter_content(8)) == b"0000000\n"
+        with Wire(server.url) as wire:
+            assert wire.get("/").answer().status == 200

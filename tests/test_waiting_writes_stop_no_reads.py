@@ -1,0 +1,103 @@
+"""Writes that wait take no thread that reads need; what waits too long or is too much is refused at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from tests import lane_server
+from tests.client import unique
+from tests.hostile import KNOWN, Wire, request
+from tests.test_slow_clients_stop_nobody import eventually
+
+
+@contextmanager
+def asking(url: str, count: int, method: str, path: str, known: str = KNOWN) -> Iterator[list[Wire]]:
+    """That many clients who have asked and wait for the answer; {} in the path is their number."""
+    with ExitStack() as stack:
+        wires = [stack.enter_context(Wire(url)) for _ in range(count)]
+        for number, wire in enumerate(wires):
+            wire.send(request(method, path.format(number), b"{}", known=known))
+        yield wires
+
+
+def test_reads_are_answered_while_all_writers_wait():
+    with lane_server.running() as server, asking(server.url, 60, "PUT", "/?sleep=20") as writers:
+        with Wire(server.url) as wire:
+            for path in ("/", "/anything", "/healthcheck"):
+                assert wire.get(path).answer().status == 200
+            assert (
+                wire.send(request("POST", "/ext/v1/clusters/edge/pods/preview", b"")).answer().status == 200
+            )
+        assert all(wire.is_open() for wire in writers)
+
+
+def test_the_version_document_is_answered_while_all_readers_wait():
+    with lane_server.running() as server, asking(server.url, 60, "GET", "/any?sleep=20") as readers:
+        with Wire(server.url) as wire:
+            assert wire.get("/").answer().status == 200
+        assert all(wire.is_open() for wire in readers)
+
+
+def test_what_waits_beyond_its_deadline_is_refused_and_not_carried_out():
+    name = unique()
+    path = f"/?sleep=8&name={name}{{}}"
+    with lane_server.running(write_threads=1, request_seconds=3) as server:
+        with asking(server.url, 3, "PUT", path) as writers:
+            answers = [wire.answer() for wire in writers]
+        assert sorted(answer.status for answer in answers) == [200, 503, 503]
+        with Wire(server.url) as wire:
+            assert wire.send(request("PUT", "/", b"")).answer().status == 200
+        for number, answer in enumerate(answers):
+            assert server.has_noted("begun", f"{name}{number}") == (answer.status == 200)
+            if answer.status == 503:
+                assert answer.headers["retry-after"]
+                assert answer.error
+
+
+def test_more_than_may_wait_are_refused_at_once():
+    server = lane_server.running(write_threads=1, most_waiting=4)
+    with server as running, asking(running.url, 10, "PUT", "/?sleep=2") as writers:
+        answers = [wire.answer() for wire in writers]
+        refused = [answer for answer in answers if answer.status != 200]
+        assert len(refused) >= 5
+        assert all(answer.status == 503 and "retry-after" in answer.headers for answer in refused)
+
+
+def test_one_caller_leaves_threads_to_others():
+    """Three quarters of the threads are all that one caller gets."""
+    server, path = lane_server.running(read_threads=4), "/any?sleep=20"
+    with server as running, asking(running.url, 20, "GET", path, "X-Auth-Token: greedy") as greedy:
+        with Wire(running.url) as wire:
+            wire.send(request("GET", "/any", b"", known="Authorization: Bearer x"))
+            assert wire.answer().status == 200
+        assert all(wire.is_open() for wire in greedy)
+
+
+def test_one_caller_has_a_bounded_number_of_requests_in_work():
+    with lane_server.running(requests_per_caller=5) as server:
+        with asking(server.url, 9, "PUT", "/?sleep=3", "X-Auth-Token: greedy") as wires:
+            assert eventually(lambda: sum(not wire.is_open() for wire in wires) >= 4)
+            with Wire(server.url) as other:
+                assert other.get("/").answer().status == 200
+                assert other.send(request("GET", "/any", b"", known="X: y")).answer().status == 200
+            answers = [wire.answer() for wire in wires]
+            assert sorted(answer.status for answer in answers) == [200] * 5 + [429] * 4
+            refused = next(answer for answer in answers if answer.status == 429)
+            assert refused.headers["retry-after"]
+            assert refused.error
+        with asking(server.url, 5, "PUT", "/", "X-Auth-Token: greedy") as wires:
+            assert [wire.answer().status for wire in wires] == [200] * 5
+
+
+def test_a_streamed_answer_counts_until_it_is_sent():
+    with lane_server.running(requests_per_caller=1, send_seconds=600) as server:
+        with Wire(server.url).narrow() as reader, Wire(server.url) as wire:
+            reader.get("/stream").receive()
+            assert wire.get("/any").answer().status == 429
+        assert eventually(lambda: status_of(server.url) == 200)
+
+
+def status_of(url: str) -> int:
+    with Wire(url) as wire:
+        return wire.get("/any").answer().status
