@@ -63,7 +63,7 @@ class Wire:
 
     def get(self, path: str, more: str = "") -> Wire:
         """Send a whole GET."""
-        return self.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n{KNOWN}{more}\r\n")
+        return self.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{KNOWN}{more}\r\n")
 
     def finish_sending(self) -> None:
         """Say that nothing more will be sent."""
@@ -152,7 +152,7 @@ def request(
     method: str, path: str, body: bytes, *headers: str, length: bool = True, known: str = KNOWN
 ) -> bytes:
     """A whole request with a body."""
-    lines = [f"{method} {path} HTTP/1.1", "Host: x", *known.strip().split("\r\n"), *headers]
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", *known.strip().split("\r\n"), *headers]
     if length:
         lines.append(f"Content-Length: {len(body)}")
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + body

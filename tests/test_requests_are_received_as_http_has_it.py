@@ -28,7 +28,7 @@ def test_several_requests_may_come_at_once(served: RunningServer):
         wire.send(
             request("POST", "/resource_providers", body, JSON),
             request("POST", "/resource_providers", chunked(b"{", b"}"), JSON, CHUNKED, length=False),
-            f"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /traits HTTP/1.1\r\n{KNOWN}\r\n",
+            f"GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET /traits HTTP/1.1\r\n{KNOWN}\r\n",
         )
         assert [wire.answer().status for _ in range(4)] == [200, 400, 200, 200]
         wire.get("/")
@@ -54,7 +54,8 @@ def test_who_expects_to_be_asked_for_the_body_is_asked(served: RunningServer):
         assert wire.receive() == b"HTTP/1.1 100 Continue\r\n\r\n"
         assert wire.send(body).answer().status == 200
     with Wire(served.url) as wire:
-        head = f"POST /traits HTTP/1.1\r\nHost: x\r\n{KNOWN}Content-Length: 99999999\r\nExpect: 100-continue"
+        head = f"POST /traits HTTP/1.1\r\nHost: localhost\r\n{KNOWN}"
+        head += "Content-Length: 99999999\r\nExpect: 100-continue"
         assert wire.send(head, "\r\n\r\n").answer().status == 413
 
 

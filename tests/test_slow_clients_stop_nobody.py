@@ -30,7 +30,7 @@ def eventually(holds: Callable[[], bool]) -> bool:
 def held(url: str, count: int) -> Iterator[list[Wire]]:
     """That many connections which have sent half of something."""
     halves = [
-        b"GET / HTTP/1.1\r\nHost: x\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n",
         request("PUT", "/traits/CUSTOM_SLOW", b"{" * 1000, JSON)[:-500],
         b"G",
         request(

@@ -16,7 +16,7 @@ import requests
 from tests import lane_server
 from tests.client import unique
 from tests.hostile import Wire
-from tests.server import RunningServer, free_port
+from tests.server import database_url, free_port, running_service
 
 _NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin:/sbin")
 _OPENSSL = shutil.which("openssl")
@@ -73,12 +73,17 @@ def await_port(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.fixture(scope="module")
-def session(
-    tmp_path_factory: pytest.TempPathFactory, served: RunningServer
-) -> Iterator[tuple[str, requests.Session]]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, requests.Session]]:
     """The proxy's URL, and an administrator who trusts its certificate."""
     folder = tmp_path_factory.mktemp("nginx")
-    with proxy(served.url, folder) as url, requests.Session() as session:
+    # What a proxy passes on comes from anywhere, which development refuses unless told otherwise.
+    arguments = ["--auth", "noauth2", "--allow-remote-noauth"]
+    with (
+        database_url("sqlite") as connection,
+        running_service(connection, workers=1, arguments=arguments) as served,
+        proxy(served.url, folder) as url,
+        requests.Session() as session,
+    ):
         session.trust_env = False
         session.verify = str(folder / "tls.crt")
         session.headers.update({"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"})

@@ -185,12 +185,14 @@ class _Combination:
         walk = depth_first if self.query.depth_first else breadth_first
         maximum = self.query.maximum
         if ranking.by_tree and self.sharers is None:
+            self.query.budget.look()
             scores = ranking.of_trees(self.roots)
             by_turn = not self.query.depth_first
             blocks = best_first(self.arenas, self.roots, scores, maximum, walk, by_turn=by_turn)
             return self._taken(blocks, maximum)
         considered = max(maximum, self.query.considered)
         everything = self._taken(walk(self.arenas, self.roots, considered), considered)
+        self.query.budget.look()
         order = np.argsort(-ranking.of_candidates(everything), kind="stable")
         return everything[order[:maximum]]
 
