@@ -19,7 +19,7 @@ def served(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
         return subprocess.run(
             [sys.executable, "-m", "placement.operations", "serve", "--database", connection, *arguments],
             cwd=_ROOT,
-            env={**os.environ, **environment},
+            env={**os.environ, "OS_API__AUTH_STRATEGY": "noauth2", **environment},
             capture_output=True,
             text=True,
             timeout=120,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from flask import Flask, Response
-from keystonemiddleware.auth_token import AuthProtocol
 from oslo_config import cfg
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
@@ -42,17 +42,14 @@ def configuration() -> cfg.ConfigOpts:
 
 
 @pytest.fixture
-def everything_around(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Wraps an application into all that a configuration can ask for; tokens are not looked up."""
+def everything_around() -> Any:
+    """Wraps an application into all that a configuration can ask for."""
     settings = configuration()
     bare = lambda environ, start_response: None  # noqa: E731
-    surrounded(bare, settings, keystone=False, request_seconds=30)
+    surrounded(bare, settings, request_seconds=30)
     settings.set_override("allowed_origin", ["https://dashboard.example.org"], group="cors")
     settings.set_override("enable_proxy_headers_parsing", True, group="oslo_middleware")
-    monkeypatch.setattr(AuthProtocol, "process_request", lambda self, request: None)
-    monkeypatch.setattr(AuthProtocol, "__init__", lambda self, app, conf: setattr(self, "_app", app))
-    monkeypatch.setattr(AuthProtocol, "process_response", lambda self, response: response)
-    return lambda application: surrounded(application, settings, keystone=True, request_seconds=30)
+    return lambda application: surrounded(application, settings, request_seconds=30)
 
 
 def test_pieces_pass_one_by_one_through_everything_around(everything_around):
@@ -97,5 +94,5 @@ def test_every_request_has_a_deadline(application: Flask):
     application.add_url_rule("/left", view_func=lambda: seen.append(deadline.remaining()) or "ok")
     client = Client(application.test_client())
     assert client.get("/left").status_code == 200
-    assert seen[0] is not None
+    assert seen[0] < math.inf
     assert 0 < seen[0] <= 30

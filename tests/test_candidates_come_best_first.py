@@ -12,6 +12,7 @@ from placement.app import build
 from placement.services.candidates import SearchSettings
 from placement.services.ordering import NAMED, order_of_text
 from tests.client import Client, code, detail
+from tests.conftest import compatible
 
 PATH = "/ext/v1/allocation_candidates"
 RAMP = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
@@ -300,7 +301,7 @@ def test_a_shape_refusal_has_its_code(api):
 def test_the_configured_order_counts_for_placement_itself(database, api, hosts):
     plain = api.get("/allocation_candidates?resources=VCPU:1").json
     ordered_application: Flask = build(
-        database, search=SearchSettings(order=order_of_text("pack", "[scoring] order_by"))
+        database, compatible(), SearchSettings(order=order_of_text("pack", "[scoring] order_by"))
     )
     ordered = Client(ordered_application.test_client())
     found = ordered.get("/allocation_candidates?resources=VCPU:1")

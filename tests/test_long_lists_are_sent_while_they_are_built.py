@@ -15,7 +15,7 @@ def test_pieces_make_the_same_bytes(application: Flask, api: Client, monkeypatch
     for version in ("1.0", "1.14", "1.39"):
         whole = api.at(version).get("/resource_providers")
         for together in (1, 7, 24):
-            monkeypatch.setattr(responses, "_BUILT_AT_ONCE", together)
+            monkeypatch.setattr(responses, "_ITEMS_AT_ONCE", together)
             pieces = api.at(version).get("/resource_providers")
             assert "Content-Length" not in pieces.headers
             assert pieces.data == whole.data
@@ -25,6 +25,9 @@ def test_pieces_make_the_same_bytes(application: Flask, api: Client, monkeypatch
         assert whole.headers["Content-Length"] == str(len(whole.data))
 
 
+ENVIRONMENT = {"placement.request_id": "req-x", "REMOTE_ADDR": "127.0.0.1"}
+
+
 def test_only_what_is_asked_for_is_built(application: Flask):
     built = []
 
@@ -32,7 +35,7 @@ def test_only_what_is_asked_for_is_built(application: Flask):
         built.append(number)
         return number
 
-    with application.test_request_context("/", environ_overrides={"placement.request_id": "req-x"}):
+    with application.test_request_context("/", base_url="http://localhost", environ_overrides=ENVIRONMENT):
         application.preprocess_request()
         response = responses.list_response("numbers", range(3500), render)
     pieces = response.iter_encoded()

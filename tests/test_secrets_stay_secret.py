@@ -21,6 +21,7 @@ from placement.operations import secrets, settings
 from placement.operations.client import Client, ServiceError
 from placement.operations.kubernetes.api_server import ApiServer, ApiServerError
 from placement.storage.database import Database
+from tests.patience import eventually
 from tests.server import database_url, running_service
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -214,9 +215,9 @@ def test_no_way_to_give_a_password_shows_it(tmp_path: Path, way: str):
         }[way]
         with running_service(None, workers=1, environment=environment) as server:
             arguments = Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
+            eventually(True, lambda: "listens on" in server.log.read_text())
             log = server.log.read_text()
             assert secret.encode() not in arguments
-            assert "listens on" in log
             assert "connection_parameters" in log
             assert secret not in log
 

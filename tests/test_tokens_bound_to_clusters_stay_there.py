@@ -99,6 +99,7 @@ def in_cluster(cluster: str) -> list[tuple[str, str, object]]:
         ("POST", f"{base}/extender/filter", {}),
         ("POST", f"{base}/extender/prioritize", {}),
         ("POST", f"{base}/extender/bind", {}),
+        ("POST", f"{base}/extender/preempt", {}),
         ("GET", f"/ext/v1/allocation_candidates?{query}", None),
         ("GET", f"/ext/v1/allocations?cluster={cluster}", None),
         ("GET", f"/ext/v1/resource_providers?cluster={cluster}", None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -119,6 +120,10 @@ class _Pool(sa.QueuePool):
     @_timeout.setter
     def _timeout(self, seconds: float) -> None:
         self._usual_timeout = seconds
+
+
+# Its debug lines show whole connection strings, with whatever secrets are in them.
+logging.getLogger(f"{_Pool.__module__}.{_Pool.__name__}").setLevel(logging.INFO)
 
 
 class Database:
