@@ -190,6 +190,17 @@ def test_lists_of_clusters_show_its_own(api: Client):
     assert api.as_(SCHEDULER).get("/ext/v1/clusters").status_code == 403
 
 
+def test_a_claim_does_not_tell_what_its_consumer_holds_elsewhere(api: Client):
+    everywhere = api.as_(EVERYWHERE)
+    host = everywhere.provider("host-of-no-cluster", VCPU=4)
+    assert everywhere.claim({host: {"VCPU": 1}}, consumer=UUID).status_code == 204
+    claim = {"consumer_uuid": UUID, "project_id": "p", "user_id": "u", "consumer_type": "POD"}
+    answer = api.as_(EDGE).post("/ext/v1/claims", {**claim, "query": "resources=VCPU:1&cluster=edge"})
+    assert answer.status_code == 409
+    assert host not in answer.get_data(as_text=True)
+    assert "already holds something else" in detail(answer)
+
+
 def test_the_version_document_is_for_everybody(api: Client):
     assert api.as_(EDGE).get("/").status_code == 200
 

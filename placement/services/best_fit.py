@@ -114,14 +114,14 @@ class BestFit:
         """
         contest = _Contest(time.monotonic() + _PATIENCE_SECONDS)
         while True:
-            held = self._held(applicant, query)
+            held = self._held(applicant, query, wishes)
             if held is not None:
                 return held
             try:
                 proposal = self._propose(query, wishes, contest)
             except NoCandidate:
                 # A twin of this very call may have taken the last one for the same consumer.
-                held = self._held(applicant, query)
+                held = self._held(applicant, query, wishes)
                 if held is None:
                     raise
                 return held
@@ -130,8 +130,8 @@ class BestFit:
                 return Fitted(applicant, generation, proposal.resources, True, proposal.mappings)
             contest.lose(proposal)
 
-    def _held(self, applicant: Applicant, query: CandidateQuery) -> Fitted | None:
-        """What the consumer holds already, None if nothing."""
+    def _held(self, applicant: Applicant, query: CandidateQuery, wishes: Wishes) -> Fitted | None:
+        """What the consumer holds already, None if nothing. Raises Conflict if that is something else."""
         found = self._holdings.of_consumer(applicant.consumer_uuid)
         if found is None:
             return None
@@ -139,7 +139,8 @@ class BestFit:
         resources: dict[str, dict[str, int]] = {}
         for row in rows:
             resources.setdefault(row.provider_uuid, {})[row.class_name] = row.amount
-        if _totals(resources) != _wanted(query):
+        # Whoever may ask about one cluster only is not told what the consumer has in another.
+        if _totals(resources) != _wanted(query) or not self._candidates.are_in_cluster(wishes, resources):
             raise Conflict(
                 f"consumer_uuid: {applicant.consumer_uuid} already holds something else "
                 "than the query asks for"

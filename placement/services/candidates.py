@@ -14,7 +14,7 @@ from placement.candidates.explanation import MOST_MISSES, Explanation, explain
 from placement.candidates.query import ForestQuery, GroupQuery, slots_of
 from placement.candidates.scoring.order import Order
 from placement.candidates.search import search, shuffled
-from placement.candidates.trail import Trail
+from placement.candidates.trail import RootIsIn, Trail
 from placement.candidates.wording import Vocabulary, verdict
 from placement.domain import caller, deadline
 from placement.domain.errors import BadRequest, SearchTimeout
@@ -187,6 +187,16 @@ class Candidates:
         if found is None:
             raise BadRequest(f"cluster: No cluster {name} found")
         return found
+
+    def are_in_cluster(self, wishes: Wishes, uuids: Iterable[str]) -> bool:
+        """Whether all of these providers belong to the cluster of the wishes; to any if these name none."""
+        if wishes.cluster_aggregate is None:
+            return True
+        forest = self._keeper.current().forest
+        ids = _aggregate_ids(self._database, [frozenset((wishes.cluster_aggregate,))])
+        rows = [forest.row_of_uuid(uuid) for uuid in uuids]
+        inside = RootIsIn((frozenset(ids.values()),), frozenset())
+        return min(rows) >= 0 and bool(inside.among(forest, forest.providers.root[rows]).all())
 
     def names_of(self, uuids: Iterable[str]) -> Mapping[str, str]:
         """The names of some providers by uuid."""
