@@ -109,6 +109,8 @@ def running(*, workers: int = 1, port: int | None = None, **limits: float) -> It
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.lane_server", str(port), str(workers), json.dumps(limits), folder],
             cwd=Path(__file__).resolve().parents[1],
+            # What SIGHUP tries out is the configuration of the service.
+            env={**os.environ, "OS_API__AUTH_STRATEGY": "noauth2"},
         )
         server = Running(f"http://127.0.0.1:{port}", port, process, Path(folder))
         try:

@@ -88,7 +88,7 @@ def test_other_pooling_is_refused_at_start_with_one_sentence(postgresql: Cluster
     with pooler(postgresql, mode) as url:
         command = [sys.executable, "-m", "placement.operations", "serve", "--port", str(free_port())]
         done = subprocess.run(
-            [*command, "--workers", "1", "--database", url],
+            [*command, "--auth", "noauth2", "--workers", "1", "--database", url],
             capture_output=True,
             text=True,
             timeout=_PATIENCE_SECONDS,
