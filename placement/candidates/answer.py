@@ -144,21 +144,26 @@ class Answer:
     @cached_property
     def uuids(self) -> TextList:
         """The uuids of all providers in use, and nothing as the last; `Use.numbers` are their places."""
-        used = self._distinct(self._found.candidates)
-        return objects([*lines(dashed(self._forest.providers.uuid[used])), b""])
+        return objects([*lines(dashed(self._forest.providers.uuid[self._used])), b""])
+
+    @cached_property
+    def _used(self) -> Indices:
+        """All providers in use, ascending."""
+        return self._distinct(self._found.candidates)
 
     def blocks(self, size: int) -> Iterator[Block]:
         """The candidates in blocks of so many, the last may be smaller."""
         rows = self._found.candidates
-        used = self._distinct(rows)
         number = np.zeros(self._forest.count, np.intp)
-        number[used] = np.arange(len(used))
+        number[self._used] = np.arange(len(self._used))
         for start in range(0, len(rows), size):
             yield Block(start, number[rows[start : start + size]])
 
     def contributing(self) -> Indices:
         """The providers that give resources to some candidate, ascending."""
         giving = [number for number, slot in enumerate(self.slots) if slot.resources]
+        if len(giving) == len(self.slots):
+            return self._used
         return self._distinct(self._found.candidates[:, giving])
 
     def trees(self) -> Indices:

@@ -63,11 +63,11 @@ class Forest:
         self._index = IdIndex()
         self._vacant: list[int] = []
         self._stamp = 0
-        self._flat = True
-        self._flat_as_of = -1
-        self._roots: Rows = np.empty(0, np.intp)
-        self._roots_as_of = -1
-        self._latest: weakref.ref[Forest] | None = None
+        # Worked out, with the version of the shape it is of: in one, for searches run side by side.
+        self._known_flat = (-1, True)
+        self._known_roots: tuple[int, Rows] = (-1, np.empty(0, np.intp))
+        # Kept until something changes, for what searches have worked out on it.
+        self._latest: Forest | None = None
         self._snapshots: weakref.WeakSet[Forest] = weakref.WeakSet()
 
     def __len__(self) -> int:
@@ -164,7 +164,7 @@ class Forest:
         It shares the arrays; what is written to while somebody looks is copied first, once. Not to be called
         while another thread feeds the forest.
         """
-        latest = self._latest() if self._latest is not None else None
+        latest = self._latest
         if latest is None:
             latest = copy.copy(self)
             latest.providers = self.providers.frozen()
@@ -172,13 +172,16 @@ class Forest:
             latest.inventories = {
                 class_id: column.frozen(self.count) for class_id, column in self.inventories.items()
             }
-            self._latest = weakref.ref(latest)
+            self._latest = latest
             self._snapshots.add(latest)
         return latest
 
     def _begin_writing(self) -> None:
         """From now on the forest differs from the snapshots that were given away."""
-        self._latest = None
+        if self._latest is not None:
+            latest, self._latest = self._latest, None
+            self._known_roots, self._known_flat = latest._known_roots, latest._known_flat
+            del latest
         if not len(self._snapshots):
             self.providers.is_shared = False
             self.traits.unshare()
@@ -317,10 +320,11 @@ class Forest:
     @property
     def is_flat(self) -> bool:
         """Whether no provider has a parent."""
-        if self._flat_as_of != self.shape_version:
-            self._flat = not (self.providers.parent[: self.count] >= 0).any()
-            self._flat_as_of = self.shape_version
-        return self._flat
+        version, flat = self._known_flat
+        if version != self.shape_version:
+            flat = not (self.providers.parent[: self.count] >= 0).any()
+            self._known_flat = (self.shape_version, flat)
+        return flat
 
     def roots_of(self, rows: Rows) -> Rows:
         """The root of each provider."""
@@ -329,12 +333,14 @@ class Forest:
     @property
     def roots(self) -> Rows:
         """All roots, in order of their ids."""
-        if self._roots_as_of != self.shape_version:
+        version, roots = self._known_roots
+        if version != self.shape_version:
             roots = np.flatnonzero(self.providers.root[: self.count] == np.arange(self.count, dtype=np.int32))
             ids = self.providers.id[roots]
-            self._roots = roots if (ids[1:] > ids[:-1]).all() else roots[np.argsort(ids)]
-            self._roots_as_of = self.shape_version
-        return self._roots
+            if not (ids[1:] > ids[:-1]).all():
+                roots = roots[np.argsort(ids)]
+            self._known_roots = (self.shape_version, roots)
+        return roots
 
     def in_trees(self, roots: Rows) -> Rows:
         """All providers of the trees, the roots first."""

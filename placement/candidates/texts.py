@@ -123,9 +123,10 @@ class Column:
         self.of_rows: TextList = texts if which is None else texts[which]
 
 
-def joined(count: int, columns: Sequence[Column]) -> bytes:
-    """The texts of so many rows: row by row, column by column."""
+def joined(count: int, columns: Sequence[Column], end: bytes) -> bytes:
+    """The texts of so many rows: row by row, column by column, `end` instead of the very last one."""
     table = np.empty((count, len(columns)), object)
     for number, column in enumerate(columns):
         table[:, number] = column.of_rows
+    table[-1, -1] = end
     return b"".join(table.ravel().tolist())

@@ -79,8 +79,8 @@ def _elements(search: Search, version: Microversion, remarks: Texts | None) -> I
     count = len(search.answer)
     for block in search.answer.blocks(_AT_ONCE):
         end = block.start + len(block)
-        text = writer.written(block, None if remarks is None else lines(remarks[block.start : end]))
-        yield text if end < count else text[:-1]
+        own = None if remarks is None else lines(remarks[block.start : end])
+        yield writer.written(block, own, is_last=end == count)
 
 
 class _ElementWriter:
@@ -98,8 +98,8 @@ class _ElementWriter:
             self._groups.setdefault(slot.suffix, []).append(number)
         self._amounts_of: dict[tuple[int, ...], bytes] = {}
 
-    def written(self, block: Block, remarks: list[bytes] | None) -> bytes:
-        """The elements, a comma behind each: texts that follow each other, constants merged."""
+    def written(self, block: Block, remarks: list[bytes] | None, *, is_last: bool) -> bytes:
+        """The elements, a comma behind each but the last of all; constants between texts are merged."""
         parts: list[Iterable[bytes | Column]] = [[b"{"], self._allocations(block)]
         if self._with_mappings:
             parts.append(self._mappings(block))
@@ -113,7 +113,8 @@ class _ElementWriter:
             else:
                 columns += [Column(objects([constant])), part]
                 constant = b""
-        return joined(len(block), [*columns, Column(objects([constant]))])
+        end = constant[:-1] if is_last else constant
+        return joined(len(block), [*columns, Column(objects([constant]))], end)
 
     def _allocations(self, block: Block) -> Iterator[bytes | Column]:
         """What a candidate takes of whom, providers in order of the slots that use them first."""
