@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,6 +31,8 @@ def objection(environ: Mapping[str, Any]) -> str | None:
     return None
 
 
+# The same few callers come again and again.
+@lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
     """Whether the name or address stands for loopback on every machine. Source: RFC 6761, section 6.3."""
     try:
@@ -40,6 +43,7 @@ def is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
+@lru_cache(maxsize=1024)
 def _name(host: str) -> str:
     """The Host header without its port; what is no Host stands for nobody."""
     try:

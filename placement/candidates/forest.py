@@ -201,8 +201,10 @@ class Forest:
 
     def apply(self, records: Iterable[ProviderRecord]) -> None:
         """Insert or replace providers; their parents and roots must be known or among them."""
-        self._begin_writing()
         batch = list(records)
+        if not batch:
+            return
+        self._begin_writing()
         for record in batch:
             if self._index.get(record.row.id) < 0:
                 self._insert(record)

@@ -83,3 +83,10 @@ def test_looking_for_an_unknown_class_changes_no_snapshot():
     forest.apply([replace(a_provider(9), inventories=())])
     assert list(kept.column(77).free_of(kept.roots)) == [0, 0, 0, 0]
     assert 77 not in forest.inventories
+
+
+def test_a_look_that_brings_nothing_keeps_the_snapshot():
+    forest = a_forest().forest
+    kept = forest.snapshot()
+    forest.apply([])
+    assert forest.snapshot() is kept
