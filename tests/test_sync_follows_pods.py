@@ -341,7 +341,9 @@ def test_a_claim_that_is_never_followed_by_a_binding_expires(around, machines_wi
     assert abandoned["metadata"]["uid"] not in str(around.shown("host-0"))
 
 
-def test_a_claim_does_not_expire_because_a_watch_is_dead(around, api_server, machines_with_names, monkeypatch):
+def test_a_claim_does_not_expire_because_a_watch_is_dead(
+    around, api_server, machines_with_names, monkeypatch
+):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     deaf = synchronization(around, 0.0)
     deaf.once()

@@ -14,7 +14,7 @@ from placement.domain.errors import Conflict, NotFound, PlacementError
 from placement.services.clusters import Clusters
 from placement.services.pod_writing import Condition
 from placement.services.pods import Pods
-from placement.services.preemption import Preemption, Victims
+from placement.services.preemption import ENOUGH_NODES, Preemption, Victims
 from placement.services.vanished_pods import Binder, Binders, VanishedPods
 from placement.topology.refusal import RefusalClass
 
@@ -95,7 +95,7 @@ class Extender:
         Raises NotFound for the cluster, ManifestError.
         """
         return self._preemption.victims(
-            cluster, pod, proposed, lambda node: self._vanished.release(cluster, node)
+            cluster, pod, proposed, self._vanished.refresher(cluster, ENOUGH_NODES)
         )
 
     def bind(self, cluster: str, binding: Binding) -> None:
