@@ -1,4 +1,4 @@
-"""The extender's preempt while the API server is of no use: it is tried once, and for no longer than asked."""
+"""The extender's preempt while the API server is of no use: tried once, and no longer than asked."""
 
 from __future__ import annotations
 

@@ -66,9 +66,9 @@ class Preemption:
         """Who has to go from each of the proposed nodes, so that the pod fits there; by name of node.
 
         Nodes where no less important pods could make it fit are left out, and so are those where it fits
-        without any victim; when a hundred were looked at and there is a choice, so are the rest; likewise when
-        time is up or the caller is gone. `refresh` is asked where the proposal is not enough. Raises NotFound
-        for the cluster, ManifestError.
+        without any victim; when a hundred were looked at and there is a choice, so are the rest; likewise
+        when time is up or the caller is gone. `refresh` is asked where the proposal is not enough.
+        Raises NotFound for the cluster, ManifestError.
         """
         preemptor = self._preemptor(cluster, pod)
         if not may_preempt(pod):

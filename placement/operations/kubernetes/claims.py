@@ -28,8 +28,8 @@ class Claims:
 
     Whether a pod is over or gone Kubernetes says. A claim for a pod that waits is left alone as long as
     somebody may be about to bind it: until nobody has claimed it again for as long as `patience`, in seconds
-    on the clock of this process. What the watches told may be old, so Kubernetes is asked then whether the pod
-    `is_placed`, and the service checks once more that it is still the same claim.
+    on the clock of this process. What the watches told may be old, so Kubernetes is asked then whether the
+    pod `is_placed`, and the service checks once more that it is still the same claim.
     """
 
     def __init__(
