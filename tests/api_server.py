@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from tests.patience import PATIENCE_SECONDS
+
 TOKEN = "a-token-of-a-service-account"
 _TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
 KIND_OF = {
@@ -32,6 +34,13 @@ class Logged(NamedTuple):
     version: int
     type: str
     object: dict[str, Any]
+
+
+class Held(NamedTuple):
+    """A write that waits: whether it is there, and whether it may go on."""
+
+    has_come: threading.Event
+    may_go: threading.Event
 
 
 class ApiServer:
@@ -57,6 +66,7 @@ class ApiServer:
         self._oldest = 0
         self._pages: dict[str, tuple[int, list[dict[str, Any]]]] = {}
         self._failures: list[tuple[str, int]] = []
+        self._held: dict[tuple[str, str], Held] = {}
 
     # -- what happens in the cluster ------------------------------------------------------------------
 
@@ -117,6 +127,21 @@ class ApiServer:
         """
         with self.condition:
             self._failures.append((path, status))
+
+    def hold_next(self, method: str, path: str) -> Held:
+        """The next write like that, whose path ends so, waits before it has its effect."""
+        with self.condition:
+            held = self._held[method, path] = Held(threading.Event(), threading.Event())
+            return held
+
+    def wait_where_held(self, method: str, path: str) -> None:
+        """Wait if this is a write that was told to."""
+        with self.condition:
+            keys = [key for key in self._held if key[0] == method and path.endswith(key[1])]
+            found = [self._held.pop(key) for key in keys]
+        for held in found:
+            held.has_come.set()
+            assert held.may_go.wait(PATIENCE_SECONDS)
 
     def _record(self, type_: str, stored: dict[str, Any]) -> None:
         self._version += 1

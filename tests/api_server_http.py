@@ -66,6 +66,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer_is_lost = False
         if self._is_refused(method, self.path):
             return
+        self._cluster.wait_where_held(method, self.path)
         kind, namespace, name = _meant(self.path)
         stored = kind and name and self._cluster.get(kind, name, namespace or "")
         if not stored:
@@ -73,6 +74,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if body["metadata"]["uid"] != stored["metadata"]["uid"]:
             self._fail(409, "Precondition failed: UID in precondition is not that of the object")
+            return
+        version = body["metadata"].get("resourceVersion")
+        if method == "PATCH" and version not in (None, stored["metadata"]["resourceVersion"]):
+            self._fail(409, "the object has been modified")
             return
         if method == "POST" and stored["spec"].get("nodeName"):
             self._fail(409, f"pod {name} is already assigned to node {stored['spec']['nodeName']!r}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.api_server_http import write_kubeconfig
 from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import SPEC, STATUS, node_manifests, pod_manifest
+from tests.patience import PATIENCE_SECONDS, eventually
 from tests.server import running_service
 from tests.service import Service
 
@@ -177,17 +179,25 @@ def test_an_answer_that_is_lost_is_found_out_about(cluster, api_server, path):
     bound = path.endswith("binding")
     assert (error == "") is bound
     assert ("nodeName" in seen(api_server)["spec"]) is bound
-    assert claimed(cluster) == ({"web-0": "host-0"} if bound else {})
+    # What was sent without an answer may still come to pass, after others have written to the pod.
+    assert claimed(cluster) == {"web-0": "host-0"}
+    assert bind(cluster) == ""
+    assert claimed(cluster) == {"web-0": "host-0"}
 
 
 @pytest.mark.parametrize("qos", ["LSR", "LS"])
-def test_while_nobody_knows_whether_the_pod_is_bound_its_place_stays_claimed(cluster, api_server, qos):
+def test_while_nobody_knows_whether_the_pod_is_bound_its_place_stays_claimed(
+    cluster, api_server, database, qos
+):
     waiting(api_server, qos=qos)
     api_server.fail_next("/pods/web-0/binding", 500)
     api_server.fail_next("/pods/web-0", 503)
     assert "stays claimed" in bind(cluster)
     assert claimed(cluster) == {"web-0": "host-0"}
-    # The scheduler may choose another node the next time; the first claim is of no use then.
+    # The scheduler may choose another node the next time; but the Binding may still be under way.
+    assert "may still be bound" in bind(cluster, "host-1")
+    assert claimed(cluster) == {"web-0": "host-0"}
+    grow_old(database)
     assert bind(cluster, "host-1") == ""
     assert claimed(cluster) == {"web-0": "host-1"}
     assert held(cluster) == 0
@@ -245,11 +255,89 @@ def test_worker_processes_hand_no_cpu_out_twice(connection_url, kubeconfig, api_
     assert sorted(cpusets) == ["0-3", "12-15", "4-7", "8-11"]
 
 
-def test_a_bind_that_took_too_long_gives_its_claim_back(cluster, api_server, monkeypatch):
-    monkeypatch.setattr("placement.services.extender._BINDS_WITHIN_SECONDS", -1.0)
+def grow_old(database: Database) -> None:
+    """Every claim is as old as if it had been made long ago."""
+    with database.write() as transaction:
+        transaction.execute(sa.text("UPDATE pods SET created_at = '2026-01-01 00:00:00', updated_at = NULL"))
+
+
+def test_an_api_server_that_hangs_is_not_waited_for_longer_than_a_bind_may_take(
+    cluster, api_server, monkeypatch
+):
+    monkeypatch.setattr("placement.services.bind_attempt._BINDS_WITHIN_SECONDS", 5.0)
     waiting(api_server)
-    assert "not bound any more" in bind(cluster)
-    assert (claimed(cluster), held(cluster)) == ({}, 0)
+    binding = api_server.hold_next("POST", "/binding")
+    assert "may still be bound" in bind(cluster)
+    assert claimed(cluster) == {"web-0": "host-0"}
+    binding.may_go.set()
+    eventually(True, lambda: "nodeName" in seen(api_server)["spec"])
+    assert bind(cluster) == ""
+
+
+def test_a_binding_without_an_answer_keeps_its_claim(cluster, api_server):
+    waiting(api_server)
+    api_server.fail_next("/pods/web-0/binding", 504)
+    assert "may still be bound" in bind(cluster)
+    assert claimed(cluster) == {"web-0": "host-0"}
+
+
+@contextmanager
+def attempt_held_in(cluster: Client, api_server: ApiServer, method: str, path: str) -> Iterator[Future[str]]:
+    """An attempt on host-0 hangs in a call during the block, from which on it goes on."""
+    held = api_server.hold_next(method, path)
+    with ThreadPoolExecutor(1) as threads:
+        # Test clients are not made for several threads.
+        result = threads.submit(bind, Client(cluster.http.application.test_client()))
+        try:
+            assert held.has_come.wait(PATIENCE_SECONDS)
+            yield result
+        finally:
+            held.may_go.set()
+
+
+@pytest.mark.parametrize(("method", "path"), [("PATCH", "/pods/web-0"), ("POST", "/binding")])
+def test_an_attempt_on_another_node_leaves_one_alone_that_is_under_way(cluster, api_server, method, path):
+    waiting(api_server)
+    with attempt_held_in(cluster, api_server, method, path) as first:
+        assert "may still be bound" in bind(cluster, "host-1")
+        assert claimed(cluster) == {"web-0": "host-0"}
+    assert first.result(PATIENCE_SECONDS) == ""
+    assert seen(api_server)["spec"]["nodeName"] == "host-0"
+    assert (claimed(cluster), held(cluster)) == ({"web-0": "host-0"}, 4)
+
+
+def fail_next_binding(api_server: ApiServer) -> None:
+    """Those before it succeed: the pod is read and annotated."""
+    api_server.fail_next("/pods/web-0", 200)
+    api_server.fail_next("/pods/web-0", 200)
+    api_server.fail_next("/pods/web-0/binding", 403)
+
+
+def test_an_attempt_that_fails_leaves_the_claim_to_a_former_one_that_is_under_way(cluster, api_server):
+    waiting(api_server)
+    with attempt_held_in(cluster, api_server, "POST", "/binding") as first:
+        fail_next_binding(api_server)
+        assert "stays claimed" in bind(cluster)
+    assert first.result(PATIENCE_SECONDS) == ""
+    assert (claimed(cluster), held(cluster)) == ({"web-0": "host-0"}, 4)
+
+
+def test_an_attempt_that_was_overtaken_sends_no_binding_and_releases_nothing(cluster, api_server):
+    waiting(api_server)
+    with attempt_held_in(cluster, api_server, "PATCH", "/pods/web-0") as first:
+        fail_next_binding(api_server)
+        assert "stays claimed" in bind(cluster)
+    assert "somebody else" in first.result(PATIENCE_SECONDS)
+    assert api_server.calls["POST", f"{PODS}/web-0/binding"] == 1
+    assert (claimed(cluster), held(cluster)) == ({"web-0": "host-0"}, 4)
+    assert bind(cluster) == ""
+
+
+def test_a_claim_that_is_gone_is_not_bound(cluster, api_server):
+    waiting(api_server)
+    with attempt_held_in(cluster, api_server, "PATCH", "/pods/web-0") as first:
+        assert cluster.delete(f"{CLUSTER}/pods/default/web-0").status_code == 204
+    assert "somebody else" in first.result(PATIENCE_SECONDS)
     assert "nodeName" not in seen(api_server)["spec"]
 
 
@@ -266,4 +354,5 @@ def test_whoever_claims_again_renews_the_claim(cluster, api_server, database):
     assert {**renewed, "changed_at": ""} == {**old, "changed_at": ""}
     assert cluster.delete(f"{path}?uid=uid-web-0&changed_at={old['changed_at']}").status_code == 409
     assert cluster.put(path, manifest).json == first
-    assert cluster.get(f"{CLUSTER}/pods?scheduled=true").json["pods"] == [renewed]
+    (again,) = cluster.get(f"{CLUSTER}/pods?scheduled=true").json["pods"]
+    assert again["changed_at"] > renewed["changed_at"]

@@ -341,6 +341,27 @@ def test_a_claim_that_is_never_followed_by_a_binding_expires(around, machines_wi
     assert abandoned["metadata"]["uid"] not in str(around.shown("host-0"))
 
 
+def test_a_claim_does_not_expire_because_a_watch_is_dead(
+    around, api_server, machines_with_names, monkeypatch
+):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    deaf = synchronization(around, 0.0)
+    deaf.once()
+    manifest = claim(around, "web")
+    deaf.once()
+    # Nothing tells it so: its lists are old, and it watches nothing.
+    api_server.put(bound(manifest))
+    deaf.look_at_claims()
+    deaf.look_at_claims()
+    assert around.pods() == {"default/web": "host-0"}
+    api_server.put(manifest)
+    api_server.fail_next("/pods/web", 503)
+    deaf.look_at_claims()
+    assert around.pods() == {"default/web": "host-0"}
+    deaf.look_at_claims()
+    assert around.pods() == {}
+
+
 def touch(around, name: str, manifest: dict[str, Any]) -> None:
     path = f"/ext/v1/clusters/{around.cluster}/pods/default/{name}"
     service = Service(around.url)

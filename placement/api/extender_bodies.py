@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placement.domain.errors import BadRequest
-from placement.services.extender import Binding
+from placement.services.bind_attempt import Binding
 from placement.services.preemption import Victims
 
 _HIGHEST = 10

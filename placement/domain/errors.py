@@ -9,6 +9,7 @@ PlacementError
  |    +-- ConcurrentUpdate     somebody else was faster; read again and retry
  |    +-- InventoryInUse       an inventory with allocations would disappear
  |    +-- CapacityExceeded     no room, or the amount breaks min_unit, max_unit or step_size
+ +-- Unanswered        another server did not say whether it did what it was asked for
  +-- Unavailable           the database cannot be reached or is overloaded; safe to retry
       +-- SearchTimeout        a search took longer than searches may
 
@@ -72,6 +73,10 @@ class ConcurrentUpdate(Conflict):
     """Somebody else changed the same thing first."""
 
     code = "placement.concurrent_update"
+
+
+class Unanswered(PlacementError):
+    """Another server was asked for something, and nobody knows whether it did it or still will."""
 
 
 class InventoryInUse(Conflict):

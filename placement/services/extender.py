@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from placement.dialects.koordinator.plain_words import in_plain_words
-from placement.dialects.koordinator.pod_identity import canonical_uid
-from placement.domain.errors import Conflict, NotFound, PlacementError
+from placement.domain.errors import PlacementError
+from placement.services.bind_attempt import BindAttempt, Binding
 from placement.services.clusters import Clusters
-from placement.services.pod_writing import Condition
 from placement.services.pods import Pods
-from placement.services.preemption import Preemption, Victims
-from placement.services.vanished_pods import Binder, Binders, VanishedPods
+from placement.services.preemption import ENOUGH_NODES, Preemption, Victims
+from placement.services.vanished_pods import Binders, VanishedPods
 from placement.topology.refusal import RefusalClass
 
 _UNKNOWN_NODE = "placement does not know this node"
@@ -24,11 +21,6 @@ _CANNOT_BIND = (
     "set it, or leave bindVerb out of the scheduler's configuration"
 )
 
-# Later than that after the claim no Binding is sent, and API servers give up on a call after a minute. So a
-# claim that is much older belongs to no attempt that could still succeed, and may be released.
-_BINDS_WITHIN_SECONDS = 60.0
-_TOO_SLOW = "the API server took so long that the pod is not bound any more; its place was given back"
-
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
@@ -36,16 +28,6 @@ class Filtered:
 
     failed: Mapping[str, str]
     unresolvable: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """Which pod goes where."""
-
-    namespace: str
-    name: str
-    uid: str
-    node: str
 
 
 class Extender:
@@ -95,7 +77,7 @@ class Extender:
         Raises NotFound for the cluster, ManifestError.
         """
         return self._preemption.victims(
-            cluster, pod, proposed, lambda node: self._vanished.release(cluster, node)
+            cluster, pod, proposed, self._vanished.refresher(cluster, ENOUGH_NODES)
         )
 
     def bind(self, cluster: str, binding: Binding) -> None:
@@ -106,104 +88,4 @@ class Extender:
         """
         if self._binders is None:
             raise PlacementError(_CANNOT_BIND)
-        attempt = _Attempt(self._pods, self._binders.of(cluster), cluster, binding)
-        attempt.run()
-
-
-class _Attempt:
-    """Binding one pod once."""
-
-    def __init__(self, pods: Pods, binder: Binder, cluster: str, binding: Binding) -> None:
-        self._pods = pods
-        self._binder = binder
-        self._cluster = cluster
-        self._binding = binding
-
-    def run(self) -> None:
-        """Raises PlacementError."""
-        pod = self._pod()
-        node = _node(pod)
-        if node == self._binding.node:
-            return
-        if node:
-            raise Conflict(f"{self._label} is assigned to node {node} already")
-        binding = self._binding
-        self._release_elsewhere()
-        began = time.monotonic()
-        answer = self._pods.bind(
-            self._cluster, binding.namespace, binding.name, binding.uid, binding.node, pod
-        )
-        try:
-            if answer.annotations:
-                self._annotate(answer.annotations)
-            if time.monotonic() - began > _BINDS_WITHIN_SECONDS:
-                raise PlacementError(_TOO_SLOW)
-            self._binder.bind(binding.namespace, binding.name, binding.uid, binding.node)
-        except PlacementError as error:
-            self._settle(error, pod, answer.annotations)
-
-    def _release_elsewhere(self) -> None:
-        """A claim on another node is left from an attempt that came to nothing: the pod is on none."""
-        if self._claimed_node() != self._binding.node:
-            self._release()
-
-    def _claimed_node(self) -> str | None:
-        """The node on which this pod, not one of the same name, has a claim."""
-        binding = self._binding
-        try:
-            held = self._pods.get(self._cluster, binding.namespace, binding.name)
-        except NotFound:
-            return None
-        return held.node if held.uid == canonical_uid(binding.uid) else None
-
-    @property
-    def _label(self) -> str:
-        return f"pod {self._binding.namespace}/{self._binding.name}"
-
-    def _pod(self) -> Mapping[str, Any]:
-        """The pod that is meant. Raises PlacementError."""
-        pod = self._binder.pod(self._binding.namespace, self._binding.name)
-        if pod is None:
-            raise NotFound(f"{self._label} does not exist")
-        uid = pod["metadata"]["uid"]
-        if uid != self._binding.uid:
-            raise Conflict(f"{self._label} is another one by now, with uid {uid}, not {self._binding.uid}")
-        return pod
-
-    def _annotate(self, annotations: Mapping[str, str | None]) -> None:
-        self._binder.annotate(self._binding.namespace, self._binding.name, self._binding.uid, annotations)
-
-    def _settle(self, error: PlacementError, before: Mapping[str, Any], written: Mapping[str, str]) -> None:
-        """A call failed, which may have had its effect; raises unless the pod is where it shall be."""
-        try:
-            bound_to = _node(self._pod())
-        except (NotFound, Conflict):
-            self._release()
-            raise error from None
-        except PlacementError as unknown:
-            raise PlacementError(
-                f"{error}; whether the pod was bound cannot be told ({unknown}), so its place stays claimed"
-            ) from None
-        if bound_to == self._binding.node:
-            return
-        self._release()
-        if not bound_to:
-            self._take_back(before, written)
-        raise error
-
-    def _release(self) -> None:
-        """Give the claim back; a pod of the same name that came meanwhile keeps its own."""
-        binding = self._binding
-        if self._claimed_node() is not None:
-            with suppress(NotFound):
-                self._pods.delete(self._cluster, binding.namespace, binding.name, Condition(binding.uid))
-
-    def _take_back(self, before: Mapping[str, Any], written: Mapping[str, str]) -> None:
-        """What is left on a pod that waits misleads nobody but people, so a failure is none here."""
-        had = before["metadata"].get("annotations") or {}
-        with suppress(PlacementError):
-            self._annotate({key: had.get(key) for key in written})
-
-
-def _node(pod: Mapping[str, Any]) -> str:
-    return str((pod.get("spec") or {}).get("nodeName") or "")
+        BindAttempt(self._pods, self._binders.of(cluster), cluster, binding).run()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from placement.dialects.koordinator.errors import ManifestError
 from placement.dialects.koordinator.pod_identity import canonical_uid
@@ -29,13 +30,19 @@ from placement.services.pod_writing import Arrival, Condition, PodKey, PodWritin
 from placement.services.running_pods import Recording, same_pod
 from placement.services.transactions import patiently
 from placement.storage import pods
-from placement.storage.database import Database, utcnow
+from placement.storage.database import Database
 from placement.storage.pods import StoredPod
 from placement.topology.refusal import Refused
 
-# A claim that was made so lately need not be renewed; far less than anybody waits before taking one for old.
-_RENEWED_AFTER = datetime.timedelta(seconds=30)
 ANY_POD = Condition()
+
+
+class Taken(NamedTuple):
+    """A pod that has its place; `before`: when it was last given it, or claimed it, if it had one already."""
+
+    is_new: bool
+    answer: PodAnswer
+    before: datetime.datetime | None = None
 
 
 class Pods:
@@ -120,19 +127,23 @@ class Pods:
         name is replaced. Raises NotFound for the cluster, ManifestError with everything that is wrong,
         Unschedulable, Conflict, Unavailable.
         """
-        return self._put(cluster, PodDocument.named(cluster, namespace, name, pod), None)
+        taken = self._put(cluster, PodDocument.named(cluster, namespace, name, pod), None)
+        return taken.is_new, taken.answer
 
     def bind(
         self, cluster: str, namespace: str, name: str, uid: str, node: str, pod: Mapping[str, Any]
-    ) -> PodAnswer:
-        """Place a pod on one node, or nowhere; the pod may be there already. Raises as `put` does."""
+    ) -> Taken:
+        """Place a pod on one node, or nowhere; the pod may be there already. Raises as `put` does.
+
+        Whoever calls last owns the claim: `changed_at` of the answer is nobody else's.
+        """
         document = PodDocument.named(cluster, namespace, name, pod)
         if uid and document.uid != canonical_uid(uid):
             raise BadRequest(f"Pod.metadata.uid: {document.uid!r} is not {uid!r}, the pod to be bound")
-        _, answer = self._put(cluster, document, node)
-        if answer.node != node:
-            raise Conflict(f"Pod {document.label} is on node {answer.node} already, not on {node}.")
-        return answer
+        taken = self._put(cluster, document, node)
+        if taken.answer.node != node:
+            raise Conflict(f"Pod {document.label} is on node {taken.answer.node} already, not on {node}.")
+        return taken
 
     def delete(self, cluster: str, namespace: str, name: str, condition: Condition = ANY_POD) -> None:
         """Release what a pod holds, and forget it, if the condition holds.
@@ -156,17 +167,17 @@ class Pods:
 
         patiently(once)
 
-    def _put(self, cluster: str, document: PodDocument, node: str | None) -> tuple[bool, PodAnswer]:
+    def _put(self, cluster: str, document: PodDocument, node: str | None) -> Taken:
         refusing: set[NodeState] = set()
 
-        def once() -> tuple[bool, PodAnswer]:
+        def once() -> Taken:
             view = self._fleet.view(cluster)
             if not document.host and not document.has_ended:
                 return self._place(view, document, node, refusing)
             labels = self._writing.labels(view.facts, document.namespace)
             recording = Recording(self._writing, view, document, labels)
             with self._database.write() as transaction:
-                return recording.run(transaction)
+                return Taken(*recording.run(transaction))
 
         return patiently(once)
 
@@ -176,14 +187,13 @@ class Pods:
         document: PodDocument,
         node: str | None,
         refusing: set[NodeState],
-    ) -> tuple[bool, PodAnswer]:
+    ) -> Taken:
         known = self._known(view, _key(document))
         same = same_pod(known, document)
         settings = view.facts.settings
         incoming = import_pod(document.manifest, settings, same.manifest if same else None)
         if same is not None and same.node is not None and _asks_for_the_same(same, incoming, view):
-            self._renew(view, same)
-            return False, answer_of(same)
+            return self._renewed(view, same, node)
         states = _chosen(_without(view, known), None if node is None else [node])
         ranking = self._rankings.of(view.facts.id, _shape(incoming, view), view.nodes.values())
         doubtful = {state.row.root_id for state in refusing if view.nodes.get(state.row.root_id) is state}
@@ -195,20 +205,23 @@ class Pods:
             }
             raise Unschedulable({**ranking.refusals(states), **differing})
         try:
-            self._claim(view, document, known, place)
+            changed_at = self._claim(view, document, known, place)
         except (NodeRefused, ProviderGone) as refusal:
             if refusal.node_id != place.state.row.id:
                 raise
             # If nobody has changed it, so that the next view has the same state, it will refuse for good.
             refusing.add(view.nodes[place.state.row.root_id])
             raise NodeChanged(str(refusal)) from refusal
-        return not known, place.answer
+        before = same.changed_at if same is not None and same.node is not None else None
+        return Taken(not known, replace(place.answer, changed_at=changed_at.isoformat()), before)
 
-    def _renew(self, view: ClusterView, pod: StoredPod) -> None:
-        """Whoever asks again for its place still means to use it, so the claim is no old one."""
-        if is_claim(pod) and utcnow() - pod.changed_at > _RENEWED_AFTER:
-            with self._database.write() as transaction:
-                self._writing.renew(transaction, view.facts, pod)
+    def _renewed(self, view: ClusterView, pod: StoredPod, node: str | None) -> Taken:
+        """Whoever asks again for its place still means to use it, so the claim is its own from now on."""
+        if node != pod.node and (node is not None or not is_claim(pod)):
+            return Taken(False, answer_of(pod), pod.changed_at)
+        with self._database.write() as transaction:
+            self._writing.renew(transaction, view.facts, pod)
+        return Taken(False, answer_of(pod._replace(changed_at=transaction.now)), pod.changed_at)
 
     def _claim(
         self,
@@ -216,7 +229,8 @@ class Pods:
         document: PodDocument,
         known: Sequence[StoredPod],
         place: Placed,
-    ) -> None:
+    ) -> datetime.datetime:
+        """When that was, as it is stored."""
         labels = self._writing.labels(view.facts, document.namespace)
         arrival = Arrival(document, place.answer, place.state.row.root_id, place.recorded)
         roots = {pod.root_id for pod in known} | {arrival.root_id}
@@ -226,6 +240,7 @@ class Pods:
             )
             self._writing.check_namesakes(transaction, view.facts, _key(document), known)
             self._writing.change(transaction, view.facts, held, known, arrival, labels)
+        return transaction.now
 
     def _known(self, view: ClusterView, sought: PodKey) -> list[StoredPod]:
         """Pods of that name or uid."""

@@ -16,6 +16,7 @@ from placement.dialects.koordinator.victims import (
     only_resources_matter,
     priority_of,
 )
+from placement.domain import caller, deadline
 from placement.services.fleet import ClusterView, Fleet
 from placement.services.node_states import NodeState
 from placement.services.pod_documents import PodDocument
@@ -24,7 +25,7 @@ from placement.storage import pods
 from placement.storage.database import Database
 
 # The scheduler waits for the answer, and takes one node of it; it proposes no more itself in most clusters.
-_ENOUGH_NODES = 100
+ENOUGH_NODES = 100
 
 Refresh = Callable[[str], bool]
 """Brings what is known of the pods of a node up to date; whether that changed anything."""
@@ -65,15 +66,16 @@ class Preemption:
         """Who has to go from each of the proposed nodes, so that the pod fits there; by name of node.
 
         Nodes where no less important pods could make it fit are left out, and so are those where it fits
-        without any victim; when a hundred were looked at and there is a choice, so are the rest. `refresh` is
-        asked where the proposal is not enough. Raises NotFound for the cluster, ManifestError.
+        without any victim; when a hundred were looked at and there is a choice, so are the rest; likewise
+        when time is up or the caller is gone. `refresh` is asked where the proposal is not enough.
+        Raises NotFound for the cluster, ManifestError.
         """
         preemptor = self._preemptor(cluster, pod)
         if not may_preempt(pod):
             return {}
         found: dict[str, Victims] = {}
         for looked_at, (node, proposal) in enumerate(proposed.items()):
-            if found and looked_at >= _ENOUGH_NODES:
+            if (found and looked_at >= ENOUGH_NODES) or deadline.is_over() or caller.is_gone():
                 break
             chosen = self._on_node(cluster, preemptor, node, proposal, refresh)
             if chosen is not None:

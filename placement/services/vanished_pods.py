@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -26,11 +26,22 @@ class Binder(Protocol):
     def uids_on(self, node: str) -> Collection[str]:
         """The uids of the pods on a node that are not over; possibly as of a moment ago."""
 
-    def annotate(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]) -> None:
-        """Set annotations, remove those that are None; refused if another pod has that name by now."""
+    def annotate(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        annotations: Mapping[str, str | None],
+        version: str | None = None,
+    ) -> None:
+        """Set annotations, remove those that are None; refused if another pod has that name by now.
+
+        With `version`, its resourceVersion, also if the pod changed since. Raises Unanswered if that may have
+        been done or still be.
+        """
 
     def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """Assign the pod to the node; refused if it is assigned, or another pod has that name by now."""
+        """Assign the pod to the node; refused if it is assigned. Raises Unanswered likewise."""
 
 
 class Binders(Protocol):
@@ -52,18 +63,39 @@ class VanishedPods:
 
         Where Kubernetes cannot be asked there is none. Raises Unavailable.
         """
-        if self._binders is None:
-            return False
-        try:
-            vanished = self._on(self._binders.of(cluster), cluster, node)
-        except PlacementError:
-            return False
+        return self.refresher(cluster)(node)
+
+    def refresher(self, cluster: str, most: int = 1) -> Callable[[str], bool]:
+        """Does the same for several nodes, but for so many only, and for none after Kubernetes failed once.
+
+        Otherwise the time-outs of an API server that is away would add up.
+        """
+        left = most if self._binders is not None else 0
+
+        def refresh(node: str) -> bool:
+            nonlocal left
+            if left <= 0:
+                return False
+            left -= 1
+            try:
+                vanished = self._on(cluster, node)
+            except PlacementError:
+                left = 0
+                return False
+            self._release(cluster, vanished)
+            return bool(vanished)
+
+        return refresh
+
+    def _release(self, cluster: str, vanished: Collection[PodAnswer]) -> None:
         for pod in vanished:
             with suppress(NotFound):
                 self._pods.delete(cluster, pod.namespace, pod.name, Condition(pod.uid))
-        return bool(vanished)
 
-    def _on(self, binder: Binder, cluster: str, node: str) -> list[PodAnswer]:
+    def _on(self, cluster: str, node: str) -> list[PodAnswer]:
+        if self._binders is None:
+            return []
+        binder = self._binders.of(cluster)
         recorded = self._pods.listed(cluster, PodFilter(node=node), 0, _MOST_PODS_OF_A_NODE).pods
         present = {canonical_uid(uid) for uid in binder.uids_on(node)}
         # What is on no node yet, or newer than the list, is asked for one by one.

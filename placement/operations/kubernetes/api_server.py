@@ -1,6 +1,7 @@
 """The API server of a Kubernetes cluster: lists, watches and single objects as JSON.
 
-Connection and credentials are the official client's; bodies stay as they are sent. Source of the protocol:
+Connection and credentials are the official client's; bodies stay as they are sent. No call lasts longer than
+the deadline of the request that it is made for. Source of the protocol:
 Kubernetes documentation, "Kubernetes API Concepts".
 """
 
@@ -17,6 +18,7 @@ import orjson
 import urllib3
 import yaml
 
+from placement.domain import deadline
 from placement.domain.errors import PlacementError
 
 GONE = 410
@@ -177,10 +179,18 @@ class ApiServer:
             raise ApiServerError(f"{self.url} cannot be reached: {_one_line(error)}") from None
         return answer
 
+    def _timeout(self, silence: float) -> urllib3.Timeout:
+        """So long the server may be silent, but no longer than whoever asks has time."""
+        left = deadline.remaining(silence)
+        if left <= 0:
+            raise ApiServerError(f"{self.url} is not asked any more: time is up")
+        return urllib3.Timeout(connect=min(_CONNECT_SECONDS, left), read=left)
+
     def _answer(
         self, method: str, path: str, body: Object | None, media_type: str, silence: float
     ) -> urllib3.BaseHTTPResponse:
         client = self._client
+        timeout = self._timeout(silence)
         # Asking for credentials also renews those that are known to expire.
         headers = {
             setting["key"]: setting["value"]
@@ -195,7 +205,7 @@ class ApiServer:
             str(client.configuration.host) + path,
             headers=headers,
             body=None if body is None else orjson.dumps(body),
-            timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=silence),
+            timeout=timeout,
             preload_content=False,
             retries=False,
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from placement.operations.kubernetes.api_server import ApiServer, object_path
+from placement.domain.errors import Unanswered
+from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path
 from placement.operations.kubernetes.collection import ALL_PODS, pods_path
 
 
@@ -25,20 +27,37 @@ class Binder:
         pages = self._api_server.pages(ALL_PODS, {"fieldSelector": selector, "resourceVersion": "0"})
         return {str(pod["metadata"].get("uid")) for page in pages for pod in page.items}
 
-    def annotate(self, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]) -> None:
-        """Set annotations, remove those that are None; refused if another pod has that name by now."""
-        body = {"metadata": {"uid": uid, "annotations": annotations}}
-        self._api_server.patch(_path(namespace, name), body)
+    def annotate(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        annotations: Mapping[str, str | None],
+        version: str | None = None,
+    ) -> None:
+        """Set annotations, remove those that are None; refused if another pod has that name by now.
+
+        With `version` also if the pod changed since. Raises Unanswered if it may have been done or still be.
+        """
+        metadata = {"uid": uid, "annotations": annotations}
+        if version is not None:
+            metadata["resourceVersion"] = version
+        with _doubt():
+            self._api_server.patch(_path(namespace, name), {"metadata": metadata})
 
     def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """Assign the pod to the node; refused if it is assigned, or another pod has that name by now."""
+        """Assign the pod to the node; refused if it is assigned already, or another one by now.
+
+        API servers before 1.21 or so do not look at the uid. Raises Unanswered likewise.
+        """
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
             "metadata": {"namespace": namespace, "name": name, "uid": uid},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        self._api_server.post(f"{_path(namespace, name)}/binding", body)
+        with _doubt():
+            self._api_server.post(f"{_path(namespace, name)}/binding", body)
 
 
 class Binders:
@@ -55,6 +74,17 @@ class Binders:
             # Two threads may do this at the same time; either of the two is as good as the other.
             found = self._found[cluster] = Binder(ApiServer(self._kubeconfig, cluster))
         return found
+
+
+@contextmanager
+def _doubt() -> Iterator[None]:
+    """A server that does not answer, or fails while it works, may have done what it was asked to."""
+    try:
+        yield
+    except ApiServerError as error:
+        if error.status is None or error.status >= 500:
+            raise Unanswered(str(error)) from error
+        raise
 
 
 def _path(namespace: str, name: str) -> str:

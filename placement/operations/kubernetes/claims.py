@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
+from placement.operations.kubernetes.api_server import ApiServerError
 from placement.operations.kubernetes.journal import Journal
 from placement.operations.kubernetes.mirrored_pods import MirroredPods, key_of
 from placement.operations.kubernetes.picture import Picture
@@ -26,7 +28,8 @@ class Claims:
 
     Whether a pod is over or gone Kubernetes says. A claim for a pod that waits is left alone as long as
     somebody may be about to bind it: until nobody has claimed it again for as long as `patience`, in seconds
-    on the clock of this process. The service then checks once more that it is still the same claim.
+    on the clock of this process. What the watches told may be old, so Kubernetes is asked then whether the
+    pod `is_placed`, and the service checks once more that it is still the same claim.
     """
 
     def __init__(
@@ -35,12 +38,14 @@ class Claims:
         picture: Picture,
         pods: MirroredPods,
         journal: Journal,
+        is_placed: Callable[[PodId], bool],
         patience: float = PATIENCE_SECONDS,
     ) -> None:
         self._service = service
         self._picture = picture
         self._pods = pods
         self._journal = journal
+        self._is_placed = is_placed
         self._patience = patience
         self._seen: dict[PodId, _Seen] = {}
 
@@ -72,6 +77,14 @@ class Claims:
         return known if known is not None and same else _Seen(claim.changed_at, time.monotonic())
 
     def _expire(self, pod: PodId, seen: _Seen) -> None:
+        source = f"claim of pod {pod.namespace}/{pod.name}"
+        try:
+            if self._is_placed(pod):
+                return
+        except ApiServerError as error:
+            self._journal.trouble(source, f"stays, Kubernetes cannot be asked about the pod: {error}")
+            return
+        self._journal.well(source)
         if self._service.release(pod, seen.changed_at):
             self._journal.note(
                 f"pod {pod.namespace}/{pod.name}: waits, and was not bound for {self._patience:.0f} s "

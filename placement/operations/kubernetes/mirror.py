@@ -27,6 +27,7 @@ class Mirror:
         picture: Picture,
         journal: Journal,
         lives: Callable[[PodId], bool],
+        is_placed: Callable[[PodId], bool],
         namespaces: Collection[str],
         progress: Callable[[str], None],
         claim_patience: float,
@@ -37,7 +38,7 @@ class Mirror:
         self._sending = Sending(journal, lambda: progress(self.summary()))
         self._pods = MirroredPods(service, picture, self._sending, lives, namespaces)
         self._nodes = MirroredNodes(service, picture, self._sending, self._pods)
-        self._claims = Claims(service, picture, self._pods, journal, claim_patience)
+        self._claims = Claims(service, picture, self._pods, journal, is_placed, claim_patience)
 
     @property
     def rejected(self) -> int:

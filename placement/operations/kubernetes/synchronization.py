@@ -13,7 +13,7 @@ from placement.operations.kubernetes.collection import collections, pods_path
 from placement.operations.kubernetes.journal import Journal
 from placement.operations.kubernetes.mirror import Mirror
 from placement.operations.kubernetes.pause import Pause
-from placement.operations.kubernetes.picture import Kind, Picture
+from placement.operations.kubernetes.picture import Kind, Picture, Sighting
 from placement.operations.kubernetes.service import PodId, ServiceCluster
 from placement.operations.kubernetes.watching import Watching, draw
 
@@ -45,6 +45,7 @@ class Synchronization:
             self._picture,
             journal,
             self._lives,
+            self._is_placed,
             namespaces,
             self._summary.progress,
             claim_patience,
@@ -54,11 +55,21 @@ class Synchronization:
 
     def _lives(self, pod: PodId) -> bool:
         """Whether Kubernetes has that very pod, and it is not over. Raises ApiServerError."""
+        seen = self._asked_for(pod)
+        return seen is not None and not seen.over
+
+    def _is_placed(self, pod: PodId) -> bool:
+        """Whether that very pod is on a node now, and not over. Raises ApiServerError."""
+        seen = self._asked_for(pod)
+        return seen is not None and seen.node is not None
+
+    def _asked_for(self, pod: PodId) -> Sighting | None:
+        """The pod as it is now, unless it is gone."""
         found = self._api_server.get(object_path(pods_path(pod.namespace), pod.name))
         if found is None:
-            return False
+            return None
         _, seen = self._pods.seen(found)
-        return seen.uid == pod.uid and not seen.over
+        return seen if seen.uid == pod.uid else None
 
     def once(self) -> int:
         """List everything, send the difference; how much was rejected. Raises PlacementError."""

@@ -1,0 +1,82 @@
+"""The extender's preempt while the API server is of no use: tried once, and no longer than asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from placement.app import build
+from placement.domain import caller, deadline
+from placement.domain.errors import PlacementError
+from placement.operations.kubernetes.binders import Binders
+from placement.services.preemption import ENOUGH_NODES, Victims
+from placement.services.use_cases import UseCases
+from placement.storage.database import Database
+from tests.api_server import ApiServer
+from tests.api_server_http import write_kubeconfig
+from tests.client import Client
+from tests.conftest import compatible
+from tests.kubernetes import node_manifests, pod_manifest
+
+CLUSTER = "/ext/v1/clusters/edge"
+PODS = ("GET", "/api/v1/pods")
+# More CPUs than any of the nodes has, so that their pods are asked about on each of them.
+URGENT = {
+    **pod_manifest("32", uid="uid-urgent", phase="Pending"),
+    "apiVersion": "v1",
+    "kind": "Pod",
+}
+
+
+@pytest.fixture
+def use_cases(
+    database: Database, api_server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[UseCases]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", ("edge", api_server.url))
+    application = build(database, compatible(), binders=Binders(str(kubeconfig)))
+    api = Client(application.test_client())
+    assert api.put(CLUSTER).status_code == 201
+    for number in range(3):
+        body = node_manifests(f"host-{number}")
+        assert api.put(f"{CLUSTER}/nodes/host-{number}", body).status_code == 201
+    found: UseCases = application.extensions["placement_use_cases"]
+    yield found
+    deadline.clear()
+    caller.attend(None)
+    found.close()
+
+
+def preempt(use_cases: UseCases, nodes: int = 3) -> dict[str, Victims]:
+    proposed = {f"host-{number}": Victims([]) for number in range(nodes)}
+    return use_cases.extender.preempt("edge", URGENT, proposed)
+
+
+def test_an_api_server_that_fails_is_not_asked_for_the_next_node(use_cases, api_server):
+    api_server.fail_next(PODS[1], 503)
+    assert preempt(use_cases) == {}
+    assert api_server.calls[PODS] == 1
+    # The next call tries again.
+    assert preempt(use_cases) == {}
+    assert api_server.calls[PODS] == 1 + 3
+
+
+def test_no_more_nodes_are_asked_about_than_are_enough(use_cases, api_server):
+    assert preempt(use_cases, ENOUGH_NODES + 20) == {}
+    assert api_server.calls[PODS] == ENOUGH_NODES
+
+
+def test_nothing_is_asked_when_time_is_up(use_cases, api_server, tmp_path):
+    deadline.begin(0)
+    with pytest.raises(PlacementError, match="time is up"):
+        Binders(str(tmp_path / "kubeconfig")).of("edge").pod("default", "web-0")
+    assert not api_server.calls
+
+
+def test_nobody_is_looked_for_when_the_scheduler_is_gone(use_cases, api_server):
+    caller.attend(lambda: True)
+    assert preempt(use_cases) == {}
+    assert api_server.calls[PODS] == 0
