@@ -207,7 +207,7 @@ class Database:
             return False
 
     def is_current(self, connection: sa.Connection) -> bool:
-        """Whether a connection that somebody keeps may be kept: it is to what is the database now, and not old.
+        """Whether a connection may be kept: it is to what is the database now, and not old.
 
         The pool asks the same whenever it hands a connection out.
         """

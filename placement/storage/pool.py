@@ -26,8 +26,9 @@ class Pool(sa.QueuePool):
         self._usual_timeout = seconds
 
 
-# Its debug lines show whole connection strings, with whatever secrets are in them.
-logging.getLogger(f"{Pool.__module__}.{Pool.__name__}").setLevel(logging.INFO)
+# Its debug lines show whole connection strings, with whatever secrets are in them; the others tell operators
+# nothing, and would be printed by every command.
+logging.getLogger(f"{Pool.__module__}.{Pool.__name__}").setLevel(logging.WARNING)
 
 
 def note_opening(info: dict[Any, Any]) -> None:

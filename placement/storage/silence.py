@@ -52,6 +52,10 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
         self._let_go.atexit = False
         _watch.over(self)
 
+    def __repr__(self) -> str:
+        """Without the connection string, for that of the driver hides the password but no other secrets."""
+        return f"<connection {id(self):#x}, closed: {self.closed}>"
+
     def allow(self) -> None:
         """A statement begins: note until when it may take."""
         now = time.monotonic()

@@ -148,11 +148,7 @@ def test_a_connection_that_cannot_be_watched_is_not_made(postgresql: Database):
 
 
 def test_an_answer_is_given_up_where_no_file_can_be_opened(postgresql: Database):
-    with (
-        pytest.raises(Unreachable),
-        postgresql.read() as connection,
-        descriptors_left(0),
-    ):
+    with pytest.raises(Unreachable), postgresql.read() as connection, descriptors_left(0):  # noqa: PT012
         impatient(connection)
         connection.exec_driver_sql(_SLEEP)
 
