@@ -161,7 +161,8 @@ def running_service(
                 raise AssertionError(f"the service does not start:\n{server.log.read_text()}") from error
             yield server
         finally:
-            process.send_signal(signal.SIGTERM)
+            # At once: clients that keep their connections would be waited for.
+            process.send_signal(signal.SIGINT)
             try:
                 process.wait(PATIENCE_SECONDS)
             except subprocess.TimeoutExpired:
