@@ -150,6 +150,8 @@ def test_a_replica_promoted_while_the_old_server_runs_on(postgresql: Cluster):
             providers = make_providers(service, 3)
             claim(service, providers[0])
             assert shown_use(service)[providers[0]] == 1
+            # So that its last statement is a look.
+            shown_use(service)
             await_replay(postgresql, replica)
             replica.promote()
             relay.lead_new_to(replica.port)
