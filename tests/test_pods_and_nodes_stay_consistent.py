@@ -153,8 +153,8 @@ class Storm(RuleBasedStateMachine):
 
     @invariant()
     def everything_follows_from_the_pods(self):
-        check(self.database, "edge", exact=self.exact)
-        check_image(self.database, self.use_cases.fleet, "edge")
+        stored = check(self.database, "edge", exact=self.exact)
+        check_image(stored, self.use_cases.fleet, "edge")
 
     def teardown(self) -> None:
         try:

@@ -9,7 +9,7 @@ from placement.storage import node_rows
 from placement.storage.database import Database
 from tests.client import Client, detail
 from tests.kubernetes import ROWS, node_manifests, pod_manifest
-from tests.pod_invariants import check, check_image, nothing_is_held
+from tests.pod_invariants import check, check_image, loaded, nothing_is_held
 
 CLUSTER = "/ext/v1/clusters/edge"
 NODE = f"{CLUSTER}/nodes/n1"
@@ -74,11 +74,11 @@ def test_what_is_used_of_it_is_no_use_of_the_node(cluster: Client, application: 
     fleet = application.extensions["placement_use_cases"].fleet
     nic = cluster.provider("nic", provider(cluster, "")["uuid"], VGPU=4)
     assert cluster.claim({nic: {"VGPU": 4}}).status_code == 204
-    check_image(database, fleet, "edge")
+    check_image(loaded(database, "edge"), fleet, "edge")
     manifest = pod_manifest(cpu="2")
     manifest["metadata"]["name"] = "other"
     assert cluster.put(f"{CLUSTER}/pods/default/other", manifest).status_code == 201
-    check_image(database, fleet, "edge")
+    check_image(loaded(database, "edge"), fleet, "edge")
     (state,) = fleet.view("edge").nodes.values()
     assert not state.others
     with database.write() as transaction:

@@ -222,6 +222,14 @@ def test_no_way_to_give_a_password_shows_it(tmp_path: Path, way: str):
             assert secret not in log
 
 
+def test_connections_that_are_logged_show_no_secret():
+    with database_url("postgresql") as url:
+        database = Database(url, parameters="sslpassword=hunter2hunter2&application_name=hunter2")
+        with database.read() as connection:
+            assert "hunter2" not in repr(connection.connection.dbapi_connection)
+        database.dispose()
+
+
 def test_a_password_on_the_command_line_is_warned_about(tmp_path: Path):
     warned = command("db", "version", "--database", "postgresql://u:hunter2@127.0.0.1:1/none")
     assert "password_file" in warned.stderr

@@ -13,7 +13,7 @@ from math import gcd
 from placement.domain.allocation import ConsumerClaim
 from placement.domain.errors import BadRequest, NotFound
 from placement.services.replacement import LARGEST_AMOUNT, Replacement, labelling_of, labels_of
-from placement.services.transactions import attempt
+from placement.services.transactions import attempt, ensure
 from placement.storage import allocations, consumers, providers
 from placement.storage.allocations import Change
 from placement.storage.consumers import LabelRegistry
@@ -38,7 +38,7 @@ class Claims:
         CapacityExceeded when something does not fit, Unavailable.
         """
         labels = labels_of(claims)
-        self._labels.register(labels)
+        ensure(self._database, lambda: self._labels.register(labels))
         if self._take_place_at_once(claims):
             return
 

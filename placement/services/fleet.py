@@ -13,12 +13,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
+from placement.domain import deadline
+from placement.domain.errors import Unavailable
 from placement.services.cluster_lookup import found
 from placement.services.node_loading import ClusterFacts, NodeLoader, facts_of
 from placement.services.node_states import NodeState
 from placement.storage.database import Database
 from placement.storage.feed import Feed, Look
 from placement.storage.history import Horizon
+
+# Longer than any look, shorter than what callers wait; a first load may take longer.
+_PATIENCE_SECONDS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,11 +79,15 @@ class Fleet:
 
     def view(self, cluster: str) -> ClusterView:
         """The cluster as it is now. Raises NotFound, Unavailable; never guesses."""
-        with self._lock:
+        if not self._lock.acquire(timeout=deadline.remaining(_PATIENCE_SECONDS)):
+            raise Unavailable("The nodes are still being loaded, or the database is slow; try again.")
+        try:
             self._catch_up()
             id_ = self._ids.get(cluster)
             image = self._load(cluster) if id_ is None else self._images[id_]
             return image.viewed()
+        finally:
+            self._lock.release()
 
     def _catch_up(self) -> None:
         if self._progress is None:

@@ -40,6 +40,14 @@ def attempt(
         with database.write() as transaction:
             return work(transaction)
 
+    return ensure(database, once)
+
+
+def ensure(database: Database, once: Callable[[], Result]) -> Result:
+    """Do something that is a transaction of its own, as often and as long as `attempt` would try.
+
+    Raises Unavailable when the attempts or the time are used up; nothing was changed then.
+    """
     return _repeated(once, database.attempts)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from sqlalchemy.dialects import postgresql as postgresql_dialect
 from sqlalchemy.dialects import sqlite as sqlite_dialect
 
 from placement.domain import deadline
-from placement.storage import failures, history, postgresql, sqlite, tables, urls
+from placement.storage import failures, history, pool, postgresql, sqlite, tables, urls
 from placement.storage.failures import OutcomeUnknown, TryAgain
 from placement.storage.history import History
 from placement.storage.incidents import Incidents
@@ -110,22 +109,6 @@ class SingleWrite:
         self.connection.exec_driver_sql(statement, parameters)
 
 
-class _Pool(sa.QueuePool):
-    """A pool in which nobody waits for a connection beyond the deadline of the request."""
-
-    @property
-    def _timeout(self) -> float:
-        return deadline.remaining(self._usual_timeout)
-
-    @_timeout.setter
-    def _timeout(self, seconds: float) -> None:
-        self._usual_timeout = seconds
-
-
-# Its debug lines show whole connection strings, with whatever secrets are in them.
-logging.getLogger(f"{_Pool.__module__}.{_Pool.__name__}").setLevel(logging.INFO)
-
-
 class Database:
     """One database: short read connections and all-or-nothing write transactions."""
 
@@ -156,6 +139,7 @@ class Database:
         self.where = urls.described(self.url)
         self._incidents = Incidents(self.where) if log_failures else None
         self._durable = durable
+        self._recycle_seconds = recycle_seconds
         self._statement_seconds = min(statement_seconds, postgresql.STATEMENT_SECONDS)
         self._lock_seconds = min(postgresql.LOCK_SECONDS, self._statement_seconds)
         # SQLite has one writer: queueing the threads of this process here is fair and cheap, while
@@ -164,7 +148,7 @@ class Database:
         options = sqlite.engine_options() if self.is_sqlite else postgresql.engine_options(self.url)
         self.engine = sa.create_engine(
             self.url,
-            poolclass=_Pool,
+            poolclass=pool.Pool,
             pool_timeout=pool_timeout,
             pool_size=pool_size,
             max_overflow=max_overflow,
@@ -182,8 +166,9 @@ class Database:
             # Before it is opened: what is not there must not be created by looking at it.
             listen(self.engine, "do_connect", self._refuse_missing)
         else:
-            listen(self.engine, "checkin", postgresql.note_use)
+            listen(self.engine, "do_connect", postgresql.connect_in_time)
         listen(self.engine, "connect", self._prepare)
+        listen(self.engine, "checkin", pool.note_use)
         listen(self.engine, "checkout", self._refuse)
         listen(self.engine, "begin", _begin)
         listen(self.engine, "handle_error", _give_up_broken)
@@ -198,17 +183,22 @@ class Database:
         else:
             found = postgresql.prepare(connection, self._statement_seconds, self._lock_seconds)
         record.info[history.KEY] = found
+        pool.note_opening(record.info)
         self.history.observe(found)
 
     def _refuse(self, connection: Any, record: Any, _proxy: Any) -> None:
         """Have the pool replace a connection that is lost, or to what is not the database any more."""
-        if self.is_sqlite:
-            if not self._is_same_file(record.info.get(history.KEY)):
-                raise sa.exc.DisconnectionError
+        idle = pool.idle_seconds(record)
+        if idle is None:
+            # It was just made; the pool does not make a third one for somebody who refuses two.
             return
-        if not self.history.is_present(record.info[history.KEY]):
+        if not self._is_to_present(record.info[history.KEY]):
             raise sa.exc.DisconnectionError
-        postgresql.refuse_dead(self.engine.dialect, connection, record)
+        if not self.is_sqlite:
+            postgresql.refuse_dead(self.engine.dialect, connection, idle)
+
+    def _is_to_present(self, opened: str) -> bool:
+        return self._is_same_file(opened) if self.is_sqlite else self.history.is_present(opened)
 
     def _is_same_file(self, opened: str | None) -> bool:
         try:
@@ -217,8 +207,13 @@ class Database:
             return False
 
     def is_current(self, connection: sa.Connection) -> bool:
-        """Whether a connection that somebody keeps is to the file that is in the database's place now."""
-        return not self.is_sqlite or self._is_same_file(connection.info.get(history.KEY))
+        """Whether a connection may be kept: it is to what is the database now, and not old.
+
+        The pool asks the same whenever it hands a connection out.
+        """
+        if not self._is_to_present(connection.info[history.KEY]):
+            return False
+        return self._recycle_seconds < 0 or pool.age_seconds(connection.info) < self._recycle_seconds
 
     # -- units of work ------------------------------------------------------------------------------
 

@@ -107,20 +107,19 @@ class Feed:
 
     def look(self, horizon: int) -> Look | None:
         """What may have changed since `horizon`, None if surely nothing. Raises Unavailable."""
-        is_new = self._connection is None
-        try:
-            look = self._look(horizon)
-        except (sa.exc.SQLAlchemyError, self._driver_error):
-            # Whatever it was, it may be this connection alone.
+        self._drop_outdated()
+        if self._connection is not None:
+            # Whatever ails it may be this connection alone.
+            with suppress(sa.exc.SQLAlchemyError, self._driver_error):
+                look = self._look(horizon, quick=True)
+                # Nobody has told this connection, perhaps, that the database is somewhere else now.
+                if look is None or look.horizon or self._database.is_sqlite:
+                    return look
             self.close()
-            return self._look_again(horizon)
-        if look is not None and not look.horizon and not is_new and not self._database.is_sqlite:
-            # Nobody has told this connection, perhaps, that the database is somewhere else now.
-            self.close()
-            return self._look_again(horizon)
-        return look
+        return self._look_anew(horizon)
 
-    def _look_again(self, horizon: int) -> Look | None:
+    def _look_anew(self, horizon: int) -> Look | None:
+        """Look over a new connection. What fails there is not tried again: it took its time."""
         try:
             with self._database.translating():
                 return self._look(horizon, quick=False)
@@ -128,10 +127,10 @@ class Feed:
             self.close()
             raise
 
-    def _look(self, horizon: int, *, quick: bool = True) -> Look | None:
-        if self._database.is_sqlite:
-            return self._look_at_file(horizon)
+    def _look(self, horizon: int, *, quick: bool) -> Look | None:
         connection = self._connected()
+        if self._database.is_sqlite:
+            return self._look_at_file(connection, horizon)
         driver: Any = connection.connection.dbapi_connection
         usual = driver.patience
         if quick:
@@ -145,10 +144,7 @@ class Feed:
             driver.patience = usual
         return self._within_history(_read_look(rows), horizon)
 
-    def _look_at_file(self, horizon: int) -> Look | None:
-        if self._connection is not None and not self._database.is_current(self._connection):
-            self.close()
-        connection = self._connected()
+    def _look_at_file(self, connection: sa.Connection, horizon: int) -> Look | None:
         version = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
         if version == self._data_version:
             return None
@@ -167,6 +163,11 @@ class Feed:
             self._database.history.observe(server, look.witness)
             look.horizon = BEFORE_ALL
         return look
+
+    def _drop_outdated(self) -> None:
+        """Give up a connection to what is not the database any more: the pool has heard of another one."""
+        if self._connection is not None and not self._database.is_current(self._connection):
+            self.close()
 
     def _connected(self) -> sa.Connection:
         if self._connection is None:
@@ -199,6 +200,7 @@ class Feed:
         """This feed's connection, for reading more of what was looked at. Raises Unavailable."""
         try:
             with self._database.translating():
+                self._drop_outdated()
                 connection = self._connected()
                 self.check(connection, horizon)
                 yield connection

@@ -6,8 +6,9 @@ say all there is to say. So returning a connection to the pool sends nothing, an
 
 from __future__ import annotations
 
+import math
 import select
-import time
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg2
@@ -16,6 +17,7 @@ import psycopg2.extensions
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2, PGExecutionContext_psycopg2
 
+from placement.domain import deadline
 from placement.storage import history
 from placement.storage.silence import WatchedConnection
 from placement.storage.streaming import StreamingCursor
@@ -23,10 +25,10 @@ from placement.storage.streaming import StreamingCursor
 STATEMENT_SECONDS = 30.0
 LOCK_SECONDS = 10.0
 CONNECT_SECONDS = 5
+_LEAST_CONNECT_SECONDS = 2
 _LATER_SECONDS = 0.5
 # A connection that was idle for longer is asked whether it still works; a shorter one if anything came in.
 _FRESH_SECONDS = 10
-_LAST_USE = "placement_last_use"
 _IDLE = psycopg2.extensions.TRANSACTION_STATUS_IDLE
 _UNKNOWN = psycopg2.extensions.TRANSACTION_STATUS_UNKNOWN
 _TRANSPORT = {
@@ -124,25 +126,31 @@ def _milliseconds(seconds: float) -> int:
     return max(1, round(seconds * 1000))
 
 
-def note_use(connection: Any, record: Any) -> None:
-    """A connection goes back to the pool."""
-    if connection is not None:
-        record.info[_LAST_USE] = time.monotonic()
+def connect_in_time(dialect: sa.Dialect, _record: Any, arguments: Sequence[Any], options: Any) -> Any:
+    """Connect, and wait for it no longer than the request has, however many hosts there are to try.
+
+    Less than two seconds for a host are too few for the driver. Raises an error of the driver.
+    """
+    if deadline.is_over():
+        raise psycopg2.OperationalError("there is no time left to connect in")
+    seconds = deadline.remaining() / (str(options.get("host", "")).count(",") + 1)
+    allowed = str(options.get("connect_timeout", 0))
+    # For the driver 0 is no limit; what is no number it refuses by itself.
+    if allowed.isdecimal() and seconds < (int(allowed) or math.inf):
+        options = {**options, "connect_timeout": max(_LEAST_CONNECT_SECONDS, int(seconds))}
+    return dialect.connect(*arguments, **options)
 
 
-def refuse_dead(dialect: sa.Dialect, connection: Any, record: Any) -> None:
-    """Have the pool open another connection if this one was lost while it was idle.
+def refuse_dead(dialect: sa.Dialect, connection: Any, idle_seconds: float) -> None:
+    """Have the pool open another connection if this one was lost while it was idle for so long.
 
     A server that goes away closes its end, which shows without asking it. Raises InvalidatePoolError.
     """
-    used = record.info.get(_LAST_USE)
-    if used is None:
-        return
     incoming = select.poll()
     try:
         # The driver has no file descriptor for a connection that it has closed itself.
         incoming.register(connection.fileno(), select.POLLIN)
-        if time.monotonic() - used < _FRESH_SECONDS and not incoming.poll(0):
+        if idle_seconds < _FRESH_SECONDS and not incoming.poll(0):
             return
         patience, connection.patience = connection.patience, CONNECT_SECONDS
         dialect.do_ping(connection)

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+import psycopg2
 import psycopg2.extensions
 
 from placement.domain import deadline
@@ -41,11 +42,19 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
         self.expires = math.inf
         # A descriptor of our own for the same socket: libpq may close its own at any time, and the number
         # would then stand for something else.
-        line = os.dup(self.fileno())
+        try:
+            line = os.dup(self.fileno())
+        except OSError as error:
+            super().close()
+            raise psycopg2.OperationalError(f"no connection can be watched: {error}") from error
         self._line: int | None = line
         self._let_go = weakref.finalize(self, os.close, line)
         self._let_go.atexit = False
         _watch.over(self)
+
+    def __repr__(self) -> str:
+        """Without the connection string, for that of the driver hides the password but no other secrets."""
+        return f"<connection {id(self):#x}, closed: {self.closed}>"
 
     def allow(self) -> None:
         """A statement begins: note until when it may take."""
@@ -64,8 +73,13 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
         self.expires = math.inf
         if self._line is None:
             return
-        with suppress(OSError), socket.socket(fileno=os.dup(self._line)) as line:
-            line.shutdown(socket.SHUT_RDWR)
+        # Without a descriptor more: there may be none left, and that must keep nobody waiting.
+        with suppress(OSError):
+            line = socket.socket(fileno=self._line)
+            try:
+                line.shutdown(socket.SHUT_RDWR)
+            finally:
+                line.detach()
 
 
 class WatchedCursor(psycopg2.extensions.cursor):  # type: ignore[misc]

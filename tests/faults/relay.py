@@ -61,6 +61,10 @@ class Relay:
         self._target = target
         self.drop()
 
+    def lead_new_to(self, target: int) -> None:
+        """Pass new connections on to another port; those there are go on as they are."""
+        self._target = target
+
     def close(self) -> None:
         """Pass nothing any more."""
         self._listener.close()

@@ -142,6 +142,30 @@ def test_an_asynchronous_replica_promoted_and_overtaken(postgresql: Cluster):
             assert shown_use(service) == stored_use(service, providers)
 
 
+def test_a_replica_promoted_while_the_old_server_runs_on(postgresql: Cluster):
+    """A name or an address moves to it. Whoever connects anew shows it, and nobody searches the old one."""
+    with standby(postgresql) as replica, relay_to(postgresql.port) as relay:  # noqa: SIM117
+        with running_service(postgresql.url(port=relay.port), workers=1) as server:
+            service = Service(server.url)
+            providers = make_providers(service, 3)
+            claim(service, providers[0])
+            assert shown_use(service)[providers[0]] == 1
+            # So that its last statement is a look.
+            shown_use(service)
+            await_replay(postgresql, replica)
+            replica.promote()
+            relay.lead_new_to(replica.port)
+            # Only what lies in the pool is lost; what searches look over is kept.
+            postgresql.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = 'placement' AND query NOT LIKE 'EXECUTE placement_look%'"
+            )
+            await_answer(service)
+            claim(service, providers[1], 3)
+            assert stored_use(service, providers)[providers[1]] == 3
+            assert shown_use(service) == stored_use(service, providers)
+
+
 def await_replay(primary: Cluster, replica: Cluster) -> None:
     ((target,),) = primary.execute("SELECT pg_current_wal_lsn()::text")
     deadline = time.monotonic() + _PATIENCE_SECONDS

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import socket
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -14,7 +19,8 @@ from placement.services.transactions import attempt
 from placement.storage import tables
 from placement.storage.database import Database, Transaction
 from placement.storage.failures import OutcomeUnknown, Unreachable
-from tests.server import database_url
+from placement.storage.feed import Feed
+from tests.server import database_url, free_port
 
 # Far more than is allowed below, far less than the server would take.
 _UPPER_SECONDS = 60
@@ -83,6 +89,68 @@ def test_waiting_for_a_connection_ends_with_the_request(postgresql: Database):
         with pytest.raises(Unavailable, match="overloaded"), postgresql.read():
             pass
         assert time.monotonic() - begun < 9, "without a deadline it takes 10 seconds"
+
+
+def test_connecting_ends_with_the_request():
+    """The kernel takes connections to a server that never says anything, whatever number of hosts it has."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host = f"127.0.0.1:{silent.getsockname()[1]}"
+        database = Database(f"postgresql://u@{host},{host}/d?connect_timeout=60")
+        begun = time.monotonic()
+        with deadline.within(4), pytest.raises(Unreachable), database.read():
+            pass
+        assert time.monotonic() - begun < _UPPER_SECONDS, "without a deadline it takes 60 seconds a host"
+        with deadline.within(0), pytest.raises(Unreachable), database.read():
+            pass
+        database.dispose()
+
+
+def test_a_look_that_cannot_connect_tries_once(monkeypatch: pytest.MonkeyPatch):
+    database = Database(f"postgresql://u@127.0.0.1:{free_port()}/d")
+    dialect, tried = database.engine.dialect, []
+    connect = dialect.connect
+
+    def count(**options: Any) -> Any:
+        tried.append(options)
+        return connect(**options)
+
+    monkeypatch.setattr(dialect, "connect", count)
+    with pytest.raises(Unreachable):
+        Feed(database).look(1)
+    assert len(tried) == 1
+
+
+@contextmanager
+def descriptors_left(count: int) -> Iterator[None]:
+    """This process can open so many files more, and not one above."""
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(taken[0] + 50, 256), usual[1]))
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.dup(taken[0]))
+        for _ in range(count):
+            os.close(taken.pop())
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+
+
+def test_a_connection_that_cannot_be_watched_is_not_made(postgresql: Database):
+    with descriptors_left(1), pytest.raises(Unreachable), postgresql.read():
+        pass
+    assert postgresql.engine.pool.checkedout() == 0
+    with postgresql.read() as connection:
+        assert connection.exec_driver_sql("SELECT 1").scalar_one() == 1
+
+
+def test_an_answer_is_given_up_where_no_file_can_be_opened(postgresql: Database):
+    with pytest.raises(Unreachable), postgresql.read() as connection, descriptors_left(0):  # noqa: PT012
+        impatient(connection)
+        connection.exec_driver_sql(_SLEEP)
 
 
 def test_the_only_writer_of_a_file_is_waited_for_no_longer_than_the_request():
