@@ -21,7 +21,9 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from placement.operations.server import Server, listening
+from placement.operations.web.connection import Connection
 from placement.operations.web.limits import Limits
+from placement.operations.web.worker import LaneWorker
 from tests.server import free_port
 
 _STARTS_WITHIN_SECONDS = 60
@@ -37,12 +39,27 @@ class TestServer(Server):
         self._folder = folder
         super().__init__(listening("127.0.0.1", port), workers, limits, (folder / "greeted").touch)
 
+    def load_config(self) -> None:
+        """That of the server, with the worker below."""
+        super().load_config()
+        self.cfg.set("worker_class", FailingWorker)
+
     def load(self) -> Any:
         """The application, if a file says that it can be loaded."""
         if (self._folder / "broken").exists():
             sys.exit("the configuration is broken")
         time.sleep(float((self._folder / "delay").read_text()) if (self._folder / "delay").exists() else 0)
         return Application(self._folder)
+
+
+class FailingWorker(LaneWorker):
+    """A worker with a mistake in it, which one request brings to light."""
+
+    def _dispatch(self, connection: Connection) -> None:
+        assert connection.request is not None
+        if connection.request.path == "/mistake":
+            raise ValueError("a mistake")
+        super()._dispatch(connection)
 
 
 class Application:

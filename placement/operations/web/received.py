@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from contextlib import suppress
 from typing import IO, Any
 
 from gunicorn.http.message import Request
@@ -51,7 +52,9 @@ class Received(Unreader):  # type: ignore[misc]
 
     def close(self) -> None:
         """Forget everything."""
-        self._body.close()
+        # What the temporary file has no room for is not wanted any more.
+        with suppress(OSError):
+            self._body.close()
 
 
 class Length:
