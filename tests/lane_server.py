@@ -39,7 +39,7 @@ class TestServer(Server):
 
     def __init__(self, port: int, workers: int, limits: Limits, folder: Path) -> None:
         self._folder = folder
-        super().__init__(listening("127.0.0.1", port), workers, limits, (folder / "greeted").touch)
+        super().__init__(listening("127.0.0.1", port), workers, lambda: limits, (folder / "greeted").touch)
 
     def load_config(self) -> None:
         """That of the server, with the worker below."""
@@ -48,6 +48,8 @@ class TestServer(Server):
 
     def load(self) -> Any:
         """The application, if a file says that it can be loaded."""
+        if (self._folder / "failing").exists():
+            raise ValueError("a mistake in the configuration")
         if (self._folder / "broken").exists():
             sys.exit("the configuration is broken")
         time.sleep(float((self._folder / "delay").read_text()) if (self._folder / "delay").exists() else 0)
@@ -139,6 +141,8 @@ def running(*, workers: int = 1, port: int | None = None, **limits: float) -> It
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.lane_server", str(port), str(workers), json.dumps(limits), folder],
             cwd=Path(__file__).resolve().parents[1],
+            # SIGHUP tries out the service's configuration.
+            env={**os.environ, "OS_API__AUTH_STRATEGY": "noauth2"},
         )
         server = Running(f"http://127.0.0.1:{port}", port, process, Path(folder))
         try:
