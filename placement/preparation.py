@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from placement.api import policy, tokens
@@ -15,16 +16,19 @@ from placement.services.ordering import order_of_text
 def prepare() -> None:
     """Read tokens and rules as they are now; workers that start from now on have them.
 
-    Raises PlacementError that says what in the configuration cannot be used.
+    Raises PlacementError that says what in the configuration cannot be used; then nothing has changed.
     """
     loaded = settings.load()
     settings.require_strategy(loaded)
     order_of_text(loaded.scoring.order_by, "[scoring] order_by")
+    read: list[Callable[[], None]] = []
     try:
         if loaded.api.auth_strategy == "token":
-            tokens.prepare(Path(loaded.api.tokens_file) if loaded.api.tokens_file else None)
+            read.append(tokens.prepare(Path(loaded.api.tokens_file) if loaded.api.tokens_file else None))
         if loaded.api.auth_strategy == "keystone":
             Keystone(loaded)
-        policy.prepare(loaded)
+        read.append(policy.prepare(loaded))
     except Misconfigured as error:
         raise PlacementError(str(error)) from None
+    for publish in read:
+        publish()

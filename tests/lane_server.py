@@ -20,8 +20,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
+from oslo_context.context import RequestContext, get_current
+
 from placement.operations.server import Server, listening
+from placement.operations.web.connection import Connection
 from placement.operations.web.limits import Limits
+from placement.operations.web.worker import LaneWorker
 from tests.server import free_port
 
 _STARTS_WITHIN_SECONDS = 60
@@ -35,14 +39,31 @@ class TestServer(Server):
 
     def __init__(self, port: int, workers: int, limits: Limits, folder: Path) -> None:
         self._folder = folder
-        super().__init__(listening("127.0.0.1", port), workers, limits, (folder / "greeted").touch)
+        super().__init__(listening("127.0.0.1", port), workers, lambda: limits, (folder / "greeted").touch)
+
+    def load_config(self) -> None:
+        """That of the server, with the worker below."""
+        super().load_config()
+        self.cfg.set("worker_class", FailingWorker)
 
     def load(self) -> Any:
         """The application, if a file says that it can be loaded."""
+        if (self._folder / "failing").exists():
+            raise ValueError("a mistake in the configuration")
         if (self._folder / "broken").exists():
             sys.exit("the configuration is broken")
         time.sleep(float((self._folder / "delay").read_text()) if (self._folder / "delay").exists() else 0)
         return Application(self._folder)
+
+
+class FailingWorker(LaneWorker):
+    """A worker with a mistake in it, which one request brings to light."""
+
+    def _dispatch(self, connection: Connection) -> None:
+        assert connection.request is not None
+        if connection.request.path == "/mistake":
+            raise ValueError("a mistake")
+        super()._dispatch(connection)
 
 
 class Application:
@@ -59,6 +80,9 @@ class Application:
         while time.monotonic() < until:
             pass
         path = environ["PATH_INFO"]
+        if path == "/whose":
+            start_response("200 OK", [("Content-Type", "text/plain")])
+            return self._whose(query)
         if path == "/stream":
             start_response("200 OK", [("Content-Type", "text/plain")])
             return self._stream(query)
@@ -76,6 +100,14 @@ class Application:
                 yield b"%07d\n" % number * 1000
         finally:
             self._note("closed", query)
+
+    def _whose(self, query: dict[str, str]) -> Iterator[bytes]:
+        """Whose lines those in the log would be, again and again; without a name nobody's."""
+        if "name" in query:
+            RequestContext(request_id=query["name"])
+        for _ in range(int(query.get("pieces", 1))):
+            context = get_current()
+            yield (context.request_id if context else "nobody").ljust(8000).encode()
 
     def _note(self, event: str, query: dict[str, str]) -> None:
         if "name" in query:
@@ -109,7 +141,7 @@ def running(*, workers: int = 1, port: int | None = None, **limits: float) -> It
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.lane_server", str(port), str(workers), json.dumps(limits), folder],
             cwd=Path(__file__).resolve().parents[1],
-            # What SIGHUP tries out is the configuration of the service.
+            # SIGHUP tries out the service's configuration.
             env={**os.environ, "OS_API__AUTH_STRATEGY": "noauth2"},
         )
         server = Running(f"http://127.0.0.1:{port}", port, process, Path(folder))

@@ -172,6 +172,40 @@ def test_chunks_of_a_byte_are_refused_when_they_get_too_many(served: RunningServ
         assert "too small" in answer.error["detail"]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"2\r\n{}XX0\r\n\r\n",
+        b"2\r\n{}\n\n0\r\n\r\n",
+        b"2\r\n{}\r0\r\n\r\n",
+        b"2\n{}\r\n0\r\n\r\n",
+        b"2;a\rb\r\n{}\r\n0\r\n\r\n",
+        b"2\r\n{}\r\n0\n\r\n",
+        b"2\r\n{}\r\n0\r\n\n",
+        b"2\r\n{}\r\n0\r\nX: y\n\r\n",
+        b"2\r\n{}\r\n0\r\nX: y\rZ: y\r\n\r\n",
+    ],
+)
+def test_chunks_that_are_not_framed_exactly_are_refused(served: RunningServer, body: bytes):
+    """And nothing behind them is taken for a request."""
+    with Wire(served.url) as wire:
+        head = request("PUT", f"/ext/v1/clusters/{unique()}", b"", JSON, CHUNKED, length=False)
+        wire.send(head, body, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = wire.answer()
+        assert answer.status == 400
+        assert "chunk" in answer.error["detail"]
+        assert wire.ends()
+
+
+def test_line_breaks_of_chunks_may_come_in_pieces(served: RunningServer):
+    with Wire(served.url) as wire:
+        wire.send(request("PUT", f"/ext/v1/clusters/{unique()}", b"", JSON, CHUNKED, length=False))
+        for byte in b"1;x=y\r\n{\r\n1\r\n}\r\n0\r\nX: y\r\n\r\n":
+            wire.send(bytes([byte]))
+        assert wire.answer().status == 201
+        assert wire.get("/").answer().status == 200
+
+
 def test_a_client_that_leaves_in_the_middle_harms_nobody(served: RunningServer):
     for sent in ("", "GET", "GET / HTTP/1.1\r\n", request("PUT", "/traits/X", b"{}", JSON)[:-1]):
         with Wire(served.url) as wire:

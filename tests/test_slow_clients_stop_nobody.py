@@ -183,3 +183,42 @@ def test_half_requests_do_not_hide_those_who_know_no_manners(served: RunningServ
         wire.send(f"GET /traits HTTP/1.1\r\n{KNOWN}")
         wire.finish_sending()
         assert wire.ends()
+
+
+def test_who_holds_the_most_makes_room_and_not_who_sends_little():
+    """The connections that fill the bound and stall are refused, whoever comes next."""
+    with lane_server.running(most_buffered_bytes=2**20, body_seconds=600) as server, ExitStack() as stack:
+        small = stack.enter_context(Wire(server.url)).send(request("PUT", "/echo", b"z" * 1000)[:-1])
+        stalled = [stack.enter_context(Wire(server.url)) for _ in range(4)]
+        for wire in stalled:
+            wire.send(request("PUT", "/echo", b"x" * 330_000)[:-1])
+        assert eventually(lambda: sum(wire.is_open() for wire in stalled) == 3)
+        for _ in range(3):
+            assert echoes(server.url, b"y" * 200_000)
+        with Wire(server.url) as wire:
+            assert wire.get("/").answer().status == 200
+        assert small.send(b"z").answer().body == b"z" * 1000
+
+
+def test_requests_that_hold_much_and_wait_do_not_keep_out_those_that_are_small():
+    with lane_server.running(most_buffered_bytes=2**20) as server, ExitStack() as stack:
+        for number in range(3):
+            path = f"/echo?sleep=10&name={number}"
+            head = len(request("PUT", path, b"x" * 300_000)) - 300_000
+            stack.enter_context(Wire(server.url)).send(request("PUT", path, b"x" * (2**20 // 3 - head)))
+            assert eventually(lambda number=number: server.has_noted("begun", str(number)))
+        for _ in range(5):
+            with Wire(server.url) as wire:
+                assert wire.get("/").answer().status == 200
+
+
+def test_a_refused_client_that_stays_makes_room_before_one_of_use():
+    limits = {"most_connections": 3, "drain_seconds": 600}
+    with lane_server.running(**limits) as server, ExitStack() as stack:
+        used, refused, other = (stack.enter_context(Wire(server.url)) for _ in range(3))
+        assert used.get("/").answer().status == 200
+        assert refused.send("nonsense\r\n\r\n").answer().status == 400
+        assert other.get("/").answer().status == 200
+        assert stack.enter_context(Wire(server.url)).get("/").answer().status == 200
+        assert used.get("/").answer().status == 200
+        assert other.get("/").answer().status == 200

@@ -42,7 +42,7 @@ class Keystone:
 
     def __init__(self, configuration: cfg.ConfigOpts) -> None:
         """Raises Misconfigured with what to install or to configure."""
-        self._validate = _middleware(configuration)
+        self._validate = _usable_middleware(configuration)
         self._failures = _failures()
         self._seconds = float(configuration[_GROUP].token_cache_time)
         self._remembered: OrderedDict[bytes, tuple[float, Caller]] = OrderedDict()
@@ -120,6 +120,20 @@ def _failures() -> tuple[type[Exception], ...]:
     from keystoneauth1.exceptions import ClientException
 
     return (ClientException,)
+
+
+def _usable_middleware(configuration: cfg.ConfigOpts) -> Callable[..., Iterable[bytes]]:
+    """Raises Misconfigured."""
+    try:
+        return _middleware(configuration)
+    except Misconfigured:
+        raise
+    except Exception as error:
+        if not isinstance(error, (*_failures(), cfg.Error, ValueError, OSError)):
+            raise
+        # What a plugin needs only it knows, and says when it is made.
+        reason = " ".join(str(error).split())
+        raise Misconfigured(f"[{_GROUP}] cannot be used: {reason}") from None
 
 
 def _middleware(configuration: cfg.ConfigOpts) -> Callable[..., Iterable[bytes]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from oslo_config import cfg
@@ -22,10 +23,18 @@ _MEMORY_SECONDS = 1.0
 _prepared: list[policy.Enforcer] = []
 
 
-def prepare(configuration: cfg.ConfigOpts) -> None:
-    """Read the rules for all processes that this one starts from now on. Raises BadPolicy."""
+def prepare(configuration: cfg.ConfigOpts) -> Callable[[], None]:
+    """Read the rules; once the result is called, processes started from then on have them.
+
+    Raises BadPolicy.
+    """
     opts._register(configuration)
-    _prepared[:] = [enforcer_of(configuration)]
+    enforcer = enforcer_of(configuration)
+
+    def publish() -> None:
+        _prepared[:] = [enforcer]
+
+    return publish
 
 
 class Policy:

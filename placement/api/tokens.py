@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Callable
 from pathlib import Path
 
 from placement.api.context import Caller
@@ -17,11 +18,16 @@ NO_FILE = "[api] auth_strategy token needs [api] tokens_file."
 _prepared: dict[Path, tuple[Entry, ...]] = {}
 
 
-def prepare(path: Path | None) -> None:
-    """Read the file for all processes that this one starts from now on. Raises BadTokens."""
+def prepare(path: Path | None) -> Callable[[], None]:
+    """Read the file; once the result is called, processes started from then on have it. Raises BadTokens."""
     if path is None:
         raise BadTokens(NO_FILE)
-    _prepared[path] = read(path)
+    entries = read(path)
+
+    def publish() -> None:
+        _prepared[path] = entries
+
+    return publish
 
 
 class Tokens:

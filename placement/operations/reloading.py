@@ -25,8 +25,12 @@ class CarefulArbiter(Arbiter):
     def reload(self) -> None:
         """What SIGHUP asks for."""
         try:
+            limits = self.app.read_limits()
             prepare()
-        except PlacementError as error:
-            LOG.error("SIGHUP: %s Everything stays as it was.", error)
+        except Exception as error:
+            # Whatever it is that fails: the workers of before can go on.
+            kind = "" if isinstance(error, PlacementError) else f"{type(error).__name__}: "
+            LOG.error("SIGHUP: %s%s Everything stays as it was.", kind, " ".join(str(error).split()))
             return
+        self.app.limits = limits
         super().reload()

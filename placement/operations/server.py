@@ -30,13 +30,18 @@ _MOST_ARENAS = -8
 class Server(BaseApplication):  # type: ignore[misc]
     """A master with worker processes, each with a forest of its own.
 
-    `greet` is called once, when the workers serve.
+    `read_limits` is called at the start and at each SIGHUP, `greet` once, when the workers serve.
     """
 
     def __init__(
-        self, listener: socket.socket, workers: int, limits: Limits, greet: Callable[[], None] = lambda: None
+        self,
+        listener: socket.socket,
+        workers: int,
+        read_limits: Callable[[], Limits],
+        greet: Callable[[], None] = lambda: None,
     ) -> None:
-        self.limits = limits
+        self.read_limits = read_limits
+        self.limits = limits = read_limits()
         self.greeted = False
         self._greet = greet
         self._options: dict[str, Any] = {

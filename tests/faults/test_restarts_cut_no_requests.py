@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -74,10 +75,11 @@ def test_a_reload_under_load_answers_every_request_without_a_gap():
         assert set(load.outcomes) == {"200 abc"}, load.outcomes
 
 
-def test_new_workers_that_cannot_start_leave_the_old_ones():
+@pytest.mark.parametrize("how", ["broken", "failing"])
+def test_new_workers_that_cannot_start_leave_the_old_ones(how: str):
     with lane_server.running(workers=2) as server:
         before = set(server.workers())
-        (server.folder / "broken").touch()
+        (server.folder / how).touch()
         server.process.send_signal(signal.SIGHUP)
         assert eventually(lambda: set(server.workers()) - before)
         assert eventually(lambda: set(server.workers()) == before)
@@ -85,6 +87,31 @@ def test_new_workers_that_cannot_start_leave_the_old_ones():
         assert set(server.workers()) == before
         with Wire(server.url) as wire:
             assert wire.get("/").answer().status == 200
+
+
+@pytest.mark.parametrize("how", ["broken", "failing"])
+def test_a_lost_worker_that_cannot_be_replaced_leaves_the_others(how: str):
+    """The master tries again from time to time, until a new one starts."""
+    with lane_server.running(workers=2) as server:
+        lost, other = server.workers()
+        (server.folder / how).touch()
+        os.kill(lost, signal.SIGKILL)
+        attempts: set[int] = set()
+
+        def tried(times: int) -> bool:
+            attempts.update(set(server.workers()) - {lost, other})
+            return len(attempts) >= times
+
+        started = time.monotonic()
+        assert eventually(lambda: tried(3))
+        # The first attempt comes at once.
+        assert time.monotonic() - started > 2
+        assert other in server.workers()
+        with Wire(server.url) as wire:
+            assert int(wire.get("/pid").answer().body) == other
+        (server.folder / how).unlink()
+        assert eventually(lambda: len(server.workers()) == 2)
+        assert other in server.workers()
 
 
 def test_stopping_under_load_cuts_no_request():

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import requests
 
+from tests.hostile import Wire, request
 from tests.server import RunningServer, running_service
 
 OLD, NEW = "o" * 40, "n" * 40
@@ -76,6 +77,76 @@ def test_sighup_reads_the_files_anew_if_they_can_be_used(configured: list[str], 
         server.process.send_signal(signal.SIGHUP)
         until(lambda: status(server, NEW) == 200 and status(server, OLD) == 401)
         until(lambda: not set(before) & {*server.workers()})
+
+
+def refused_sighup(server: RunningServer) -> None:
+    said = server.log.read_text().count(KEPT) + 1
+    server.process.send_signal(signal.SIGHUP)
+    until(lambda: server.log.read_text().count(KEPT) == said)
+
+
+def test_a_refused_sighup_hands_new_workers_nothing_new(configured: list[str], tmp_path: Path):
+    """Even if only one of the files is broken."""
+    with running_service(f"sqlite:///{tmp_path}/x.sqlite", workers=1, arguments=configured) as server:
+        (before,) = server.workers()
+        write(tmp_path / "tokens.yaml", tokens(NEW))
+        write(tmp_path / "policy.yaml", BROKEN_RULES)
+        refused_sighup(server)
+        os.kill(before, signal.SIGKILL)
+        until(lambda: bool(server.workers()) and server.workers() != [before])
+        until(lambda: status(server, OLD) == 200)
+        assert status(server, NEW) == 401
+
+
+@pytest.mark.parametrize(
+    "identity",
+    ["auth_type = nonsense", "auth_type = password", "auth_type = v3password\nhttp_connect_timeout = soon"],
+)
+def test_an_identity_service_that_cannot_be_asked_changes_nothing(
+    configured: list[str], tmp_path: Path, identity: str
+):
+    with running_service(f"sqlite:///{tmp_path}/x.sqlite", workers=1, arguments=configured) as server:
+        before = server.workers()
+        file = tmp_path / "placement.conf"
+        file.write_text(f"[api]\nauth_strategy = keystone\n[keystone_authtoken]\n{identity}\n")
+        refused_sighup(server)
+        assert server.workers() == before
+        assert status(server, OLD) == 200
+        (line,) = (line for line in server.log.read_text().splitlines() if KEPT in line)
+        assert "[keystone_authtoken]" in line or "http_connect_timeout" in line
+
+
+def test_a_configuration_that_only_workers_find_broken_leaves_those_of_before(
+    configured: list[str], tmp_path: Path
+):
+    with running_service(f"sqlite:///{tmp_path}/x.sqlite", workers=2, arguments=configured) as server:
+        until(lambda: len(server.workers()) == 2)
+        before = set(server.workers())
+        file = tmp_path / "placement.conf"
+        file.write_text(f"[DEFAULT]\nlog_config_append = /nonexistent.ini\n{file.read_text()}")
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: "those of before go on" in server.log.read_text())
+        assert set(server.workers()) == before
+        assert status(server, OLD) == 200
+
+
+def test_sighup_reads_the_limits_anew(configured: list[str], tmp_path: Path):
+    def answered(body: bytes) -> int:
+        with Wire(server.url) as wire:
+            known = f"X-Auth-Token: {OLD}\r\n"
+            return wire.send(request("PUT", "/traits/CUSTOM_X", body, known=known)).answer().status
+
+    with running_service(f"sqlite:///{tmp_path}/x.sqlite", workers=1, arguments=configured) as server:
+        before = server.workers()
+        assert answered(b" " * 2000) != 413
+        file = tmp_path / "placement.conf"
+        file.write_text(f"{file.read_text()}max_request_body_bytes = 1024\n")
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: len(server.workers()) == 1 and server.workers() != before)
+        with Wire(server.url) as wire:
+            # The server itself refuses it: the application is asked only when all is there.
+            head = request("PUT", "/traits/CUSTOM_X", b" " * 2000)[:-2000]
+            assert wire.send(head).answer().status == 413
 
 
 def test_a_worker_that_starts_beside_broken_files_has_what_the_others_have(

@@ -73,7 +73,7 @@ class Serve(Action):
         def greet() -> None:
             demonstration.greet(host, port, url, with_examples=parsed_args.demo)
 
-        Server(listener, workers, settings.limits_of(loaded), greet).run()
+        Server(listener, workers, lambda: settings.limits_of(settings.load()), greet).run()
 
 
 def _positive(text: str) -> int:

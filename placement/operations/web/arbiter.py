@@ -10,6 +10,8 @@ from gunicorn.errors import HaltServer
 
 _STARTS_WITHIN_SECONDS = 120
 _LOOK_EVERY_SECONDS = 0.05
+# Between attempts to replace a worker whose successors do not start.
+_TRY_AGAIN_AFTER_SECONDS = 2
 
 
 class _NotReplaced(Exception):
@@ -24,6 +26,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
         self._awaiting = True
         self._served = False
         self._before: set[int] = set()
+        self._next_attempt = 0.0
 
     def reload(self) -> None:
         """Start workers with what the configuration says now, then stop those of before.
@@ -57,13 +60,32 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
     def reap_workers(self) -> None:
         """Take note of workers that ended. Raises HaltServer as above."""
         before = set(self.WORKERS.values())
-        super().reap_workers()
         self._served = self._served or any(worker.serves for worker in before)
-        if self.LISTENERS and not self._served and before - set(self.WORKERS.values()):
+        self._reap()
+        ended = before - set(self.WORKERS.values())
+        if self.LISTENERS and not self._served and ended:
             raise HaltServer("The service cannot start.", self.WORKER_BOOT_ERROR)
+        if any(not worker.serves for worker in ended):
+            self._next_attempt = time.monotonic() + _TRY_AGAIN_AFTER_SECONDS
+
+    def _reap(self) -> None:
+        """One worker that cannot start is no reason to stop those that serve. Raises HaltServer otherwise."""
+        while True:
+            workers = set(self.WORKERS.values())
+            try:
+                super().reap_workers()
+                return
+            except HaltServer as halt:
+                if not self._served:
+                    raise
+                self.log.error("%s The others go on.", halt.reason)
+                for worker in workers - set(self.WORKERS.values()):
+                    worker.tmp.close()
 
     def spawn_workers(self) -> None:
-        """Start the workers that are missing."""
+        """Start the workers that are missing, after a while if the last ones did not start."""
+        if time.monotonic() < self._next_attempt:
+            return
         super().spawn_workers()
         if self._awaiting:
             self.manage_workers()

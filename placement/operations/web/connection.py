@@ -52,9 +52,8 @@ class Connection:
         self.request: Request | None = None
         self.received: Received | None = None
         self.ended = False
-        # For the event loop: what it waits for on the wire, and the bytes it has counted.
+        # What the event loop waits for on the wire.
         self.watched = 0
-        self.counted = 0
         self._cfg = cfg
         self._limits = limits
         self._buffer = bytearray()
@@ -113,7 +112,8 @@ class Connection:
     def close(self) -> None:
         """The end."""
         self._forget()
-        self.wire.close()
+        with suppress(OSError):
+            self.wire.close()
 
     def _forget(self) -> None:
         if self.received is not None and self.exchange is None:
@@ -156,7 +156,9 @@ class Connection:
         if self.request is not None and self.request._expected_100_continue:
             self.request._expected_100_continue = False
             if not self._buffer:
-                self.wire.send(_CONTINUE)
+                # Whether the client is gone shows when it is read from.
+                with suppress(OSError):
+                    self.wire.send(_CONTINUE)
 
     def _take_body(self) -> bool:
         assert self._framing is not None

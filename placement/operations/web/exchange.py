@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from gunicorn.http import wsgi
 from gunicorn.http.message import Request
+from oslo_context import context as log_context
+from oslo_context.context import RequestContext
 
 from placement.domain import deadline
 from placement.operations.web import refusals
@@ -63,6 +65,7 @@ class Exchange:
         self._application = application
         self._report = report
         self._context = contextvars.copy_context()
+        self._log_context: RequestContext | None = None
         self._response: Any = None
         self._answer: Iterable[bytes] = ()
         self._pieces: Iterator[bytes] | None = None
@@ -75,6 +78,14 @@ class Exchange:
 
     def run(self) -> None:
         """Produce the answer, or more of it, until it is sent or the client does not keep up."""
+        # The log keeps it by threads, which serve one exchange after the other.
+        _set_log_context(self._log_context)
+        state = self._run()
+        self._log_context = log_context.get_current()
+        _set_log_context(None)
+        self._report(self, state)
+
+    def _run(self) -> State:
         try:
             state = self._context.run(self._advance)
         except (BrokenPipeError, ConnectionError) as error:
@@ -85,7 +96,7 @@ class Exchange:
             state = self._failed()
         if state is not State.BLOCKED:
             self._context.run(self._close)
-        self._report(self, state)
+        return state
 
     def _advance(self) -> State:
         if self.abandoned:
@@ -153,6 +164,15 @@ class Exchange:
                 close()
             except Exception:
                 LOG.exception("the end of an answer failed")
+
+
+def _set_log_context(wanted: RequestContext | None) -> None:
+    """Have the lines that this thread logs carry that request."""
+    if wanted is not None:
+        wanted.update_store()
+    else:
+        # oslo.context has no other way to forget.
+        vars(log_context._request_store).pop("context", None)
 
 
 class _Closing:

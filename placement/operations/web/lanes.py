@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from collections import Counter, OrderedDict, deque
@@ -10,6 +11,7 @@ from typing import Protocol
 
 from placement.operations.web.limits import Limits
 
+LOG = logging.getLogger(__name__)
 _STATUS_PATHS = frozenset({"", "/", "/healthcheck", "/livez", "/readyz", "/metrics"})
 _READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # These have a body, but change nothing.
@@ -83,9 +85,18 @@ class Lane:
             self._idle -= 1
             self._changed.notify()
         elif self._started < self._threads:
+            self._start_thread()
+
+    def _start_thread(self) -> None:
+        # A worker that stops does not wait for threads that hang.
+        thread = threading.Thread(target=self._work, name=f"{self._name}-{self._started + 1}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # The job waits for the threads that there are, or for the next attempt.
+            LOG.error("%s: %s", thread.name, error)
+        else:
             self._started += 1
-            # A worker that stops does not wait for threads that hang.
-            threading.Thread(target=self._work, name=f"{self._name}-{self._started}", daemon=True).start()
 
     def _work(self) -> None:
         while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from contextlib import suppress
 from typing import IO, Any
 
 from gunicorn.http.message import Request
@@ -11,7 +12,9 @@ from gunicorn.http.unreader import Unreader
 
 # As gunicorn reads from a socket: what follows in a piece is copied once for each chunk in it.
 _PIECE, _LARGEST_PIECE = 8 * 1024, 2**20
-_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(;.*)?")
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(;[^\r\n]*)?")
+_TRAILER = re.compile(rb"[^\r\n]*")
+_LINE_BREAK = b"\r\n"
 _LONGEST_SIZE_LINE = 4096
 _LONGEST_TRAILERS = 32 * 1024
 # Chunks of a byte each would cost more to read than anything that is done with them.
@@ -51,7 +54,9 @@ class Received(Unreader):  # type: ignore[misc]
 
     def close(self) -> None:
         """Forget everything."""
-        self._body.close()
+        # What the temporary file has no room for is not wanted any more.
+        with suppress(OSError):
+            self._body.close()
 
 
 class Length:
@@ -76,6 +81,7 @@ class Chunks:
 
     def __init__(self) -> None:
         self._data = 0
+        self._data_ends = False
         self._trailers: int | None = None
         self._all_data = self._all_framing = 0
 
@@ -85,20 +91,29 @@ class Chunks:
         Raises BadChunks.
         """
         taken = bytearray()
-        while buffer:
-            if self._trailers is None and self._data:
-                piece = buffer[: self._data]
-                self._data -= len(piece)
-            else:
-                line = self._line(buffer)
-                if line is None:
-                    break
-                piece = line
+        while buffer and (piece := self._piece(buffer)) is not None:
             taken += piece
             del buffer[: len(piece)]
-            if self._trailers is not None and piece == b"\r\n":
+            if self._trailers is not None and piece == _LINE_BREAK:
                 return bytes(taken), True
         return bytes(taken), False
+
+    def _piece(self, buffer: bytearray) -> bytearray | None:
+        """Data, the line break behind it, or a line, None while its end is missing."""
+        if self._data:
+            piece = buffer[: self._data]
+            self._data -= len(piece)
+            self._data_ends = not self._data
+            return piece
+        if self._data_ends:
+            piece = buffer[: len(_LINE_BREAK)]
+            if not _LINE_BREAK.startswith(piece):
+                raise BadChunks("the data of a chunk does not end where its size says")
+            if len(piece) < len(_LINE_BREAK):
+                return None
+            self._data_ends = False
+            return piece
+        return self._line(buffer)
 
     def _line(self, buffer: bytearray) -> bytearray | None:
         """The line at the beginning of the buffer, None while its end is missing."""
@@ -111,22 +126,26 @@ class Chunks:
         self._all_framing += len(line)
         if self._all_framing > _FREE_FRAMING + self._all_data // _DATA_PER_FRAMING:
             raise BadChunks("the chunks are too small")
-        if self._trailers is not None:
-            self._trailers += len(line)
-            if self._trailers > _LONGEST_TRAILERS:
-                raise BadChunks("the trailers of a chunked body are too long")
+        if not line.endswith(_LINE_BREAK):
+            raise BadChunks("a line of a chunked body does not end as it must")
+        if self._trailers is None:
+            self._begin_chunk(line[: -len(_LINE_BREAK)])
             return line
-        size = _SIZE.fullmatch(line[:-2]) if line.endswith(b"\r\n") else None
-        if size is None or end > _LONGEST_SIZE_LINE:
-            raise BadChunks("the size of a chunk is no hexadecimal number")
-        length = int(size[1], 16)
-        if length == 0:
-            self._trailers = 0
-        else:
-            # The line break after the data belongs to it; gunicorn looks at it.
-            self._data = length + 2
-            self._all_data += length
+        self._trailers += len(line)
+        if self._trailers > _LONGEST_TRAILERS:
+            raise BadChunks("the trailers of a chunked body are too long")
+        if not _TRAILER.fullmatch(line[: -len(_LINE_BREAK)]):
+            raise BadChunks("a trailer of a chunked body contains a line break")
         return line
+
+    def _begin_chunk(self, line: bytearray) -> None:
+        size = _SIZE.fullmatch(line)
+        if size is None or len(line) > _LONGEST_SIZE_LINE:
+            raise BadChunks("the size of a chunk is no hexadecimal number")
+        self._data = int(size[1], 16)
+        self._all_data += self._data
+        if not self._data:
+            self._trailers = 0
 
 
 def framing_of(request: Request) -> Length | Chunks:

@@ -10,8 +10,8 @@ import selectors
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Hashable
-from contextlib import suppress
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from gunicorn.workers.base import Worker
@@ -23,12 +23,13 @@ from placement.operations.web.lanes import Lanes
 from placement.operations.web.limits import Limits
 from placement.operations.web.process import end_in_any_case, end_with_parent, room_for_connections
 from placement.operations.web.refusals import Refusal
+from placement.operations.web.register import Register
 
 LOG = logging.getLogger(__name__)
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _LOOK_EVERY_SECONDS = 0.5
 _GONE_BEFORE_ACCEPTED = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED, errno.EINTR)
-_NO_FILES_LEFT = (errno.EMFILE, errno.ENFILE)
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class LaneWorker(Worker):  # type: ignore[misc]
@@ -49,11 +50,9 @@ class LaneWorker(Worker):  # type: ignore[misc]
         self.limits: Limits = getattr(self.app, "limits", Limits())
         self._lanes = Lanes(self.limits)
         self._selector = selectors.DefaultSelector()
-        self._connections: set[Connection] = set()
-        # Oldest first.
-        self._senders: dict[Connection, None] = {}
-        self._idle: dict[Connection, None] = {}
-        self._buffered = 0
+        self._register = Register(self.limits)
+        # Listeners that have to wait until the system can give more connections.
+        self._paused: list[Any] = []
         self._in_flight: Counter[Hashable] = Counter()
         self._reports: deque[tuple[Exchange, State]] = deque()
         self._woken = False
@@ -71,7 +70,7 @@ class LaneWorker(Worker):  # type: ignore[misc]
         self._selector.register(self.PIPE[0], READ, self._heard_signal)
         for listener in self.sockets:
             listener.setblocking(False)
-            self._selector.register(listener, READ, lambda found=listener: self._accept(found))
+            self._listen(listener)
         self._serves[0] = 1
         while self.alive and not self._is_orphan():
             self._turn()
@@ -86,23 +85,24 @@ class LaneWorker(Worker):  # type: ignore[misc]
             # Those that the system has accepted already would be reset.
             while self._accept(listener):
                 pass
-            self._selector.unregister(listener)
+            self._pause(listener)
             listener.close()
+        self._paused.clear()
         self._keep_alive_seconds = self.limits.linger_seconds
         linger = time.monotonic() + self.limits.linger_seconds
-        for connection in self._connections:
+        for connection in self._register:
             if connection.phase is Phase.IDLE:
                 connection.deadline = min(connection.deadline, linger)
         orphan = False
-        while self._connections and time.monotonic() < limit:
+        while self._register and time.monotonic() < limit:
             if not orphan and self._is_orphan():
                 orphan = True
                 limit = min(limit, time.monotonic() + self.limits.orphan_seconds)
                 end_in_any_case(self.limits.orphan_seconds)
             self._turn()
-        if self._connections:
+        if self._register:
             # Threads that hang would hold up the interpreter, too.
-            LOG.warning("%d connections were not finished in time", len(self._connections))
+            LOG.warning("%d connections were not finished in time", len(self._register))
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(0)
@@ -126,19 +126,30 @@ class LaneWorker(Worker):  # type: ignore[misc]
             self._looked = now
             self.notify()
             self._look_at_deadlines(now)
+            while self._paused:
+                self._listen(self._paused.pop())
+
+    @contextmanager
+    def _alone(self, connection: Connection) -> Iterator[None]:
+        """Whatever fails in the block ends this connection and no other."""
+        try:
+            yield
+        except OSError as error:
+            LOG.debug("a connection broke: %s", error)
+            self._give_up(connection)
+        except Exception:
+            LOG.exception("a connection of %s failed", connection.address)
+            self._give_up(connection)
 
     def _happened(self, connection: Connection, events: int) -> None:
         # An earlier event of the same turn may have closed it.
-        if connection not in self._connections:
+        if connection not in self._register:
             return
-        try:
+        with self._alone(connection):
             if events & connection.watched & WRITE or connection.phase is Phase.SENDING:
                 self._send(connection)
             elif connection.receive():
                 self._received(connection)
-        except OSError as error:
-            LOG.debug("a connection broke: %s", error)
-            self._drop(connection)
 
     def _received(self, connection: Connection) -> None:
         if connection.phase is Phase.DRAIN:
@@ -147,33 +158,28 @@ class LaneWorker(Worker):  # type: ignore[misc]
             return
         try:
             complete = connection.advance()
-            self._count(connection)
         except Refusal as refusal:
             self._refuse(connection, refusal)
+            return
+        self._register.note(connection)
+        if not self._has_room_for(connection):
             return
         if complete:
             self._dispatch(connection)
         elif connection.ended:
             self._drop(connection)
         else:
-            self._expect_more(connection)
+            self._watch(connection, READ)
+            if (oldest := self._register.oldest_of_many()) is not None:
+                self._refuse(oldest, refusals.NO_ROOM)
 
-    def _expect_more(self, connection: Connection) -> None:
-        self._watch(connection, READ)
-        if connection.phase is Phase.IDLE:
-            self._idle[connection] = None
-            return
-        self._idle.pop(connection, None)
-        self._senders.setdefault(connection)
-        if len(self._senders) > self.limits.most_senders:
-            self._refuse(next(iter(self._senders)), refusals.NO_ROOM)
-
-    def _count(self, connection: Connection) -> None:
-        held = connection.held
-        self._buffered += held - connection.counted
-        connection.counted = held
-        if self._buffered > self.limits.most_buffered_bytes:
-            raise refusals.NO_ROOM
+    def _has_room_for(self, connection: Connection) -> bool:
+        """Whether the connection is not among those that had to be refused."""
+        stays = True
+        while (greediest := self._register.greediest()) is not None:
+            self._refuse(greediest, refusals.NO_ROOM)
+            stays = stays and greediest is not connection
+        return stays
 
     def _watch(self, connection: Connection, events: int) -> None:
         if connection.watched == events:
@@ -183,16 +189,20 @@ class LaneWorker(Worker):  # type: ignore[misc]
         elif events:
             self._selector.modify(connection.wire, events, connection)
         else:
-            self._selector.unregister(connection.wire)
+            # The selector itself forgets what it cannot change.
+            with suppress(KeyError):
+                self._selector.unregister(connection.wire)
         connection.watched = events
 
     def _look_at_deadlines(self, now: float) -> None:
         for job in self._lanes.overdue(now):
             assert isinstance(job, Exchange)
-            self._release(job)
-            self._refuse(job.connection, refusals.TOO_LATE)
-        for connection in [each for each in self._connections if each.deadline <= now]:
-            self._is_late(connection)
+            with self._alone(job.connection):
+                self._release(job)
+                self._refuse(job.connection, refusals.TOO_LATE)
+        for connection in [each for each in self._register if each.deadline <= now]:
+            with self._alone(connection):
+                self._is_late(connection)
 
     def _is_late(self, connection: Connection) -> None:
         if connection.phase is Phase.HEAD:
@@ -208,47 +218,65 @@ class LaneWorker(Worker):  # type: ignore[misc]
 
     # -- connections ----------------------------------------------------------------------------------
 
+    def _listen(self, listener: Any) -> None:
+        self._selector.register(listener, READ, lambda: self._accept(listener))
+
+    def _pause(self, listener: Any) -> None:
+        """Take no connections of the listener until the next look at the deadlines."""
+        if listener not in self._paused:
+            self._selector.unregister(listener)
+            self._paused.append(listener)
+
     def _accept(self, listener: Any) -> bool:
         """Take one connection; False if there is none."""
         try:
             wire, address = listener.accept()
         except OSError as error:
-            if error.errno in _NO_FILES_LEFT:
-                self._make_room()
-            elif error.errno not in _GONE_BEFORE_ACCEPTED:
-                raise
+            if error.errno not in _GONE_BEFORE_ACCEPTED:
+                self._cannot_accept(listener, error)
             return False
-        if len(self._connections) >= self._most_connections:
+        if len(self._register) >= self._most_connections:
             self._make_room()
         connection = Connection(wire, address, listener.getsockname(), self.cfg, self.limits)
-        self._connections.add(connection)
+        self._register.add(connection)
         # Most clients have sent their request by now.
         self._happened(connection, READ)
-        if connection in self._connections and connection.phase is Phase.IDLE:
-            self._expect_more(connection)
+        with self._alone(connection):
+            if connection in self._register and connection.phase is Phase.IDLE:
+                self._watch(connection, READ)
         return True
 
-    def _make_room(self) -> None:
-        """Close the connection that is most likely of no use to anybody."""
-        for waiting in (self._idle, self._senders):
-            if waiting:
-                self._drop(next(iter(waiting)))
-                return
+    def _cannot_accept(self, listener: Any, error: OSError) -> None:
+        if error.errno in _EXHAUSTED and self._make_room():
+            return
+        LOG.warning("no connection can be accepted: %s", error)
+        # The listener would say at once, and again and again, that somebody waits.
+        self._pause(listener)
+
+    def _make_room(self) -> bool:
+        """Close the connection that is most likely of no use to anybody; False if none is closed yet."""
+        connection = self._register.least_useful()
+        if connection is None:
+            return False
+        self._give_up(connection)
+        return connection not in self._register
+
+    def _give_up(self, connection: Connection) -> None:
+        """Drop the connection; a thread ends first what it may be producing for it."""
+        if connection.phase is Phase.SENDING:
+            self._abandon(connection)
+        elif connection.phase is Phase.BUSY and connection.exchange is not None:
+            connection.exchange.abandoned = True
+        else:
+            self._drop(connection)
 
     def _drop(self, connection: Connection, *, aborting: bool = False) -> None:
-        self._unlist(connection)
-        self._connections.discard(connection)
+        self._register.discard(connection)
         self._watch(connection, 0)
-        self._buffered -= connection.counted
-        connection.counted = 0
         if aborting:
             connection.abort()
         else:
             connection.close()
-
-    def _unlist(self, connection: Connection) -> None:
-        self._idle.pop(connection, None)
-        self._senders.pop(connection, None)
 
     def _refuse(self, connection: Connection, refusal: Refusal) -> None:
         """Answer without asking the application, and close."""
@@ -261,14 +289,12 @@ class LaneWorker(Worker):  # type: ignore[misc]
             self._drain(connection)
 
     def _drain(self, connection: Connection) -> None:
-        self._unlist(connection)
         try:
             connection.drain()
         except OSError:
             self._drop(connection)
             return
-        self._buffered -= connection.counted
-        connection.counted = 0
+        self._register.note(connection)
         if connection.ended:
             self._drop(connection)
         else:
@@ -278,7 +304,6 @@ class LaneWorker(Worker):  # type: ignore[misc]
 
     def _dispatch(self, connection: Connection) -> None:
         """Hand a complete request to its lane."""
-        self._unlist(connection)
         self._watch(connection, 0)
         request = connection.request
         assert request is not None
@@ -295,9 +320,14 @@ class LaneWorker(Worker):  # type: ignore[misc]
             self._refuse(connection, refusals.TOO_MANY)
             return
         connection.exchange = exchange
+        self._in_flight[exchange.caller] += 1
+        self._is_busy(connection)
+
+    def _is_busy(self, connection: Connection) -> None:
+        """Threads have the connection; the event loop waits for their report."""
         connection.phase = Phase.BUSY
         connection.deadline = float("inf")
-        self._in_flight[exchange.caller] += 1
+        self._register.note(connection)
 
     def _report(self, exchange: Exchange, state: State) -> None:
         """Called by the threads of the lanes: let the event loop go on with the connection."""
@@ -312,7 +342,9 @@ class LaneWorker(Worker):  # type: ignore[misc]
             os.read(self._wake_reader, 4096)
         self._woken = False
         while self._reports:
-            self._go_on(*self._reports.popleft())
+            exchange, state = self._reports.popleft()
+            with self._alone(exchange.connection):
+                self._go_on(exchange, state)
 
     def _heard_signal(self) -> None:
         with suppress(BlockingIOError):
@@ -320,9 +352,13 @@ class LaneWorker(Worker):  # type: ignore[misc]
 
     def _go_on(self, exchange: Exchange, state: State) -> None:
         connection = exchange.connection
+        if state is State.BLOCKED and exchange.abandoned:
+            self._resume(exchange)
+            return
         if state is State.BLOCKED:
             connection.phase = Phase.SENDING
             connection.deadline = exchange.outgoing.deadline()
+            self._register.note(connection)
             self._watch(connection, WRITE)
             return
         self._release(exchange)
@@ -362,8 +398,6 @@ class LaneWorker(Worker):  # type: ignore[misc]
         self._resume(exchange)
 
     def _resume(self, exchange: Exchange) -> None:
-        connection = exchange.connection
-        self._watch(connection, 0)
-        connection.phase = Phase.BUSY
-        connection.deadline = float("inf")
+        self._watch(exchange.connection, 0)
+        self._is_busy(exchange.connection)
         exchange.lane.resume(exchange)
