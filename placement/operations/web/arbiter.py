@@ -53,7 +53,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
                 self.app.greet()
         # Of more workers than wanted it stops the oldest; if new ones cannot start, there are no more.
         super().manage_workers()
-        if self._before and self._before == set(self.WORKERS):
+        if self.WORKERS and self._before >= set(self.WORKERS):
             # gunicorn would wait for their end.
             raise _NotReplaced
 
