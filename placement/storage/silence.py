@@ -23,9 +23,9 @@ import psycopg2.extensions
 
 from placement.domain import deadline
 
-# The server ends statements by itself first, if it is alive: its answer says more.
-# More than the server takes to end a statement by itself.
+# More than the server takes to end a statement by itself: if it is alive, its answer says more.
 _PATIENCE_SECONDS = 35.0
+# What the server gets beyond the deadline of the request, for the same reason.
 GRACE_SECONDS = 2.0
 _LOOK_SECONDS = 0.25
 
