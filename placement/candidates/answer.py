@@ -14,7 +14,7 @@ from placement.candidates.forest import Forest
 from placement.candidates.query import Slot
 from placement.candidates.ranking import ScoreTable
 from placement.candidates.search import Found
-from placement.candidates.texts import TextList, lines, objects
+from placement.candidates.texts import TextList, Texts, lines, objects
 from placement.candidates.tree_texts import TreeTexts
 from placement.candidates.uuids import dashed, to_text
 
@@ -68,26 +68,48 @@ class Block:
     def __len__(self) -> int:
         return len(self._numbers)
 
+    @cached_property
+    def _leaders(self) -> list[int] | None:
+        """Per slot the first one with the same provider, if that is one for all candidates alike."""
+        numbers = self._numbers
+        if (numbers == numbers[:, :1]).all():
+            return [0] * numbers.shape[1]
+        leaders = (numbers[:1] == numbers[0][:, None]).argmax(axis=1)
+        heads = numbers[:, np.unique(leaders)]
+        apart = all((heads[:, :at] != heads[:, at : at + 1]).all() for at in range(1, heads.shape[1]))
+        return leaders.tolist() if apart and (numbers == numbers[:, leaders]).all() else None
+
     def first_uses(self, slots: Sequence[int]) -> Iterator[Use]:
         """For each of the slots, where its provider is used by none before it in the list.
 
         Slots that never use a provider first are left out.
         """
+        if self._leaders is not None:
+            seen: dict[int, int] = {}
+            for slot in slots:
+                seen.setdefault(self._leaders[slot], slot)
+            yield from (Use(slot, self._numbers[:, slot], False) for slot in seen.values())
+            return
         for at, slot in enumerate(slots):
             mine = self._numbers[:, slot]
             taken = (self._numbers[:, slots[:at]] == mine[:, None]).any(axis=1)
-            if not taken.all():
-                yield Use(slot, np.where(taken, NO_USE, mine), bool(taken.any()))
+            if not taken.any():
+                yield Use(slot, mine, False)
+            elif not taken.all():
+                yield Use(slot, np.where(taken, NO_USE, mine), True)
 
     def companions(self, use: Use, slots: Sequence[int]) -> tuple[Rows, list[tuple[int, ...]]]:
         """Which of the slots have the same provider as this one: the distinct sets, and per candidate which.
 
         NO_USE for candidates that do not use it first at this slot.
         """
+        if self._leaders is not None:
+            leader = self._leaders[use.slot]
+            return use.presence, [tuple(slot for slot in slots if self._leaders[slot] == leader)]
         rows = np.flatnonzero(use.numbers != NO_USE)
         together = self._numbers[rows][:, slots] == use.numbers[rows, None]
         if (together == together[0]).all():
-            return np.where(use.numbers == NO_USE, NO_USE, 0), [_chosen(slots, together[0])]
+            return use.presence, [_chosen(slots, together[0])]
         powers = 1 << np.arange(min(len(slots), _WORD))
         words = [
             together[:, at : at + _WORD] @ powers[: len(slots) - at] for at in range(0, len(slots), _WORD)
@@ -142,9 +164,14 @@ class Answer:
             yield Element(amounts, mappings, scores[at] if scores else 0)
 
     @cached_property
-    def uuids(self) -> TextList:
-        """The uuids of all providers in use, and nothing as the last; `Use.numbers` are their places."""
-        return objects([*lines(dashed(self._forest.providers.uuid[self._used])), b""])
+    def uuids(self) -> Texts:
+        """The uuids of all providers in use; `Use.numbers` are their places."""
+        return dashed(self._forest.providers.uuid[self._used])
+
+    @cached_property
+    def uuids_or_nothing(self) -> TextList:
+        """The same one by one, and nothing as the last."""
+        return objects([*lines(self.uuids), b""])
 
     @cached_property
     def _used(self) -> Indices:

@@ -5,7 +5,7 @@ Writing thousands of elements that differ in a few places is a handful of array 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,19 +114,28 @@ def objects(texts: Sequence[bytes]) -> TextList:
 
 
 class Column:
-    """A text for each of some rows.
+    """A text of any width for each of some rows: `which` of the texts each has, -1 for the last one."""
 
-    `which` of the texts each row has, -1 for the last one; without it, one text for each row, or one for all.
-    """
-
-    def __init__(self, texts: TextList, which: Rows | None = None) -> None:
-        self.of_rows: TextList = texts if which is None else texts[which]
+    def __init__(self, texts: TextList, which: Rows) -> None:
+        self.of_rows: TextList = texts[which]
 
 
-def joined(count: int, columns: Sequence[Column], end: bytes) -> bytes:
-    """The texts of so many rows: row by row, column by column, `end` instead of the very last one."""
-    table = np.empty((count, len(columns)), object)
+def joined(count: int, parts: Iterable[bytes | Texts | Column]) -> bytes:
+    """The texts of so many rows, row by row: in each all the parts, of which bytes are the same in all rows."""
+    constants = [b""]
+    columns: list[Texts | Column] = []
+    for part in parts:
+        if isinstance(part, bytes):
+            constants[-1] += part
+        else:
+            columns.append(part)
+            constants.append(b"")
+    tables = [column for column in columns if not isinstance(column, Column)]
+    if tables and len(tables) == len(columns):
+        return filled(constants, tables).tobytes()
+    table = np.empty((count, len(columns) + len(constants)), object)
+    for number, constant in enumerate(constants):
+        table[:, 2 * number] = constant
     for number, column in enumerate(columns):
-        table[:, number] = column.of_rows
-    table[-1, -1] = end
+        table[:, 2 * number + 1] = column.of_rows if isinstance(column, Column) else objects(lines(column))
     return b"".join(table.ravel().tolist())

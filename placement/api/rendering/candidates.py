@@ -14,7 +14,7 @@ import orjson
 
 from placement.api.microversions import Feature, Microversion
 from placement.candidates.answer import Answer, Block, ProviderSummary, Use
-from placement.candidates.texts import Column, Texts, joined, lines, objects
+from placement.candidates.texts import Column, Texts, joined, objects
 from placement.candidates.tree_texts import TreeTexts
 from placement.services.candidates import Search
 
@@ -24,6 +24,7 @@ _AT_ONCE = 2048
 # What stands before and after the uuid of a provider.
 _ALLOCATION = (b'"', b'":{"resources":')
 _LISTED_ALLOCATION = (b'{"resource_provider":{"uuid":"', b'"},"resources":')
+_Part = bytes | Texts | Column
 
 
 class CandidatesRenderer:
@@ -79,8 +80,9 @@ def _elements(search: Search, version: Microversion, remarks: Texts | None) -> I
     count = len(search.answer)
     for block in search.answer.blocks(_AT_ONCE):
         end = block.start + len(block)
-        own = None if remarks is None else lines(remarks[block.start : end])
-        yield writer.written(block, own, is_last=end == count)
+        own = None if remarks is None else remarks[block.start : end]
+        text = writer.written(block, own)
+        yield text[:-1] if end == count else text
 
 
 class _ElementWriter:
@@ -89,7 +91,7 @@ class _ElementWriter:
     def __init__(self, search: Search, version: Microversion) -> None:
         self._slots = search.answer.slots
         self._classes = search.names.classes
-        self._uuids = search.answer.uuids
+        self._answer = search.answer
         self._by_uuid = version.offers(Feature.ALLOCATIONS_BY_PROVIDER)
         self._with_mappings = version.offers(Feature.MAPPINGS)
         self._giving = [number for number, slot in enumerate(self._slots) if slot.resources]
@@ -98,25 +100,16 @@ class _ElementWriter:
             self._groups.setdefault(slot.suffix, []).append(number)
         self._amounts_of: dict[tuple[int, ...], bytes] = {}
 
-    def written(self, block: Block, remarks: list[bytes] | None, *, is_last: bool) -> bytes:
-        """The elements, a comma behind each but the last of all; constants between texts are merged."""
-        parts: list[Iterable[bytes | Column]] = [[b"{"], self._allocations(block)]
+    def written(self, block: Block, remarks: Texts | None) -> bytes:
+        """The elements, a comma behind each."""
+        parts: list[Iterable[_Part]] = [[b"{"], self._allocations(block)]
         if self._with_mappings:
             parts.append(self._mappings(block))
         if remarks is not None:
-            parts.append([b",", Column(objects(remarks))])
-        columns: list[Column] = []
-        constant = b""
-        for part in chain(*parts, [b"},"]):
-            if isinstance(part, bytes):
-                constant += part
-            else:
-                columns += [Column(objects([constant])), part]
-                constant = b""
-        end = constant[:-1] if is_last else constant
-        return joined(len(block), [*columns, Column(objects([constant]))], end)
+            parts.append([b",", remarks])
+        return joined(len(block), chain(*parts, [b"},"]))
 
-    def _allocations(self, block: Block) -> Iterator[bytes | Column]:
+    def _allocations(self, block: Block) -> Iterator[_Part]:
         """What a candidate takes of whom, providers in order of the slots that use them first."""
         before, after = _ALLOCATION if self._by_uuid else _LISTED_ALLOCATION
         yield b'"allocations":' + (b"{" if self._by_uuid else b"[")
@@ -144,7 +137,7 @@ class _ElementWriter:
             text = self._amounts_of[slots] = orjson.dumps(amounts) + b"}"
         return text
 
-    def _mappings(self, block: Block) -> Iterator[bytes | Column]:
+    def _mappings(self, block: Block) -> Iterator[_Part]:
         """Which providers serve which group, each once."""
         opening = b',"mappings":{'
         for suffix, slots in self._groups.items():
@@ -157,14 +150,16 @@ class _ElementWriter:
             opening = b","
         yield b"}"
 
-    def _provider(self, use: Use, before: bytes, after: bytes) -> Iterator[bytes | Column]:
+    def _provider(self, use: Use, before: bytes, after: bytes) -> Iterator[_Part]:
         """The uuids of the providers with something around them, nothing at all where there is no use."""
-        around: list[bytes | Column] = [before, after]
         if use.is_partial:
-            around = [Column(objects([text, b""]), use.presence) for text in (before, after)]
-        yield around[0]
-        yield Column(self._uuids, use.numbers)
-        yield around[1]
+            yield Column(objects([before, b""]), use.presence)
+            yield Column(self._answer.uuids_or_nothing, use.numbers)
+            yield Column(objects([after, b""]), use.presence)
+        else:
+            yield before
+            yield self._answer.uuids.take(use.numbers, axis=0)
+            yield after
 
 
 def _contributors(search: Search, version: Microversion) -> Iterable[bytes]:
