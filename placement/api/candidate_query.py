@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 
 from placement.api.microversions import Feature, Microversion
 from placement.api.queries import (
     POLICIES,
     Parameters,
     every,
+    read,
     refuse_unknown,
     refuse_value,
     schema_of,
@@ -42,6 +43,12 @@ def grammar_of(version: Microversion) -> Grammar:
         repeated_member_of=version.offers(Feature.REPEATED_MEMBER_OF),
         forbidden_aggregates=version.offers(Feature.FORBIDDEN_AGGREGATES),
     )
+
+
+@lru_cache(maxsize=256)
+def parse_text(query_string: bytes, version: Microversion) -> CandidateQuery:
+    """The query as it was sent; orchestrators send the same ones again and again. Raises BadRequest."""
+    return parse(read(query_string.decode("latin-1")), version)
 
 
 def parse(parameters: Parameters, version: Microversion) -> CandidateQuery:

@@ -7,18 +7,17 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placement.candidates.arrays import Indices, Mask, Rows
 from placement.candidates.forest import Forest
 from placement.candidates.query import Slot
 from placement.candidates.ranking import ScoreTable
 from placement.candidates.search import Found
-from placement.candidates.texts import TextList, Texts, lines, objects
+from placement.candidates.texts import Column, TextList, Texts, lines, objects
 from placement.candidates.tree_texts import TreeTexts
 from placement.candidates.uuids import dashed, to_text
 
-# Instead of the number of a provider: another slot uses it first.
+# Instead of a provider: another slot uses it first.
 NO_USE = -1
 _WORD = 62
 
@@ -42,42 +41,42 @@ class Element(NamedTuple):
 
 
 class Use(NamedTuple):
-    """Where a slot's provider comes up first.
+    """Where a slot's provider comes up first; `slot` may be another one that always has the same provider.
 
-    `numbers`: that of the provider per candidate, NO_USE where another slot has it already; `is_partial`:
+    `rows`: that of the provider per candidate, NO_USE where another slot has it already; `is_partial`:
     whether there are such candidates.
     """
 
     slot: int
-    numbers: Rows
+    rows: Indices
     is_partial: bool
 
     @property
     def presence(self) -> Rows:
         """0 where there is such a use, NO_USE elsewhere."""
-        return np.minimum(self.numbers, 0)
+        return np.minimum(self.rows, 0)
 
 
 class Block:
     """Some candidates that follow each other, the first of them the one at `start`."""
 
-    def __init__(self, start: int, numbers: NDArray[np.intp]) -> None:
+    def __init__(self, start: int, rows: Indices) -> None:
         self.start = start
-        self._numbers = numbers
+        self._rows = rows
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._rows)
 
     @cached_property
     def _leaders(self) -> list[int] | None:
         """Per slot the first one with the same provider, if that is one for all candidates alike."""
-        numbers = self._numbers
-        if (numbers == numbers[:, :1]).all():
-            return [0] * numbers.shape[1]
-        leaders = (numbers[:1] == numbers[0][:, None]).argmax(axis=1)
-        heads = numbers[:, np.unique(leaders)]
+        rows = self._rows
+        if (rows == rows[:, :1]).all():
+            return [0] * rows.shape[1]
+        leaders = (rows[:1] == rows[0][:, None]).argmax(axis=1)
+        heads = rows[:, np.unique(leaders)]
         apart = all((heads[:, :at] != heads[:, at : at + 1]).all() for at in range(1, heads.shape[1]))
-        return leaders.tolist() if apart and (numbers == numbers[:, leaders]).all() else None
+        return leaders.tolist() if apart and (rows == rows[:, leaders]).all() else None
 
     def first_uses(self, slots: Sequence[int]) -> Iterator[Use]:
         """For each of the slots, where its provider is used by none before it in the list.
@@ -85,14 +84,12 @@ class Block:
         Slots that never use a provider first are left out.
         """
         if self._leaders is not None:
-            seen: dict[int, int] = {}
-            for slot in slots:
-                seen.setdefault(self._leaders[slot], slot)
-            yield from (Use(slot, self._numbers[:, slot], False) for slot in seen.values())
+            for leader in dict.fromkeys(self._leaders[slot] for slot in slots):
+                yield Use(leader, self._rows[:, leader], False)
             return
         for at, slot in enumerate(slots):
-            mine = self._numbers[:, slot]
-            taken = (self._numbers[:, slots[:at]] == mine[:, None]).any(axis=1)
+            mine = self._rows[:, slot]
+            taken = (self._rows[:, slots[:at]] == mine[:, None]).any(axis=1)
             if not taken.any():
                 yield Use(slot, mine, False)
             elif not taken.all():
@@ -106,8 +103,8 @@ class Block:
         if self._leaders is not None:
             leader = self._leaders[use.slot]
             return use.presence, [tuple(slot for slot in slots if self._leaders[slot] == leader)]
-        rows = np.flatnonzero(use.numbers != NO_USE)
-        together = self._numbers[rows][:, slots] == use.numbers[rows, None]
+        users = np.flatnonzero(use.rows != NO_USE)
+        together = self._rows[users][:, slots] == use.rows[users, None]
         if (together == together[0]).all():
             return use.presence, [_chosen(slots, together[0])]
         powers = 1 << np.arange(min(len(slots), _WORD))
@@ -116,8 +113,8 @@ class Block:
         ]
         key = words[0] if len(words) == 1 else np.stack(words, axis=1)
         _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
-        which = np.full(len(use.numbers), NO_USE)
-        which[rows] = inverse.ravel()
+        which = np.full(len(use.rows), NO_USE)
+        which[users] = inverse.ravel()
         return which, [_chosen(slots, row) for row in together[first]]
 
 
@@ -163,15 +160,25 @@ class Answer:
                     members.append(uuid)
             yield Element(amounts, mappings, scores[at] if scores else 0)
 
-    @cached_property
-    def uuids(self) -> Texts:
-        """The uuids of all providers in use; `Use.numbers` are their places."""
-        return dashed(self._forest.providers.uuid[self._used])
+    def uuid_table(self, rows: Indices) -> Texts:
+        """The uuids of the providers, one a row."""
+        return dashed(self._forest.providers.uuid[rows])
+
+    def uuid_column(self, rows: Indices) -> Column:
+        """The uuids of the providers, nothing where a row is NO_USE."""
+        return Column(self._uuids, self._numbers[rows])
 
     @cached_property
-    def uuids_or_nothing(self) -> TextList:
-        """The same one by one, and nothing as the last."""
-        return objects([*lines(self.uuids), b""])
+    def _uuids(self) -> TextList:
+        """The uuids of all providers in use, and nothing as the last."""
+        return objects([*lines(self.uuid_table(self._used)), b""])
+
+    @cached_property
+    def _numbers(self) -> Rows:
+        """The places of the providers among those, -1 as the last for NO_USE."""
+        numbers = np.full(self._forest.count + 1, NO_USE)
+        numbers[self._used] = np.arange(len(self._used))
+        return numbers
 
     @cached_property
     def _used(self) -> Indices:
@@ -181,10 +188,8 @@ class Answer:
     def blocks(self, size: int) -> Iterator[Block]:
         """The candidates in blocks of so many, the last may be smaller."""
         rows = self._found.candidates
-        number = np.zeros(self._forest.count, np.intp)
-        number[self._used] = np.arange(len(self._used))
         for start in range(0, len(rows), size):
-            yield Block(start, number[rows[start : start + size]])
+            yield Block(start, rows[start : start + size])
 
     def contributing(self) -> Indices:
         """The providers that give resources to some candidate, ascending."""

@@ -121,7 +121,7 @@ class Column:
 
 
 def joined(count: int, parts: Iterable[bytes | Texts | Column]) -> bytes:
-    """The texts of so many rows, row by row: in each all the parts, of which bytes are the same in all rows."""
+    """The texts of so many rows, row by row: in each all the parts, of which bytes are alike in all rows."""
     constants = [b""]
     columns: list[Texts | Column] = []
     for part in parts:

@@ -99,9 +99,12 @@ class _ElementWriter:
         for number, slot in enumerate(self._slots):
             self._groups.setdefault(slot.suffix, []).append(number)
         self._amounts_of: dict[tuple[int, ...], bytes] = {}
+        # Of the block at hand, by slot.
+        self._uuids_of: dict[int, Texts] = {}
 
     def written(self, block: Block, remarks: Texts | None) -> bytes:
         """The elements, a comma behind each."""
+        self._uuids_of.clear()
         parts: list[Iterable[_Part]] = [[b"{"], self._allocations(block)]
         if self._with_mappings:
             parts.append(self._mappings(block))
@@ -154,11 +157,13 @@ class _ElementWriter:
         """The uuids of the providers with something around them, nothing at all where there is no use."""
         if use.is_partial:
             yield Column(objects([before, b""]), use.presence)
-            yield Column(self._answer.uuids_or_nothing, use.numbers)
+            yield self._answer.uuid_column(use.rows)
             yield Column(objects([after, b""]), use.presence)
         else:
+            if use.slot not in self._uuids_of:
+                self._uuids_of[use.slot] = self._answer.uuid_table(use.rows)
             yield before
-            yield self._answer.uuids.take(use.numbers, axis=0)
+            yield self._uuids_of[use.slot]
             yield after
 
 

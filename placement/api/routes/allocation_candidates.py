@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, current_app
+from flask import Blueprint, Response, current_app, request
 
 from placement.api import candidate_query, context
 from placement.api.gate import route
 from placement.api.microversions import Feature
-from placement.api.queries import parameters
 from placement.api.responses import streamed
 from placement.api.services import use_cases
 
@@ -24,6 +23,6 @@ blueprint = Blueprint("allocation_candidates", __name__)
 )
 def candidates() -> Response:
     """Where the request fits."""
-    query = candidate_query.parse(parameters(), context.version())
+    query = candidate_query.parse_text(request.query_string, context.version())
     renderer = current_app.extensions["placement_candidates_renderer"]
     return streamed(renderer.body(use_cases().candidates.find(query), context.version()))
