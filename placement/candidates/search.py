@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
@@ -142,7 +143,7 @@ def _choices(
 ) -> list[Choices]:
     """The choices of each slot; like slots share one object."""
     if trail is None and forest.is_flat and sharing.is_empty:
-        slots = [_whole(slot, slots) for slot in slots]
+        slots = _whole(slots)
     known: dict[object, Choices] = {}
     choices = []
     for slot in slots:
@@ -154,10 +155,16 @@ def _choices(
     return choices
 
 
-def _whole(slot: Slot, slots: Sequence[Slot]) -> Slot:
-    """The slot with the resources of its whole group: where nobody has children, one provider serves it."""
-    together = [resource for other in slots if other.suffix == slot.suffix for resource in other.resources]
-    return replace(slot, resources=tuple(together))
+def _whole(slots: Sequence[Slot]) -> list[Slot]:
+    """Each slot with the resources of its whole group: where nobody has children, one provider serves it."""
+    groups: dict[str, list[Slot]] = {}
+    for slot in slots:
+        groups.setdefault(slot.suffix, []).append(slot)
+    whole = {
+        suffix: replace(members[0], resources=tuple(chain(*(member.resources for member in members))))
+        for suffix, members in groups.items()
+    }
+    return [whole[slot.suffix] for slot in slots]
 
 
 @dataclass(slots=True)
