@@ -58,25 +58,32 @@ class Use(NamedTuple):
 
 
 class Block:
-    """Some candidates that follow each other, the first of them the one at `start`."""
+    """Some candidates that follow each other, or that are alike; one row each, a column per slot."""
 
-    def __init__(self, start: int, rows: Indices) -> None:
-        self.start = start
+    def __init__(self, rows: Indices, leaders: Sequence[int] | None = None) -> None:
         self._rows = rows
+        # Per slot the first one with the same provider, if that is one for all candidates alike.
+        self._leaders = leaders
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    @cached_property
-    def _leaders(self) -> list[int] | None:
-        """Per slot the first one with the same provider, if that is one for all candidates alike."""
+    def layouts(self, most: int) -> list[tuple[Rows, Block]] | None:
+        """The candidates apart by which slots share providers, and their places; None if in more ways."""
         rows = self._rows
+        everywhere = np.arange(len(rows))
         if (rows == rows[:, :1]).all():
-            return [0] * rows.shape[1]
-        leaders = (rows[:1] == rows[0][:, None]).argmax(axis=1)
-        heads = rows[:, np.unique(leaders)]
-        apart = all((heads[:, :at] != heads[:, at : at + 1]).all() for at in range(1, heads.shape[1]))
-        return leaders.tolist() if apart and (rows == rows[:, leaders]).all() else None
+            return [(everywhere, Block(rows, [0] * rows.shape[1]))]
+        leaders = (rows[:, :, None] == rows[:, None, :]).argmax(axis=2)
+        found: list[tuple[Rows, Block]] = []
+        left = everywhere
+        while len(left):
+            if len(found) == most:
+                return None
+            alike = (leaders[left] == leaders[left[0]]).all(axis=1)
+            found.append((left[alike], Block(rows[left[alike]], leaders[left[0]].tolist())))
+            left = left[~alike]
+        return found
 
     def first_uses(self, slots: Sequence[int]) -> Iterator[Use]:
         """For each of the slots, where its provider is used by none before it in the list.
@@ -90,10 +97,8 @@ class Block:
         for at, slot in enumerate(slots):
             mine = self._rows[:, slot]
             taken = (self._rows[:, slots[:at]] == mine[:, None]).any(axis=1)
-            if not taken.any():
-                yield Use(slot, mine, False)
-            elif not taken.all():
-                yield Use(slot, np.where(taken, NO_USE, mine), True)
+            if not taken.all():
+                yield Use(slot, np.where(taken, NO_USE, mine), bool(taken.any()))
 
     def companions(self, use: Use, slots: Sequence[int]) -> tuple[Rows, list[tuple[int, ...]]]:
         """Which of the slots have the same provider as this one: the distinct sets, and per candidate which.
@@ -189,7 +194,7 @@ class Answer:
         """The candidates in blocks of so many, the last may be smaller."""
         rows = self._found.candidates
         for start in range(0, len(rows), size):
-            yield Block(start, rows[start : start + size])
+            yield Block(rows[start : start + size])
 
     def contributing(self) -> Indices:
         """The providers that give resources to some candidate, ascending."""

@@ -120,8 +120,30 @@ class Column:
         self.of_rows: TextList = texts[which]
 
 
-def joined(count: int, parts: Iterable[bytes | Texts | Column]) -> bytes:
-    """The texts of so many rows, row by row: in each all the parts, of which bytes are alike in all rows."""
+Part = bytes | Texts | Column
+
+
+def table(parts: Iterable[Part]) -> Texts:
+    """For each row all the parts, of which bytes are the same in all rows; some are tables, none a Column."""
+    constants, columns = _apart(parts)
+    tables = [column for column in columns if not isinstance(column, Column)]
+    assert len(tables) == len(columns)
+    return filled(constants, tables)
+
+
+def joined(count: int, parts: Iterable[Part]) -> bytes:
+    """The same for so many rows and for parts of any width, row behind row."""
+    constants, columns = _apart(parts)
+    cells = np.empty((count, len(columns) + len(constants)), object)
+    for number, constant in enumerate(constants):
+        cells[:, 2 * number] = constant
+    for number, column in enumerate(columns):
+        cells[:, 2 * number + 1] = column.of_rows if isinstance(column, Column) else objects(lines(column))
+    return b"".join(cells.ravel().tolist())
+
+
+def _apart(parts: Iterable[Part]) -> tuple[list[bytes], list[Texts | Column]]:
+    """What stands between the columns, and these."""
     constants = [b""]
     columns: list[Texts | Column] = []
     for part in parts:
@@ -130,12 +152,4 @@ def joined(count: int, parts: Iterable[bytes | Texts | Column]) -> bytes:
         else:
             columns.append(part)
             constants.append(b"")
-    tables = [column for column in columns if not isinstance(column, Column)]
-    if tables and len(tables) == len(columns):
-        return filled(constants, tables).tobytes()
-    table = np.empty((count, len(columns) + len(constants)), object)
-    for number, constant in enumerate(constants):
-        table[:, 2 * number] = constant
-    for number, column in enumerate(columns):
-        table[:, 2 * number + 1] = column.of_rows if isinstance(column, Column) else objects(lines(column))
-    return b"".join(table.ravel().tolist())
+    return constants, columns

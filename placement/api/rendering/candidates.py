@@ -8,13 +8,12 @@ long as nothing in the tree changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 
 import orjson
 
 from placement.api.microversions import Feature, Microversion
 from placement.candidates.answer import Answer, Block, ProviderSummary, Use
-from placement.candidates.texts import Column, Texts, joined, objects
+from placement.candidates.texts import Column, Part, Texts, joined, lines, objects, table
 from placement.candidates.tree_texts import TreeTexts
 from placement.services.candidates import Search
 
@@ -24,7 +23,8 @@ _AT_ONCE = 2048
 # What stands before and after the uuid of a provider.
 _ALLOCATION = (b'"', b'":{"resources":')
 _LISTED_ALLOCATION = (b'{"resource_provider":{"uuid":"', b'"},"resources":')
-_Part = bytes | Texts | Column
+# More ways than this in which candidates share providers between slots are not written one by one.
+_MOST_LAYOUTS = 8
 
 
 class CandidatesRenderer:
@@ -78,11 +78,11 @@ def _elements(search: Search, version: Microversion, remarks: Texts | None) -> I
     """All candidates, separated by commas."""
     writer = _ElementWriter(search, version)
     count = len(search.answer)
+    done = 0
     for block in search.answer.blocks(_AT_ONCE):
-        end = block.start + len(block)
-        own = None if remarks is None else remarks[block.start : end]
-        text = writer.written(block, own)
-        yield text[:-1] if end == count else text
+        text = writer.written(block, None if remarks is None else remarks[done : done + len(block)])
+        done += len(block)
+        yield text[:-1] if done == count else text
 
 
 class _ElementWriter:
@@ -104,15 +104,30 @@ class _ElementWriter:
 
     def written(self, block: Block, remarks: Texts | None) -> bytes:
         """The elements, a comma behind each."""
-        self._uuids_of.clear()
-        parts: list[Iterable[_Part]] = [[b"{"], self._allocations(block)]
-        if self._with_mappings:
-            parts.append(self._mappings(block))
-        if remarks is not None:
-            parts.append([b",", remarks])
-        return joined(len(block), chain(*parts, [b"},"]))
+        layouts = block.layouts(_MOST_LAYOUTS)
+        if layouts is None:
+            return joined(len(block), self._parts(block, remarks))
+        if len(layouts) == 1:
+            return table(self._parts(layouts[0][1], remarks)).tobytes()
+        texts = [b""] * len(block)
+        for places, alike in layouts:
+            rows = table(self._parts(alike, None if remarks is None else remarks[places]))
+            for place, text in zip(places.tolist(), lines(rows), strict=True):
+                texts[place] = text
+        return b"".join(texts)
 
-    def _allocations(self, block: Block) -> Iterator[_Part]:
+    def _parts(self, block: Block, remarks: Texts | None) -> Iterator[Part]:
+        self._uuids_of.clear()
+        yield b"{"
+        yield from self._allocations(block)
+        if self._with_mappings:
+            yield from self._mappings(block)
+        if remarks is not None:
+            yield b","
+            yield remarks
+        yield b"},"
+
+    def _allocations(self, block: Block) -> Iterator[Part]:
         """What a candidate takes of whom, providers in order of the slots that use them first."""
         before, after = _ALLOCATION if self._by_uuid else _LISTED_ALLOCATION
         yield b'"allocations":' + (b"{" if self._by_uuid else b"[")
@@ -140,7 +155,7 @@ class _ElementWriter:
             text = self._amounts_of[slots] = orjson.dumps(amounts) + b"}"
         return text
 
-    def _mappings(self, block: Block) -> Iterator[_Part]:
+    def _mappings(self, block: Block) -> Iterator[Part]:
         """Which providers serve which group, each once."""
         opening = b',"mappings":{'
         for suffix, slots in self._groups.items():
@@ -153,7 +168,7 @@ class _ElementWriter:
             opening = b","
         yield b"}"
 
-    def _provider(self, use: Use, before: bytes, after: bytes) -> Iterator[_Part]:
+    def _provider(self, use: Use, before: bytes, after: bytes) -> Iterator[Part]:
         """The uuids of the providers with something around them, nothing at all where there is no use."""
         if use.is_partial:
             yield Column(objects([before, b""]), use.presence)
