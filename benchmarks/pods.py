@@ -22,14 +22,14 @@ from tqdm import tqdm
 from benchmarks.measure import Timing
 from benchmarks.report import print_table
 from benchmarks.wire import Wire
-from placement.topology.accumulator import take_cpus
-from placement.topology.cpu_use import CpuUse
-from placement.topology.cpus import CpuTopology, LogicalCpu
-from placement.topology.demand import CpuDemand, PickRules
-from placement.topology.layout import layout_of
-from placement.topology.masks import mask_of
-from placement.topology.policies import BindPolicy, Distribution, ExclusiveLevel
-from placement.topology.refusal import Refused
+from placement.numa.accumulator.accumulator import take_cpus
+from placement.numa.cpu_use import CpuUse
+from placement.numa.cpus import CpuTopology, LogicalCpu
+from placement.numa.demand import CpuDemand, PickRules
+from placement.numa.layout import layout_of
+from placement.numa.masks import mask_of
+from placement.numa.policies import BindPolicy, Distribution, ExclusiveLevel
+from placement.numa.refusal import Refused
 from tests.kubernetes import NUMA_POLICY, node_manifests, pod_manifest
 from tests.server import database_url, running_service
 

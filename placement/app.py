@@ -10,8 +10,8 @@ from oslo_config import cfg
 from placement.api.application import ApiSettings, create_application
 from placement.operations.kubernetes.binders import Binders
 from placement.operations.settings import open_database
-from placement.services.candidates import SearchSettings
-from placement.services.ordering import order_of_text
+from placement.services.placement.candidates import SearchSettings
+from placement.services.placement.ordering import order_of_text
 from placement.services.use_cases import UseCases
 from placement.storage.database import Database
 

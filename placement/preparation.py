@@ -10,7 +10,7 @@ from placement.api.errors import Misconfigured
 from placement.api.keystone import Keystone
 from placement.domain.errors import PlacementError
 from placement.operations import settings
-from placement.services.ordering import order_of_text
+from placement.services.placement.ordering import order_of_text
 
 
 def prepare() -> None:

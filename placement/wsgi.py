@@ -13,7 +13,7 @@ from placement import app
 from placement.api.errors import Misconfigured
 from placement.domain.errors import PlacementError, Unavailable
 from placement.operations import settings
-from placement.services.forest_keeper import ForestKeeper
+from placement.services.following.forest_keeper import ForestKeeper
 
 
 def _application() -> Flask:

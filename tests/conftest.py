@@ -16,7 +16,7 @@ from oslo_policy import opts as oslo_policy_opts
 
 from placement.api.application import ApiSettings
 from placement.app import build
-from placement.services.candidates import SearchSettings
+from placement.services.placement.candidates import SearchSettings
 from placement.storage.database import Database
 from tests.api_server import ApiServer
 from tests.api_server_http import running_api_server

@@ -6,15 +6,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 
-from placement.candidates.answer import Answer
-from placement.candidates.forest import Forest
-from placement.candidates.query import ForestOrder, ForestQuery, GroupQuery, Preference
-from placement.candidates.records import InventoryRow, ProviderRecord, ProviderRow, Snapshot
-from placement.candidates.scoreboards import Scoreboards
-from placement.candidates.scoring.order import Order
-from placement.candidates.search import Found, search
-from placement.candidates.sharing import SharingMap
 from placement.domain.groups import CandidateQuery, RequestGroup
+from placement.forest.forest import Forest
+from placement.forest.records import (
+    InventoryRow,
+    ProviderRecord,
+    ProviderRow,
+    Snapshot,
+)
+from placement.forest.sharing import SharingMap
+from placement.scoring.order import Order
+from placement.search.answer import Answer
+from placement.search.query import (
+    ForestOrder,
+    ForestQuery,
+    GroupQuery,
+    Preference,
+)
+from placement.search.score_cache import Scoreboards
+from placement.search.search import Found, search
 from tests.naive import SHARING_TRAIT, Candidate, NaiveProvider
 from tests.naive_scoring import SoftCondition
 

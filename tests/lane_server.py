@@ -22,10 +22,10 @@ from urllib.parse import parse_qs
 
 from oslo_context.context import RequestContext, get_current
 
+from placement.operations.http.connection import Connection
+from placement.operations.http.limits import Limits
+from placement.operations.http.worker import LaneWorker
 from placement.operations.server import Server, listening
-from placement.operations.web.connection import Connection
-from placement.operations.web.limits import Limits
-from placement.operations.web.worker import LaneWorker
 from tests.server import free_port
 
 _STARTS_WITHIN_SECONDS = 60

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from placement.candidates.scoring.host import score_host
-from placement.candidates.scoring.order import Order, combined
-from placement.candidates.scoring.strategy import Scope
+from placement.scoring.host import score_host
+from placement.scoring.order import Order, combined
+from placement.scoring.strategy import Scope
 from tests.naive import Candidate, Forest, NaiveProvider
 
 

@@ -6,11 +6,11 @@ from collections import Counter
 
 import sqlalchemy as sa
 
-from placement.services.cluster_lookup import found
-from placement.services.fleet import Fleet
-from placement.services.node_loading import NodeLoader, facts_of, stored_accounts
-from placement.services.node_states import NodeState
-from placement.services.node_views import view_of
+from placement.services.clusters.cluster_lookup import found
+from placement.services.clusters.node_loading import NodeLoader, facts_of, stored_accounts
+from placement.services.clusters.node_states import NodeState
+from placement.services.clusters.node_views import view_of
+from placement.services.following.cluster_cache import Fleet
 from placement.storage import tables
 from placement.storage.database import Database
 

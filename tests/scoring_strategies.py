@@ -6,8 +6,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from placement.candidates.scoring.order import Order
-from placement.candidates.scoring.strategy import Scope, Strategy, StrategyType, parse_strategy
+from placement.scoring.order import Order
+from placement.scoring.strategy import (
+    Scope,
+    Strategy,
+    StrategyType,
+    parse_strategy,
+)
 from tests.naive_scoring import SoftCondition
 from tests.strategies import AGGREGATES, RESOURCE_CLASSES, TRAITS
 

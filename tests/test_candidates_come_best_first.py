@@ -9,8 +9,8 @@ import pytest
 from flask import Flask
 
 from placement.app import build
-from placement.services.candidates import SearchSettings
-from placement.services.ordering import NAMED, order_of_text
+from placement.services.placement.candidates import SearchSettings
+from placement.services.placement.ordering import NAMED, order_of_text
 from tests.client import Client, code, detail
 from tests.conftest import compatible
 

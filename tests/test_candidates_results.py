@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 
 from placement.app import build
-from placement.services.candidates import SearchSettings
+from placement.services.placement.candidates import SearchSettings
 from placement.storage.database import Database
 from tests.client import Client, custom, unique
 from tests.conftest import compatible

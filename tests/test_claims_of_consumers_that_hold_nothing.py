@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement.storage import consumers, tables
-from placement.storage.consumers import Labelling, LabelRegistry
+from placement.storage import tables
 from placement.storage.database import Database
+from placement.storage.statements import consumers
+from placement.storage.statements.consumers import Labelling, LabelRegistry
 from tests.client import Client, detail
 
 CONSUMER = "00000000-0000-4000-8000-0000000000cc"

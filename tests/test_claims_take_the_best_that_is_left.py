@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import pytest
 
 from placement.domain.errors import CapacityExceeded
-from placement.services.claims import Claims
+from placement.services.placement.claims import Claims
 from tests.client import Client, code, detail
 from tests.server import RunningServer
 from tests.test_claims_hand_nothing_out_twice import Claimant

@@ -12,8 +12,8 @@ import pytest
 from flask import Flask
 
 from placement.app import build
-from placement.services import clusters as cluster_services
-from placement.services import node_imports
+from placement.services.clusters import clusters as cluster_services
+from placement.services.clusters import node_imports
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible

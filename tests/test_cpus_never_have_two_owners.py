@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import requests
 
 from placement.app import build
-from placement.services.fleet import Fleet
+from placement.numa.cpuset import parse_cpu_list
+from placement.services.following.cluster_cache import Fleet
 from placement.storage.database import Database
-from placement.topology.cpuset import parse_cpu_list
 from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import node_manifests, pod_manifest

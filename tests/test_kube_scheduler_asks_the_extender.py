@@ -201,7 +201,7 @@ def test_scores_are_given_without_working_out_places(api, monkeypatch):
     def placed(*_: object) -> None:
         raise AssertionError("nobody asked for a place")
 
-    monkeypatch.setattr("placement.services.pods.placed", placed)
+    monkeypatch.setattr("placement.services.clusters.pods.placed", placed)
     body = {"Pod": pod, "NodeNames": names}
     scores = api.post(f"{cluster}/extender/prioritize", body).json
     expected = {place["name"]: place["score"] * 10 // 100 for place in preview}

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from placement.operations.kubernetes.collection import collections
-from placement.operations.kubernetes.picture import Kind
+from placement.operations.kubernetes.informer_store import Kind
 
 RIGHTS = Path(__file__).resolve().parents[1] / "etc" / "examples" / "kubernetes-rights.yaml"
 

@@ -6,7 +6,7 @@ import json
 import urllib.request
 
 from placement.api import responses
-from placement.services.candidates import SearchSettings
+from placement.services.placement.candidates import SearchSettings
 from tests.client import Client
 from tests.conftest import application_at, application_on
 from tests.server import database_url, running_service

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from placement.storage import clusters
 from placement.storage.database import Database
+from placement.storage.statements import clusters
 from tests.client import Client, detail
 from tests.kubernetes import ALLOCS, KUBELET, node_manifests, pod_manifest
 from tests.pod_invariants import check

@@ -8,8 +8,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.candidates.scoreboards import Scoreboards
-from placement.candidates.scoring.order import Order
+from placement.scoring.order import Order
+from placement.search.score_cache import Scoreboards
 from tests.forests import World
 from tests.naive import SHARING_TRAIT, NaiveProvider, enumerate_candidates
 from tests.naive_scoring import SoftCondition, score_of

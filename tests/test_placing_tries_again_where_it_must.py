@@ -7,10 +7,11 @@ import sqlalchemy as sa
 from flask import Flask
 
 from placement.domain.errors import NotFound
-from placement.services.fleet import ClusterView
-from placement.services.pod_writing import Condition
-from placement.storage import providers, tables
+from placement.services.clusters.pod_writing import Condition
+from placement.services.following.cluster_cache import ClusterView
+from placement.storage import tables
 from placement.storage.database import Database
+from placement.storage.statements import providers
 from tests.client import Client, code, detail
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.pod_invariants import check

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from placement.app import build
-from placement.storage import clusters
+from placement.numa.cpuset import format_cpu_list
 from placement.storage.database import Database
-from placement.topology.cpuset import format_cpu_list
+from placement.storage.statements import clusters
 from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import ALLOCS, BIND, KUBELET, NUMA_POLICY, RATIO, node_manifests, pod_manifest

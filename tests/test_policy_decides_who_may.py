@@ -13,7 +13,7 @@ from oslo_config import cfg
 from oslo_policy import opts
 
 from placement.api.application import ApiSettings
-from placement.api.gate import guarded_by
+from placement.api.route_guard import guarded_by
 from placement.api.rules import list_rules
 from placement.app import build
 from placement.samples import samples

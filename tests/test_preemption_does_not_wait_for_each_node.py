@@ -11,7 +11,7 @@ from placement.app import build
 from placement.domain import caller, deadline
 from placement.domain.errors import PlacementError
 from placement.operations.kubernetes.binders import Binders
-from placement.services.preemption import ENOUGH_NODES, Victims
+from placement.services.clusters.preemption import ENOUGH_NODES, Victims
 from placement.services.use_cases import UseCases
 from placement.storage.database import Database
 from tests.api_server import ApiServer

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from flask import Flask
 
-from placement.storage import node_rows
 from placement.storage.database import Database
+from placement.storage.statements import node_rows
 from tests.client import Client, detail
 from tests.kubernetes import ROWS, node_manifests, pod_manifest
 from tests.pod_invariants import check, check_image, loaded, nothing_is_held

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from placement.services.candidates import SearchSettings
+from placement.services.placement.candidates import SearchSettings
 from tests.client import Client, code
 from tests.conftest import application_at, application_on
 from tests.patience import PATIENCE_SECONDS

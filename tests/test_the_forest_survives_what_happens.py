@@ -12,7 +12,7 @@ from flask import Flask
 
 from placement.app import build
 from placement.domain.errors import Unavailable
-from placement.services import forest_keeper
+from placement.services.following import forest_keeper
 from placement.services.use_cases import UseCases
 from placement.storage.database import Database
 from tests.client import Client

@@ -8,11 +8,11 @@ from weakref import ref
 import pytest
 from flask import Flask
 
-from placement.dialects.koordinator.pod_import import import_pod
-from placement.dialects.koordinator.settings import SchedulerSettings
-from placement.services.fleet import ClusterView
-from placement.services.node_states import NodeState
-from placement.services.pod_ranking import PodShape, Rankings
+from placement.dialects.koordinator.pod.pod_import import import_pod
+from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.services.clusters.node_states import NodeState
+from placement.services.clusters.pod_ranking import PodShape, Rankings
+from placement.services.following.cluster_cache import ClusterView
 from placement.storage.database import Database
 from tests.client import Client
 from tests.kubernetes import ALLOCS, KUBELET, node_manifests, pod_manifest

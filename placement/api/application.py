@@ -11,15 +11,22 @@ from flask import Flask, Response, current_app, request
 from oslo_config import cfg
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from placement.api import auth, callers, context, errors, loopback, microversions
+from placement.api import (
+    auth,
+    callers,
+    context,
+    errors,
+    loopback,
+    microversions,
+)
 from placement.api.connection import watch_of
 from placement.api.errors import HttpError, Relayed
-from placement.api.gate import guarded_by
 from placement.api.keystone import Keystone
 from placement.api.middleware import REQUEST_ID, surrounded
 from placement.api.policy import Policy
 from placement.api.rendering.candidates import CandidatesRenderer
 from placement.api.rendering.pods import refusals_body
+from placement.api.route_guard import guarded_by
 from placement.api.routes import (
     allocation_candidates,
     allocations,
@@ -42,7 +49,7 @@ from placement.api.tokens import NO_FILE, BadTokens, Tokens
 from placement.dialects.nova import FlavorRefused
 from placement.domain import caller, deadline
 from placement.domain.errors import NotFound, PlacementError
-from placement.services.pod_pages import Unschedulable
+from placement.services.clusters.pod_pages import Unschedulable
 from placement.services.use_cases import UseCases
 
 LOG = logging.getLogger(__name__)

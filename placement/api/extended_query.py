@@ -12,7 +12,7 @@ from placement.api.services import use_cases
 from placement.domain.errors import BadRequest
 from placement.domain.groups import CandidateQuery
 from placement.domain.identifiers import normalize_uuid
-from placement.services.wishes import SoftCondition, Wishes
+from placement.services.placement.search_options import SoftCondition, Wishes
 
 _OWN = ("order_by", "cluster", "prefer", "explain")
 _HEAVIEST = 100

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from placement.domain.errors import BadRequest
-from placement.services.bind_attempt import Binding
-from placement.services.preemption import Victims
+from placement.services.clusters.bind_attempt import Binding
+from placement.services.clusters.preemption import Victims
 
 _HIGHEST = 10
 

@@ -14,7 +14,14 @@ from oslo_config import cfg
 from oslo_context.context import RequestContext
 from oslo_middleware import cors, http_proxy_to_wsgi
 
-from placement.api.context import ANONYMOUS, CALLER_KEY, ENVIRONMENT_KEY, READS_KEY, global_id, in_log
+from placement.api.context import (
+    ANONYMOUS,
+    CALLER_KEY,
+    ENVIRONMENT_KEY,
+    READS_KEY,
+    global_id,
+    in_log,
+)
 from placement.domain import deadline
 
 _STATUSES = frozenset(HTTPStatus)

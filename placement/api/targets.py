@@ -9,7 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from placement.api.bodies import peeked
-from placement.api.queries import Parameters, every, parameters, read
+from placement.api.queries import (
+    Parameters,
+    every,
+    parameters,
+    read,
+)
 from placement.domain.errors import BadRequest
 
 Target = dict[str, str]

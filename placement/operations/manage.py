@@ -11,9 +11,9 @@ from oslo_config import cfg
 
 from placement.domain.errors import PlacementError
 from placement.operations import settings
-from placement.operations.boxes import table
+from placement.operations.tables import table
 from placement.services import schema
-from placement.services.healing import Healed, Healing, Labels
+from placement.services.online_migrations import Healed, Healing, Labels
 
 _BATCH = 50
 _NOTHING_LEFT, _SOMETHING_DONE, _STUCK, _BAD_COUNT = 0, 1, 2, 127

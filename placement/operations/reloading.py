@@ -7,7 +7,7 @@ import logging
 from gunicorn.util import import_app
 
 from placement.domain.errors import PlacementError
-from placement.operations.web.arbiter import Arbiter
+from placement.operations.http.arbiter import Arbiter
 
 LOG = logging.getLogger(__name__)
 # Above this room, as it looks into all rooms.

@@ -15,11 +15,11 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.util import import_app
 
 from placement.domain.errors import PlacementError
+from placement.operations.http.limits import Limits
 from placement.operations.reloading import CarefulArbiter
-from placement.operations.web.limits import Limits
 
 _GRACE_SECONDS = 30
-_WORKER = "placement.operations.web.worker.LaneWorker"
+_WORKER = "placement.operations.http.worker.LaneWorker"
 _BACKLOG = 2048
 # Workers of a master that was killed leave within this time.
 _PORT_IS_FREE_WITHIN_SECONDS = 8

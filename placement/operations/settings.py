@@ -17,9 +17,9 @@ from placement.operations.config_files import (
     configuration_files,
     refuse_unknown,
 )
+from placement.operations.http.limits import Limits
 from placement.operations.options import GROUPS
 from placement.operations.secrets import warn_if_readable, with_password_of
-from placement.operations.web.limits import Limits
 from placement.services import schema
 from placement.storage.database import Database
 

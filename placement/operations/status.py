@@ -13,8 +13,8 @@ from typing import NamedTuple
 from oslo_config import cfg
 from oslo_policy import opts
 
-from placement.operations.boxes import stacked
 from placement.operations.manage import add_common, healing, load
+from placement.operations.tables import stacked
 
 _CRASHED = 255
 

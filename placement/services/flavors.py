@@ -9,10 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from placement.dialects.nova import FlavorRefused, Problem, Translation, translate_document
+from placement.dialects.nova import (
+    FlavorRefused,
+    Problem,
+    Translation,
+    translate_document,
+)
 from placement.domain.groups import CandidateQuery
-from placement.services.candidates import Candidates, Search
-from placement.services.clusters import Clusters
+from placement.services.clusters.clusters import Clusters
+from placement.services.placement.candidates import Candidates, Search
 
 _SEARCH_PARTS = ("limit", "cluster")
 ParseQuery = Callable[[str], CandidateQuery]

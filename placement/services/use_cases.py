@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from placement.services.best_fit import BestFit
-from placement.services.candidates import Candidates, SearchSettings
-from placement.services.claims import Claims
-from placement.services.clusters import Clusters
-from placement.services.extender import Extender
+from placement.services.clusters.clusters import Clusters
+from placement.services.clusters.extender import Extender
+from placement.services.clusters.node_imports import NodeImports
+from placement.services.clusters.node_writing import NodeWriter
+from placement.services.clusters.pod_translation import PodTranslation
+from placement.services.clusters.pods import Pods
+from placement.services.clusters.preemption import Preemption
+from placement.services.clusters.vanished_pods import Binders
 from placement.services.flavors import Flavors
-from placement.services.fleet import Fleet
-from placement.services.forest_keeper import ForestKeeper
-from placement.services.holdings import Holdings
-from placement.services.inventories import Inventories
-from placement.services.listings import Listings
-from placement.services.memberships import Memberships
-from placement.services.names import ResourceClasses, Traits
-from placement.services.node_imports import NodeImports
-from placement.services.node_writing import NodeWriter
-from placement.services.pod_translation import PodTranslation
-from placement.services.pods import Pods
-from placement.services.preemption import Preemption
-from placement.services.providers import Providers
-from placement.services.reshaper import Reshaper
-from placement.services.vanished_pods import Binders
-from placement.storage.consumers import LabelRegistry
+from placement.services.following.cluster_cache import Fleet
+from placement.services.following.forest_keeper import ForestKeeper
+from placement.services.placement.best_fit import BestFit
+from placement.services.placement.candidates import Candidates, SearchSettings
+from placement.services.placement.claims import Claims
+from placement.services.placement.holdings import Holdings
+from placement.services.placement.inventories import Inventories
+from placement.services.placement.listings import Listings
+from placement.services.placement.memberships import Memberships
+from placement.services.placement.names import ResourceClasses, Traits
+from placement.services.placement.providers import Providers
+from placement.services.placement.reshaper import Reshaper
 from placement.storage.database import Database
+from placement.storage.statements.consumers import LabelRegistry
 
 
 class UseCases:

@@ -15,11 +15,18 @@ from sqlalchemy.dialects import postgresql as postgresql_dialect
 from sqlalchemy.dialects import sqlite as sqlite_dialect
 
 from placement.domain import deadline
-from placement.storage import failures, history, pool, postgresql, sqlite, tables, urls
+from placement.storage import (
+    failures,
+    pool,
+    tables,
+    urls,
+)
+from placement.storage.backends import postgresql, sqlite
+from placement.storage.backends.silence import GRACE_SECONDS
+from placement.storage.changes import history
+from placement.storage.changes.history import History
 from placement.storage.failures import OutcomeUnknown, TryAgain
-from placement.storage.history import History
 from placement.storage.incidents import Incidents
-from placement.storage.silence import GRACE_SECONDS
 
 _LOST_COMMIT = (
     "The database connection was lost while committing; the change may or may not be stored. "
@@ -66,7 +73,7 @@ class Transaction:
 
     @property
     def server(self) -> str:
-        """Which server, or file, this transaction is with: see storage.history."""
+        """Which server, or file, this transaction is with: see storage.changes.history."""
         return str(self.connection.info[history.KEY])
 
     @property

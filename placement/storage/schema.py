@@ -15,8 +15,8 @@ import sqlalchemy as sa
 
 from placement.domain.errors import BadRequest
 from placement.storage import tables
+from placement.storage.changes.feed import NAMES_CHANGED, record_change
 from placement.storage.database import Database, Transaction
-from placement.storage.feed import NAMES_CHANGED, record_change
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -80,7 +80,7 @@ def _forget_foreign_stamps(transaction: Transaction) -> None:
         transaction.execute(
             sa.update(table).where(column > transaction.stamp).values(revision=transaction.stamp)
         )
-    # The witness of storage.history: to processes that run the database is another one from now on.
+    # The witness of storage.changes.history: to processes that run the database is another one from now on.
     counter = tables.change_counter
     transaction.execute(sa.update(counter).values(value=counter.c.value))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from placement.storage.silence import WatchedCursor
+from placement.storage.backends.silence import WatchedCursor
 
 _FIRST_ROWS = 1000
 

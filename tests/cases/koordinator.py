@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.admission import unequal_cpu
-from placement.dialects.koordinator.errors import ManifestError
+from placement.dialects.koordinator.pod.admission import unequal_cpu
 from placement.dialects.koordinator.profile import Profile
-from placement.topology.amounts import NumaAmounts
-from placement.topology.cpuset import CpuListError, parse_cpu_list
-from placement.topology.refusal import RefusalClass, Refused
+from placement.kubernetes.errors import ManifestError
+from placement.numa.amounts import NumaAmounts
+from placement.numa.cpuset import CpuListError, parse_cpu_list
+from placement.numa.refusal import RefusalClass, Refused
 from tests.cases import koordinator_agents, koordinator_choices, koordinator_phases, koordinator_sequences
 from tests.cases import koordinator_inputs as read
 

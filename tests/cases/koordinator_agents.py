@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from placement.dialects.koordinator.admission import admission_violations
-from placement.dialects.koordinator.agent_reservation import agent_reserved_cpus
-from placement.dialects.koordinator.container_cpus import AgentView, container_cpu_list
-from placement.dialects.koordinator.field import Field
-from placement.dialects.koordinator.host import numa_capacity
-from placement.dialects.koordinator.kubelet import reported_topology_policy
-from placement.dialects.koordinator.kubelet_state import kubelet_allocs
-from placement.dialects.koordinator.node import import_node
-from placement.dialects.koordinator.pod_records import read_pod_record
-from placement.dialects.koordinator.priority import priority_with_default
+from placement.dialects.koordinator.node.agent_reservation import agent_reserved_cpus
+from placement.dialects.koordinator.node.kubelet import reported_topology_policy
+from placement.dialects.koordinator.node.node import import_node
+from placement.dialects.koordinator.node.reservation import read_reservation, read_system_cpus
+from placement.dialects.koordinator.pod.admission import admission_violations
+from placement.dialects.koordinator.pod.priority import priority_with_default
 from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.qos import qos_with_default, raw_qos
-from placement.dialects.koordinator.report import Report
-from placement.dialects.koordinator.reservation import read_reservation, read_system_cpus
-from placement.dialects.koordinator.settings import SchedulerSettings
-from placement.topology.cpus import CpuTopology
-from placement.topology.cpuset import CpuSet, format_cpu_list, parse_cpu_list
-from placement.topology.pools import SharedPool, shared_pools, trimmed
+from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.dialects.koordinator.status.container_cpus import AgentView, container_cpu_list
+from placement.dialects.koordinator.status.kubelet_state import kubelet_allocs
+from placement.dialects.koordinator.status.pod_records import read_pod_record
+from placement.kubernetes.field import Field
+from placement.kubernetes.report import Report
+from placement.numa.cpus import CpuTopology
+from placement.numa.cpuset import CpuSet, format_cpu_list, parse_cpu_list
+from placement.numa.pools import SharedPool, shared_pools, trimmed
+from placement.scheduling.host import numa_capacity
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
 

@@ -7,25 +7,25 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from placement.dialects.koordinator.numa_topology_spec import merged_numa_policy
+from placement.dialects.koordinator.pod.numa_topology_spec import merged_numa_policy
 from placement.dialects.koordinator.profile import Profile
-from placement.topology.accounts import numa_available, numa_used
-from placement.topology.accumulator import take_cpus
-from placement.topology.amounts import NOTHING, NumaAmounts
-from placement.topology.cpu_use import CpuUse
-from placement.topology.demand import CpuDemand, PodDemand
-from placement.topology.hint_rows import collect_rows, single_numa_rows, summarize
-from placement.topology.hints import Hint, HintTable
-from placement.topology.host import HostState
-from placement.topology.layout import layout_of
-from placement.topology.ledger import NumaNeighbours
-from placement.topology.leftovers import leftover_order
-from placement.topology.masks import mask_of, members_of
-from placement.topology.numa_exclusivity import is_allowed
-from placement.topology.policies import BindPolicy, NumaExclusivity, NumaPolicy
-from placement.topology.run import Run
-from placement.topology.selection import admits, select_affinity
-from placement.topology.trial import Trial
+from placement.numa.accounts import numa_available, numa_used
+from placement.numa.accumulator.accumulator import take_cpus
+from placement.numa.accumulator.leftovers import leftover_order
+from placement.numa.accumulator.run import Run
+from placement.numa.alignment.hint_rows import collect_rows, single_numa_rows, summarize
+from placement.numa.alignment.hints import Hint, HintTable
+from placement.numa.alignment.numa_exclusivity import is_allowed
+from placement.numa.alignment.selection import admits, select_affinity
+from placement.numa.allocator import Trial
+from placement.numa.amounts import NOTHING, NumaAmounts
+from placement.numa.cpu_use import CpuUse
+from placement.numa.demand import CpuDemand, PodDemand
+from placement.numa.host import HostState
+from placement.numa.layout import layout_of
+from placement.numa.ledger import NumaNeighbours
+from placement.numa.masks import mask_of, members_of
+from placement.numa.policies import BindPolicy, NumaExclusivity, NumaPolicy
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
 

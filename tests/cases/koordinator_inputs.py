@@ -8,25 +8,24 @@ from fractions import Fraction
 from typing import Any
 
 from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.host import Host, host_of
-from placement.dialects.koordinator.node import NodeImport, import_node
-from placement.dialects.koordinator.numa_policy import label_strategy
-from placement.dialects.koordinator.numa_topology_spec import NumaTopologySpec
-from placement.dialects.koordinator.pod import Pod, read_pod
-from placement.dialects.koordinator.pod_request import PodRequest
+from placement.dialects.koordinator.node.node import NodeImport, import_node
+from placement.dialects.koordinator.node.numa_policy import label_strategy
+from placement.dialects.koordinator.pod.numa_topology_spec import NumaTopologySpec
+from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.dialects.koordinator.profile import Profile
-from placement.dialects.koordinator.quantity import parse_quantity
-from placement.dialects.koordinator.report import Report
-from placement.dialects.koordinator.resource_status import ResourceStatus
 from placement.dialects.koordinator.resources import base_amount
-from placement.dialects.koordinator.settings import SchedulerSettings
-from placement.topology.amounts import NumaAmounts, summed
-from placement.topology.cpus import CpuTopology, LogicalCpu
-from placement.topology.cpuset import format_cpu_list, parse_cpu_list
-from placement.topology.demand import PickRules
-from placement.topology.ledger import Holding, HostLedger
-from placement.topology.masks import mask_of, members_of
-from placement.topology.policies import (
+from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.dialects.koordinator.status.resource_status import ResourceStatus
+from placement.kubernetes.pod import Pod, read_pod
+from placement.kubernetes.quantity import parse_quantity
+from placement.kubernetes.report import Report
+from placement.numa.amounts import NumaAmounts, summed
+from placement.numa.cpus import CpuTopology, LogicalCpu
+from placement.numa.cpuset import format_cpu_list, parse_cpu_list
+from placement.numa.demand import PickRules
+from placement.numa.ledger import Holding, HostLedger
+from placement.numa.masks import mask_of, members_of
+from placement.numa.policies import (
     BindPolicy,
     Distribution,
     ExclusiveLevel,
@@ -34,8 +33,9 @@ from placement.topology.policies import (
     NumaPolicy,
     NumaStrategy,
 )
-from placement.topology.reservations import Reservation, Reservations
-from placement.topology.scoring import DEFAULT_SCORING, Scoring
+from placement.numa.reservations import Reservation, Reservations
+from placement.scheduling.host import Host, host_of
+from placement.scoring.fit import DEFAULT_SCORING, Scoring
 
 Json = Mapping[str, Any]
 

@@ -6,25 +6,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.allocating import PodAllocation, allocate_on_host
 from placement.dialects.koordinator.bind_policy import host_bind_policy, pod_bind_policy
-from placement.dialects.koordinator.fitting import Fit
-from placement.dialects.koordinator.host import Host
-from placement.dialects.koordinator.host_demand import demand_on
-from placement.dialects.koordinator.judging import PodJudge
-from placement.dialects.koordinator.kubelet import KubeletPolicy
-from placement.dialects.koordinator.numa_topology_spec import merged_numa_policy
-from placement.dialects.koordinator.pod_request import PodRequest, interpret_pod
+from placement.dialects.koordinator.node.kubelet import KubeletPolicy
+from placement.dialects.koordinator.pod.numa_topology_spec import merged_numa_policy
+from placement.dialects.koordinator.pod.pod_request import PodRequest, interpret_pod
+from placement.dialects.koordinator.pod.resource_spec import ResourceSpec, completed_spec
 from placement.dialects.koordinator.profile import Profile
-from placement.dialects.koordinator.rating import rate_host
-from placement.dialects.koordinator.resource_spec import ResourceSpec, completed_spec
-from placement.dialects.koordinator.resource_status import ResourceStatus, status_document
-from placement.topology.amounts import summed
-from placement.topology.cpuset import format_cpu_list, parse_cpu_list
-from placement.topology.host_score import HostTotals
-from placement.topology.ledger import Holding, HostLedger
-from placement.topology.refusal import Refusal, Refused
-from placement.topology.reservations import Placing
+from placement.dialects.koordinator.status.resource_status import ResourceStatus, status_document
+from placement.numa.amounts import summed
+from placement.numa.cpuset import format_cpu_list, parse_cpu_list
+from placement.numa.host_score import HostTotals
+from placement.numa.ledger import Holding, HostLedger
+from placement.numa.refusal import Refusal, Refused
+from placement.numa.reservations import Placing
+from placement.scheduling.filter import PodJudge
+from placement.scheduling.host import Host
+from placement.scheduling.host_demand import demand_on
+from placement.scheduling.numa_fit import Fit
+from placement.scheduling.reserve import PodAllocation, allocate_on_host
+from placement.scheduling.score import rate_host
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
 

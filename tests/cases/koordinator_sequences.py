@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from placement.dialects.koordinator.profile import Profile
-from placement.topology.accumulator import take_cpus
-from placement.topology.cpuset import format_cpu_list, parse_cpu_list
-from placement.topology.layout import CpuLayout, layout_of
-from placement.topology.ledger import Holding, HostLedger
-from placement.topology.masks import members_of
-from placement.topology.policies import ExclusiveLevel
-from placement.topology.refusal import Refused
+from placement.numa.accumulator.accumulator import take_cpus
+from placement.numa.cpuset import format_cpu_list, parse_cpu_list
+from placement.numa.layout import CpuLayout, layout_of
+from placement.numa.ledger import Holding, HostLedger
+from placement.numa.masks import members_of
+from placement.numa.policies import ExclusiveLevel
+from placement.numa.refusal import Refused
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_choices import cpu_demand
 from tests.cases.koordinator_inputs import Json

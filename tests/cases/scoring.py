@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 
 from placement.api.rendering.scores import score_remarks
-from placement.candidates.hosts import Hosts
-from placement.candidates.query import ForestOrder, GroupQuery, Slot
-from placement.candidates.ranking import Ranking
-from placement.candidates.scoring.host import score_host
-from placement.candidates.scoring.order import Order, parse_order
-from placement.candidates.scoring.refusal import ScoringRefused
-from placement.candidates.scoring.shape import parse_shape
-from placement.candidates.scoring.strategy import StrategyType, parse_strategy
-from placement.candidates.scoring.weights import parse_resources
-from placement.candidates.texts import lines
 from placement.domain.inventory import Inventory
+from placement.forest.texts import lines
+from placement.scoring.host import score_host
+from placement.scoring.order import Order, parse_order
+from placement.scoring.refusal import ScoringRefused
+from placement.scoring.shape import parse_shape
+from placement.scoring.strategy import StrategyType, parse_strategy
+from placement.scoring.weights import parse_resources
+from placement.search.hosts import Hosts
+from placement.search.query import ForestOrder, GroupQuery, Slot
+from placement.search.ranking import Ranking
 from tests.cases import Outcome
 from tests.forests import World
 from tests.naive import NaiveProvider

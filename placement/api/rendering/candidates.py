@@ -12,10 +12,23 @@ from collections.abc import Iterable, Iterator
 import orjson
 
 from placement.api.microversions import Feature, Microversion
-from placement.candidates.answer import Answer, Block, ProviderSummary, Use
-from placement.candidates.texts import Column, Part, Texts, joined, lines, objects, table
-from placement.candidates.tree_texts import TreeTexts
-from placement.services.candidates import Search
+from placement.forest.texts import (
+    Column,
+    Part,
+    Texts,
+    joined,
+    lines,
+    objects,
+    table,
+)
+from placement.search.answer import (
+    Answer,
+    Block,
+    ProviderSummary,
+    Use,
+)
+from placement.search.summary_cache import TreeTexts
+from placement.services.placement.candidates import Search
 
 _CACHE_BYTES = 32 * 2**20
 # Candidates, or trees, that are written at a time.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from placement.api.rendering.providers import inventory_body
-from placement.services.clusters import NodeTree
-from placement.services.node_views import CpuView, NodeView
-from placement.topology.cpuset import format_cpu_list
-from placement.topology.pools import SharedPool
+from placement.numa.cpuset import format_cpu_list
+from placement.numa.pools import SharedPool
+from placement.services.clusters.clusters import NodeTree
+from placement.services.clusters.node_views import CpuView, NodeView
 
 
 def cluster_body(cluster: Any) -> dict[str, Any]:

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from placement.candidates.explanation import Explanation
-from placement.candidates.near_misses import Miss
-from placement.candidates.shortages import Shortage
-from placement.candidates.wording import Vocabulary, describe, lacks, sentences, told
+from placement.explain.explanation import Explanation
+from placement.explain.messages import (
+    Vocabulary,
+    describe,
+    lacks,
+    sentences,
+    told,
+)
+from placement.explain.near_misses import Miss
+from placement.explain.shortages import Shortage
 
 
 def explanation_body(explanation: Explanation, words: Vocabulary) -> dict[str, Any]:

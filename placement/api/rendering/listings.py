@@ -7,7 +7,7 @@ from typing import Any
 
 from placement.api.rendering.providers import inventory_body
 from placement.domain.allocation import UNKNOWN_CONSUMER_TYPE
-from placement.services.listings import AllocationPage, Include, ProviderPage
+from placement.services.placement.listings import AllocationPage, Include, ProviderPage
 
 
 def allocations_body(page: AllocationPage) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from placement.services.pod_answers import PodAnswer
-from placement.services.pod_pages import PodPage, Preview
-from placement.services.pod_translation import Translation
-from placement.topology.refusal import Refusal
+from placement.numa.refusal import Refusal
+from placement.services.clusters.pod_answers import PodAnswer
+from placement.services.clusters.pod_pages import PodPage, Preview
+from placement.services.clusters.pod_translation import Translation
 
 
 def pod_body(cluster: str, pod: PodAnswer) -> dict[str, Any]:

@@ -6,12 +6,18 @@ from collections.abc import Sequence
 
 import orjson
 
-from placement.candidates.arrays import Rows
-from placement.candidates.ranking import ScoreTable, StrategyScores
-from placement.candidates.scoring.columns import Field
-from placement.candidates.scoring.vectors import ClassParts
-from placement.candidates.texts import Texts, assembled, filled, fractions, numbers
-from placement.services.wishes import SoftCondition
+from placement.forest.arrays import Rows
+from placement.forest.texts import (
+    Texts,
+    assembled,
+    filled,
+    fractions,
+    numbers,
+)
+from placement.scoring.columns import Field
+from placement.scoring.vectors import ClassParts
+from placement.search.ranking import ScoreTable, StrategyScores
+from placement.services.placement.search_options import SoftCondition
 
 # Stands for a figure in a template; no name in an answer has such a character.
 _FIGURE = b"\0"

@@ -9,9 +9,9 @@ from flask import Blueprint, Response, current_app
 
 from placement.api import context
 from placement.api.bodies import json_body, validated
-from placement.api.gate import route
 from placement.api.microversions import Feature
 from placement.api.responses import empty_response, json_response, newest
+from placement.api.route_guard import route
 from placement.api.schemas import patterns
 from placement.api.schemas.allocations import Allocations, AllocationsList, FilledAllocations
 from placement.api.schemas.base import in_version, load_field

@@ -9,16 +9,16 @@ import orjson
 from flask import Blueprint, Response, current_app
 
 from placement.api import context, extended_query
-from placement.api.gate import route
 from placement.api.queries import parameters
 from placement.api.rendering.explanations import explanation_body
 from placement.api.rendering.scores import score_remarks
 from placement.api.responses import streamed
+from placement.api.route_guard import route
 from placement.api.services import use_cases
 from placement.api.targets import cluster_of_query
-from placement.candidates.texts import Texts
-from placement.services.candidates import Search
-from placement.services.wishes import Wishes
+from placement.forest.texts import Texts
+from placement.services.placement.candidates import Search
+from placement.services.placement.search_options import Wishes
 
 blueprint = Blueprint("extended_candidates", __name__)
 

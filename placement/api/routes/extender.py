@@ -15,8 +15,8 @@ from placement.api.extender_bodies import (
     preemption_args,
     preemption_result,
 )
-from placement.api.gate import route
 from placement.api.responses import json_response
+from placement.api.route_guard import route
 from placement.api.services import use_cases
 from placement.domain.errors import PlacementError
 

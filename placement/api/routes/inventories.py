@@ -8,11 +8,21 @@ from flask import Blueprint, Response
 
 from placement.api import context
 from placement.api.bodies import validated
-from placement.api.gate import route
 from placement.api.microversions import Feature
 from placement.api.rendering.providers import inventory_body
-from placement.api.responses import empty_response, json_response, newest, now
-from placement.api.schemas.inventories import AllInventories, NewInventory, OneInventory, inventory_from
+from placement.api.responses import (
+    empty_response,
+    json_response,
+    newest,
+    now,
+)
+from placement.api.route_guard import route
+from placement.api.schemas.inventories import (
+    AllInventories,
+    NewInventory,
+    OneInventory,
+    inventory_from,
+)
 from placement.api.services import use_cases
 from placement.domain.inventory import Inventory
 

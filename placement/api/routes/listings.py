@@ -6,17 +6,22 @@ from typing import Any
 
 from flask import Blueprint, Response
 
-from placement.api.gate import route
-from placement.api.queries import Parameters, parameters, refuse_unknown, single
+from placement.api.queries import (
+    Parameters,
+    parameters,
+    refuse_unknown,
+    single,
+)
 from placement.api.rendering.listings import allocations_body, providers_body
 from placement.api.responses import json_response
+from placement.api.route_guard import route
 from placement.api.services import use_cases
 from placement.api.targets import cluster_of_query
 from placement.domain.allocation import UNKNOWN_CONSUMER_TYPE, AllocationFilter
 from placement.domain.errors import BadRequest
 from placement.domain.grammar import parse_positive
 from placement.domain.identifiers import normalize_uuid
-from placement.services.listings import Include
+from placement.services.placement.listings import Include
 
 blueprint = Blueprint("listings", __name__)
 _PAGE = 1000

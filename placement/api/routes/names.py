@@ -9,16 +9,21 @@ from flask import Blueprint, Response
 
 from placement.api import context
 from placement.api.bodies import validated
-from placement.api.gate import require_json, route
 from placement.api.microversions import Feature
 from placement.api.queries import last, parameters, refuse_unknown
-from placement.api.responses import empty_response, json_response, newest, path
+from placement.api.responses import (
+    empty_response,
+    json_response,
+    newest,
+    path,
+)
+from placement.api.route_guard import require_json, route
 from placement.api.schemas import patterns
 from placement.api.schemas.base import load
 from placement.api.schemas.names import ResourceClass
 from placement.api.services import use_cases
 from placement.domain.errors import BadRequest, Conflict
-from placement.services.names import TraitFilter
+from placement.services.placement.names import TraitFilter
 
 blueprint = Blueprint("names", __name__)
 _CLASSES = "/resource_classes"

@@ -7,16 +7,27 @@ from typing import Any
 from flask import Blueprint, Response
 
 from placement.api.bodies import manifests
-from placement.api.gate import route
-from placement.api.queries import Parameters, parameters, refuse_unknown, single
-from placement.api.rendering.pods import claims_body, page_body, pod_body, preview_body, translation_body
+from placement.api.queries import (
+    Parameters,
+    parameters,
+    refuse_unknown,
+    single,
+)
+from placement.api.rendering.pods import (
+    claims_body,
+    page_body,
+    pod_body,
+    preview_body,
+    translation_body,
+)
 from placement.api.responses import empty_response, json_response
+from placement.api.route_guard import route
 from placement.api.services import use_cases
 from placement.domain.errors import BadRequest
 from placement.domain.grammar import parse_positive
+from placement.services.clusters.pod_pages import PodFilter
+from placement.services.clusters.pod_writing import Condition
 from placement.services.manifests import pod_manifest
-from placement.services.pod_pages import PodFilter
-from placement.services.pod_writing import Condition
 
 blueprint = Blueprint("pods", __name__)
 _ALL = "/ext/v1/clusters/<cluster>/pods"

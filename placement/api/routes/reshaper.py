@@ -5,9 +5,9 @@ from __future__ import annotations
 from flask import Blueprint, Response
 
 from placement.api.bodies import validated
-from placement.api.gate import route
 from placement.api.microversions import Feature
 from placement.api.responses import empty_response
+from placement.api.route_guard import route
 from placement.api.routes.allocations import by_uuid, claims_from
 from placement.api.schemas.inventories import inventory_from
 from placement.api.schemas.reshaper import Reshape

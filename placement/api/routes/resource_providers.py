@@ -9,11 +9,24 @@ from flask import Blueprint, Response
 from placement.api import context
 from placement.api.bodies import validated
 from placement.api.candidate_query import grammar_of
-from placement.api.gate import route
 from placement.api.microversions import Feature
-from placement.api.queries import Parameters, every, last, parameters, refuse_unknown, refuse_value
+from placement.api.queries import (
+    Parameters,
+    every,
+    last,
+    parameters,
+    refuse_unknown,
+    refuse_value,
+)
 from placement.api.rendering.providers import provider_body, provider_renderer
-from placement.api.responses import empty_response, json_response, list_response, newest, now
+from placement.api.responses import (
+    empty_response,
+    json_response,
+    list_response,
+    newest,
+    now,
+)
+from placement.api.route_guard import route
 from placement.api.schemas.fields import shown
 from placement.api.schemas.providers import ChangedProvider, NewProvider
 from placement.api.services import use_cases
@@ -21,7 +34,7 @@ from placement.domain import grammar
 from placement.domain.errors import BadRequest
 from placement.domain.groups import RequestGroup
 from placement.domain.identifiers import is_dashed_uuid
-from placement.services.providers import Parent
+from placement.services.placement.providers import Parent
 
 blueprint = Blueprint("resource_providers", __name__)
 _RULE = "placement:resource_providers:"

@@ -10,7 +10,16 @@ from marshmallow import fields
 from placement.api.microversions import Feature
 from placement.api.schemas import patterns
 from placement.api.schemas.base import VersionedSchema
-from placement.api.schemas.fields import Integer, Mapping, Object, Sequence, String, Uuid, nested, refuse
+from placement.api.schemas.fields import (
+    Integer,
+    Mapping,
+    Object,
+    Sequence,
+    String,
+    Uuid,
+    nested,
+    refuse,
+)
 
 _RESOURCES = Mapping(patterns.NAME, Integer(1), least=1, required=True)
 _LONGEST_LABEL = 255

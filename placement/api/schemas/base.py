@@ -10,7 +10,14 @@ from typing import Any
 from marshmallow import RAISE, Schema, ValidationError, fields, pre_load
 
 from placement.api.microversions import NEWEST, Feature, Microversion
-from placement.api.schemas.fields import MOST_KEYS, Mapping, Object, Sequence, refuse, shown
+from placement.api.schemas.fields import (
+    MOST_KEYS,
+    Mapping,
+    Object,
+    Sequence,
+    refuse,
+    shown,
+)
 from placement.api.schemas.json_schema import Path, sentence
 from placement.domain.errors import BadRequest, Violation
 

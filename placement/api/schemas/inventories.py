@@ -4,7 +4,13 @@ from typing import Any
 
 from placement.api.schemas import patterns
 from placement.api.schemas.base import VersionedSchema
-from placement.api.schemas.fields import Integer, Mapping, Number, Object, String
+from placement.api.schemas.fields import (
+    Integer,
+    Mapping,
+    Number,
+    Object,
+    String,
+)
 from placement.domain.inventory import MAX_FLOAT, MAX_INT, Inventory
 
 

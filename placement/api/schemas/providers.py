@@ -2,7 +2,13 @@
 
 from placement.api.microversions import Feature
 from placement.api.schemas.base import VersionedSchema
-from placement.api.schemas.fields import Integer, NullableUuid, Sequence, String, Uuid
+from placement.api.schemas.fields import (
+    Integer,
+    NullableUuid,
+    Sequence,
+    String,
+    Uuid,
+)
 
 _LONGEST_NAME = 200
 _NESTED = {"since": Feature.NESTED_PROVIDERS}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from placement.dialects.koordinator.kubelet import KubeletPolicy
+from placement.dialects.koordinator.node.kubelet import KubeletPolicy
 
 FULL_PCPUS_ONLY_OPTION = "full-pcpus-only"
 

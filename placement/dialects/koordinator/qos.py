@@ -6,9 +6,9 @@ from enum import StrEnum
 from fractions import Fraction
 
 from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.kubelet import KubeletPolicy
-from placement.dialects.koordinator.pod import Pod
-from placement.dialects.koordinator.pod_resources import pod_requests
+from placement.dialects.koordinator.node.kubelet import KubeletPolicy
+from placement.kubernetes.pod import Pod
+from placement.kubernetes.pod_resources import pod_requests
 
 
 class QosClass(StrEnum):

@@ -8,9 +8,9 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import NamedTuple
 
-from placement.dialects.koordinator.errors import QuantityError
-from placement.dialects.koordinator.field import Field
-from placement.dialects.koordinator.quantity import parse_quantity
+from placement.kubernetes.errors import QuantityError
+from placement.kubernetes.field import Field
+from placement.kubernetes.quantity import parse_quantity
 
 _MIB = 2**20
 _GIB = 2**30

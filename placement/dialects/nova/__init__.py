@@ -8,7 +8,10 @@ in tests/unit/dialects/nova and, case by case, through tests/cases/flavor.py.
 from placement.dialects.nova.documents import read_document, translate_document, translation_document
 from placement.dialects.nova.errors import FlavorRefused, Problem
 from placement.dialects.nova.flavor import Flavor, Options
-from placement.dialects.nova.openstack_json import flavor_from_openstack_json, image_from_openstack_json
+from placement.dialects.nova.openstack_json import (
+    flavor_from_openstack_json,
+    image_from_openstack_json,
+)
 from placement.dialects.nova.translation import Translation, translate
 
 __all__ = [

@@ -6,12 +6,21 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from placement.dialects.nova import cpu_policy, emulator_threads, thread_policy
 from placement.dialects.nova.errors import Problems, shown
-from placement.dialects.nova.extra_specs import FORBIDDEN, GROUP_KEY, GROUP_POLICIES, REQUIRED
+from placement.dialects.nova.extra_specs import (
+    FORBIDDEN,
+    GROUP_KEY,
+    GROUP_POLICIES,
+    REQUIRED,
+)
+from placement.dialects.nova.guest import cpu_policy, emulator_threads, thread_policy
 from placement.dialects.nova.literals import integer, is_boolean
 from placement.dialects.nova.memory_encryption import MODEL_TRAITS
-from placement.dialects.nova.platform_traits import PCI_AFFINITIES, TPM_MODEL_TRAITS, TPM_VERSION_TRAITS
+from placement.dialects.nova.platform_traits import (
+    PCI_AFFINITIES,
+    TPM_MODEL_TRAITS,
+    TPM_VERSION_TRAITS,
+)
 from placement.dialects.nova.resource_classes import is_well_formed_class
 
 

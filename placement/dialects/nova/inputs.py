@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from placement.dialects.nova.errors import Code, Problems
-from placement.dialects.nova.flavor import FLAT, GRANULAR, Flavor, Options
+from placement.dialects.nova.flavor import (
+    FLAT,
+    GRANULAR,
+    Flavor,
+    Options,
+)
 from placement.domain.inventory import MAX_INT
 
 MAX_VCPUS = 65536

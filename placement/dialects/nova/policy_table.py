@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placement.dialects.nova.errors import REFUSED, Code, Problems, shown
+from placement.dialects.nova.errors import (
+    REFUSED,
+    Code,
+    Problems,
+    shown,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from placement.dialects.nova import granular
-from placement.dialects.nova.cells import Cell
 from placement.dialects.nova.errors import Problems
 from placement.dialects.nova.extra_specs import ExplicitRequests
 from placement.dialects.nova.flavor import GRANULAR, Flavor, Options
@@ -27,7 +25,14 @@ from placement.dialects.nova.groups import (
     merged,
     stripped,
 )
-from placement.dialects.nova.resource_classes import DISK_GB, MEMORY_MB, PCPU, VCPU
+from placement.dialects.nova.guest import granular
+from placement.dialects.nova.guest.cells import Cell
+from placement.dialects.nova.resource_classes import (
+    DISK_GB,
+    MEMORY_MB,
+    PCPU,
+    VCPU,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,21 +11,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from placement.dialects.nova.cells import Cell, dedicated_cpus, split_cells
-from placement.dialects.nova.cpu_plan import CpuPlan, plan_cpus
-from placement.dialects.nova.cpu_policy import DEDICATED, PINNED
 from placement.dialects.nova.errors import Problems
 from placement.dialects.nova.extra_spec_rules import check_extra_specs
 from placement.dialects.nova.extra_specs import image_traits, read_extra_specs
 from placement.dialects.nova.flavor import Flavor, ImageProperties, Options
 from placement.dialects.nova.groups import FlavorGroup, Groups, merged
-from placement.dialects.nova.guest_nodes import GuestNode, guest_nodes
+from placement.dialects.nova.guest.cells import Cell, dedicated_cpus, split_cells
+from placement.dialects.nova.guest.cpu_plan import CpuPlan, plan_cpus
+from placement.dialects.nova.guest.cpu_policy import DEDICATED, PINNED
+from placement.dialects.nova.guest.guest_nodes import GuestNode, guest_nodes
 from placement.dialects.nova.inputs import check_input
 from placement.dialects.nova.memory_encryption import memory_encryption
 from placement.dialects.nova.persistent_memory import persistent_memory
 from placement.dialects.nova.platform_traits import platform_traits
 from placement.dialects.nova.querystring import minimum_microversion, query_string
-from placement.dialects.nova.request import CpuShare, Demand, Request, build_request
+from placement.dialects.nova.request import (
+    CpuShare,
+    Demand,
+    Request,
+    build_request,
+)
 
 DEFAULT_OPTIONS = Options()
 

@@ -67,6 +67,6 @@ def _asked(group: Mapping[str, Any]) -> str:
 
 
 def _cpus(cpus: Sequence[int]) -> str:
-    from placement.dialects.nova.cpuset import format_cpuset
+    from placement.dialects.nova.guest.cpuset import format_cpuset
 
     return format_cpuset(cpus) or "none"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TextIO
 
-from placement.topology.cpuset import format_cpu_list
+from placement.numa.cpuset import format_cpu_list
 
 _CPUS_PER_LINE = 64
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from placement.operations.kubernetes.api_server import ApiServerError
+from placement.operations.kubernetes.informer_store import Picture
 from placement.operations.kubernetes.journal import Journal
-from placement.operations.kubernetes.mirrored_pods import MirroredPods, key_of
-from placement.operations.kubernetes.picture import Picture
+from placement.operations.kubernetes.reconciled_pods import MirroredPods, key_of
 from placement.operations.kubernetes.service import HeldPod, PodId, ServiceCluster
 
 LOOK_EVERY_SECONDS = 60.0

@@ -6,7 +6,12 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path
-from placement.operations.kubernetes.picture import Key, Kind, Sighting, sighting
+from placement.operations.kubernetes.informer_store import (
+    Key,
+    Kind,
+    Sighting,
+    sighting,
+)
 
 _CORE = "/api/v1"
 ALL_PODS = f"{_CORE}/pods"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 from placement.operations.client import ServiceError
+from placement.operations.kubernetes.informer_store import Key, Kind
 from placement.operations.kubernetes.journal import Journal
-from placement.operations.kubernetes.picture import Key, Kind
 from placement.operations.kubernetes.rejections import Rejections
 from placement.operations.kubernetes.service import CONFLICT, is_refusal
 

@@ -10,10 +10,10 @@ from placement.operations.client import ServiceError
 from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path
 from placement.operations.kubernetes.claims import LOOK_EVERY_SECONDS, PATIENCE_SECONDS
 from placement.operations.kubernetes.collection import collections, pods_path
+from placement.operations.kubernetes.informer_store import Kind, Picture, Sighting
 from placement.operations.kubernetes.journal import Journal
-from placement.operations.kubernetes.mirror import Mirror
 from placement.operations.kubernetes.pause import Pause
-from placement.operations.kubernetes.picture import Kind, Picture, Sighting
+from placement.operations.kubernetes.reconciler import Mirror
 from placement.operations.kubernetes.service import PodId, ServiceCluster
 from placement.operations.kubernetes.watching import Watching, draw
 

@@ -8,9 +8,9 @@ import time
 
 from placement.operations.kubernetes.api_server import GONE, ApiServer, ApiServerError
 from placement.operations.kubernetes.collection import Collection, version_of
+from placement.operations.kubernetes.informer_store import Picture
 from placement.operations.kubernetes.journal import Journal
 from placement.operations.kubernetes.pause import Pause
-from placement.operations.kubernetes.picture import Picture
 
 _NOT_FOUND = 404
 # Short enough that a connection which died without a word is noticed soon, long enough to cost nothing.

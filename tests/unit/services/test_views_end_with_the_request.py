@@ -9,7 +9,7 @@ import pytest
 
 from placement.domain import deadline
 from placement.domain.errors import NotFound, Unavailable
-from placement.services.fleet import Fleet
+from placement.services.following.cluster_cache import Fleet
 from placement.storage.database import Database
 from tests.patience import PATIENCE_SECONDS, eventually
 from tests.server import database_url

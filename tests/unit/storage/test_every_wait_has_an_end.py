@@ -17,9 +17,9 @@ from placement.domain import deadline
 from placement.domain.errors import Unavailable
 from placement.services.transactions import attempt
 from placement.storage import tables
+from placement.storage.changes.feed import Feed
 from placement.storage.database import Database, Transaction
 from placement.storage.failures import OutcomeUnknown, Unreachable
-from placement.storage.feed import Feed
 from tests.server import database_url, free_port
 
 # Far more than is allowed below, far less than the server would take.

@@ -7,9 +7,10 @@ import uuid
 import pytest
 import sqlalchemy as sa
 
-from placement.storage import providers, tables
+from placement.storage import tables
+from placement.storage.changes.feed import Feed
 from placement.storage.database import Database
-from placement.storage.feed import Feed
+from placement.storage.statements import providers
 
 
 @pytest.fixture

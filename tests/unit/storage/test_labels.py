@@ -7,10 +7,11 @@ import uuid
 import pytest
 import sqlalchemy as sa
 
-from placement.storage import consumers, tables
-from placement.storage.consumers import Labelling, LabelRegistry
+from placement.storage import tables
 from placement.storage.database import Database
 from placement.storage.failures import TryAgain
+from placement.storage.statements import consumers
+from placement.storage.statements.consumers import Labelling, LabelRegistry
 
 NAMES = {"project": tables.projects, "user": tables.users}
 

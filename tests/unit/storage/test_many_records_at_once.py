@@ -10,9 +10,15 @@ import pytest
 import sqlalchemy as sa
 
 from placement.domain.inventory import Inventory
-from placement.storage import inventories, memberships, names, tables, trees
+from placement.storage import tables
 from placement.storage.database import Database
-from placement.storage.trees import NewProvider
+from placement.storage.statements import (
+    inventories,
+    memberships,
+    names,
+    trees,
+)
+from placement.storage.statements.trees import NewProvider
 
 # What SQLite is built with unless somebody raises it.
 _LIMIT = 32_766

@@ -10,9 +10,15 @@ from itertools import pairwise
 import pytest
 import sqlalchemy as sa
 
-from placement.storage import old_changes, tables
+from placement.storage import tables
+from placement.storage.changes import old_changes
+from placement.storage.changes.feed import (
+    CLUSTER_CHANGED,
+    Feed,
+    Look,
+    record_change,
+)
 from placement.storage.database import Database
-from placement.storage.feed import CLUSTER_CHANGED, Feed, Look, record_change
 from tests.client import Client
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.patience import eventually

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from placement.domain.errors import BadRequest
 from placement.storage import urls
-from placement.storage.postgresql import Dialect
+from placement.storage.backends.postgresql import Dialect
 
 
 def arguments(url: str) -> dict[str, str]:
@@ -73,7 +73,7 @@ def test_passwords_are_not_shown(url: str):
 
 
 def test_what_the_url_says_about_the_transport_wins():
-    from placement.storage.postgresql import engine_options
+    from placement.storage.backends.postgresql import engine_options
 
     url = urls.supported("postgresql://u@h/db?connect_timeout=1&tcp_user_timeout=7")
     engine = sa.create_engine(url, **engine_options(url))

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from placement.dialects.koordinator.errors import ManifestError
-from placement.dialects.koordinator.node import import_node
+from placement.dialects.koordinator.node.node import import_node
+from placement.kubernetes.errors import ManifestError
 
 # One socket per NUMA node, two cores each, adjacent siblings: (cpu, core, numa, socket).
 SMALL_HOST = tuple((cpu, cpu // 2, cpu // 4, cpu // 4) for cpu in range(8))

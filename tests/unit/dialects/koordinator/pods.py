@@ -2,19 +2,19 @@
 
 import json
 
-from placement.dialects.koordinator.host import host_of, host_totals
-from placement.dialects.koordinator.judging import PodJudge
-from placement.dialects.koordinator.node import import_node
-from placement.dialects.koordinator.pod import read_pod
-from placement.dialects.koordinator.pod_import import import_pod
-from placement.dialects.koordinator.pod_request import interpret_pod
+from placement.dialects.koordinator.node.node import import_node
+from placement.dialects.koordinator.pod.pod_import import import_pod
+from placement.dialects.koordinator.pod.pod_request import interpret_pod
 from placement.dialects.koordinator.profile import Profile
-from placement.dialects.koordinator.report import Report
-from placement.dialects.koordinator.settings import SchedulerSettings
-from placement.topology.amounts import NumaAmounts
-from placement.topology.cpuset import parse_cpu_list
-from placement.topology.ledger import Holding, HostLedger
-from placement.topology.policies import ExclusiveLevel
+from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.kubernetes.pod import read_pod
+from placement.kubernetes.report import Report
+from placement.numa.amounts import NumaAmounts
+from placement.numa.cpuset import parse_cpu_list
+from placement.numa.ledger import Holding, HostLedger
+from placement.numa.policies import ExclusiveLevel
+from placement.scheduling.filter import PodJudge
+from placement.scheduling.host import host_of, host_totals
 from tests.unit.dialects.koordinator.conftest import build_node, build_nrt, build_zone
 
 QOS = "koordinator.sh/qosClass"

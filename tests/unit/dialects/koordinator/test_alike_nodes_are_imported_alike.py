@@ -5,10 +5,10 @@ from dataclasses import fields
 import pytest
 import yaml
 
-from placement.dialects.koordinator.likeness import ANONYMOUS, anonymous
-from placement.dialects.koordinator.node import import_node
-from placement.dialects.koordinator.node_offers import offers_of
+from placement.dialects.koordinator.node.canonical_form import ANONYMOUS, anonymous
+from placement.dialects.koordinator.node.node import import_node
 from placement.operations.demonstration import examples
+from placement.scheduling.node_offers import offers_of
 from tests.kubernetes import ALLOCS, BIND, KUBELET, RATIO, RESERVATION, node_manifests
 
 EXAMPLES = sorted((examples() / "edge" / "nodes").glob("*.yaml"))

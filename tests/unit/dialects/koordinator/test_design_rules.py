@@ -2,15 +2,15 @@
 
 import pytest
 
-from placement.dialects.koordinator.allocating import allocate_on_host
-from placement.dialects.koordinator.errors import ManifestError
-from placement.dialects.koordinator.fitting import Fit, fit_host
-from placement.dialects.koordinator.host_pools import host_pools
-from placement.dialects.koordinator.kubelet import KubeletPolicy
-from placement.dialects.koordinator.pod_records import read_pod_record
+from placement.dialects.koordinator.node.kubelet import KubeletPolicy
 from placement.dialects.koordinator.qos import running_qos
-from placement.topology.cpuset import format_cpu_list
-from placement.topology.ledger import HostLedger
+from placement.dialects.koordinator.status.pod_records import read_pod_record
+from placement.kubernetes.errors import ManifestError
+from placement.numa.cpuset import format_cpu_list
+from placement.numa.ledger import HostLedger
+from placement.scheduling.host_pools import host_pools
+from placement.scheduling.numa_fit import Fit, fit_host
+from placement.scheduling.reserve import allocate_on_host
 from tests.unit.dialects.koordinator.pods import (
     DESIGN,
     KUBELET,

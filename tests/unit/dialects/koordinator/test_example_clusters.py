@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from placement.dialects.koordinator.node import import_node
+from placement.dialects.koordinator.node.node import import_node
 from placement.domain.inventory import Inventory
 
 EXAMPLES = Path(__file__).parents[4] / "etc" / "examples"

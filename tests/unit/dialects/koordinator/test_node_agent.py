@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from placement.dialects.koordinator.agent_reservation import agent_reserved_cpus
-from placement.dialects.koordinator.container_cpus import AgentView, container_cpu_list
-from placement.dialects.koordinator.errors import ManifestError
-from placement.dialects.koordinator.field import Field
-from placement.dialects.koordinator.kubelet_pods import KubeletPod
-from placement.dialects.koordinator.kubelet_state import kubelet_allocs
-from placement.dialects.koordinator.report import Report
-from placement.topology.pools import SharedPool
+from placement.dialects.koordinator.node.agent_reservation import agent_reserved_cpus
+from placement.dialects.koordinator.node.kubelet_pods import KubeletPod
+from placement.dialects.koordinator.status.container_cpus import AgentView, container_cpu_list
+from placement.dialects.koordinator.status.kubelet_state import kubelet_allocs
+from placement.kubernetes.errors import ManifestError
+from placement.kubernetes.field import Field
+from placement.kubernetes.report import Report
+from placement.numa.pools import SharedPool
 from tests.unit.dialects.koordinator.pods import ROWS, build_pod, container, imported_node, lsr, read
 
 LS = (SharedPool(0, 0, frozenset(range(4))), SharedPool(1, 1, frozenset(range(8, 12))))

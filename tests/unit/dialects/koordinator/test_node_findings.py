@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from placement.dialects.koordinator.errors import ManifestError
-from placement.dialects.koordinator.node import import_node
+from placement.dialects.koordinator.node.node import import_node
 from placement.domain.errors import BadRequest
+from placement.kubernetes.errors import ManifestError
 
 TOPOLOGY = "NodeResourceTopology.metadata.annotations[node.koordinator.sh/cpu-topology]"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from placement.dialects.koordinator.numa_policy import translate_topology_policy
+from placement.dialects.koordinator.node.numa_policy import translate_topology_policy
 from placement.dialects.koordinator.profile import Profile
 
 BIND = "node.koordinator.sh/cpu-bind-policy"

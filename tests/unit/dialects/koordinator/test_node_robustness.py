@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.errors import ManifestError
-from placement.dialects.koordinator.node import import_node
+from placement.dialects.koordinator.node.node import import_node
 from placement.dialects.koordinator.profile import Profile
+from placement.kubernetes.errors import ManifestError
 
 SCALARS = (
     st.none()

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from placement.dialects.koordinator.node import import_node
+from placement.dialects.koordinator.node.node import import_node
 from placement.domain.inventory import Inventory
 
 X86 = {"HW_ARCH_X86_64"}

@@ -2,9 +2,9 @@
 
 import pytest
 
-from placement.dialects.koordinator.admission import admission_violations
-from placement.dialects.koordinator.kubelet import KubeletPolicy
-from placement.dialects.koordinator.priority import priority_with_default, raw_priority
+from placement.dialects.koordinator.node.kubelet import KubeletPolicy
+from placement.dialects.koordinator.pod.admission import admission_violations
+from placement.dialects.koordinator.pod.priority import priority_with_default, raw_priority
 from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.qos import (
     QosClass,

@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import pytest
 
-from placement.dialects.koordinator.errors import ManifestError
-from placement.dialects.koordinator.pod_resources import pod_limit, pod_requests, request_amounts
+from placement.kubernetes.errors import ManifestError
+from placement.kubernetes.pod_resources import pod_limit, pod_requests, request_amounts
 from tests.unit.dialects.koordinator.pods import (
     HINT,
     KOORD,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from placement.candidates.scoring.order import parse_order
-from placement.dialects.koordinator.scheduler_scores import strategies_from
+from placement.dialects.koordinator.settings.scheduler_scores import strategies_from
 from placement.domain.errors import BadRequest
+from placement.scoring.order import parse_order
 
 RAMP = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
 FOO = [{"name": "intel.com/foo", "weight": 3}, {"name": "cpu"}, {"name": "memory", "weight": 2}]

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from placement.dialects.koordinator.allocating import allocate_on_host
-from placement.dialects.koordinator.errors import ManifestError
-from placement.dialects.koordinator.fitting import Fit, fit_host
-from placement.dialects.koordinator.judging import PodJudge
 from placement.dialects.koordinator.profile import Profile
-from placement.dialects.koordinator.settings import SchedulerSettings
-from placement.topology.cpuset import format_cpu_list
-from placement.topology.policies import ExclusiveLevel, NumaPolicy, NumaStrategy
+from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.kubernetes.errors import ManifestError
+from placement.numa.cpuset import format_cpu_list
+from placement.numa.policies import ExclusiveLevel, NumaPolicy, NumaStrategy
+from placement.scheduling.filter import PodJudge
+from placement.scheduling.numa_fit import Fit, fit_host
+from placement.scheduling.reserve import allocate_on_host
 from tests.unit.dialects.koordinator.pods import (
     BIND,
     DESIGN,

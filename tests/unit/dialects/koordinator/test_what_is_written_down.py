@@ -2,20 +2,20 @@
 
 import pytest
 
-from placement.dialects.koordinator.allocating import PodAllocation, allocate_on_host
-from placement.dialects.koordinator.errors import ManifestError
-from placement.dialects.koordinator.fitting import fit_host
-from placement.dialects.koordinator.host import host_totals, numa_capacity
-from placement.dialects.koordinator.kubelet import KubeletPolicy
-from placement.dialects.koordinator.pod_records import (
+from placement.dialects.koordinator.node.kubelet import KubeletPolicy
+from placement.dialects.koordinator.pod.resource_spec import ResourceSpec, completed_spec
+from placement.dialects.koordinator.qos import QosClass
+from placement.dialects.koordinator.status.pod_records import (
     import_running_pod,
     read_pod_record,
     unknown_cpus_warning,
 )
-from placement.dialects.koordinator.qos import QosClass
-from placement.dialects.koordinator.resource_spec import ResourceSpec, completed_spec
-from placement.dialects.koordinator.resource_status import ResourceStatus, status_document
-from placement.topology.amounts import NumaAmounts
+from placement.dialects.koordinator.status.resource_status import ResourceStatus, status_document
+from placement.kubernetes.errors import ManifestError
+from placement.numa.amounts import NumaAmounts
+from placement.scheduling.host import host_totals, numa_capacity
+from placement.scheduling.numa_fit import fit_host
+from placement.scheduling.reserve import PodAllocation, allocate_on_host
 from tests.unit.dialects.koordinator.conftest import build_zone
 from tests.unit.dialects.koordinator.pods import (
     BIND,

@@ -3,10 +3,10 @@
 import pytest
 
 from placement.dialects.koordinator.profile import Profile
-from placement.dialects.koordinator.settings import SchedulerSettings
-from placement.topology.policies import BindPolicy, ExclusiveLevel, NumaStrategy
-from placement.topology.refusal import Refused
-from placement.topology.scoring import Scoring
+from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.numa.policies import BindPolicy, ExclusiveLevel, NumaStrategy
+from placement.numa.refusal import Refused
+from placement.scoring.fit import Scoring
 from tests.unit.dialects.koordinator.pods import (
     BIND,
     DESIGN,

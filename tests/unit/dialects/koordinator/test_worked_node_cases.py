@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from placement.dialects.koordinator.bind_policy import host_bind_policy, pod_bind_policy
-from placement.dialects.koordinator.field import Field
-from placement.dialects.koordinator.kubelet import KubeletPolicy, reported_topology_policy
-from placement.dialects.koordinator.numa_policy import translate_topology_policy
+from placement.dialects.koordinator.node.kubelet import KubeletPolicy, reported_topology_policy
+from placement.dialects.koordinator.node.numa_policy import translate_topology_policy
+from placement.dialects.koordinator.node.reservation import read_reservation
 from placement.dialects.koordinator.profile import Profile
-from placement.dialects.koordinator.report import Report
-from placement.dialects.koordinator.reservation import read_reservation
-from placement.topology.cpuset import format_cpu_list, parse_cpu_list
-from placement.topology.policies import NumaPolicy
+from placement.kubernetes.field import Field
+from placement.kubernetes.report import Report
+from placement.numa.cpuset import format_cpu_list, parse_cpu_list
+from placement.numa.policies import NumaPolicy
 
 CASES = json.loads((Path(__file__).parents[3] / "data" / "koordinator-node-cases.json").read_text())["cases"]
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from placement.dialects.nova import Flavor, FlavorRefused, Options, Translation, translate
+from placement.dialects.nova import (
+    Flavor,
+    FlavorRefused,
+    Options,
+    Translation,
+    translate,
+)
 
 
 def flavor(extra_specs: Mapping[str, str] | None = None, **fields: Any) -> Flavor:

@@ -2,7 +2,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.dialects.nova.cpuset import CpuSet, CpusetTextError, format_cpuset, parse_cpuset
+from placement.dialects.nova.guest.cpuset import (
+    CpuSet,
+    CpusetTextError,
+    format_cpuset,
+    parse_cpuset,
+)
 
 cpu_sets = st.frozensets(st.integers(0, 200))
 

@@ -1,7 +1,7 @@
 import pytest
 
 from placement.dialects.nova.errors import Problems
-from placement.dialects.nova.masks import dedicated_mask, realtime_mask
+from placement.dialects.nova.guest.masks import dedicated_mask, realtime_mask
 from tests.unit.dialects.nova.samples import problem_codes, translated
 
 REALTIME = {"hw:cpu_realtime": "yes"}

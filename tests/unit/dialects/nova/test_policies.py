@@ -1,8 +1,8 @@
 import pytest
 
-from placement.dialects.nova.cpu_policy import CPU_POLICY
 from placement.dialects.nova.errors import Problems
-from placement.dialects.nova.thread_policy import THREAD_POLICY
+from placement.dialects.nova.guest.cpu_policy import CPU_POLICY
+from placement.dialects.nova.guest.thread_policy import THREAD_POLICY
 from tests.unit.dialects.nova.samples import problem_codes, translated
 
 X = "conflict"

@@ -17,7 +17,7 @@ from placement.dialects.nova import (
     translate_document,
     translation_document,
 )
-from placement.dialects.nova.cpuset import format_cpuset, parse_cpuset
+from placement.dialects.nova.guest.cpuset import format_cpuset, parse_cpuset
 
 MASKS = ["", "0", "^0", "0-1", "1-2,^1", " ^1", "^8", "0-3", "x", "3-1", "0-99999999999"]
 POLICIES = ["dedicated", "shared", "mixed", "", "foo"]

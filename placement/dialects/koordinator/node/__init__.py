@@ -1,0 +1,1 @@
+"""Nodes as Koordinator annotates them, to provider trees."""

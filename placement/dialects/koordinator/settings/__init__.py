@@ -1,0 +1,1 @@
+"""How a cluster wants its pods to be scheduled."""

@@ -1,0 +1,1 @@
+"""What pods have been given, as their annotations say."""

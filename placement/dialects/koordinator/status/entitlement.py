@@ -1,0 +1,92 @@
+"""What of a running pod's resource-status counts: no more than the pod may have.
+
+Whoever may write pods may write that annotation, so it is no proof that CPUs were given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from placement.dialects.koordinator.bind_policy import HostBindPolicy
+from placement.dialects.koordinator.qos import BOUND_CLASSES
+from placement.dialects.koordinator.status.pod_records import RunningPod
+from placement.numa.amounts import Amounts, NumaAmounts
+from placement.numa.cpus import CpuTopology
+from placement.numa.cpuset import CpuSet, format_cpu_list
+from placement.numa.ledger import Holding
+
+NOBODYS = "they count for nobody"
+
+
+def may_own_cpus(pod: RunningPod, host: HostBindPolicy) -> bool:
+    """Whether a pod may have CPUs of its own: by its class, or because its host binds everybody."""
+    return pod.label in BOUND_CLASSES or host is not HostBindPolicy.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Entitlement:
+    """What a pod may have on its node: whether CPUs of its own, and how much it requests.
+
+    `taken` are CPUs that others have or nobody may have, `kept` those that the pod was recorded with before.
+    """
+
+    owns_cpus: bool
+    requests: Amounts
+    topology: CpuTopology
+    taken: CpuSet
+    kept: CpuSet
+
+    def limit(self, claimed: Holding) -> tuple[Holding, tuple[str, ...]]:
+        """What counts of a claim, and what is to be said about the rest of it.
+
+        Of a claim for more CPUs than requested as many count as are requested: of those that exist and that
+        nobody else has, first those it had before, then whole cores, then lowest numbers.
+        """
+        cpus, amounts = self._cpus(claimed.cpus), self._amounts(claimed.amounts)
+        findings = []
+        if cpus != claimed.cpus:
+            beyond = format_cpu_list(claimed.cpus - cpus)
+            why = f"requests {self._most} CPUs" if self.owns_cpus else "gets no CPUs of its own"
+            findings.append(f"resource-status claims CPUs {beyond}, but the pod {why}; {NOBODYS}")
+        for resource in sorted({name for row in claimed.amounts.values() for name in row}):
+            given, counted = _total(claimed.amounts, resource), _total(amounts, resource)
+            if given != counted:
+                findings.append(
+                    f"resource-status claims more {resource} of NUMA nodes than the pod requests; "
+                    "the rest counts for nobody"
+                )
+        return replace(claimed, cpus=cpus, amounts=amounts), tuple(findings)
+
+    @property
+    def _most(self) -> int:
+        return self.requests.get("cpu", 0) // 1000
+
+    def _cpus(self, claimed: CpuSet) -> CpuSet:
+        if not self.owns_cpus:
+            return frozenset()
+        if len(claimed) <= self._most:
+            return claimed
+        rows = self.topology.by_cpu
+        usable = (claimed & rows.keys()) - self.taken
+
+        def rank(cpu: int) -> tuple[bool, bool, int, int]:
+            core = self.topology.cores[rows[cpu].core_id]
+            return cpu not in self.kept, not usable.issuperset(core), core[0], cpu
+
+        return frozenset(sorted(usable, key=rank)[: self._most])
+
+    def _amounts(self, claimed: NumaAmounts) -> NumaAmounts:
+        """NUMA nodes in the order of their ids, until nothing that was requested is left."""
+        left = dict(self.requests)
+        counted: dict[int, dict[str, int]] = {}
+        for numa, row in claimed.items():
+            for resource, amount in row.items():
+                share = min(amount, left.get(resource, 0))
+                if share > 0:
+                    left[resource] -= share
+                    counted.setdefault(numa, {})[resource] = share
+        return NumaAmounts(counted)
+
+
+def _total(amounts: NumaAmounts, resource: str) -> int:
+    return sum(row.get(resource, 0) for row in amounts.values())

@@ -1,0 +1,135 @@
+"""Pods that run already: what they hold, as far as their annotations say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from placement.dialects.koordinator import keys
+from placement.dialects.koordinator.node.kubelet import KubeletPolicy
+from placement.dialects.koordinator.pod.admission import admission_violations, change_violations
+from placement.dialects.koordinator.pod.pod_request import exclusive_level
+from placement.dialects.koordinator.pod.resource_spec import read_resource_spec
+from placement.dialects.koordinator.qos import (
+    KubernetesQos,
+    QosClass,
+    kubernetes_qos,
+    raw_qos,
+    running_qos,
+)
+from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.dialects.koordinator.status.resource_status import read_resource_status
+from placement.kubernetes.pod import ENDED_PHASES, Pod, read_pod
+from placement.kubernetes.pod_resources import pod_requests, request_amounts
+from placement.kubernetes.report import Report
+from placement.numa.amounts import Amounts
+from placement.numa.cpus import CpuTopology
+from placement.numa.cpuset import format_cpu_list
+from placement.numa.ledger import Holding
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """What to record for a pod: nothing, its holding, or that nobody can say what it holds.
+
+    `unreadable` are the findings about its resource-status. Nobody else may be bound on its host while there
+    are any, as its CPUs could be handed out a second time.
+    """
+
+    holding: Holding | None = None
+    unreadable: tuple[str, ...] = ()
+
+
+def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
+    """What a pod holds on its host; nothing before it has one, after it ended, or if it was given nothing.
+
+    A resource-status is simply believed. Source: Koordinator semantics, recovery from pods.
+    """
+    if not pod.is_assigned:
+        return PodRecord()
+    findings = Report()
+    status = read_resource_status(replace(pod.manifest.annotation(keys.RESOURCE_STATUS), report=findings))
+    if findings.findings:
+        return PodRecord(unreadable=findings.findings)
+    if status.is_empty:
+        return PodRecord()
+    spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly())
+    lendable = raw_qos(pod) is not QosClass.LSE
+    return PodRecord(Holding(status.cpus, exclusive_level(spec, settings), status.amounts, lendable))
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPod:
+    """A pod that is on a host, or was: what it requests of the host as a whole, and what to record for it.
+
+    `key` tells it from all other pods of its cluster; `host` is the name of its node, `phase` as reported.
+    `qos` is how it is treated there, `label` the class that it names. One that has ended, or has no host yet,
+    requests nothing any more. `has_status`: it carries a resource-status. `warnings` has the admission rules
+    it breaks, which does not make it run any less.
+    """
+
+    key: str
+    namespace: str
+    name: str
+    host: str
+    phase: str
+    qos: QosClass
+    label: QosClass | None
+    kubernetes_qos: KubernetesQos
+    requests: Amounts
+    record: PodRecord
+    has_status: bool
+    containers: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it occupies its host no longer."""
+        return self.phase in ENDED_PHASES
+
+
+def import_running_pod(
+    document: Mapping[str, Any],
+    settings: SchedulerSettings,
+    kubelet: KubeletPolicy,
+    old: Mapping[str, Any] | None = None,
+) -> RunningPod:
+    """What a parsed Pod says about its place on a host with that kubelet; `old` is the Pod before an update.
+
+    Raises ManifestError if its schema is broken or an update changes what must not change; an unreadable
+    resource-status is part of the record.
+    Source: Koordinator semantics, recovery from pods and admission rules.
+    """
+    report = Report()
+    pod = read_pod(document, report)
+    if old is not None:
+        for violation in change_violations(pod, read_pod(old, Report()), settings.keeps_sub_priority):
+            report.refuse(violation)
+    report.raise_findings()
+    for violation in admission_violations(pod, settings.profile):
+        report.warn(violation)
+    return RunningPod(
+        key=pod.key,
+        namespace=pod.namespace,
+        name=pod.name,
+        host=pod.host,
+        phase=pod.phase,
+        qos=running_qos(pod, kubelet),
+        label=raw_qos(pod),
+        kubernetes_qos=kubernetes_qos(pod),
+        requests=request_amounts(pod_requests(pod)) if pod.is_assigned else {},
+        record=read_pod_record(pod, settings),
+        has_status=bool(pod.manifest.annotation(keys.RESOURCE_STATUS).value),
+        containers=tuple(container.name for container in pod.all_containers),
+        warnings=report.warnings,
+    )
+
+
+def unknown_cpus_warning(holding: Holding, topology: CpuTopology) -> str | None:
+    """That a pod holds CPUs its host does not have, if it does; they do not count.
+
+    Source: Koordinator semantics, recovery from pods.
+    """
+    unknown = holding.cpus - topology.cpus
+    return f"CPUs {format_cpu_list(unknown)} are not in the cpu-topology; left out" if unknown else None

@@ -1,0 +1,84 @@
+"""A pod as it is recorded on a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from placement.numa.amounts import NOTHING, Amounts, NumaAmounts
+from placement.numa.cpuset import format_cpu_list, parse_cpu_list
+from placement.numa.ledger import Holding
+from placement.numa.policies import ExclusiveLevel
+
+NO_HOLDING = Holding()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPod:
+    """Who a pod is, what it requests of its node as a whole, and what it holds there.
+
+    `consumer` is the uuid under which it holds allocations; `qos` the class its label names, empty if none.
+    `loose` are amounts that only NUMA nodes offer, of a pod that is aligned to none: where they are counted.
+    `unreadable`: findings about its resource-status, so that nobody knows which CPUs it holds.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    consumer: str
+    qos: str
+    requests: Amounts
+    holding: Holding = NO_HOLDING
+    loose: NumaAmounts = NOTHING
+    unreadable: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    def document(self) -> dict[str, Any]:
+        """All of it but the names and the uid, to be stored."""
+        holding = self.holding
+        members: dict[str, Any] = {
+            "consumer": self.consumer,
+            "qos": self.qos,
+            "requests": dict(self.requests),
+            "cpus": format_cpu_list(holding.cpus),
+            "level": "" if holding.level is ExclusiveLevel.NONE else str(holding.level),
+            "amounts": _written(holding.amounts),
+            "loose": _written(self.loose),
+            "secluded": not holding.shares_with_best_effort,
+            "unreadable": list(self.unreadable),
+        }
+        return {key: member for key, member in members.items() if member}
+
+
+def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any]) -> RecordedPod:
+    """The pod that was stored like that."""
+    holding = Holding(
+        cpus=parse_cpu_list(document.get("cpus", "")),
+        level=ExclusiveLevel(document.get("level", ExclusiveLevel.NONE)),
+        amounts=_read(document.get("amounts")),
+        shares_with_best_effort=not document.get("secluded", False),
+    )
+    return RecordedPod(
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        consumer=document["consumer"],
+        qos=document.get("qos", ""),
+        requests=document.get("requests", {}),
+        holding=holding,
+        loose=_read(document.get("loose")),
+        unreadable=tuple(document.get("unreadable", ())),
+    )
+
+
+def _written(amounts: NumaAmounts) -> dict[str, dict[str, int]]:
+    return {str(numa): dict(row) for numa, row in amounts.items()}
+
+
+def _read(document: Mapping[str, Mapping[str, int]] | None) -> NumaAmounts:
+    return NumaAmounts({int(numa): row for numa, row in document.items()}) if document else NOTHING

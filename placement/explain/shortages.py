@@ -1,0 +1,225 @@
+"""What a tree lacks to serve a request, worked out from the arrangement that comes closest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from placement.explain.arrangement import NOBODY, Want, arrange
+from placement.forest.arrays import Indices, Rows, Shares
+from placement.forest.forest import Forest
+from placement.forest.sharing import Sharing
+from placement.forest.uuids import to_text
+from placement.search.conditions import Condition, Offers
+from placement.search.equivalence import Arenas
+from placement.search.filters import Choices, choices_of
+from placement.search.query import ForestQuery, Slot, slots_of
+from placement.search.trace import Trail
+
+# How far away a tree is that has nobody at all for a group; with missing amounts it is at most 1.
+_NOBODY_AT_ALL = 2.0
+
+
+class Reason(StrEnum):
+    """Why groups find nothing in a tree."""
+
+    AMOUNT = "amount"
+    UNITS = "units"
+    NOBODY = "nobody"
+    BELOW = "below"
+    APART = "apart"
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """What keeps a tree from serving some groups; amounts in units of the class.
+
+    AMOUNT: the groups want more of a class than `provider` has free, or several providers of the tree if it
+    is None. UNITS: `provider` has room, but min_unit, max_unit or step_size forbid the amount. NOBODY: nobody
+    in the tree meets `condition`, or nobody offers the class. BELOW: nobody below `provider`, where
+    same_subtree holds the groups. APART: all who could serve are taken by groups that are kept apart.
+    """
+
+    reason: Reason
+    groups: tuple[str, ...]
+    provider: str | None = None
+    class_id: int | None = None
+    wanted: int = 0
+    free: int = 0
+    missing: int = 0
+    condition: Condition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Able:
+    """Who could serve a slot if amounts did not matter, and the conditions that led there."""
+
+    choices: Choices
+    trail: Trail
+
+
+class Shortages:
+    """The shortages of any trees for one query, on the forest as it is."""
+
+    def __init__(self, forest: Forest, sharing: Sharing, query: ForestQuery) -> None:
+        self._forest = forest
+        self._sharing = sharing
+        self._slots = slots_of(query)
+        self._budget = query.budget
+        known: dict[object, _Able] = {}
+        self._able = []
+        for slot in self._slots:
+            key = (slot.suffixed, slot.resources, slot.group.condition)
+            if key not in known:
+                trail = Trail(one_by_one=True)
+                self._budget.look()
+                known[key] = _Able(choices_of(forest, slot, sharing, trail, with_room=False), trail)
+            self._able.append(known[key])
+        choices = [able.choices for able in self._able]
+        self._arenas = Arenas(forest, query, self._slots, choices, sharing)
+        self._demands = _demands(self._slots)
+        isolated = [able for slot, able in zip(self._slots, self._able, strict=True) if slot.suffixed]
+        self._apart = isolated if query.isolate else []
+
+    # -- from afar, for many trees ------------------------------------------------------------------
+
+    def distances(self, roots: Indices) -> Shares:
+        """How far each tree is from serving the request, only for comparing: missing shares, summed.
+
+        Each slot counts where it lacks least, each class if it is short in sum, and providers if they are
+        fewer than the slots that are kept apart.
+        """
+        rank_of = np.full(self._forest.count, -1, np.int32)
+        rank_of[roots] = np.arange(len(roots), dtype=np.int32)
+        total = np.zeros(len(roots))
+        for able in {id(able): able for able in self._able}.values():
+            self._budget.look()
+            alike = [slot for slot, other in zip(self._slots, self._able, strict=True) if other is able]
+            rank, rows = self._serving(rank_of, [able])
+            least = np.full(len(roots), _NOBODY_AT_ALL)
+            np.minimum.at(least, rank, self._gaps(alike[0], rows))
+            total += least * len(alike)
+        for class_id, demand in self._demands.items():
+            self._budget.look()
+            asking = [able for able, amount in zip(self._able, demand, strict=True) if amount]
+            rank, rows = self._serving(rank_of, asking)
+            free = np.maximum(self._forest.column(class_id).free_of(rows), 0)
+            sums = np.bincount(rank, weights=free, minlength=len(roots))
+            total += np.maximum(sum(demand) - sums, 0) / sum(demand)
+        if self._apart:
+            rank, _ = self._serving(rank_of, self._apart)
+            found = np.bincount(rank, minlength=len(roots))
+            total += np.maximum(len(self._apart) - found, 0) * _NOBODY_AT_ALL
+        return total
+
+    def _serving(self, rank_of: Indices, able: Sequence[_Able]) -> tuple[Indices, Rows]:
+        """(rank of the tree, provider) of all that could serve some of the slots, each once per tree."""
+        choices = list({id(each): each.choices for each in able}.values())
+        own = np.flatnonzero(np.logical_or.reduce([each.own_mask for each in choices]))
+        ranks, rows = rank_of[self._forest.roots_of(own)], own
+        if any(len(each.foreign) for each in choices):
+            serves = np.logical_or.reduce([each.foreign_mask for each in choices])
+            pairs = serves[self._sharing.pair_provider]
+            ranks = np.concatenate([ranks, rank_of[self._sharing.pair_anchor[pairs]]])
+            rows = np.concatenate([rows, self._sharing.pair_provider[pairs]])
+        return ranks[ranks >= 0], rows[ranks >= 0]
+
+    def _gaps(self, slot: Slot, rows: Rows) -> Shares:
+        """Which share of the slot's amounts each provider lacks, in the mean of its classes."""
+        gaps = np.zeros(len(rows))
+        for class_id, amount in slot.resources:
+            free = np.maximum(self._forest.column(class_id).free_of(rows), 0)
+            gaps += np.maximum(amount - free, 0) / amount
+        return gaps / max(1, len(slot.resources))
+
+    # -- closely, for one tree ----------------------------------------------------------------------
+
+    def of(self, root: int) -> tuple[Shortage, ...]:
+        """What the tree lacks; empty only if conditions that several slots meet together are in the way."""
+        trees = next(self._arenas.of(np.array([root], np.int32)), None)
+        if trees is None:
+            nobody = (NOBODY,) * len(self._slots)
+            return tuple(self._unserved(root, nobody, nobody, np.empty(0, np.int32)))
+        rows = trees.arenas[0]
+        wants = [
+            Want(demand, tuple(self._forest.column(class_id).free_of(rows).tolist()))
+            for class_id, demand in self._demands.items()
+        ]
+        found = arrange(trees.problem, wants, self._budget)
+        return (
+            *self._unserved(root, found.positions, found.tops, rows),
+            *self._overdrawn(found.positions, rows),
+        )
+
+    def _overdrawn(self, positions: Sequence[int], rows: Indices) -> Iterator[Shortage]:
+        """Classes of which more is drawn from a provider than it has, or in other units than it allows."""
+        for class_id, demand in self._demands.items():
+            drawn: dict[int, list[int]] = {}
+            for slot, position in enumerate(positions):
+                if position != NOBODY and demand[slot]:
+                    drawn.setdefault(int(rows[position]), []).append(slot)
+            yield from self._short(class_id, demand, drawn)
+            column = self._forest.column(class_id)
+            for row, slots in drawn.items():
+                if not column.admits(row, [demand[slot] for slot in slots]):
+                    yield Shortage(Reason.UNITS, self._groups(slots), self._uuid(row), class_id)
+                    break
+
+    def _short(self, class_id: int, demand: Sequence[int], drawn: dict[int, list[int]]) -> Iterator[Shortage]:
+        """Providers that have too little, as one shortage of the class."""
+        rows = np.array(list(drawn), np.intp)
+        free = dict(zip(drawn, self._forest.column(class_id).free_of(rows).tolist(), strict=True))
+        wanted = {row: sum(demand[slot] for slot in slots) for row, slots in drawn.items()}
+        short = [row for row in drawn if wanted[row] > free[row]]
+        if short:
+            yield Shortage(
+                Reason.AMOUNT,
+                self._groups([slot for row in short for slot in drawn[row]]),
+                self._uuid(short[0]) if len(short) == 1 else None,
+                class_id,
+                wanted=sum(wanted[row] for row in short),
+                free=sum(max(free[row], 0) for row in short),
+                missing=sum(wanted[row] - free[row] for row in short),
+            )
+
+    def _unserved(
+        self, root: int, positions: Sequence[int], tops: Sequence[int], rows: Indices
+    ) -> Iterator[Shortage]:
+        """Slots that have nobody, like ones together."""
+        alike: dict[tuple[Reason, int, Condition | None], list[int]] = {}
+        for slot, position in enumerate(positions):
+            if position == NOBODY:
+                alike.setdefault(self._why(root, slot, tops[slot]), []).append(slot)
+        for (reason, top, condition), slots in alike.items():
+            provider = self._uuid(int(rows[top])) if top != NOBODY else None
+            if isinstance(condition, Offers):
+                wanted = sum(self._demands[condition.class_id][slot] for slot in slots)
+                yield Shortage(reason, self._groups(slots), None, condition.class_id, wanted, missing=wanted)
+            else:
+                yield Shortage(reason, self._groups(slots), provider, condition=condition)
+
+    def _why(self, root: int, slot: int, top: int) -> tuple[Reason, int, Condition | None]:
+        if top != NOBODY:
+            return Reason.BELOW, top, None
+        for passed in self._able[slot].trail.providers:
+            if not (self._forest.roots_of(passed.rows) == root).any():
+                return Reason.NOBODY, NOBODY, passed.condition
+        return Reason.APART, NOBODY, None
+
+    def _groups(self, slots: Sequence[int]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self._slots[slot].suffix for slot in sorted(slots)))
+
+    def _uuid(self, row: int) -> str:
+        return to_text(self._forest.providers.uuid[[row]])[0].decode()
+
+
+def _demands(slots: Sequence[Slot]) -> dict[int, tuple[int, ...]]:
+    """What each slot asks for, by class."""
+    demands: dict[int, list[int]] = {}
+    for number, slot in enumerate(slots):
+        for class_id, amount in slot.resources:
+            demands.setdefault(class_id, [0] * len(slots))[number] = amount
+    return {class_id: tuple(demand) for class_id, demand in demands.items()}

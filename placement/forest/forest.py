@@ -1,0 +1,391 @@
+"""The forest: every provider tree of the database as columns of this process.
+
+Fed with records, never with requests; whoever writes goes through the database, also this process.
+Searches look at a snapshot of it, which stays as it is while the forest goes on.
+"""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from placement.forest.arrays import (
+    HUGE,
+    Amounts,
+    Columns,
+    IdIndex,
+    Indices,
+    Mask,
+    Rows,
+    chunks,
+    table_of,
+)
+from placement.forest.inventory_column import InventoryColumn
+from placement.forest.memberships import Memberships
+from placement.forest.records import ProviderRecord, Snapshot
+from placement.forest.uuids import Uuids, from_text
+
+_NONE = -1
+
+
+class _Providers(Columns):
+    id: Amounts
+    uuid: Uuids
+    generation: Indices
+    revision: Amounts
+    parent: Indices
+    root: Indices
+    # The members of a tree are a doubly linked list that starts at its root.
+    next: Indices
+    previous: Indices
+    tree_size: Indices
+    # Raised at the root whenever anything in its tree changes; caches compare it.
+    tree_stamp: Amounts
+
+
+class Forest:
+    """All providers; rows are small integers that stay with a provider as long as it lives."""
+
+    def __init__(self) -> None:
+        self.providers = _Providers(
+            {
+                "id": (np.int64, _NONE),
+                "uuid": (np.dtype((np.uint8, 16)), 0),
+                "generation": (np.int32, 0),
+                "revision": (np.int64, 0),
+                "parent": (np.int32, _NONE),
+                "root": (np.int32, _NONE),
+                "next": (np.int32, _NONE),
+                "previous": (np.int32, _NONE),
+                "tree_size": (np.int32, 0),
+                "tree_stamp": (np.int64, 0),
+            }
+        )
+        self.count = 0
+        self.traits = Memberships()
+        self.aggregates = Memberships()
+        self.inventories: dict[int, InventoryColumn] = {}
+        # Raised when trees, aggregates or traits change, not by mere usage.
+        self.shape_version = 0
+        self._index = IdIndex()
+        self._vacant: list[int] = []
+        self._stamp = 0
+        # Worked out, with the version of the shape it is of: in one, for searches run side by side.
+        self._known_flat = (-1, True)
+        self._known_roots: tuple[int, Rows] = (-1, np.empty(0, np.intp))
+        # Kept until something changes, for what searches have worked out on it.
+        self._latest: Forest | None = None
+        self._snapshots: weakref.WeakSet[Forest] = weakref.WeakSet()
+
+    def __len__(self) -> int:
+        return self.count - len(self._vacant)
+
+    # -- feeding ------------------------------------------------------------------------------------
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Forget everything and take over a whole snapshot."""
+        stamp, version = self._stamp + 1, self.shape_version + 1
+        self.__init__()  # type: ignore[misc]
+        # Both only ever grow: whoever keeps something of the old forest must notice.
+        self._stamp, self.shape_version = stamp, version
+        self._load_providers(snapshot)
+        self._load_inventories(snapshot)
+        for members, pairs in ((self.traits, snapshot.traits), (self.aggregates, snapshot.aggregates)):
+            table = table_of(pairs, 2)
+            rows = self._index.rows_of(table[:, 0])
+            known = rows >= 0
+            members.load(self.count, (rows[known], table[known, 1].astype(np.int32)))
+
+    def _load_providers(self, snapshot: Snapshot) -> None:
+        numbers, uuids = [np.empty((0, 5), np.int64)], [from_text(())]
+        for chunk in chunks(snapshot.providers):
+            uuids.append(from_text([row.uuid for row in chunk]))
+            numbers.append(
+                np.array(
+                    [
+                        (row.id, row.generation, row.parent_id or _NONE, row.root_id, row.revision)
+                        for row in chunk
+                    ],
+                    np.int64,
+                )
+            )
+        table = np.concatenate(numbers)
+        order = np.argsort(table[:, 0], kind="stable")
+        table = table[order]
+        count = self.count = len(table)
+        providers = self.providers
+        providers.ensure(count)
+        self.traits.ensure(count)
+        self.aggregates.ensure(count)
+        if not count:
+            return
+        providers.id[:count] = table[:, 0]
+        providers.uuid[:count] = np.concatenate(uuids)[order]
+        providers.generation[:count] = table[:, 1]
+        providers.revision[:count] = table[:, 4]
+        self._index.load(providers.id[:count])
+        providers.parent[:count] = self._index.rows_of(table[:, 2])
+        providers.root[:count] = self._index.rows_of(table[:, 3])
+        providers.tree_stamp[:count] = self._stamp
+        self._link_all()
+
+    def _link_all(self) -> None:
+        count, providers = self.count, self.providers
+        root = providers.root[:count]
+        mine = np.arange(count, dtype=np.int32)
+        order = np.lexsort((mine, mine != root, root)).astype(np.int32)
+        same = root[order][1:] == root[order][:-1]
+        providers.next[order[:-1][same]] = order[1:][same]
+        providers.previous[order[1:][same]] = order[:-1][same]
+        providers.tree_size[:count] = np.bincount(root, minlength=count)
+
+    def _load_inventories(self, snapshot: Snapshot) -> None:
+        table = table_of(
+            (
+                (provider, row.class_id, min(row.capacity, HUGE), *row[2:])
+                for provider, row in snapshot.inventories
+            ),
+            7,
+        )
+        rows = self._index.rows_of(table[:, 0])
+        known = rows >= 0
+        table, rows = table[known], rows[known]
+        for class_id in np.unique(table[:, 1]).tolist():
+            chosen = table[:, 1] == class_id
+            self.column(class_id).load(rows[chosen], table[chosen, 2:])
+
+    def column(self, class_id: int) -> InventoryColumn:
+        """The inventories of one class; created empty when first asked for."""
+        column = self.inventories.get(class_id)
+        if column is None:
+            column = InventoryColumn()
+            column.reach(self.count)
+            column = self.inventories.setdefault(class_id, column)
+        return column
+
+    # -- snapshots ----------------------------------------------------------------------------------
+
+    def snapshot(self) -> Forest:
+        """The forest as it is now, for any number of readers at once, whatever is applied later.
+
+        It shares the arrays; what is written to while somebody looks is copied first, once. Not to be called
+        while another thread feeds the forest.
+        """
+        latest = self._latest
+        if latest is None:
+            latest = copy.copy(self)
+            latest.providers = self.providers.frozen()
+            latest.traits, latest.aggregates = self.traits.frozen(), self.aggregates.frozen()
+            latest.inventories = {
+                class_id: column.frozen(self.count) for class_id, column in self.inventories.items()
+            }
+            self._latest = latest
+            self._snapshots.add(latest)
+        return latest
+
+    def _begin_writing(self) -> None:
+        """From now on the forest differs from the snapshots that were given away."""
+        if self._latest is not None:
+            latest, self._latest = self._latest, None
+            self._known_roots, self._known_flat = latest._known_roots, latest._known_flat
+            del latest
+        if not len(self._snapshots):
+            self.providers.is_shared = False
+            self.traits.unshare()
+            self.aggregates.unshare()
+            for column in self.inventories.values():
+                column.unshare()
+        self.providers.own()
+
+    def is_current(self, provider_id: int, revision: int) -> bool:
+        """Whether this very state of a provider has been applied already; not for snapshots."""
+        row = self._index.get(provider_id)
+        return row >= 0 and int(self.providers.revision[row]) == revision
+
+    def knows(self, provider_id: int) -> bool:
+        """Whether the provider is in the forest as it is fed; not for snapshots."""
+        return self._index.get(provider_id) >= 0
+
+    def apply(self, records: Iterable[ProviderRecord]) -> None:
+        """Insert or replace providers; their parents and roots must be known or among them."""
+        batch = list(records)
+        if not batch:
+            return
+        self._begin_writing()
+        for record in batch:
+            if self._index.get(record.row.id) < 0:
+                self._insert(record)
+        self._relink(batch)
+        for record in batch:
+            self._update(record)
+
+    def _relink(self, batch: list[ProviderRecord]) -> None:
+        """Move providers to their new trees: all out first, then roots before members."""
+        moved = []
+        for record in batch:
+            row, root = self._index.get(record.row.id), self._index.get(record.row.root_id)
+            parent = _NONE if record.row.parent_id is None else self._index.get(record.row.parent_id)
+            if self.providers.root[row] != root or self.providers.parent[row] != parent:
+                self._unlink(row)
+                self.providers.parent[row] = parent
+                moved.append((row != root, row, root))
+        for _, row, root in sorted(moved):
+            self._link(row, root)
+            self.shape_version += 1
+
+    def remove(self, provider_id: int) -> None:
+        """Forget a provider; unknown ids are fine."""
+        row = self._index.get(provider_id)
+        if row < 0:
+            return
+        self._begin_writing()
+        self._unlink(row)
+        for column in self.inventories.values():
+            column.drop(row)
+        self.traits.assign(row, frozenset())
+        self.aggregates.assign(row, frozenset())
+        providers = self.providers
+        providers.id[row] = providers.root[row] = providers.parent[row] = _NONE
+        self._index.put(provider_id, _NONE)
+        self._vacant.append(row)
+        self.shape_version += 1
+
+    def _insert(self, record: ProviderRecord) -> None:
+        if self._vacant:
+            row = self._vacant.pop()
+        else:
+            row = self.count
+            self.count += 1
+            for columns in (self.providers, self.traits, self.aggregates):
+                columns.ensure(self.count)
+        providers = self.providers
+        providers.id[row] = record.row.id
+        providers.uuid[row] = from_text((record.row.uuid,))[0]
+        providers.root[row] = providers.parent[row] = _NONE
+        self._index.put(record.row.id, row)
+
+    def _update(self, record: ProviderRecord) -> None:
+        providers, given = self.providers, record.row
+        row = self._index.get(given.id)
+        providers.generation[row] = given.generation
+        providers.revision[row] = given.revision
+        self._update_inventories(row, record)
+        for members, ids in ((self.traits, record.trait_ids), (self.aggregates, record.aggregate_ids)):
+            if members.of(row) != ids:
+                members.assign(row, ids)
+                self.shape_version += 1
+        self._touch(int(providers.root[row]))
+
+    def _update_inventories(self, row: int, record: ProviderRecord) -> None:
+        offered = {inventory.class_id for inventory in record.inventories}
+        for class_id, column in self.inventories.items():
+            if class_id not in offered:
+                column.drop(row)
+        for inventory in record.inventories:
+            self.column(inventory.class_id).put(row, inventory)
+
+    def _touch(self, root: int) -> None:
+        self._stamp += 1
+        self.providers.tree_stamp[root] = self._stamp
+
+    def _link(self, row: int, root: int) -> None:
+        providers = self.providers
+        providers.root[row] = root
+        providers.tree_size[root] += 1
+        if row == root:
+            return
+        after = providers.next[root]
+        providers.next[root], providers.previous[row] = row, root
+        providers.next[row] = after
+        if after >= 0:
+            providers.previous[after] = row
+
+    def _unlink(self, row: int) -> None:
+        providers = self.providers
+        root = int(providers.root[row])
+        if root < 0:
+            return
+        before, after = providers.previous[row], providers.next[row]
+        if before >= 0:
+            providers.next[before] = after
+        if after >= 0:
+            providers.previous[after] = before
+        providers.previous[row] = providers.next[row] = _NONE
+        providers.tree_size[root] -= 1
+        self._touch(root)
+
+    # -- looking ------------------------------------------------------------------------------------
+
+    def row_of_uuid(self, uuid: str) -> int:
+        """The row of a provider, -1 if unknown."""
+        wanted = from_text((uuid,)).view(np.uint64)[0]
+        halves = self.providers.uuid[: self.count].view(np.uint64)
+        found = np.flatnonzero((halves[:, 0] == wanted[0]) & (halves[:, 1] == wanted[1]))
+        for row in found.tolist():
+            if self.providers.id[row] >= 0:
+                return row
+        return _NONE
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether no provider has a parent."""
+        version, flat = self._known_flat
+        if version != self.shape_version:
+            flat = not (self.providers.parent[: self.count] >= 0).any()
+            self._known_flat = (self.shape_version, flat)
+        return flat
+
+    def roots_of(self, rows: Rows) -> Rows:
+        """The root of each provider."""
+        return rows if self.is_flat else self.providers.root.take(rows).astype(np.intp)
+
+    @property
+    def roots(self) -> Rows:
+        """All roots, in order of their ids."""
+        version, roots = self._known_roots
+        if version != self.shape_version:
+            roots = np.flatnonzero(self.providers.root[: self.count] == np.arange(self.count, dtype=np.int32))
+            ids = self.providers.id[roots]
+            if not (ids[1:] > ids[:-1]).all():
+                roots = roots[np.argsort(ids)]
+            self._known_roots = (self.shape_version, roots)
+        return roots
+
+    def in_trees(self, roots: Rows) -> Rows:
+        """All providers of the trees, the roots first."""
+        if self.is_flat:
+            return roots
+        found = [roots]
+        while len(found[-1]):
+            following = self.providers.next.take(found[-1])
+            found.append(following[following >= 0].astype(np.intp))
+        return np.concatenate(found)
+
+    def alive(self) -> Mask:
+        """Which rows hold a provider."""
+        return self.providers.id[: self.count] >= 0
+
+    def members(self, roots: Sequence[int] | Indices) -> list[Indices]:
+        """All providers of each tree, in order of their ids."""
+        rows = np.asarray(roots, np.int32)
+        sizes = self.providers.tree_size[rows]
+        found: list[Indices] = [rows[:0]] * len(rows)
+        # Size by size: a table as wide as the largest of all trees would be mostly empty.
+        for size in np.unique(sizes).tolist():
+            places = np.flatnonzero(sizes == size)
+            table = self._of_size(rows[places], size)
+            for place, members in zip(places.tolist(), table, strict=True):
+                found[place] = members
+        return found
+
+    def _of_size(self, roots: Indices, size: int) -> Indices:
+        """The providers of trees that all have `size` of them, a row for each tree, in order of their ids."""
+        columns = [roots]
+        for _ in range(size - 1):
+            columns.append(self.providers.next[columns[-1]])
+        table = np.stack(columns, axis=1)
+        order = np.argsort(self.providers.id[table], axis=1, kind="stable")
+        return np.take_along_axis(table, order, axis=1)

@@ -1,0 +1,157 @@
+"""Text of many rows at once: tables of characters, one row each, all of one width.
+
+Writing thousands of elements that differ in a few places is a handful of array operations this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.forest.arrays import Rows
+
+Texts = NDArray[np.uint8]
+# Of any width: int64, or Python's own integers as objects.
+Numbers = NDArray[Any]
+TextList = NDArray[np.object_]
+
+_SPACE, _ZERO, _QUOTE = ord(" "), ord("0"), ord('"')
+# Looking three digits up is faster than dividing them out one by one.
+_DIGITS, _THOUSAND = 3, 1000
+_ALIGNED, _PADDED = (
+    np.array([form % number for number in range(_THOUSAND)]).view(np.uint8).reshape(_THOUSAND, _DIGITS)
+    for form in (b"%3d", b"%03d")
+)
+
+# By these the digits of a number are counted and moved: 64 bits hold 18 of them in any place.
+_POWERS = 10 ** np.arange(18)
+_LONG_POWERS = 10 ** np.arange(64, dtype=object)
+
+
+def filled(pieces: Sequence[bytes], columns: Sequence[Texts]) -> Texts:
+    """For each row the first piece, the text of the first column, the second piece, and so on.
+
+    `columns` are one fewer than the pieces, of one length and of any widths.
+    """
+    gaps = [b" " * column.shape[1] for column in columns]
+    record = b"".join(part for pair in zip(pieces, gaps, strict=False) for part in pair) + pieces[-1]
+    texts = np.tile(np.frombuffer(record, np.uint8), (len(columns[0]), 1))
+    place = 0
+    for piece, column in zip(pieces, columns, strict=False):
+        place += len(piece)
+        texts[:, place : place + column.shape[1]] = column
+        place += column.shape[1]
+    return texts
+
+
+def assembled(parts: Sequence[tuple[Rows, Texts]]) -> Texts:
+    """Texts of any widths at their places, with spaces behind the shorter ones."""
+    count = sum(len(places) for places, _ in parts)
+    whole = np.full((count, max((texts.shape[1] for _, texts in parts), default=0)), _SPACE, np.uint8)
+    for places, texts in parts:
+        whole[places, : texts.shape[1]] = texts
+    return whole
+
+
+def numbers(column: Numbers) -> Texts:
+    """The decimal digits of numbers not below 0, right-aligned to the longest: JSON allows the spaces."""
+    width = _width(column)
+    if width <= _DIGITS:
+        return _ALIGNED[:, -width:].take(column.astype(np.intp), axis=0)
+    texts = _digits(column, width)
+    np.putmask(texts, np.arange(width) < (width - _lengths(column))[:, None], _SPACE)
+    return texts
+
+
+def fractions(above: Numbers, below: Numbers) -> Texts:
+    """Fractions as JSON strings, with spaces before and behind; numbers as above."""
+    width, behind = _width(above), _width(below)
+    rows, lengths = np.arange(len(above)), _lengths(below)
+    # Zeros on the right move the digits to the left.
+    moved = _digits(below * _powers(below)[behind - lengths], behind)
+    np.putmask(moved, np.arange(behind) >= lengths[:, None], _SPACE)
+    texts = filled([b" ", b"/", b" "], [numbers(above), moved])
+    texts[rows, width - _lengths(above)] = _QUOTE
+    texts[rows, width + 2 + lengths] = _QUOTE
+    return texts
+
+
+def _width(column: Numbers) -> int:
+    """The digits of the longest number."""
+    return len(str(int(column.max(initial=0))))
+
+
+def _lengths(column: Numbers) -> Rows:
+    """The digits of each number."""
+    return np.maximum(np.searchsorted(_powers(column), column, side="right"), 1)
+
+
+def _powers(column: Numbers) -> Numbers:
+    return _POWERS if _width(column) <= len(_POWERS) else _LONG_POWERS
+
+
+def _digits(column: Numbers, width: int) -> Texts:
+    """The last `width` digits of each number, zeros included."""
+    parts: list[Texts] = []
+    left = column
+    for _ in range(0, width, _DIGITS):
+        parts.insert(0, _PADDED.take((left % _THOUSAND).astype(np.intp), axis=0))
+        left = left // _THOUSAND
+    return np.concatenate(parts, axis=1)[:, -width:]
+
+
+def lines(texts: Texts) -> list[bytes]:
+    """Each row by itself; a row must not end with a NUL."""
+    return texts.view(f"S{texts.shape[1]}").ravel().tolist()
+
+
+def objects(texts: Sequence[bytes]) -> TextList:
+    """The texts in the form that columns look them up in."""
+    table = np.empty(len(texts), object)
+    table[:] = texts
+    return table
+
+
+class Column:
+    """A text of any width for each of some rows: `which` of the texts each has, -1 for the last one."""
+
+    def __init__(self, texts: TextList, which: Rows) -> None:
+        self.of_rows: TextList = texts[which]
+
+
+Part = bytes | Texts | Column
+
+
+def table(parts: Iterable[Part]) -> Texts:
+    """For each row all the parts, of which bytes are the same in all rows; some are tables, none a Column."""
+    constants, columns = _apart(parts)
+    tables = [column for column in columns if not isinstance(column, Column)]
+    assert len(tables) == len(columns)
+    return filled(constants, tables)
+
+
+def joined(count: int, parts: Iterable[Part]) -> bytes:
+    """The same for so many rows and for parts of any width, row behind row."""
+    constants, columns = _apart(parts)
+    cells = np.empty((count, len(columns) + len(constants)), object)
+    for number, constant in enumerate(constants):
+        cells[:, 2 * number] = constant
+    for number, column in enumerate(columns):
+        cells[:, 2 * number + 1] = column.of_rows if isinstance(column, Column) else objects(lines(column))
+    return b"".join(cells.ravel().tolist())
+
+
+def _apart(parts: Iterable[Part]) -> tuple[list[bytes], list[Texts | Column]]:
+    """What stands between the columns, and these."""
+    constants = [b""]
+    columns: list[Texts | Column] = []
+    for part in parts:
+        if isinstance(part, bytes):
+            constants[-1] += part
+        else:
+            columns.append(part)
+            constants.append(b"")
+    return constants, columns

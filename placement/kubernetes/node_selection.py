@@ -1,0 +1,141 @@
+"""Which nodes a pod may go to by their names, labels and taints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from placement.kubernetes.field import Field
+from placement.kubernetes.report import Report
+from placement.kubernetes.taints import (
+    CORDONED,
+    Taint,
+    Toleration,
+    read_taints,
+    read_tolerations,
+    untolerated,
+)
+
+UNSCHEDULABLE = "node(s) were unschedulable"
+UNTOLERATED = "node(s) had untolerated taint"
+NOT_SELECTED = "node(s) didn't match Pod's node affinity/selector"
+
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFace:
+    """What pods choose nodes by."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+
+
+def read_face(document: Mapping[str, Any]) -> NodeFace:
+    """The face of a Node; what is not of the expected type counts as absent."""
+    node = Field("Node", document, Report(), soft=True)
+    labels = {key: label.text() for key, label in node.member("metadata").member("labels").members().items()}
+    return NodeFace(
+        name=node.member("metadata").member("name").text() or "",
+        labels={key: text for key, text in labels.items() if text is not None},
+        taints=read_taints(node.member("spec").member("taints")),
+        unschedulable=node.member("spec").member("unschedulable").flag(default=False) is True,
+    )
+
+
+class Requirement(NamedTuple):
+    """One expression about a label, or about the name of the node."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+
+    def holds(self, texts: Mapping[str, str]) -> bool:
+        """Whether it holds for these labels (Kubernetes: node affinity)."""
+        text = texts.get(self.key)
+        if self.operator == "Exists":
+            return text is not None
+        if self.operator == "DoesNotExist":
+            return text is None
+        if self.operator == "In":
+            return text in self.values
+        if self.operator == "NotIn":
+            return text not in self.values
+        if text is None or not _INTEGER.fullmatch(text):
+            return False
+        return int(text) > int(self.values[0]) if self.operator == "Gt" else int(text) < int(self.values[0])
+
+
+class Term(NamedTuple):
+    """Requirements that must all hold; without any the term holds nowhere."""
+
+    labels: tuple[Requirement, ...]
+    fields: tuple[Requirement, ...]
+
+    def holds(self, face: NodeFace) -> bool:
+        """Whether it holds for the node."""
+        if not self.labels and not self.fields:
+            return False
+        name = {"metadata.name": face.name}
+        return all(each.holds(face.labels) for each in self.labels) and all(
+            each.holds(name) for each in self.fields
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelection:
+    """What a pod says about the nodes it may go to; `terms` None if it has no required affinity."""
+
+    selector: tuple[tuple[str, str], ...] = ()
+    terms: tuple[Term, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+    def refusal(self, face: NodeFace) -> str | None:
+        """Why the pod may not go to a node, in the words of kube-scheduler; None if it may."""
+        if face.unschedulable and not any(toleration.covers(CORDONED) for toleration in self.tolerations):
+            return UNSCHEDULABLE
+        taint = untolerated(face.taints, self.tolerations) if face.taints else None
+        if taint is not None:
+            return f"{UNTOLERATED} {{{taint.key}: {taint.value}}}"
+        if self.selector and any(face.labels.get(key) != value for key, value in self.selector):
+            return NOT_SELECTED
+        if self.terms is not None and not any(term.holds(face) for term in self.terms):
+            return NOT_SELECTED
+        return None
+
+
+def read_node_selection(spec: Field) -> NodeSelection:
+    """The selection in `Pod.spec`; whatever breaks its schema is reported.
+
+    Source: Kubernetes nodeSelector, required node affinity, tolerations.
+    """
+    selector = [(key, value.text() or "") for key, value in spec.member("nodeSelector").members().items()]
+    affinity = spec.member("affinity").member("nodeAffinity")
+    required = affinity.member("requiredDuringSchedulingIgnoredDuringExecution")
+    terms = None
+    if required.value is not None:
+        terms = tuple(_read_term(term) for term in required.member("nodeSelectorTerms").elements())
+    return NodeSelection(tuple(sorted(selector)), terms, read_tolerations(spec.member("tolerations")))
+
+
+def _read_term(term: Field) -> Term:
+    labels = tuple(_read_requirement(each) for each in term.member("matchExpressions").elements())
+    fields = tuple(_read_requirement(each) for each in term.member("matchFields").elements())
+    return Term(labels, fields)
+
+
+def _read_requirement(each: Field) -> Requirement:
+    operator = each.member("operator").text() or ""
+    values = tuple(value.text() or "" for value in each.member("values").elements())
+    if operator not in _OPERATORS:
+        each.member("operator").refuse(f"{operator!r} is none of {', '.join(_OPERATORS)}")
+    elif operator in ("Gt", "Lt") and not (len(values) == 1 and _INTEGER.fullmatch(values[0])):
+        each.member("values").refuse(f"{operator} takes one integer")
+    elif operator in ("In", "NotIn") and not values:
+        each.member("values").refuse(f"{operator} takes at least one value")
+    return Requirement(each.member("key").text() or "", operator, values)

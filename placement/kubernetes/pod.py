@@ -1,0 +1,126 @@
+"""A Kubernetes pod as far as its CPUs and memory go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from placement.kubernetes.field import Field
+from placement.kubernetes.manifest import Manifest, read_manifest
+from placement.kubernetes.report import Report
+
+Quantities = Mapping[str, Fraction]
+"""By Kubernetes resource name, in the resource's base unit."""
+
+ENDED_PHASES = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What a container requests and may use at most; a limit without request is a request, too.
+
+    `is_sidecar`: an init container that keeps running beside the others.
+    """
+
+    name: str
+    requests: Quantities
+    limits: Quantities
+    is_sidecar: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """What a pod's manifest says; `requests` and `limits` are those of the pod level, if it has any.
+
+    `host` is the name of the node it runs on or is bound to, empty before that.
+    """
+
+    manifest: Manifest
+    namespace: str
+    name: str
+    uid: str
+    containers: tuple[Container, ...]
+    init_containers: tuple[Container, ...]
+    overhead: Quantities
+    requests: Quantities
+    limits: Quantities
+    priority: int | None
+    host: str
+    phase: str
+    reported_qos: str
+
+    @property
+    def key(self) -> str:
+        """What tells this pod from all others of its cluster: its uid, else its namespace and name."""
+        return self.uid or f"{self.namespace}/{self.name}"
+
+    @property
+    def is_assigned(self) -> bool:
+        """Whether the pod occupies a host."""
+        return bool(self.host) and self.phase not in ENDED_PHASES
+
+    @property
+    def all_containers(self) -> tuple[Container, ...]:
+        """Init containers and containers."""
+        return self.init_containers + self.containers
+
+    def label(self, key: str) -> str:
+        """The text of a label, empty if there is none."""
+        return self.manifest.label(key).text() or ""
+
+
+def read_pod(document: Mapping[str, Any], report: Report) -> Pod:
+    """The pod a parsed manifest describes; whatever breaks the schema is reported, requests above limits too.
+
+    Annotations are left to those who need them. Source: Kubernetes pod schema.
+    """
+    manifest = read_manifest(document, "v1", "Pod", report)
+    spec, status = manifest.root.member("spec"), manifest.root.member("status")
+    containers = _read_containers(spec.member("containers"))
+    if not containers:
+        spec.member("containers").refuse("a pod needs at least one container")
+    requests, limits = _read_resources(spec.member("resources"))
+    priority = spec.member("priority")
+    return Pod(
+        manifest=manifest,
+        namespace=manifest.root.member("metadata").member("namespace").text() or "default",
+        name=manifest.name.text() or "",
+        uid=manifest.uid.text() or "",
+        containers=containers,
+        init_containers=_read_containers(spec.member("initContainers")),
+        overhead=_read_quantities(spec.member("overhead")),
+        requests=requests,
+        limits=limits,
+        priority=None if priority.value is None else priority.integer(),
+        host=spec.member("nodeName").text() or "",
+        phase=status.member("phase").text() or "",
+        reported_qos=status.member("qosClass").text() or "",
+    )
+
+
+def _read_containers(containers: Field) -> tuple[Container, ...]:
+    return tuple(_read_container(container) for container in containers.elements())
+
+
+def _read_container(container: Field) -> Container:
+    requests, limits = _read_resources(container.member("resources"))
+    restart = container.member("restartPolicy").text()
+    return Container(container.member("name").text() or "", requests, limits, is_sidecar=restart == "Always")
+
+
+def _read_resources(resources: Field) -> tuple[Quantities, Quantities]:
+    requests = _read_quantities(resources.member("requests"))
+    limits = _read_quantities(resources.member("limits"))
+    for name, limit in limits.items():
+        if requests.get(name, limit) > limit:
+            field = resources.member("requests").member(name)
+            ceiling = resources.member("limits").member(name)
+            field.refuse(f"{field.value} is above its limit {ceiling.value}")
+    return {**limits, **requests}, limits
+
+
+def _read_quantities(quantities: Field) -> Quantities:
+    read = {name: quantity.quantity() for name, quantity in quantities.members().items()}
+    return {name: quantity for name, quantity in read.items() if quantity is not None}

@@ -1,0 +1,1 @@
+"""Choosing logical CPUs for a pod: whole cores, spread, or what is left."""

@@ -1,0 +1,28 @@
+"""Keeping pods on one NUMA node and pods over several apart."""
+
+from __future__ import annotations
+
+from placement.numa.ledger import NumaNeighbours
+from placement.numa.policies import NumaExclusivity
+from placement.scoring.fit import BEST
+
+
+def is_allowed(affinity: int, exclusivity: NumaExclusivity, neighbours: NumaNeighbours) -> bool:
+    """Whether a mask of NUMA ids respects required exclusivity; one that is only preferred always does.
+
+    Several NUMA nodes may not include one with pods of its own, and a single one may not be shared.
+    Source: Koordinator semantics, NUMA exclusivity.
+    """
+    if exclusivity is not NumaExclusivity.REQUIRED:
+        return True
+    several = affinity.bit_count() > 1
+    return not affinity & (neighbours.single if several else neighbours.shared)
+
+
+def favour_idle(score: int, numa_ids: int, neighbours: NumaNeighbours) -> int:
+    """A score of 0 to 100 drawn halfway towards the share of these NUMA nodes that have no bound pods.
+
+    Source: Koordinator semantics, profiles (preferred NUMA exclusivity).
+    """
+    idle = numa_ids & ~neighbours.single & ~neighbours.shared
+    return (score + BEST * idle.bit_count() // max(1, numa_ids.bit_count())) // 2

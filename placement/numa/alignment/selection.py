@@ -1,0 +1,79 @@
+"""NUMA policies: which affinity the hints of all providers lead to, and whether the pod is admitted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from placement.numa.alignment.hint_rows import (
+    ProviderHints,
+    collect_rows,
+    single_numa_rows,
+    summarize,
+)
+from placement.numa.alignment.merging import (
+    Allowed,
+    Merged,
+    Row,
+    merge_hints,
+    merge_preferred,
+)
+from placement.numa.policies import NumaPolicy
+
+
+class Selection(NamedTuple):
+    """The chosen mask of NUMA ids (None: no affinity), what it is worth, and why it is not admitted."""
+
+    affinity: int | None
+    preferred: bool = False
+    unsatisfied: bool = False
+    reasons: tuple[str, ...] = ()
+
+
+def admits(policy: NumaPolicy, preferred: bool) -> bool:
+    """Whether a policy admits a pod whose merged hint is preferred, or is not.
+
+    Source: Koordinator semantics, policies.
+    """
+    return preferred or policy in (NumaPolicy.NONE, NumaPolicy.BEST_EFFORT)
+
+
+def select_affinity(
+    policy: NumaPolicy, providers: Sequence[ProviderHints | None], numa_ids: int, allowed: Allowed
+) -> Selection:
+    """The affinity a policy makes of all hints on a host with these NUMA nodes (a mask).
+
+    `allowed` says which affinities may be preferred. A selection with reasons is not admitted.
+    Source: Koordinator semantics, policies.
+    """
+    if policy is NumaPolicy.NONE:
+        return Selection(None)
+    rows, reasons = collect_rows(providers)
+    if reasons and policy is not NumaPolicy.BEST_EFFORT:
+        return Selection(None, reasons=reasons)
+    best = merge_hints(_relevant(policy, rows), numa_ids, allowed)
+    if not admits(policy, best.preferred):
+        separator = " & " if policy is NumaPolicy.RESTRICTED else ","
+        reasons = (f"Unaligned NUMA Hint cause {separator.join(summarize(providers))}",)
+        return _selected(policy, best, numa_ids)._replace(reasons=reasons)
+    return _selected(policy, best, numa_ids)
+
+
+def select_preferred(
+    policy: NumaPolicy, providers: Sequence[ProviderHints | None], numa_ids: int, allowed: Allowed
+) -> Selection | None:
+    """What `select_affinity` would select if that is preferred, found more cheaply; else None."""
+    best = merge_preferred(_relevant(policy, collect_rows(providers).rows), numa_ids, allowed)
+    return None if best is None else _selected(policy, best, numa_ids)
+
+
+def _relevant(policy: NumaPolicy, rows: Sequence[Row]) -> Sequence[Row]:
+    return single_numa_rows(rows) if policy is NumaPolicy.SINGLE_NUMA_NODE else rows
+
+
+def _selected(policy: NumaPolicy, best: Merged, numa_ids: int) -> Selection:
+    if policy is NumaPolicy.BEST_EFFORT and best.unsatisfied:
+        return Selection(numa_ids)
+    # One NUMA node that is all there is needs no accounts of its own.
+    aligned = policy is not NumaPolicy.SINGLE_NUMA_NODE or best.affinity != numa_ids
+    return Selection(best.affinity if aligned else None, best.preferred, best.unsatisfied)

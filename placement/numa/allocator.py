@@ -1,0 +1,220 @@
+"""Trying to place a pod on a host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+from placement.numa.accounts import numa_available, numa_used
+from placement.numa.accumulator.accumulator import take_cpus
+from placement.numa.accumulator.strict_binding import check_binding, thinned
+from placement.numa.amounts import NOTHING, Amounts, NumaAmounts
+from placement.numa.demand import CpuDemand, PodDemand
+from placement.numa.host import HostState
+from placement.numa.policies import BindPolicy, Distribution
+from placement.numa.refusal import (
+    INVALID_TOPOLOGY,
+    NOT_ENOUGH_CPUS,
+    RefusalClass,
+    Refused,
+)
+from placement.numa.split import (
+    CPU,
+    MILLI,
+    deal_amount,
+    split_amount,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Concessions:
+    """What a pod may use although it is recorded as used.
+
+    `preferred` CPUs (a mask) are taken first. Each mask in `returned` and the `reusable` amounts are handed
+    back once. `limits`: of the resources named in it NUMA nodes give no more than that.
+    Source: Koordinator semantics, available CPUs, per-NUMA accounts and reservations.
+    """
+
+    preferred: int = 0
+    returned: tuple[int, ...] = ()
+    reusable: NumaAmounts = NOTHING
+    limits: NumaAmounts | None = None
+
+
+NO_CONCESSIONS = Concessions()
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What a pod gets: a mask of logical CPUs of its own, and amounts on NUMA nodes if it is aligned."""
+
+    cpus: int = 0
+    amounts: NumaAmounts = NOTHING
+
+
+class Trial:
+    """A pod on a host, with the same view of what is free for every affinity that is tried."""
+
+    def __init__(self, host: HostState, demand: PodDemand, concessions: Concessions = NO_CONCESSIONS) -> None:
+        self.host = host
+        self.demand = demand
+        self._concessions = concessions
+        self._use = host.use.without(concessions.returned) if concessions.returned else host.use
+
+    @cached_property
+    def free_cpus(self) -> int:
+        """The CPUs that the pod may be given, as a mask; only those a strict bind policy leaves."""
+        free, cpus = self.host.free_cpus(self._use), self.demand.cpus
+        return thinned(self.host.layout, free, cpus.bind) if cpus is not None and cpus.strict else free
+
+    @cached_property
+    def available(self) -> dict[int, dict[str, int]]:
+        """What NUMA nodes can give to the pod (Koordinator semantics: per-NUMA accounts)."""
+        used = numa_used(self.host, self._use, self._concessions.reusable)
+        available = numa_available(self.host, used)
+        cpus = self.demand.cpus
+        for numa, amounts in available.items():
+            if cpus is not None and cpus.strict and CPU in amounts:
+                amounts[CPU] = min(amounts[CPU], MILLI * self._free_counts.get(numa, 0))
+            self._limit(numa, amounts)
+        return available
+
+    @cached_property
+    def rooms(self) -> Mapping[str, Mapping[int, int]]:
+        """What each NUMA node can give of the requested resources, by name."""
+        return {
+            resource: {numa: left.get(resource, 0) for numa, left in self.available.items()}
+            for resource in self.known_requests
+        }
+
+    @cached_property
+    def known_requests(self) -> Amounts:
+        """The requested amounts of resources that any NUMA node of the host reports, by name."""
+        known = set().union(*self.available.values())
+        return {
+            name: amount for name, amount in sorted(self.demand.amounts.items()) if name in known and amount
+        }
+
+    def allocate(self, affinity: Sequence[int] | None) -> Allocation:
+        """What the pod gets on the NUMA nodes of an ascending affinity, or anywhere on the host without one.
+
+        Raises Refused. Source: Koordinator semantics, splitting a request and strict bind policy.
+        """
+        cpus = self.demand.cpus
+        if cpus is not None and not self.host.has_cpus:
+            raise Refused(INVALID_TOPOLOGY, status=RefusalClass.ERROR)
+        shares = {} if affinity is None else self._split(affinity)
+        if cpus is None:
+            return Allocation(amounts=NumaAmounts(shares))
+        if self.free_cpus.bit_count() < cpus.need:
+            raise Refused(NOT_ENOUGH_CPUS)
+        taken = self._take_on_numa_nodes(cpus, shares) if shares else self._take(cpus, self.free_cpus)
+        if taken.bit_count() != cpus.need:
+            raise Refused(NOT_ENOUGH_CPUS)
+        if cpus.strict:
+            check_binding(self.host.layout, taken, cpus.bind)
+        return Allocation(taken, NumaAmounts(shares))
+
+    def fits(self, affinity: Sequence[int]) -> bool:
+        """Whether `allocate` would succeed, found out by counting wherever counting suffices."""
+        cpus = self.demand.cpus
+        if not self.has_room(affinity):
+            return False
+        if cpus is None:
+            return True  # what there is room for can always be split
+        if not self.host.has_cpus:
+            return False
+        if CPU in self.known_requests:
+            shares = self._share(CPU, affinity)
+            counts = self._counts(shares)
+            enough = sum(counts.values()) == cpus.need and sum(shares.values()) == self.known_requests[CPU]
+            if not enough or self._counts_decide(cpus, counts):
+                return enough
+        try:
+            self.allocate(affinity)
+        except Refused:
+            return False
+        return True
+
+    def has_room(self, affinity: Iterable[int]) -> bool:
+        """Whether these NUMA nodes together have all the amounts, without which nothing can be allocated."""
+        for resource, amount in self.known_requests.items():
+            if sum(map(self.rooms[resource].__getitem__, affinity)) < amount:
+                return False
+        return True
+
+    @cached_property
+    def fewest_numa_nodes(self) -> int:
+        """How many NUMA nodes it takes at least to have room; one more than there are if all are too few."""
+        fewest = 1
+        for resource, amount in self.known_requests.items():
+            largest_first = sorted(self.rooms[resource].values(), reverse=True)
+            fewest = max(fewest, 1 + sum(together < amount for together in accumulate(largest_first)))
+        return fewest
+
+    def _limit(self, numa: int, amounts: dict[str, int]) -> None:
+        limits = self._concessions.limits
+        if limits is not None:
+            limited = set().union(*limits.values())
+            for resource in limited & amounts.keys():
+                amounts[resource] = min(amounts[resource], limits.get(numa, {}).get(resource, 0))
+
+    @cached_property
+    def _free_counts(self) -> Mapping[int, int]:
+        return {
+            numa: (self.free_cpus & mask).bit_count() for numa, mask in self.host.layout.numa_nodes.items()
+        }
+
+    def _split(self, affinity: Sequence[int]) -> dict[int, dict[str, int]]:
+        """What each NUMA node gives of every requested resource."""
+        by_numa: dict[int, dict[str, int]] = {}
+        missing = []
+        for resource, amount in self.known_requests.items():
+            shares = self._share(resource, affinity)
+            for numa, share in shares.items():
+                by_numa.setdefault(numa, {})[resource] = share
+            if sum(shares.values()) < amount:
+                missing.append(resource)
+        if missing:
+            raise Refused(*(f"Insufficient NUMA {resource}" for resource in missing))
+        return {numa: by_numa[numa] for numa in sorted(by_numa)}
+
+    def _share(self, resource: str, affinity: Sequence[int]) -> dict[int, int]:
+        amount, rooms, cpus = self.known_requests[resource], self.rooms[resource], self.demand.cpus
+        if resource != CPU or cpus is None:
+            return split_amount(amount, rooms, affinity)
+        full = cpus.bind is BindPolicy.FULL_PCPUS
+        core = MILLI * self.host.layout.threads
+        if self.host.rules.distribution is not Distribution.PACKED:
+            for grain in (core, MILLI) if full else (MILLI,):
+                dealt = deal_amount(amount, rooms, affinity, grain)
+                if dealt:
+                    return dealt
+        return split_amount(amount, rooms, affinity, core if full and cpus.strict else MILLI)
+
+    def _counts(self, milli: Mapping[int, int]) -> dict[int, int]:
+        """How many CPUs to take on each NUMA node."""
+        free = self._free_counts
+        return {numa: min(free.get(numa, 0), share // MILLI) for numa, share in milli.items()}
+
+    def _counts_decide(self, cpus: CpuDemand, counts: Mapping[int, int]) -> bool:
+        """Whether enough CPUs are certain to be the right CPUs: only whole cores can be missed."""
+        if not cpus.strict or cpus.bind is not BindPolicy.FULL_PCPUS:
+            return True
+        whole = not any(count % self.host.layout.threads for count in counts.values())
+        return whole and not self._concessions.preferred
+
+    def _take_on_numa_nodes(self, cpus: CpuDemand, shares: Mapping[int, Amounts]) -> int:
+        taken = 0
+        milli = {numa: amounts.get(CPU, 0) for numa, amounts in shares.items()}
+        for numa, count in self._counts(milli).items():
+            place = self.host.layout.numa_nodes.get(numa, 0)
+            taken |= self._take(cpus._replace(need=count), self.free_cpus & place)
+        return taken
+
+    def _take(self, cpus: CpuDemand, free: int) -> int:
+        return take_cpus(
+            self.host.layout, self._use, free, cpus, self.host.rules, self._concessions.preferred
+        )

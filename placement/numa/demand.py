@@ -1,0 +1,39 @@
+"""What a pod asks of the CPUs of a host, and by which rules the host chooses them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from placement.numa.amounts import Amounts
+from placement.numa.policies import BindPolicy, Distribution, ExclusiveLevel
+
+
+class CpuDemand(NamedTuple):
+    """`need` whole CPUs for one pod; `strict` refuses what the bind policy does not allow."""
+
+    need: int
+    bind: BindPolicy = BindPolicy.NONE
+    strict: bool = False
+    exclusive: ExclusiveLevel = ExclusiveLevel.NONE
+
+
+class PickRules(NamedTuple):
+    """How a host chooses among its CPUs.
+
+    A CPU may be held `share_limit` times. `fullest_first` prefers full NUMA nodes and sockets to empty ones.
+    `downgrades`: without a clean NUMA node NUMANodeLevel avoids exclusive neighbours on cores instead.
+    """
+
+    share_limit: int = 1
+    fullest_first: bool = False
+    distribution: Distribution = Distribution.PACKED
+    downgrades: bool = False
+
+
+@dataclass(frozen=True)
+class PodDemand:
+    """What a pod asks of a host: amounts as the pod states them and, for a bound pod, CPUs of its own."""
+
+    amounts: Amounts
+    cpus: CpuDemand | None = None

@@ -1,0 +1,171 @@
+"""What Kubernetes has, as far as the watches have told, and what of it changed."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import orjson
+
+from placement.kubernetes.pod_identity import canonical_uid
+from placement.operations.kubernetes.service import PodId
+
+# What changes all the time and decides nothing: heartbeats, bookkeeping, what containers are up to.
+_VOLATILE_METADATA = frozenset({"resourceVersion", "managedFields", "generation"})
+_VOLATILE_STATUS = frozenset(
+    {
+        "conditions",
+        "images",
+        "volumesInUse",
+        "volumesAttached",
+        "containerStatuses",
+        "initContainerStatuses",
+        "ephemeralContainerStatuses",
+    }
+)
+_OVER = ("Succeeded", "Failed")
+
+
+class Kind(StrEnum):
+    """The kinds of objects that are watched."""
+
+    NODE = "Node"
+    TOPOLOGY = "NodeResourceTopology"
+    POD = "Pod"
+
+
+class Key(NamedTuple):
+    """An object; the namespace is empty for those that are in none."""
+
+    kind: Kind
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """An object as last seen.
+
+    `text` is the manifest as JSON, `mark` tells whether anything that matters changed. `node` is the node a
+    pod occupies; one that waits for a node or is `over` occupies none, and its text is not kept.
+    """
+
+    text: bytes
+    mark: bytes
+    uid: str
+    node: str | None = None
+    over: bool = False
+
+    def has_ended_as(self, seen: Sighting | None) -> bool:
+        """Whether this, a pod, is over or gone for the first time if its name is seen like that now."""
+        return not self.over and (seen is None or seen.over or seen.uid != self.uid)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest."""
+        found: dict[str, Any] = orjson.loads(self.text)
+        return found
+
+
+def sighting(manifest: Mapping[str, Any]) -> Sighting:
+    """What to remember of a manifest: text, as a hundred thousand dictionaries would need gigabytes."""
+    lasting = {
+        **manifest,
+        "metadata": _without(manifest, "metadata", _VOLATILE_METADATA),
+        "status": _without(manifest, "status", _VOLATILE_STATUS),
+    }
+    mark = hashlib.blake2b(orjson.dumps(lasting, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
+    uid = canonical_uid(manifest["metadata"].get("uid") or "")
+    if manifest["kind"] != Kind.POD:
+        return Sighting(orjson.dumps(manifest), mark, uid)
+    over = lasting["status"].get("phase") in _OVER
+    node = None if over else (manifest.get("spec") or {}).get("nodeName") or None
+    return Sighting(orjson.dumps(manifest) if node else b"", mark, uid, node, over)
+
+
+def _without(manifest: Mapping[str, Any], part: str, volatile: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in (manifest.get(part) or {}).items() if name not in volatile}
+
+
+class Picture:
+    """The latest state of every object; drawn by several threads, looked at by one."""
+
+    def __init__(self, collections: Iterable[str]) -> None:
+        self._seen: dict[Key, Sighting] = {}
+        self._members: dict[str, set[Key]] = {}
+        self._missing = set(collections)
+        self._changed: set[Key] = set()
+        self._ended: set[PodId] = set()
+        self._condition = threading.Condition()
+
+    def replace(self, collection: str, found: Mapping[Key, Sighting]) -> None:
+        """The collection is exactly this."""
+        with self._condition:
+            known = self._members.get(collection, set())
+            for key in known - found.keys():
+                self._set(key, None)
+            for key, seen in found.items():
+                self._set(key, seen)
+            self._members[collection] = set(found)
+            self._missing.discard(collection)
+            self._condition.notify()
+
+    def put(self, collection: str, key: Key, seen: Sighting | None) -> None:
+        """An object of the collection is new, changed, or gone (None)."""
+        with self._condition:
+            self._set(key, seen)
+            members = self._members[collection]
+            if seen is None:
+                members.discard(key)
+            else:
+                members.add(key)
+            self._condition.notify()
+
+    def _set(self, key: Key, seen: Sighting | None) -> None:
+        before = self._seen.get(key)
+        if seen is None:
+            self._seen.pop(key, None)
+        else:
+            self._seen[key] = seen
+        if (before and before.mark) != (seen and seen.mark):
+            self._changed.add(key)
+        if key.kind is Kind.POD and before is not None and before.has_ended_as(seen):
+            self._ended.add(PodId(key.namespace, key.name, before.uid))
+
+    def changed(self, timeout: float) -> set[Key]:
+        """What changed since the last call, at the latest after so many seconds.
+
+        Nothing before every collection has been listed: half a picture would look like objects that vanished.
+        """
+        with self._condition:
+            self._condition.wait_for(lambda: self._changed and not self._missing, timeout)
+            if self._missing:
+                return set()
+            changed, self._changed = self._changed, set()
+            return changed
+
+    def ended(self) -> set[PodId]:
+        """The pods that were seen and are over or gone since the last call, each by its uid."""
+        with self._condition:
+            ended, self._ended = self._ended, set()
+            return ended
+
+    @property
+    def complete(self) -> bool:
+        """Whether every collection has been listed."""
+        with self._condition:
+            return not self._missing
+
+    def get(self, key: Key) -> Sighting | None:
+        """The object as last seen."""
+        with self._condition:
+            return self._seen.get(key)
+
+    def keys(self) -> set[Key]:
+        """All objects."""
+        with self._condition:
+            return set(self._seen)

@@ -1,0 +1,152 @@
+"""The pods of the service, made those that occupy nodes in Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+from placement.operations.kubernetes.informer_store import Key, Kind, Picture
+from placement.operations.kubernetes.sending import Sending
+from placement.operations.kubernetes.service import HeldPod, PodId, ServiceCluster
+
+
+class _Held(NamedTuple):
+    uid: str
+    node: str | None
+    # What it was sent as, if this process sent it.
+    mark: bytes | None = None
+
+
+class MirroredPods:
+    """What the service holds of pods, what is due, and which pods wait for their node.
+
+    A pod that occupies no node yet is not sent: whoever schedules it may have claimed its place already. A
+    pod that is over or gone is released by its uid, whether or not this process knows that anything is held
+    for it, because schedulers claim places without telling.
+    """
+
+    def __init__(
+        self,
+        service: ServiceCluster,
+        picture: Picture,
+        sending: Sending,
+        lives: Callable[[PodId], bool],
+        namespaces: Collection[str],
+    ) -> None:
+        self._service = service
+        self._picture = picture
+        self._sending = sending
+        self._lives = lives
+        self._namespaces = namespaces
+        self._held: dict[Key, _Held] = {}
+        self._waiting: dict[Key, str] = {}
+        self._due: set[Key] = set()
+        self._ended: set[PodId] = set()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def waiting(self) -> int:
+        """How many pods wait for their node."""
+        return len(self._waiting)
+
+    def look_at(self, keys: Iterable[Key]) -> None:
+        """These may have changed."""
+        self._due.update(keys)
+
+    def end(self, pods: Iterable[PodId]) -> None:
+        """These are over or gone."""
+        self._ended.update(pods)
+
+    def compare(self) -> None:
+        """Look at what the service holds. Raises ServiceError, ApiServerError."""
+        listed = [pod for pod in self._service.pods() if self.is_ours(pod)]
+        self._held = {key_of(pod.id): self._still(pod) for pod in listed}
+        self._due.update(self._held)
+        self.end(pod.id for pod in listed if self.has_ended(pod.id))
+
+    def _still(self, listed: HeldPod) -> _Held:
+        """What is known of a pod, if it is still that pod."""
+        known = self._held.get(key_of(listed.id))
+        same = known is not None and known[:2] == (listed.uid, listed.node)
+        return known if known is not None and same else _Held(listed.uid, listed.node)
+
+    def is_ours(self, pod: HeldPod) -> bool:
+        """Whether the pod is in one of the namespaces that are looked after."""
+        return not self._namespaces or pod.namespace in self._namespaces
+
+    def has_ended(self, pod: PodId) -> bool:
+        """Whether a pod is over or gone. Raises ApiServerError.
+
+        One that no list and no event has told of may be so new that they will; so Kubernetes is asked.
+        """
+        seen = self._picture.get(key_of(pod))
+        if seen is not None and seen.uid == pod.uid:
+            return seen.over
+        return not self._lives(pod)
+
+    def release_ended(self) -> int:
+        """Release pods that are over or gone; how many held something. Raises ServiceError."""
+        released = 0
+        for pod in sorted(self._ended):
+            released += self._release(pod)
+            self._ended.discard(pod)
+        return released
+
+    def release_from(self, node: str) -> int:
+        """Release all pods on that node; those that still occupy it become due again. Raises ServiceError."""
+        leaving = sorted(pod.id for pod in self._service.pods(node) if self.is_ours(pod))
+        for pod in leaving:
+            self._release(pod)
+            self._due.add(key_of(pod))
+        return len(leaving)
+
+    def _release(self, pod: PodId) -> bool:
+        released = self._service.release(pod)
+        self.forget(pod)
+        return released
+
+    def forget(self, pod: PodId) -> None:
+        """The service does not hold that pod any more."""
+        key = key_of(pod)
+        held = self._held.get(key)
+        if held is not None and held.uid == pod.uid:
+            del self._held[key]
+
+    def arrived(self, node: str) -> None:
+        """The service has that node now."""
+        self._due.update(key for key, awaited in self._waiting.items() if awaited == node)
+
+    def put(self, has_node: Callable[[str], bool]) -> int:
+        """Send pods that are new or changed; how many were taken. Raises ServiceError."""
+        taken = 0
+        for key in sorted(self._due):
+            taken += self._put(key, has_node)
+            self._due.discard(key)
+        return taken
+
+    def _put(self, key: Key, has_node: Callable[[str], bool]) -> bool:
+        self._waiting.pop(key, None)
+        seen = self._picture.get(key)
+        if seen is None or seen.node is None:
+            self._sending.settled(key)
+            return False
+        held = self._held.get(key)
+        if held and held.mark == seen.mark:
+            return False
+        if not has_node(seen.node):
+            self._waiting[key] = seen.node
+            return False
+        manifest = seen.manifest
+        if not self._sending.accepted(
+            key, seen.mark, lambda: self._service.put_pod(key.namespace, key.name, manifest)
+        ):
+            return False
+        self._held[key] = _Held(seen.uid, seen.node, seen.mark)
+        return True
+
+
+def key_of(pod: PodId) -> Key:
+    """Where the picture has a pod."""
+    return Key(Kind.POD, pod.namespace, pod.name)

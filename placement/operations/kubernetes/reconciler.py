@@ -1,0 +1,91 @@
+"""Making the service hold what Kubernetes has: what is sent, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from placement.operations.kubernetes.claims import Claims
+from placement.operations.kubernetes.informer_store import Key, Kind, Picture
+from placement.operations.kubernetes.journal import Journal
+from placement.operations.kubernetes.reconciled_nodes import MirroredNodes
+from placement.operations.kubernetes.reconciled_pods import MirroredPods
+from placement.operations.kubernetes.sending import Sending
+from placement.operations.kubernetes.service import PodId, ServiceCluster
+
+
+class Mirror:
+    """Compares the picture with what the service holds and sends the difference.
+
+    Order: pods that end, nodes that go (their pods first), nodes that come or change, pods that come or
+    change. So room is given back before it is asked for, and a node is there before its pods; pods of a node
+    that the service does not have wait for it. Whatever is not done when a call fails stays due.
+    """
+
+    def __init__(
+        self,
+        service: ServiceCluster,
+        picture: Picture,
+        journal: Journal,
+        lives: Callable[[PodId], bool],
+        is_placed: Callable[[PodId], bool],
+        namespaces: Collection[str],
+        progress: Callable[[str], None],
+        claim_patience: float,
+    ) -> None:
+        self._service = service
+        self._picture = picture
+        self._journal = journal
+        self._sending = Sending(journal, lambda: progress(self.summary()))
+        self._pods = MirroredPods(service, picture, self._sending, lives, namespaces)
+        self._nodes = MirroredNodes(service, picture, self._sending, self._pods)
+        self._claims = Claims(service, picture, self._pods, journal, is_placed, claim_patience)
+
+    @property
+    def rejected(self) -> int:
+        """How many things the service refuses as they are."""
+        return len(self._sending.rejections)
+
+    def summary(self) -> str:
+        """What the service holds, in a line."""
+        waiting = f", waiting {self._pods.waiting}" if self._pods.waiting else ""
+        return f"nodes {len(self._nodes)}, pods {len(self._pods)}{waiting}, rejected {self.rejected}"
+
+    def compare(self) -> None:
+        """Look at what the service holds; all that may differ becomes due.
+
+        Raises ServiceError, ApiServerError.
+        """
+        if self._service.create_if_missing():
+            self._journal.note("the cluster is new")
+        self._sending.rejections.forgive()
+        self._nodes.compare()
+        self._pods.compare()
+        self.look_at(self._picture.keys())
+
+    def look_at(self, keys: Iterable[Key]) -> None:
+        """These may have changed."""
+        found = set(keys)
+        pods = {key for key in found if key.kind is Kind.POD}
+        self._pods.look_at(pods)
+        self._nodes.look_at(key.name for key in found - pods)
+
+    def look_at_claims(self) -> None:
+        """Find claims behind which there is nothing. Raises ServiceError, ApiServerError."""
+        self._claims.look()
+
+    def settle(self) -> int:
+        """Send what is due; how many calls changed something. Raises ServiceError; the rest stays due."""
+        self._pods.end(self._picture.ended())
+        self.look_at(self._sending.rejections.ripe())
+        changes = self._pods.release_ended()
+        changes += self._nodes.delete_gone()
+        changes += self._nodes.put()
+        return changes + self._pods.put(self._nodes.has)
+
+    def settle_all(self) -> None:
+        """Send what is due, and conflicts again as long as that gets on. Raises ServiceError."""
+        self.settle()
+        while conflicts := self._sending.rejections.ripen():
+            self.look_at(conflicts)
+            if not self.settle():
+                return

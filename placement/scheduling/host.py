@@ -1,0 +1,132 @@
+"""A node as pods see it that look for a place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from placement.dialects.koordinator.bind_policy import HostBindPolicy
+from placement.dialects.koordinator.node.amplification import amplified
+from placement.dialects.koordinator.node.host_policies import HostPolicies
+from placement.dialects.koordinator.node.node import NodeImport
+from placement.dialects.koordinator.resources import host_class
+from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.numa.alignment.numa_bound import Extremes, numa_extremes
+from placement.numa.amounts import Amounts, NumaAmounts, summed
+from placement.numa.demand import PickRules
+from placement.numa.host import HostState
+from placement.numa.host_score import HostTotals
+from placement.numa.layout import layout_of
+from placement.numa.ledger import HostLedger
+from placement.numa.masks import mask_of
+from placement.numa.policies import Distribution, NumaPolicy, NumaStrategy
+from placement.scoring.fit import DEFAULT_SCORING, Scoring
+
+
+@dataclass(frozen=True)
+class Host:
+    """All that decides whether and where a pod fits on a node, apart from the totals of the node.
+
+    `unreadable_pods` are names of pods there whose resource-status does not parse, so that nobody knows which
+    CPUs they hold. `numa_scoring` and `favours_idle` say how its NUMA nodes are compared. The name of the
+    node is no part of it: equal hosts get equal answers, and the hash is computed once.
+    """
+
+    state: HostState
+    bind: HostBindPolicy = HostBindPolicy.NONE
+    numa_policy: NumaPolicy = NumaPolicy.NONE
+    unreadable_pods: tuple[str, ...] = ()
+    numa_scoring: Scoring = DEFAULT_SCORING
+    favours_idle: bool = False
+
+    @cached_property
+    def _hash(self) -> int:
+        scoring = (self.numa_scoring, self.favours_idle)
+        return hash((self.state, self.bind, self.numa_policy, self.unreadable_pods, scoring))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def numa_extremes(self) -> Mapping[str, Extremes]:
+        """What its NUMA nodes have used least and most, see `numa_bound`."""
+        return numa_extremes(self.state)
+
+
+def host_of(
+    node: NodeImport, ledger: HostLedger, settings: SchedulerSettings, unreadable_pods: Sequence[str] = ()
+) -> Host:
+    """An imported node with the pods recorded there, under the settings of its cluster.
+
+    Source: Koordinator semantics, keys on the node, scheduler settings and profiles.
+    """
+    layout = layout_of(node.topology)
+    pinned = frozenset[int]().union(*(pod.cpus for pod in node.kubelet_pods))
+    policies = node.policies
+    default = settings.default_numa_policy if settings.follows_design else NumaPolicy.NONE
+    return Host(
+        state=HostState(
+            layout=layout,
+            use=ledger.cpu_use(layout),
+            capacity=numa_capacity(node),
+            held=ledger.amounts(),
+            neighbours=ledger.numa_neighbours(layout),
+            unallocatable=mask_of(node.unallocatable),
+            pool=layout.cpus & ~mask_of(pinned | node.withheld),
+            cpu_ratio=node.amplification.get("cpu", Fraction(1)),
+            rules=_pick_rules(policies, settings),
+        ),
+        bind=policies.bind,
+        numa_policy=default if policies.numa is None else policies.numa,
+        unreadable_pods=tuple(unreadable_pods),
+        numa_scoring=settings.numa_scoring,
+        favours_idle=settings.follows_design,
+    )
+
+
+def host_totals(node: NodeImport, requests: Iterable[Amounts]) -> HostTotals:
+    """What an imported node as a whole can give, and what the pods on it request together.
+
+    Source: Koordinator semantics, score.
+    """
+    requested = summed({0: amounts} for amounts in requests)
+    allocatable = {}
+    for resource_class, inventory in node.tree.root.inventories.items():
+        resource = node.resource_names[resource_class]
+        allocatable[resource] = inventory.capacity * host_class(resource).unit
+    return HostTotals(allocatable, requested.get(0, {}))
+
+
+def numa_capacity(node: NodeImport) -> NumaAmounts:
+    """What the NUMA nodes of a node have for aligned pods.
+
+    That is what its zones report less 1000 millicores for each unallocatable CPU, at least 0, multiplied by
+    the node's ratios unless it is reported multiplied.
+    Source: Koordinator semantics, NUMA amounts and CPU amplification.
+    """
+    ratios: Mapping[str, Fraction] = {} if node.zones_amplified else node.amplification
+    capacity = {}
+    for zone in node.zones:
+        lost = node.unallocatable.intersection(node.topology.numa_nodes.get(zone.numa, ()))
+        amounts = dict(zone.amounts)
+        if "cpu" in amounts:
+            amounts["cpu"] = max(0, amounts["cpu"] - 1000 * len(lost))
+        capacity[zone.numa] = amplified(amounts, ratios)
+    return NumaAmounts(capacity)
+
+
+def _pick_rules(policies: HostPolicies, settings: SchedulerSettings) -> PickRules:
+    strategy = policies.strategy or settings.numa_strategy
+    distribution = Distribution.PACKED
+    if policies.strategy is None and policies.distributes_over_numa:
+        distribution = Distribution.OVER_NEEDED
+    elif strategy is NumaStrategy.DISTRIBUTE_EVENLY:
+        distribution = Distribution.OVER_ALL
+    return PickRules(
+        share_limit=settings.share_limit,
+        fullest_first=strategy is NumaStrategy.MOST_ALLOCATED,
+        distribution=distribution,
+        downgrades=settings.follows_design,
+    )

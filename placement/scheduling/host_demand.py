@@ -1,0 +1,77 @@
+"""What a pod asks of one host in particular, where the policies of both meet."""
+
+from __future__ import annotations
+
+from placement.dialects.koordinator.bind_policy import HostBindPolicy, pod_bind_policy
+from placement.dialects.koordinator.pod.numa_topology_spec import merged_numa_policy
+from placement.dialects.koordinator.pod.pod_request import CPUS_MUST_BE_INTEGER, PodRequest
+from placement.numa.alignment.alignment import Alignment
+from placement.numa.demand import CpuDemand, PodDemand
+from placement.numa.policies import BindPolicy
+from placement.numa.refusal import INVALID_TOPOLOGY, RefusalClass, Refused
+from placement.scheduling.host import Host
+
+BIND_CONFLICT = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
+NOT_WHOLE_CORES = "node(s) requested cpus not multiple cpus per core"
+UNREADABLE_PODS = "node(s) have pods with unreadable resource-status"
+
+
+def demand_on(host: Host, request: PodRequest) -> PodDemand:
+    """What a pod asks of a host; one with a bind policy binds everybody who requests CPUs.
+
+    Source: Koordinator semantics, who is bound and strict bind policy.
+    """
+    if not is_bound_on(host, request):
+        return PodDemand(request.amounts)
+    bind, strict = pod_bind_policy(host.bind, request.required_bind, request.preferred_bind)
+    return PodDemand(request.amounts, CpuDemand(request.need, BindPolicy(bind), strict, request.exclusive))
+
+
+def alignment_on(host: Host, request: PodRequest) -> Alignment:
+    """How a pod is aligned on a host. Raises Refused if their NUMA policies differ.
+
+    Source: Koordinator semantics, effective policy and NUMA exclusivity.
+    """
+    return Alignment(
+        merged_numa_policy(host.numa_policy, request.numa.policy),
+        request.numa.effective_exclusivity,
+        host.numa_scoring,
+        host.favours_idle,
+    )
+
+
+def check_whole_cpus(host: Host, request: PodRequest) -> None:
+    """Raise Refused if a host binds every pod and this one does not request whole CPUs.
+
+    Source: Koordinator semantics, filter.
+    """
+    if _host_binds(host, request) and request.is_fractional:
+        raise Refused(CPUS_MUST_BE_INTEGER, status=RefusalClass.UNRESOLVABLE)
+
+
+def check_binding(host: Host, request: PodRequest, demand: PodDemand) -> None:
+    """Raise Refused if a host can never bind CPUs for this pod, if it has to.
+
+    Source: Koordinator semantics, filter and recovery from pods.
+    """
+    cpus, layout = demand.cpus, host.state.layout
+    if cpus is None:
+        return
+    if not layout.cpus:
+        raise Refused(INVALID_TOPOLOGY, status=RefusalClass.UNRESOLVABLE)
+    if host.unreadable_pods:
+        names = ", ".join(host.unreadable_pods)
+        raise Refused(f"{UNREADABLE_PODS}: {names}", status=RefusalClass.UNRESOLVABLE)
+    if request.required_bind and pod_bind_policy(host.bind, "", request.required_bind)[0] != cpus.bind:
+        raise Refused(BIND_CONFLICT, status=RefusalClass.UNRESOLVABLE)
+    if cpus.strict and cpus.bind is BindPolicy.FULL_PCPUS and cpus.need % layout.threads:
+        raise Refused(NOT_WHOLE_CORES, status=RefusalClass.UNRESOLVABLE)
+
+
+def is_bound_on(host: Host, request: PodRequest) -> bool:
+    """Whether a pod gets CPUs of its own on a host, because of itself or because of the host."""
+    return request.bound or _host_binds(host, request)
+
+
+def _host_binds(host: Host, request: PodRequest) -> bool:
+    return host.bind is not HostBindPolicy.NONE and request.milli_cpus > 0

@@ -1,0 +1,229 @@
+"""What the pods on a node hold of its providers.
+
+Nothing is ever counted beyond what there is: a pod that runs somewhere is a fact, whatever the node has
+left, and its share is cut where it would not fit. So capacities are never exceeded, and what one pod gives
+back the others that had been cut get, in the order in which they were recorded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from placement.dialects.koordinator.node.kubelet_pods import KubeletPod
+from placement.dialects.koordinator.resources import (
+    CORE_CLASS,
+    CPU_CLASS,
+    host_class,
+    numa_class,
+)
+from placement.dialects.koordinator.status.recorded_pod import RecordedPod
+from placement.numa.amounts import Amounts
+from placement.numa.amplification import bound_cost
+from placement.numa.cpuset import CpuSet
+from placement.scheduling.node_offers import (
+    HOST,
+    PODS_CLASS,
+    NodeOffers,
+    Place,
+    numa_place,
+)
+
+Shares = dict[Place, int]
+"""What one consumer holds on a node: units by place."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuOwner:
+    """The consumer that owns a logical CPU, and the exclusive level under which."""
+
+    consumer: str
+    level: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAccounts:
+    """Who holds what on a node: shares by consumer, and the owner of each CPU that is somebody's."""
+
+    shares: Mapping[str, Shares] = field(default_factory=dict)
+    cpus: Mapping[int, CpuOwner] = field(default_factory=dict)
+
+
+class Accountant:
+    """Counts what is held on a node, pod after pod; `others` is what consumers beside pods hold there."""
+
+    def __init__(self, offers: NodeOffers, others: Mapping[Place, int]) -> None:
+        self._offers = offers
+        self._taken: Counter[Place] = Counter(others)
+        self._shares: dict[str, Shares] = {}
+        self._owners: dict[int, CpuOwner] = {}
+
+    def left(self, place: Place) -> int:
+        """The units of an inventory that nobody holds."""
+        inventory = self._offers.inventories.get(place)
+        return 0 if inventory is None else max(0, inventory.capacity - self._taken[place])
+
+    def record(self, pod: RecordedPod) -> None:
+        """Count a recorded pod; CPUs that another one owns already stay with that one."""
+        holding = pod.holding
+        own = self._own(pod.consumer, holding.cpus, "" if holding.level == "None" else holding.level)
+        shares = host_units(self._offers, pod.requests, cpu_cost(self._offers, pod))
+        for numa, amounts in (*holding.amounts.items(), *pod.loose.items()):
+            for resource, amount in amounts.items():
+                if resource != "cpu" or not holding.cpus:
+                    kind = numa_class(resource)
+                    shares[numa_place(numa, kind.name)] = -(-amount // kind.unit)
+        shares |= bound_shares(self._offers, own)
+        self._take(pod.consumer, shares)
+
+    def record_kubelet_pod(self, consumer: str, cpus: CpuSet) -> None:
+        """Count CPUs that kubelet gave to a pod, as far as nobody else owns them."""
+        own = self._own(consumer, cpus, "")
+        if own:
+            self._take(consumer, core_shares(self._offers, own))
+
+    def accounts(self) -> NodeAccounts:
+        """What was counted so far; recorded pods may hold nothing."""
+        return NodeAccounts(dict(self._shares), dict(self._owners))
+
+    def _own(self, consumer: str, cpus: CpuSet, level: str) -> CpuSet:
+        own = frozenset(cpu for cpu in cpus if cpu in self._offers.cores and cpu not in self._owners)
+        self._owners.update(dict.fromkeys(sorted(own), CpuOwner(consumer, level)))
+        return own
+
+    def _take(self, consumer: str, shares: Shares) -> None:
+        mine = self._shares.setdefault(consumer, {})
+        for place, wanted in shares.items():
+            inventory = self._offers.inventories.get(place)
+            if inventory is None or not wanted:
+                continue
+            step, most = inventory.step_size, min(self.left(place), inventory.max_unit)
+            share = min(-(-wanted // step) * step, most // step * step)
+            if share >= inventory.min_unit:
+                self._taken[place] += share
+                mine[place] = mine.get(place, 0) + share
+
+
+def settle(
+    offers: NodeOffers,
+    pods: Iterable[RecordedPod],
+    kubelet_pods: Iterable[tuple[str, KubeletPod]],
+    others: Mapping[Place, int],
+) -> NodeAccounts:
+    """The accounts of a node: recorded pods in their order, then (consumer, pod) that kubelet manages.
+
+    Source: Koordinator semantics, resource classes.
+    """
+    accountant = Accountant(offers, others)
+    for pod in pods:
+        accountant.record(pod)
+    for consumer, kubelet_pod in kubelet_pods:
+        accountant.record_kubelet_pod(consumer, kubelet_pod.cpus)
+    return accountant.accounts()
+
+
+def host_units(offers: NodeOffers, requests: Amounts, cpu_milli: int) -> Shares:
+    """What a pod takes of the host as a whole: its requests, rounded up to units, and one of `pods`."""
+    shares = {Place(HOST, PODS_CLASS): 1}
+    for resource, amount in requests.items():
+        place = offers.host(resource)
+        if place is not None:
+            taken = cpu_milli if resource == "cpu" else amount
+            shares[place] = -(-taken // host_class(resource).unit)
+    return shares
+
+
+def host_room(
+    offers: NodeOffers, pods: Iterable[RecordedPod], others: Mapping[Place, int]
+) -> Mapping[str, int]:
+    """What recorded pods and others leave of each class of the host itself, in units.
+
+    Pods count with all that they are due, not with what they were cut to.
+    """
+    taken: Counter[Place] = Counter(others)
+    for pod in pods:
+        taken.update(host_units(offers, pod.requests, cpu_cost(offers, pod)))
+    return {
+        place.resource_class: max(0, inventory.capacity - taken[place])
+        for place, inventory in offers.inventories.items()
+        if place.path == HOST
+    }
+
+
+def cpu_cost(offers: NodeOffers, pod: RecordedPod) -> int:
+    """The millicores a recorded pod takes of its host: CPUs of its own cost the ratio of the host."""
+    milli = pod.requests.get("cpu", 0)
+    return bound_cost(milli, offers.ratio) if pod.holding.cpus else milli
+
+
+def bound_shares(offers: NodeOffers, cpus: CpuSet) -> Shares:
+    """What CPUs of a pod's own take: threads of cores, and the cost of them on their NUMA nodes.
+
+    CPUs that nobody may be given are taken off the NUMA node already, so they are not counted again.
+    """
+    counts = Counter(offers.numa_of[cpu] for cpu in cpus - offers.unallocatable)
+    costs = {
+        numa_place(numa, CPU_CLASS): bound_cost(1000 * count, offers.ratio) for numa, count in counts.items()
+    }
+    return costs | core_shares(offers, cpus)
+
+
+def core_shares(offers: NodeOffers, cpus: CpuSet) -> Shares:
+    """The threads of cores that these CPUs are; reserved ones are taken off the cores already."""
+    return dict(Counter(offers.cores[cpu] for cpu in sorted(cpus - offers.reserved)))
+
+
+def lowered(
+    before: NodeAccounts,
+    after: NodeAccounts,
+    offers: tuple[NodeOffers, NodeOffers],
+    recorded: Collection[str],
+) -> NodeAccounts:
+    """What of the accounts before stands while a node is made over from one of the offers to the other.
+
+    `after` holds then. Given back first is what is not asked for any more: CPUs that kubelet no longer
+    reports, and what bound CPUs cost too much under another ratio. Recorded pods (consumers) give back no CPU
+    and no other amount, so that a node which shrinks below them is refused.
+    """
+    old, new = offers
+    owned: dict[str, set[int]] = {}
+    for cpu, owner in before.cpus.items():
+        owned.setdefault(owner.consumer, set()).add(cpu)
+    shares: dict[str, Shares] = {}
+    for consumer, held in before.shares.items():
+        wanted = dict(after.shares.get(consumer, {}))
+        if consumer in recorded:
+            present = owned.get(consumer, set()) & new.cores.keys()
+            for place, amount in _uncut(new, present).items():
+                wanted[place] = max(amount, wanted.get(place, 0))
+        shares[consumer] = {}
+        for place, amount in held.items():
+            gives = consumer not in recorded or (consumer in owned and _follows_cpus(place, new))
+            left = _lower(old, place, amount, wanted.get(place, 0)) if gives else amount
+            if left:
+                shares[consumer][place] = left
+    cpus = {
+        cpu: owner
+        for cpu, owner in before.cpus.items()
+        if owner.consumer in recorded or after.cpus.get(cpu) == owner
+    }
+    kept = {owner.consumer for owner in cpus.values()} | set(recorded)
+    return NodeAccounts({who: held for who, held in shares.items() if held or who in kept}, cpus)
+
+
+def _lower(offers: NodeOffers, place: Place, amount: int, wanted: int) -> int:
+    """The smaller amount, unless the inventory as it still is does not come in such units."""
+    inventory = offers.inventories.get(place)
+    less = min(amount, wanted)
+    return less if not less or inventory is None or inventory.admits(less) else amount
+
+
+def _uncut(offers: NodeOffers, cpus: Collection[int]) -> Shares:
+    """What these CPUs take if nothing is cut and no CPU is reserved."""
+    return bound_shares(offers, frozenset(cpus)) | Counter(offers.cores[cpu] for cpu in cpus)
+
+
+def _follows_cpus(place: Place, offers: NodeOffers) -> bool:
+    """Whether what a pod holds at a place, which is still there, follows from the CPUs that it owns."""
+    return place in offers.inventories and place.resource_class in (CPU_CLASS, CORE_CLASS)

@@ -1,0 +1,49 @@
+"""What people should know who wonder about the CPUs a pod got, or did not get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from placement.dialects.koordinator.pod.pod_request import PodRequest
+from placement.numa.policies import BindPolicy, ExclusiveLevel, NumaPolicy
+from placement.numa.refusal import Refused
+from placement.scheduling.host import Host
+from placement.scheduling.host_demand import alignment_on, demand_on
+
+
+def remarks_on(host: Host, request: PodRequest) -> tuple[str, ...]:
+    """What is remarkable about a pod on a host, one sentence each, whether it fits there or not.
+
+    Source: Koordinator semantics, hardware and what users trip over.
+    """
+    return (*_on_binding(host, request), *_on_amplification(host, request), *_on_alignment(host, request))
+
+
+def _on_binding(host: Host, request: PodRequest) -> Iterator[str]:
+    cpus = demand_on(host, request).cpus
+    if cpus is None:
+        return
+    if not request.bound:
+        yield f"the host's bind policy {host.bind} gives CPUs of their own to all pods that request CPUs"
+    if request.preferred_bind and cpus.strict and cpus.bind is not request.preferred_bind:
+        yield f"the preferred bind policy {request.preferred_bind} gives way to the required {cpus.bind}"
+    if host.state.layout.threads == 1:
+        if cpus.bind is BindPolicy.SPREAD_BY_PCPUS:
+            yield "cores have one thread: SpreadByPCPUs chooses as FullPCPUs does"
+        if cpus.exclusive is ExclusiveLevel.PCPU_LEVEL:
+            yield "cores have one thread: PCPULevel has no neighbours to avoid"
+
+
+def _on_amplification(host: Host, request: PodRequest) -> Iterator[str]:
+    ratio = float(host.state.cpu_ratio)
+    if ratio > 1 and demand_on(host, request).cpus is not None:
+        yield f"the host advertises more CPUs than it has: each bound CPU costs {ratio:g}"
+
+
+def _on_alignment(host: Host, request: PodRequest) -> Iterator[str]:
+    try:
+        policy = alignment_on(host, request).policy
+    except Refused:
+        return
+    if policy is NumaPolicy.SINGLE_NUMA_NODE and len(host.state.capacity) == 1:
+        yield "the host has one NUMA node: aligned pods are not accounted for there"

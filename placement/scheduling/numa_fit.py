@@ -1,0 +1,137 @@
+"""Whether a pod fits on a host, and aligned to which of its NUMA nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from placement.dialects.koordinator.pod.pod_request import PodRequest
+from placement.dialects.koordinator.status.resource_status import ResourceStatus
+from placement.numa.alignment.alignment import choose_affinity
+from placement.numa.alignment.hint_rows import ProviderHints
+from placement.numa.alignment.hints import Fits
+from placement.numa.allocator import Allocation
+from placement.numa.amplification import bound_cost, host_cpu_requested
+from placement.numa.demand import CpuDemand, PodDemand
+from placement.numa.host import FACE_VALUE
+from placement.numa.host_score import HostTotals
+from placement.numa.masks import mask_of
+from placement.numa.policies import NumaPolicy
+from placement.numa.preassigned import allocate_designated
+from placement.numa.refusal import NOT_ENOUGH_CPUS, Refusal, Refused
+from placement.numa.reservations import NO_RESERVATIONS, Placing, Reservations
+from placement.scheduling.burst import choose_pool, covers
+from placement.scheduling.host import Host
+from placement.scheduling.host_demand import (
+    alignment_on,
+    check_binding,
+    check_whole_cpus,
+    demand_on,
+)
+
+AMPLIFIED = "Insufficient amplified cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A pod fits: aligned to these NUMA ids, if to any.
+
+    `designated` is what it gets if somebody else decided that; `nominated` is the place of the matched
+    reservation it would use.
+    """
+
+    affinity: tuple[int, ...] | None = None
+    designated: Allocation | None = None
+    nominated: int | None = None
+
+
+def screen_host(host: Host, request: PodRequest) -> Fit | Refusal | None:
+    """What is known about a pod on a host before its totals and CPUs are looked at; None if nothing is.
+
+    Source: Koordinator semantics, filter.
+    """
+    try:
+        alignment_on(host, request)
+        if request.designated is not None:
+            return Fit(designated=_designated(host, request.designated, demand_on(host, request)))
+        check_whole_cpus(host, request)
+    except Refused as refused:
+        return refused.refusal
+    return None
+
+
+def fit_host(
+    host: Host,
+    request: PodRequest,
+    reservations: Reservations = NO_RESERVATIONS,
+    devices: Sequence[ProviderHints] = (),
+) -> Fit | Refusal:
+    """Whether a host has the CPUs and NUMA amounts for a pod; the totals of the host are not looked at.
+
+    Expects a host that `screen_host` has nothing to say about. Depends on nothing but its arguments, so that
+    answers for equal hosts can be remembered. `devices` are NUMA hints of other resources. What fits can be
+    allocated (`allocate_on_host`).
+    Source: Koordinator semantics, filter (free CPUs and BestEffort are checked here already).
+    """
+    try:
+        demand, alignment = demand_on(host, request), alignment_on(host, request)
+        check_binding(host, request, demand)
+        placing = Placing(host.state, demand, reservations)
+        limit = request.burst_limit if demand.cpus is None else None
+        affinity = nominated = None
+        if alignment.policy is not NumaPolicy.NONE:
+            fits = placing.fits if limit is None else _covering(host, limit, placing)
+            affinity = choose_affinity(placing.widest_trial, alignment, fits, devices)
+            nominated = placing.explore(affinity).reservation
+        elif demand.cpus is not None:
+            nominated = _explore_free_cpus(demand.cpus, placing, reservations)
+        if limit is not None:
+            choose_pool(host.state, affinity or host.state.layout.numa_nodes, limit)
+    except Refused as refused:
+        return refused.refusal
+    return Fit(affinity, nominated=nominated)
+
+
+def check_amplified(
+    host: Host, totals: HostTotals, demand: PodDemand, reservations: Reservations = NO_RESERVATIONS
+) -> None:
+    """Raise Refused if an amplified host has too little CPU, where bound CPUs cost the ratio.
+
+    CPUs that the pod may take out of reservations are returned first.
+    Source: Koordinator semantics, CPU amplification.
+    """
+    ratio, milli = host.state.cpu_ratio, demand.amounts.get("cpu", 0)
+    if ratio <= FACE_VALUE:
+        return
+    cost = milli if demand.cpus is None else bound_cost(milli, ratio)
+    returned = _returned_cpus(reservations)
+    requested = host_cpu_requested(
+        totals.requested.get("cpu", 0) - 1000 * returned,
+        host.state.use.held.bit_count() - returned,
+        ratio,
+    )
+    if cost > totals.allocatable.get("cpu", 0) - requested:
+        raise Refused(AMPLIFIED)
+
+
+def _returned_cpus(reservations: Reservations) -> int:
+    sizes = [reservation.cpus.bit_count() for reservation in reservations.matched]
+    return sum(sizes) if reservations.ignored else max(sizes, default=0)
+
+
+def _designated(host: Host, status: ResourceStatus, demand: PodDemand) -> Allocation:
+    return allocate_designated(host.state, demand, Allocation(mask_of(status.cpus), status.amounts))
+
+
+def _explore_free_cpus(cpus: CpuDemand, placing: Placing, reservations: Reservations) -> int | None:
+    """A strict policy has to be tried; otherwise counting will do, as any free CPU is good enough."""
+    if cpus.strict or reservations != NO_RESERVATIONS:
+        return placing.explore(None).reservation
+    if placing.widest_trial.free_cpus.bit_count() < cpus.need:
+        raise Refused(NOT_ENOUGH_CPUS)
+    return None
+
+
+def _covering(host: Host, limit: int, placing: Placing) -> Fits:
+    """Whether a pod fits on NUMA nodes of which one has a shared pool that covers its limit."""
+    return lambda affinity: covers(host.state, affinity, limit) and placing.fits(affinity)

@@ -1,0 +1,94 @@
+"""How well a host suits a pod."""
+
+from __future__ import annotations
+
+from placement.dialects.koordinator.pod.pod_request import PodRequest
+from placement.numa.alignment.alignment import Alignment
+from placement.numa.alignment.numa_bound import numa_bound
+from placement.numa.alignment.numa_exclusivity import favour_idle
+from placement.numa.allocator import Allocation
+from placement.numa.demand import PodDemand
+from placement.numa.host_score import (
+    HostTotals,
+    Scorer,
+    host_scorer,
+    score_on_numa_nodes,
+)
+from placement.numa.masks import mask_of
+from placement.numa.policies import NumaExclusivity, NumaPolicy
+from placement.numa.refusal import Refusal, Refused
+from placement.numa.reservations import NO_RESERVATIONS, Reservations
+from placement.scheduling.host import Host
+from placement.scheduling.host_demand import alignment_on, demand_on
+from placement.scheduling.numa_fit import Fit
+from placement.scheduling.reserve import try_allocate
+from placement.scoring.fit import BEST, Scoring
+
+
+def rate_host(
+    host: Host,
+    request: PodRequest,
+    answer: Fit | Refusal,
+    scoring: Scoring,
+    reservations: Reservations = NO_RESERVATIONS,
+) -> Scorer:
+    """How a host is scored that gave this answer to a pod, 0 to 100; 0 if it cannot be allocated.
+
+    Where a pod has a NUMA policy only the NUMA nodes count that it would use, whatever the totals are.
+    Source: Koordinator semantics, score and profiles (preferred NUMA exclusivity).
+    """
+    if isinstance(answer, Refusal):
+        return worst
+    try:
+        demand, alignment = demand_on(host, request), alignment_on(host, request)
+        if demand.cpus is not None and not host.state.has_cpus:
+            return worst
+        if alignment.policy is NumaPolicy.NONE:
+            return host_scorer(host.state, demand, scoring)
+        allocation = answer.designated or try_allocate(host, demand, alignment, answer, reservations)
+    except Refused:
+        return worst
+    return _rate_aligned(host, demand, alignment, allocation, scoring)
+
+
+def worst(totals: HostTotals) -> int:
+    """The score of hosts where nothing works."""
+    return 0
+
+
+def highest_score(host: Host, request: PodRequest, scoring: Scoring) -> Scorer:
+    """What `rate_host` says of a pod at most, before anybody knows whether and how it fits.
+
+    Without NUMA policy that is what it will say if the pod fits, as only the totals count.
+    """
+    demand = demand_on(host, request)
+    if request.designated is not None:
+        return _best
+    if {host.numa_policy, request.numa.policy} == {NumaPolicy.NONE}:
+        return host_scorer(host.state, demand, scoring)
+    if request.numa.exclusivity is NumaExclusivity.PREFERRED:
+        return _best
+    bound = numa_bound(host.state, host.numa_extremes, demand, scoring)
+    unaligned = host_scorer(host.state, demand, scoring, is_aligned=True)
+    return lambda totals: max(bound, unaligned(totals))
+
+
+def _best(totals: HostTotals) -> int:
+    return BEST
+
+
+def _rate_aligned(
+    host: Host, demand: PodDemand, alignment: Alignment, allocation: Allocation, scoring: Scoring
+) -> Scorer:
+    state = host.state
+    numa_ids = allocation.amounts or state.capacity
+
+    def idle_counted(score: int) -> int:
+        idle_counts = alignment.idle_counts
+        return favour_idle(score, mask_of(numa_ids), state.neighbours) if idle_counts else score
+
+    if allocation.amounts:
+        score = idle_counted(score_on_numa_nodes(state, demand, scoring, numa_ids))
+        return lambda totals: score
+    score_host = host_scorer(state, demand, scoring, is_aligned=True)
+    return lambda totals: idle_counted(score_host(totals))

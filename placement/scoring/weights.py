@@ -1,0 +1,59 @@
+"""Which resource classes count for a score, and how much. Source: Bin packing, resources and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from placement.scoring.refusal import ScoringRefused, is_integer
+
+HEAVIEST = 100
+
+
+class Weighted(NamedTuple):
+    """A resource class by name with its weight."""
+
+    name: str
+    weight: int
+
+
+DEFAULT = (Weighted("VCPU", 1), Weighted("MEMORY_MB", 1))
+
+
+def parse_resources(given: Any, *, equal: bool = False, where: str = "resources") -> tuple[Weighted, ...]:
+    """The classes of a JSON list, VCPU and MEMORY_MB if it is absent or empty. Raises ScoringRefused.
+
+    `equal`: the strategy knows no weight but 1.
+    """
+    if given is None or given == []:
+        return DEFAULT
+    if not isinstance(given, list):
+        raise ScoringRefused("resource_invalid", where, "must be a list of objects with name and weight")
+    found = tuple(_parse_each(given, where))
+    names = [resource.name for resource in found]
+    for at, (name, weight) in enumerate(found):
+        if name in names[:at]:
+            raise ScoringRefused("resource_duplicate", f"{where}[{at}].name", f"{name} is listed twice")
+        if equal and weight != 1:
+            raise ScoringRefused(
+                "weight_invalid", f"{where}[{at}].weight", "this strategy knows no weight but 1"
+            )
+    return found
+
+
+def _parse_each(given: list[Any], where: str) -> Iterator[Weighted]:
+    for at, entry in enumerate(given):
+        place = f"{where}[{at}]"
+        if not isinstance(entry, dict) or not entry.keys() <= {"name", "weight"}:
+            raise ScoringRefused("resource_invalid", place, "must be an object with name and weight")
+        name = entry.get("name")
+        if not isinstance(name, str) or not name:
+            raise ScoringRefused("resource_invalid", f"{place}.name", "must name a resource class")
+        yield Weighted(name, parse_weight(entry.get("weight", 1), f"{place}.weight"))
+
+
+def parse_weight(given: Any, where: str, heaviest: int = HEAVIEST) -> int:
+    """A weight; 0 means 1, as Kubernetes reads it. Raises ScoringRefused."""
+    if not is_integer(given) or not 0 <= given <= heaviest:
+        raise ScoringRefused("weight_invalid", where, f"must be an integer from 1 to {heaviest}")
+    return int(given) or 1

@@ -1,0 +1,113 @@
+"""Second stage of a search: the roots at which every slot has somebody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from placement.forest.arrays import Indices, Mask
+from placement.forest.forest import Forest
+from placement.forest.sharing import Sharing
+from placement.search.filters import Choices
+from placement.search.query import ForestQuery, Slot
+from placement.search.trace import (
+    AllGroups,
+    RootCarries,
+    RootIsIn,
+    Together,
+    Trail,
+    TreeCondition,
+    TreesPassed,
+)
+
+
+def viable_roots(
+    forest: Forest,
+    query: ForestQuery,
+    slots: Sequence[Slot],
+    choices: Sequence[Choices],
+    sharing: Sharing,
+    trail: Trail | None = None,
+) -> Indices:
+    """The roots at which every slot has somebody, in order of their ids."""
+    viable: Mask | None = None
+    for slot, choice in {
+        id(choice): (slot, choice) for slot, choice in zip(slots, choices, strict=True)
+    }.values():
+        reached = _anchors(forest, choice, sharing)
+        viable = reached if viable is None else viable & reached
+        _note(trail, AllGroups(slot.suffix), viable, reached)
+    if viable is None:
+        return np.empty(0, np.int32)
+    for any_of in _collective_sets(slots):
+        viable = viable & _anchors_covering(forest, slots, choices, sharing, any_of)
+        _note(trail, Together(any_of), viable)
+    roots = np.flatnonzero(viable).astype(np.int32)
+    for condition in root_conditions(query, slots):
+        roots = roots[condition.among(forest, roots)]
+        _note(trail, condition, roots)
+    ids = forest.providers.id[roots]
+    return roots if (ids[1:] > ids[:-1]).all() else roots[np.argsort(ids)]
+
+
+def root_conditions(query: ForestQuery, slots: Sequence[Slot]) -> Iterator[RootCarries | RootIsIn]:
+    """What the query asks of roots alone."""
+    if query.root_required or query.root_forbidden:
+        yield RootCarries(query.root_required, query.root_forbidden)
+    banned = next(_forbidden_at_root(slots), frozenset())
+    if query.root_member_of or banned:
+        yield RootIsIn(query.root_member_of, banned)
+
+
+def _note(
+    trail: Trail | None, condition: TreeCondition, passed: Mask | Indices, alone: Mask | None = None
+) -> None:
+    if trail is not None:
+        trail.trees.append(TreesPassed(condition, passed, alone))
+
+
+def _anchors(forest: Forest, choice: Choices, sharing: Sharing) -> Mask:
+    """The roots at which somebody of the choices can serve."""
+    if forest.is_flat:
+        reached = choice.own_mask
+    else:
+        reached = np.zeros(forest.count, bool)
+        reached[forest.roots_of(choice.own)] = True
+    if len(choice.foreign):
+        serving = choice.foreign_mask[sharing.pair_provider]
+        reached = reached.copy()
+        reached[sharing.pair_anchor[serving]] = True
+    return reached
+
+
+def _collective_sets(slots: Sequence[Slot]) -> tuple[frozenset[int], ...]:
+    return next((slot.group.required for slot in slots if not slot.suffixed), ())
+
+
+def _forbidden_at_root(slots: Sequence[Slot]) -> Iterator[frozenset[int]]:
+    """The unsuffixed group forbids aggregates to the anchor, too."""
+    for slot in slots:
+        if not slot.suffixed and slot.group.forbidden_aggregates:
+            yield slot.group.forbidden_aggregates
+            return
+
+
+def _anchors_covering(
+    forest: Forest,
+    slots: Sequence[Slot],
+    choices: Sequence[Choices],
+    sharing: Sharing,
+    any_of: frozenset[int],
+) -> Mask:
+    """The roots at which somebody of the unsuffixed group meets a trait condition."""
+    covered = np.zeros(forest.count, bool)
+    for slot, choice in zip(slots, choices, strict=True):
+        if not slot.suffixed:
+            able = Choices(
+                forest.count,
+                choice.own[forest.traits.satisfying(choice.own, (any_of,))],
+                choice.foreign[forest.traits.satisfying(choice.foreign, (any_of,))],
+            )
+            covered |= _anchors(forest, able, sharing)
+    return covered

@@ -1,0 +1,282 @@
+"""The answer of a search as plain Python values, ready to be written out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from placement.forest.arrays import Indices, Mask, Rows
+from placement.forest.forest import Forest
+from placement.forest.texts import (
+    Column,
+    TextList,
+    Texts,
+    lines,
+    objects,
+)
+from placement.forest.uuids import dashed, to_text
+from placement.search.query import Slot
+from placement.search.ranking import ScoreTable
+from placement.search.search import Found
+from placement.search.summary_cache import TreeTexts
+
+# Instead of a provider: another slot uses it first.
+NO_USE = -1
+_WORD = 62
+
+
+class ProviderSummary(NamedTuple):
+    """One provider as summaries show it; `resources` lists (class id, capacity, used)."""
+
+    uuid: str
+    parent_uuid: str | None
+    root_uuid: str
+    resources: list[tuple[int, int, int]]
+    trait_ids: frozenset[int]
+
+
+class Element(NamedTuple):
+    """One candidate: amounts by provider and class id, providers by suffix, and its score (0: unordered)."""
+
+    amounts: dict[str, dict[int, int]]
+    mappings: dict[str, list[str]]
+    score: int
+
+
+class Use(NamedTuple):
+    """Where a slot's provider comes up first; `slot` may be another one that always has the same provider.
+
+    `rows`: that of the provider per candidate, NO_USE where another slot has it already; `is_partial`:
+    whether there are such candidates.
+    """
+
+    slot: int
+    rows: Indices
+    is_partial: bool
+
+    @property
+    def presence(self) -> Rows:
+        """0 where there is such a use, NO_USE elsewhere."""
+        return np.minimum(self.rows, 0)
+
+
+class Block:
+    """Some candidates that follow each other, or that are alike; one row each, a column per slot."""
+
+    def __init__(self, rows: Indices, leaders: Sequence[int] | None = None) -> None:
+        self._rows = rows
+        # Per slot the first one with the same provider, if that is one for all candidates alike.
+        self._leaders = leaders
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def layouts(self, most: int) -> list[tuple[Rows, Block]] | None:
+        """The candidates apart by which slots share providers, and their places; None if in more ways."""
+        rows = self._rows
+        everywhere = np.arange(len(rows))
+        if (rows == rows[:, :1]).all():
+            return [(everywhere, Block(rows, [0] * rows.shape[1]))]
+        leaders = (rows[:, :, None] == rows[:, None, :]).argmax(axis=2)
+        found: list[tuple[Rows, Block]] = []
+        left = everywhere
+        while len(left):
+            if len(found) == most:
+                return None
+            alike = (leaders[left] == leaders[left[0]]).all(axis=1)
+            found.append((left[alike], Block(rows[left[alike]], leaders[left[0]].tolist())))
+            left = left[~alike]
+        return found
+
+    def first_uses(self, slots: Sequence[int]) -> Iterator[Use]:
+        """For each of the slots, where its provider is used by none before it in the list.
+
+        Slots that never use a provider first are left out.
+        """
+        if self._leaders is not None:
+            for leader in dict.fromkeys(self._leaders[slot] for slot in slots):
+                yield Use(leader, self._rows[:, leader], False)
+            return
+        for at, slot in enumerate(slots):
+            mine = self._rows[:, slot]
+            taken = (self._rows[:, slots[:at]] == mine[:, None]).any(axis=1)
+            if not taken.all():
+                yield Use(slot, np.where(taken, NO_USE, mine), bool(taken.any()))
+
+    def companions(self, use: Use, slots: Sequence[int]) -> tuple[Rows, list[tuple[int, ...]]]:
+        """Which of the slots have the same provider as this one: the distinct sets, and per candidate which.
+
+        NO_USE for candidates that do not use it first at this slot.
+        """
+        if self._leaders is not None:
+            leader = self._leaders[use.slot]
+            return use.presence, [tuple(slot for slot in slots if self._leaders[slot] == leader)]
+        users = np.flatnonzero(use.rows != NO_USE)
+        together = self._rows[users][:, slots] == use.rows[users, None]
+        if (together == together[0]).all():
+            return use.presence, [_chosen(slots, together[0])]
+        powers = 1 << np.arange(min(len(slots), _WORD))
+        words = [
+            together[:, at : at + _WORD] @ powers[: len(slots) - at] for at in range(0, len(slots), _WORD)
+        ]
+        key = words[0] if len(words) == 1 else np.stack(words, axis=1)
+        _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
+        which = np.full(len(use.rows), NO_USE)
+        which[users] = inverse.ravel()
+        return which, [_chosen(slots, row) for row in together[first]]
+
+
+def _chosen(slots: Sequence[int], flags: Mask) -> tuple[int, ...]:
+    return tuple(slots[at] for at in np.flatnonzero(flags).tolist())
+
+
+class Answer:
+    """Everything a rendering needs to know about found candidates."""
+
+    def __init__(self, forest: Forest, found: Found) -> None:
+        self._forest = forest
+        self._found = found
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """The slots of the query."""
+        return self._found.slots
+
+    def __len__(self) -> int:
+        return len(self._found.candidates)
+
+    def scores(self) -> ScoreTable | None:
+        """The score of each candidate with its parts; None if nothing was ordered."""
+        if self._found.ranking is None:
+            return None
+        return self._found.ranking.table(self._found.candidates)
+
+    def elements(self) -> Iterator[Element]:
+        """The candidates one by one, with all there is to say of each."""
+        ranking = self._found.ranking
+        scores = [] if ranking is None else ranking.of_candidates(self._found.candidates).tolist()
+        for at, row in enumerate(self._found.candidates):
+            uuids = [uuid.decode() for uuid in to_text(self._forest.providers.uuid[row])]
+            amounts: dict[str, dict[int, int]] = {}
+            mappings: dict[str, list[str]] = {}
+            for slot, uuid in zip(self.slots, uuids, strict=True):
+                for class_id, amount in slot.resources:
+                    held = amounts.setdefault(uuid, {})
+                    held[class_id] = held.get(class_id, 0) + amount
+                members = mappings.setdefault(slot.suffix, [])
+                if uuid not in members:
+                    members.append(uuid)
+            yield Element(amounts, mappings, scores[at] if scores else 0)
+
+    def uuid_table(self, rows: Indices) -> Texts:
+        """The uuids of the providers, one a row."""
+        return dashed(self._forest.providers.uuid[rows])
+
+    def uuid_column(self, rows: Indices) -> Column:
+        """The uuids of the providers, nothing where a row is NO_USE."""
+        return Column(self._uuids, self._numbers[rows])
+
+    @cached_property
+    def _uuids(self) -> TextList:
+        """The uuids of all providers in use, and nothing as the last."""
+        return objects([*lines(self.uuid_table(self._used)), b""])
+
+    @cached_property
+    def _numbers(self) -> Rows:
+        """The places of the providers among those, -1 as the last for NO_USE."""
+        numbers = np.full(self._forest.count + 1, NO_USE)
+        numbers[self._used] = np.arange(len(self._used))
+        return numbers
+
+    @cached_property
+    def _used(self) -> Indices:
+        """All providers in use, ascending."""
+        return self._distinct(self._found.candidates)
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """The candidates in blocks of so many, the last may be smaller."""
+        rows = self._found.candidates
+        for start in range(0, len(rows), size):
+            yield Block(rows[start : start + size])
+
+    def contributing(self) -> Indices:
+        """The providers that give resources to some candidate, ascending."""
+        giving = [number for number, slot in enumerate(self.slots) if slot.resources]
+        if len(giving) == len(self.slots):
+            return self._used
+        return self._distinct(self._found.candidates[:, giving])
+
+    def trees(self) -> Indices:
+        """The root of every tree that gives resources, ascending."""
+        return self._distinct(self._forest.providers.root[self.contributing()])
+
+    def _distinct(self, rows: Indices) -> Indices:
+        # Marking beats sorting and hashing up to millions of providers.
+        marked = np.zeros(self._forest.count, bool)
+        marked[rows] = True
+        return np.flatnonzero(marked).astype(np.int32)
+
+    def tree_texts(
+        self, kept: TreeTexts, write: Callable[[list[ProviderSummary]], bytes], at_once: int
+    ) -> Iterator[list[bytes]]:
+        """A text for each of the trees, written from the summaries of its providers unless it is kept.
+
+        They come in lists of `at_once`.
+        """
+
+        def written(roots: Indices) -> list[bytes]:
+            return [write(members) for members in self.tree_summaries(roots)]
+
+        roots = self.trees()
+        for start in range(0, len(roots), at_once):
+            yield kept.of(self._forest, roots[start : start + at_once], written)
+
+    def tree_summaries(self, roots: Indices) -> Iterator[list[ProviderSummary]]:
+        """The summaries of all providers of each tree."""
+        members = self._forest.members(roots)
+        summaries = iter(summarise(self._forest, np.concatenate([*members, np.empty(0, np.int32)])))
+        for tree in members:
+            yield [next(summaries) for _ in tree]
+
+    def contributor_summaries(self) -> list[ProviderSummary]:
+        """The summaries of the providers that give resources, without the rest of their trees."""
+        return summarise(self._forest, self.contributing())
+
+
+def summarise(forest: Forest, rows: Indices) -> list[ProviderSummary]:
+    """What the forest knows of some providers."""
+    rows = rows.astype(np.int32)
+    providers = forest.providers
+    resources: list[list[tuple[int, int, int]]] = [[] for _ in range(len(rows))]
+    for class_id in sorted(forest.inventories):
+        column = forest.inventories[class_id]
+        at = column.slots_of(rows)
+        having = np.flatnonzero(at >= 0)
+        slots = at[having]
+        capacities = column.slots.capacity_of[slots].tolist()
+        used = column.slots.used[slots].tolist()
+        for place, capacity, amount in zip(having.tolist(), capacities, used, strict=True):
+            resources[place].append((class_id, capacity, amount))
+    parents = providers.parent[rows]
+    sets = forest.traits.numbers(rows)
+    return [
+        ProviderSummary(
+            uuid.decode(),
+            parent.decode() if has_parent else None,
+            root.decode(),
+            offered,
+            forest.traits.members(number),
+        )
+        for uuid, parent, has_parent, root, offered, number in zip(
+            to_text(providers.uuid[rows]),
+            to_text(providers.uuid[parents]),
+            (parents >= 0).tolist(),
+            to_text(providers.uuid[providers.root[rows]]),
+            resources,
+            sets,
+            strict=True,
+        )
+    ]

@@ -1,0 +1,162 @@
+"""Candidates best first, tree by tree, where all candidates of a tree have one score.
+
+What this never does: change which candidates there are, or their order among equal scores, which stays that
+of the unordered walk. Trees are taken in descending order of their scores, so the first candidates out are
+those that sorting all of them would put first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+
+from placement.forest.arrays import Amounts, Indices
+from placement.search.enumeration import Candidates
+from placement.search.equivalence import Arenas, LikeTrees
+from placement.search.problem import Solution
+from placement.search.solver import solutions
+
+Walk = Callable[[Arenas, Indices, int], Iterator[Candidates]]
+_PROBED = 4
+_FIRST_BATCH, _GROWTH = 4, 8
+# Numpy sorts small integers in linear time, one pass per byte; a score of one strategy is one byte.
+_SMALL = (np.int8, np.int16)
+
+
+def best_first(
+    arenas: Arenas, roots: Indices, scores: Amounts, maximum: int, walk: Walk, *, by_turn: bool
+) -> Iterator[Candidates]:
+    """Blocks of candidates, best first; whoever has enough stops.
+
+    `walk` gives the candidates of trees of one score in their order; `by_turn` tells that it is one
+    candidate per tree in turn, not tree by tree.
+    """
+    most = int(scores.max(initial=0))
+    small = next((kind for kind in _SMALL if most <= np.iinfo(kind).max), np.int64)
+    order = np.argsort((-scores).astype(small), kind="stable")
+    roots, scores = roots[order], scores[order]
+    if len(roots) > maximum and arenas.are_small(roots[:_PROBED]):
+        head = _head(arenas, roots, scores, maximum, by_turn)
+        if head is not None:
+            yield head
+            return
+    yield from _batches(arenas, roots, scores, maximum, walk, by_turn)
+
+
+def _head(arenas: Arenas, roots: Indices, scores: Amounts, maximum: int, by_turn: bool) -> Candidates | None:
+    """The first `maximum` candidates from as many trees, None if those do not yield enough.
+
+    This may cut a score in two, but what it leaves of that score is never ahead of what it takes: of the
+    last score only the first candidate of each tree counts, and the trees are in order.
+    """
+    found = _merged(arenas, roots[:maximum], scores[:maximum], maximum, by_turn, cut=True)
+    return found if len(found) >= maximum else None
+
+
+def _batches(
+    arenas: Arenas, roots: Indices, scores: Amounts, maximum: int, walk: Walk, by_turn: bool
+) -> Iterator[Candidates]:
+    """Few trees first, and more of them the fewer candidates they yield: some yield thousands each.
+
+    A batch splits no score; a score with many trees is a batch of its own.
+    """
+    ends = np.append(np.flatnonzero(scores[1:] != scores[:-1]) + 1, len(scores))
+    start, size, found = 0, _FIRST_BATCH, 0
+    while start < len(scores) and found < maximum:
+        at = int(np.searchsorted(ends, min(start + size, len(scores))))
+        end, previous = int(ends[at]), int(ends[at - 1]) if at else 0
+        if end - start > 2 * size and previous > start:
+            end = previous
+        if scores[start] == scores[end - 1]:
+            for block in walk(arenas, roots[start:end], maximum - found):
+                found += len(block)
+                yield block
+        else:
+            block = _merged(arenas, roots[start:end], scores[start:end], maximum - found, by_turn)
+            found += len(block)
+            yield block
+        start = end
+        size = min(_GROWTH * size, max(_FIRST_BATCH, start * (maximum - found) // max(1, found)))
+
+
+def _merged(
+    arenas: Arenas, roots: Indices, scores: Amounts, maximum: int, by_turn: bool, *, cut: bool = False
+) -> Candidates:
+    """The first `maximum` candidates (or a few more) of trees of different scores.
+
+    `cut`: trees of the last score are missing, so only what surely precedes theirs is taken.
+    """
+    found: list[tuple[LikeTrees, list[Solution]]] = []
+    counts = np.zeros(len(roots), np.int64)
+    for trees in arenas.of(roots):
+        solved = list(islice(solutions(trees.problem, arenas.budget), maximum))
+        counts[trees.ranks] = len(solved)
+        found.append((trees, solved))
+    if counts.max(initial=0) <= 1:
+        return _one_each(found, len(roots))
+    # Tree by tree is as if every tree had a score of its own.
+    levels = np.cumsum(np.append(0, scores[1:] != scores[:-1])) if by_turn else np.arange(len(roots))
+    if cut and by_turn:
+        last = levels == levels[-1]
+        counts[last] = np.minimum(counts[last], 1)
+    wanted = _wanted(counts, levels, maximum)
+    turns = int(wanted.max(initial=0))
+    tables: list[Candidates] = []
+    keys: list[Amounts] = []
+    for trees, solved in found:
+        # The same number for every tree, cut afterwards: a few candidates too many cost less than picking.
+        number = int(wanted[trees.ranks].max())
+        if number:
+            positions = np.array(solved[:number], np.intp)
+            ranks = np.repeat(trees.ranks.astype(np.int64), number)
+            turn = np.tile(np.arange(number), len(trees.ranks))
+            kept = turn < wanted[ranks]
+            table = trees.arenas[:, positions].reshape(-1, positions.shape[1])
+            tables.append(table if kept.all() else table[kept])
+            keys.append(((levels[ranks] * turns + turn) * len(roots) + ranks)[kept])
+    if not tables:
+        return np.empty(0, np.int32)
+    ordered: Candidates = np.concatenate(tables)[np.argsort(np.concatenate(keys))]
+    return ordered
+
+
+def _one_each(found: Sequence[tuple[LikeTrees, list[Solution]]], count: int) -> Candidates:
+    """The only candidate of each tree that has one, in order of the trees."""
+    blocks = [(trees, np.array(solved[0], np.intp)) for trees, solved in found if solved]
+    if not blocks:
+        return np.empty(0, np.int32)
+    if len(blocks) == 1:
+        # Like trees come in order of their ranks.
+        trees, positions = blocks[0]
+        return trees.arenas[:, positions]
+    table = np.full((count, len(blocks[0][1])), -1, np.int32)
+    for trees, positions in blocks:
+        table[trees.ranks] = trees.arenas[:, positions]
+    return table[table[:, 0] >= 0]
+
+
+def _wanted(counts: Amounts, levels: Amounts, maximum: int) -> Amounts:
+    """How many candidates of each tree can be among the first `maximum`."""
+    before = np.cumsum(counts) - counts
+    wanted = counts.copy()
+    # What comes before a level, is before all trees of the level.
+    first_of_level = np.searchsorted(levels, levels)
+    wanted[before[first_of_level] >= maximum] = 0
+    last = levels == levels[wanted > 0].max(initial=0)
+    left = maximum - int(before[first_of_level[last]].min(initial=0))
+    wanted[last] = np.minimum(wanted[last], _turns(counts[last], left))
+    return wanted
+
+
+def _turns(counts: Amounts, left: int) -> int:
+    """The fewest turns in which trees with so many candidates yield `left` of them."""
+    low, high = 0, int(counts.max(initial=0))
+    while low < high:
+        middle = (low + high) // 2
+        if int(np.minimum(counts, middle).sum()) >= left:
+            high = middle
+        else:
+            low = middle + 1
+    return low

@@ -1,0 +1,96 @@
+"""Last stage of a search: candidates tree by tree, lazily, so that nothing is built beyond the limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.forest.arrays import Indices
+from placement.search.budget import Budget
+from placement.search.equivalence import Arenas, LikeTrees
+from placement.search.problem import Solution
+from placement.search.solver import solutions
+
+SMALLEST_CHUNK = 512
+Candidates = NDArray[np.int32]
+
+
+class _Lazy:
+    """The solutions of one problem, worked out as far as somebody asked."""
+
+    def __init__(self, trees: LikeTrees, budget: Budget) -> None:
+        self.trees = trees
+        self._source = solutions(trees.problem, budget)
+        self.exhausted = False
+
+    def next(self, count: int) -> list[Solution]:
+        """The next solutions, at most `count`."""
+        found = list(islice(self._source, count))
+        self.exhausted = len(found) < count
+        return found
+
+
+def breadth_first(arenas: Arenas, roots: Indices, maximum: int) -> Iterator[Candidates]:
+    """One candidate per root in turn. Roots beyond what the limit needs are not even looked at."""
+    pending: list[tuple[int, _Lazy]] = []
+    for block, fresh in _first_round(arenas, roots, maximum):
+        yield block
+        pending.extend(fresh)
+    rounds = 1
+    while pending := [(start, lazy) for start, lazy in pending if not lazy.exhausted]:
+        yield _round(pending, rounds)
+        alive = sum(len(lazy.trees.ranks) for _, lazy in pending)
+        rounds = max(1, min(2 * rounds, maximum // max(1, alive)))
+
+
+def one_of_each(arenas: Arenas, roots: Indices, maximum: int) -> Iterator[Candidates]:
+    """The first candidate of every root: how `breadth_first` begins."""
+    for block, _ in _first_round(arenas, roots, maximum):
+        yield block
+
+
+def _first_round(
+    arenas: Arenas, roots: Indices, maximum: int
+) -> Iterator[tuple[Candidates, list[tuple[int, _Lazy]]]]:
+    chunk = max(SMALLEST_CHUNK, min(maximum, len(roots)))
+    for start in range(0, len(roots), chunk):
+        fresh = [(start, _Lazy(trees, arenas.budget)) for trees in arenas.of(roots[start : start + chunk])]
+        yield _round(fresh, 1), fresh
+
+
+def _round(lazies: list[tuple[int, _Lazy]], rounds: int) -> Candidates:
+    """The next `rounds` candidates of every root: all first ones by root, then all second ones."""
+    tables, keys = [], []
+    for start, lazy in lazies:
+        found = lazy.next(rounds)
+        if not found:
+            continue
+        positions = np.array(found, np.intp)
+        trees = lazy.trees
+        tables.append(trees.arenas[:, positions].reshape(-1, positions.shape[1]))
+        turn = np.tile(np.arange(len(found), dtype=np.int64), len(trees.ranks))
+        rank = np.repeat(trees.ranks.astype(np.int64) + start, len(found))
+        keys.append(turn << 40 | rank)
+    if not tables:
+        return np.empty(0, np.int32)
+    if len(tables) == 1 and rounds == 1:
+        return tables[0]
+    return np.concatenate(tables)[np.argsort(np.concatenate(keys))]
+
+
+def depth_first(arenas: Arenas, roots: Indices, maximum: int) -> Iterator[Candidates]:
+    """All candidates of one root before the next."""
+    for start in range(0, len(roots), SMALLEST_CHUNK):
+        chunk = roots[start : start + SMALLEST_CHUNK]
+        place: dict[int, tuple[LikeTrees, int]] = {}
+        for trees in arenas.of(chunk):
+            for at, rank in enumerate(trees.ranks.tolist()):
+                place[rank] = (trees, at)
+        for rank in sorted(place):
+            trees, at = place[rank]
+            found = list(islice(solutions(trees.problem, arenas.budget), maximum))
+            if found:
+                yield trees.arenas[at][np.array(found, np.intp)]

@@ -1,0 +1,166 @@
+"""First stage of a search: which providers can fill which slot, one vectorised condition after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from placement.forest.arrays import Mask, Rows
+from placement.forest.forest import Forest
+from placement.forest.sharing import Sharing
+from placement.search.conditions import (
+    Carries,
+    Condition,
+    Exists,
+    Fits,
+    InTree,
+    IsIn,
+    Offers,
+    conditions_of,
+    split,
+)
+from placement.search.query import GroupQuery, Slot
+from placement.search.trace import ProvidersPassed, Trail
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Who can fill a slot: `own` for the tree they are in, `foreign` as sharing providers of another tree.
+
+    `count` is the number of rows of the forest.
+    """
+
+    count: int
+    own: Rows
+    foreign: Rows
+
+    @cached_property
+    def own_mask(self) -> Mask:
+        """`own`, as one flag per row of the forest."""
+        return _flags(self.count, self.own)
+
+    @cached_property
+    def foreign_mask(self) -> Mask:
+        """`foreign`, as one flag per row of the forest."""
+        return _flags(self.count, self.foreign)
+
+
+def _flags(count: int, rows: Rows) -> Mask:
+    flags = np.zeros(count, bool)
+    flags[rows] = True
+    return flags
+
+
+_NOBODY: Rows = np.empty(0, np.intp)
+
+
+def providers_matching(
+    forest: Forest, group: GroupQuery, trail: Trail | None = None, among: Rows | None = None
+) -> Rows:
+    """The providers that alone satisfy everything a group says, ascending; of `among`, in its order.
+
+    This is the rule of suffixed groups and of the provider list (Placement API).
+    """
+    narrowing = _Narrowing(forest, group, trail, among)
+    narrowing.meet_all()
+    return narrowing.rows
+
+
+def choices_of(
+    forest: Forest,
+    slot: Slot,
+    sharing: Sharing,
+    trail: Trail | None = None,
+    among: Rows | None = None,
+    *,
+    with_room: bool = True,
+) -> Choices:
+    """Who can fill the slot, of all providers or `among` some.
+
+    Without `with_room` whoever could if amounts did not matter.
+    """
+    narrowing = _Narrowing(forest, slot.group, trail, among, Fits if with_room else _offers)
+    if slot.suffixed:
+        narrowing.meet_all()
+        return Choices(forest.count, narrowing.rows, _sharing_among(narrowing.rows, sharing))
+    return _unsuffixed_choices(forest, slot, sharing, narrowing)
+
+
+def _offers(class_id: int, _amount: int) -> Offers:
+    return Offers(class_id)
+
+
+def _unsuffixed_choices(forest: Forest, slot: Slot, sharing: Sharing, narrowing: _Narrowing) -> Choices:
+    group = slot.group
+    narrowing.begin(slot.resources)
+    for ban in (Carries((), group.forbidden), IsIn((), group.forbidden_aggregates)):
+        if ban.forbidden:
+            for condition in split(ban, one_by_one=narrowing.one_by_one):
+                narrowing.keep(condition)
+    foreign = _NOBODY
+    if group.in_tree is None and not sharing.is_empty:
+        members = narrowing.rows[IsIn(group.member_of).among(forest, narrowing.rows)]
+        foreign = _sharing_among(members, sharing)
+    if group.member_of:
+        # Not one by one: the same provider, or the root, must be in an aggregate of every set.
+        narrowing.keep(IsIn(group.member_of, or_root=True))
+    if group.in_tree is not None:
+        narrowing.keep(InTree(group.in_tree))
+    return Choices(forest.count, narrowing.rows, foreign)
+
+
+def _sharing_among(rows: Rows, sharing: Sharing) -> Rows:
+    if sharing.is_empty:
+        return _NOBODY
+    return np.intersect1d(rows, sharing.providers).astype(np.intp)
+
+
+class _Narrowing:
+    """Providers that become fewer, condition by condition."""
+
+    def __init__(
+        self,
+        forest: Forest,
+        group: GroupQuery,
+        trail: Trail | None,
+        among: Rows | None,
+        serves: Callable[[int, int], Fits | Offers] = Fits,
+    ) -> None:
+        self.rows: Rows = _NOBODY
+        self._among = among
+        self.one_by_one = trail is not None and trail.one_by_one
+        self._forest = forest
+        self._group = group
+        self._trail = trail
+        self._serves = serves
+
+    def meet_all(self) -> None:
+        """Only those that alone meet everything the group says, as a suffixed one asks."""
+        self.begin(self._group.resources)
+        for condition in conditions_of(self._group, one_by_one=self.one_by_one):
+            self.keep(condition)
+
+    def begin(self, resources: tuple[tuple[int, int], ...]) -> None:
+        """Begin with those that serve all the resources, with all providers if there are none."""
+        first, *others = (
+            (self._serves(class_id, amount) for class_id, amount in resources) if resources else (Exists(),)
+        )
+        if self._among is None:
+            self._take(first, None, first.everywhere(self._forest))
+        else:
+            self.rows = self._among
+            self.keep(first)
+        for condition in others:
+            self.keep(condition)
+
+    def keep(self, condition: Condition) -> None:
+        """Only those that meet the condition, too."""
+        self._take(condition, self.rows, self.rows[condition.among(self._forest, self.rows)])
+
+    def _take(self, condition: Condition, before: Rows | None, rows: Rows) -> None:
+        self.rows = rows
+        if self._trail is not None:
+            self._trail.providers.append(ProvidersPassed(self._group, condition, before, rows))

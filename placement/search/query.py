@@ -1,0 +1,114 @@
+"""A candidates query in the forest's own terms: ids instead of names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from placement.scoring.order import Order
+from placement.search.budget import Budget
+
+Ids = frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupQuery:
+    """One request group by ids; amounts in units of the class. `in_tree` stays a provider uuid."""
+
+    suffix: str
+    resources: tuple[tuple[int, int], ...]
+    required: tuple[Ids, ...] = ()
+    forbidden: Ids = frozenset()
+    member_of: tuple[Ids, ...] = ()
+    forbidden_aggregates: Ids = frozenset()
+    in_tree: str | None = None
+
+    @property
+    def condition(self) -> tuple[object, ...]:
+        """All but the suffix: groups with equal conditions ask for the same thing."""
+        return (
+            self.resources,
+            self.required,
+            self.forbidden,
+            self.member_of,
+            self.forbidden_aggregates,
+            self.in_tree,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """A soft condition: the host carries one of the traits or is in one of the aggregates, or is not.
+
+    Whoever meets it gains 100 times the weight, as from a strategy that scores all or nothing.
+    """
+
+    weight: int
+    traits: Ids = frozenset()
+    aggregates: Ids = frozenset()
+    absent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ForestOrder:
+    """Candidates best first. `class_ids` knows the listed resource classes that exist."""
+
+    order: Order
+    class_ids: Mapping[str, int]
+    preferences: tuple[Preference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ForestQuery:
+    """A whole query by ids; the words are those of domain.groups.CandidateQuery.
+
+    `sharing_trait` is the id of MISC_SHARES_VIA_AGGREGATE. `maximum` bounds the candidates. `order`: the best
+    of all instead of the first found; where that takes building them, the best of the first `considered`.
+    `budget`: how long the search and its explanation may go on.
+    """
+
+    groups: tuple[GroupQuery, ...]
+    sharing_trait: int
+    maximum: int
+    isolate: bool = False
+    same_subtree: tuple[frozenset[str], ...] = ()
+    root_required: tuple[Ids, ...] = ()
+    root_forbidden: Ids = frozenset()
+    root_member_of: tuple[Ids, ...] = ()
+    one_provider_per_tree: bool = False
+    depth_first: bool = False
+    order: ForestOrder | None = None
+    considered: int = 2**31
+    budget: Budget = field(default_factory=Budget, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One place of a candidate to fill with one provider.
+
+    A suffixed group is one slot with all its resources; the unsuffixed group is one slot per resource class.
+    """
+
+    group: GroupQuery
+    resources: tuple[tuple[int, int], ...]
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of the group, empty for the unsuffixed one."""
+        return self.group.suffix
+
+    @property
+    def suffixed(self) -> bool:
+        """Whether the slot belongs to a suffixed group."""
+        return self.group.suffix != ""
+
+
+def slots_of(query: ForestQuery) -> tuple[Slot, ...]:
+    """The slots of a query, in the order of its groups."""
+    slots: list[Slot] = []
+    for group in query.groups:
+        if group.suffix:
+            slots.append(Slot(group, group.resources))
+        else:
+            slots.extend(Slot(group, (resource,)) for resource in group.resources)
+    return tuple(slots)

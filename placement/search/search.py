@@ -1,0 +1,244 @@
+"""The search: filter providers, intersect roots, combine inside trees, stop at the limit.
+
+Unordered candidates come breadth-first, one per tree in turn, or depth-first, tree by tree; in both cases in
+an order that depends on the data and the query alone. Ordered ones come as if all had been built, sorted
+best first, equals in their unordered order, and only then been cut to the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+import numpy as np
+
+from placement.forest.arrays import Indices, Mask, Rows
+from placement.forest.forest import Forest
+from placement.forest.sharing import Sharing, SharingMap
+from placement.search.anchors import viable_roots
+from placement.search.best_first import best_first
+from placement.search.enumeration import (
+    Candidates,
+    breadth_first,
+    depth_first,
+    one_of_each,
+)
+from placement.search.equivalence import Arenas
+from placement.search.filters import Choices, choices_of
+from placement.search.query import ForestQuery, Slot, slots_of
+from placement.search.ranking import Ranking
+from placement.search.score_cache import Scoreboards
+from placement.search.trace import Trail
+
+# How many trees are looked at before all of them, and how many times as many if those are not enough.
+_FIRST_TREES = 256
+_GROWTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The answer: one row per candidate, one column per slot, each the provider's row in the forest.
+
+    `ranking` scores the candidates of an ordered query.
+    """
+
+    slots: tuple[Slot, ...]
+    candidates: Candidates
+    ranking: Ranking | None = None
+
+
+def search(
+    forest: Forest,
+    sharing_map: SharingMap,
+    query: ForestQuery,
+    trail: Trail | None = None,
+    first_trees: int = _FIRST_TREES,
+    boards: Scoreboards | None = None,
+) -> Found:
+    """The candidates of the query, at most `query.maximum`.
+
+    `boards` keep scores for the next search of the same forest.
+
+    A `trail` is filled with what passed each stage, for explaining the search; it stays empty where a look at
+    the `first_trees` (or a few more) was enough. Raises SearchEnded.
+    """
+    slots = slots_of(query)
+    sharing = sharing_map.of(forest, query.sharing_trait)
+    explained = trail is not None and trail.one_by_one
+    found = None
+    bound_to_tree = any(group.in_tree is not None for group in query.groups)
+    if query.order is None and not explained and not bound_to_tree:
+        found = _search_first_trees(forest, sharing, query, slots, first_trees)
+    if found is None:
+        found = _search_all_trees(forest, sharing, query, slots, trail, boards)
+    if trail is not None:
+        trail.candidates = found.candidates
+        trail.complete = len(found.candidates) < query.maximum
+    return found
+
+
+def _search_first_trees(
+    forest: Forest, sharing: Sharing, query: ForestQuery, slots: tuple[Slot, ...], first_trees: int
+) -> Found | None:
+    """The answer, if the first trees of a large forest yield all of it: then no other tree can matter."""
+    roots = forest.roots
+    size = max(first_trees, 2 * query.maximum)
+    while size < len(roots):
+        window = roots[:size]
+        among = forest.in_trees(window)
+        if not sharing.is_empty:
+            among = np.union1d(among, sharing.providers).astype(np.intp)
+        choices = _choices(forest, query, slots, sharing, None, among)
+        viable = viable_roots(forest, query, slots, choices, sharing)
+        viable = viable[forest.providers.id[viable] <= forest.providers.id[window[-1]]]
+        if query.depth_first or len(viable) >= query.maximum:
+            candidates = _combination(forest, sharing, query, slots, choices, viable).surely_first()
+            if len(candidates) >= query.maximum:
+                return Found(slots, candidates)
+        size *= _GROWTH
+    return None
+
+
+def _search_all_trees(
+    forest: Forest,
+    sharing: Sharing,
+    query: ForestQuery,
+    slots: tuple[Slot, ...],
+    trail: Trail | None,
+    boards: Scoreboards | None,
+) -> Found:
+    choices = _choices(forest, query, slots, sharing, trail)
+    roots = viable_roots(forest, query, slots, choices, sharing, trail)
+    if not len(roots):
+        return Found(slots, np.empty((0, len(slots)), np.int32))
+    combination = _combination(forest, sharing, query, slots, choices, roots)
+    if query.order is None:
+        return Found(slots, combination.first())
+    ranking = Ranking(forest, query.order, slots, sharing.mask(forest.count), boards)
+    return Found(slots, combination.best(ranking), ranking)
+
+
+def _combination(
+    forest: Forest,
+    sharing: Sharing,
+    query: ForestQuery,
+    slots: tuple[Slot, ...],
+    choices: list[Choices],
+    roots: Indices,
+) -> _Combination:
+    arenas = Arenas(forest, query, slots, choices, sharing)
+    sharers = sharing.mask(forest.count) if any(len(c.foreign) for c in choices) else None
+    return _Combination(arenas, roots, sharers, query, len(slots))
+
+
+def shuffled(found: Found, count: int | None, seed: int) -> Found:
+    """A random choice of `count` candidates (None: all of them) in random order; the seed decides."""
+    order = np.random.default_rng(seed).permutation(len(found.candidates))
+    return Found(found.slots, found.candidates[order[:count]])
+
+
+def _choices(
+    forest: Forest,
+    query: ForestQuery,
+    slots: Sequence[Slot],
+    sharing: Sharing,
+    trail: Trail | None,
+    among: Rows | None = None,
+) -> list[Choices]:
+    """The choices of each slot; like slots share one object."""
+    if trail is None and forest.is_flat and sharing.is_empty:
+        slots = _whole(slots)
+    known: dict[object, Choices] = {}
+    choices = []
+    for slot in slots:
+        key = (slot.suffixed, slot.resources, slot.group.condition)
+        if key not in known:
+            query.budget.look()
+            known[key] = choices_of(forest, slot, sharing, trail, among)
+        choices.append(known[key])
+    return choices
+
+
+def _whole(slots: Sequence[Slot]) -> list[Slot]:
+    """Each slot with the resources of its whole group: where nobody has children, one provider serves it."""
+    groups: dict[str, list[Slot]] = {}
+    for slot in slots:
+        groups.setdefault(slot.suffix, []).append(slot)
+    whole = {
+        suffix: replace(members[0], resources=tuple(chain(*(member.resources for member in members))))
+        for suffix, members in groups.items()
+    }
+    return [whole[slot.suffix] for slot in slots]
+
+
+@dataclass(slots=True)
+class _Combination:
+    """The candidates at the viable roots; `sharers` is None if no sharing provider is in play."""
+
+    arenas: Arenas
+    roots: Indices
+    sharers: Mask | None
+    query: ForestQuery
+    width: int
+
+    def first(self) -> Candidates:
+        """The first candidates found."""
+        walk = depth_first if self.query.depth_first else breadth_first
+        return self._taken(walk(self.arenas, self.roots, self.query.maximum), self.query.maximum)
+
+    def surely_first(self) -> Candidates:
+        """The first candidates, as far as no tree after these roots could come in between."""
+        walk = depth_first if self.query.depth_first else one_of_each
+        return self._taken(walk(self.arenas, self.roots, self.query.maximum), self.query.maximum)
+
+    def best(self, ranking: Ranking) -> Candidates:
+        """The best candidates of all."""
+        walk = depth_first if self.query.depth_first else breadth_first
+        maximum = self.query.maximum
+        if ranking.by_tree and self.sharers is None:
+            self.query.budget.look()
+            scores = ranking.of_trees(self.roots)
+            by_turn = not self.query.depth_first
+            blocks = best_first(self.arenas, self.roots, scores, maximum, walk, by_turn=by_turn)
+            return self._taken(blocks, maximum)
+        considered = max(maximum, self.query.considered)
+        everything = self._taken(walk(self.arenas, self.roots, considered), considered)
+        self.query.budget.look()
+        order = np.argsort(-ranking.of_candidates(everything), kind="stable")
+        return everything[order[:maximum]]
+
+    def _taken(self, source: Iterable[Candidates], maximum: int) -> Candidates:
+        """The first `maximum` different candidates of the source."""
+        unique = _Unique(self.sharers)
+        blocks = [np.empty((0, self.width), np.int32)]
+        total = 0
+        for block in source:
+            self.query.budget.look()
+            fresh = unique.keep(block.reshape(-1, self.width))
+            blocks.append(fresh[: maximum - total])
+            total += len(blocks[-1])
+            if total >= maximum:
+                break
+        return np.concatenate(blocks)
+
+
+@dataclass(slots=True)
+class _Unique:
+    """Drops candidates that were found at another anchor already: only sharing providers can do that."""
+
+    sharers: Mask | None
+    _seen: set[bytes] = field(default_factory=set)
+
+    def keep(self, block: Candidates) -> Candidates:
+        """The candidates not seen before, in their order."""
+        if self.sharers is None or not len(block):
+            return block
+        movable = self.sharers[block].all(axis=1)
+        kept: Mask = np.logical_not(movable)
+        for at in np.flatnonzero(movable).tolist():
+            key = block[at].tobytes()
+            if key not in self._seen:
+                self._seen.add(key)
+                kept[at] = True
+        return block[kept]

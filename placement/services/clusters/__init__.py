@@ -1,0 +1,1 @@
+"""Use cases on Kubernetes clusters: nodes, pods, the scheduler extender."""

@@ -1,0 +1,180 @@
+"""Binding a pod once, beside other attempts for the same pod that may still be under way.
+
+Nothing can call a Binding back that was sent: kube-scheduler hangs up and tries again while the API server is
+still at work. So a claim is given back only by the attempt that made or renewed it last, and only if no
+Binding for it can still take effect; in doubt it stays, until the synchronisation finds out.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from placement.domain import deadline
+from placement.domain.errors import (
+    Conflict,
+    NotFound,
+    PlacementError,
+    Unanswered,
+)
+from placement.kubernetes.pod_identity import canonical_uid
+from placement.services.clusters.pod_answers import PodAnswer
+from placement.services.clusters.pod_writing import Condition
+from placement.services.clusters.pods import Pods, Taken
+from placement.services.clusters.vanished_pods import Binder
+from placement.storage.database import utcnow
+
+# An attempt does not last longer, and leaves a part of the time of its request for finding out what happened.
+_BINDS_WITHIN_SECONDS = 60.0
+_PART_OF_REQUEST = 2 / 3
+# API servers give up on a call after a minute. So no attempt can succeed any more so long after its claim.
+_DECIDED_AFTER = datetime.timedelta(seconds=150)
+_TOO_SLOW = "the API server took so long that the pod is not bound any more; its place was given back"
+_MAY_STILL_BE_BOUND = "the pod may still be bound, so its place stays claimed"
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Which pod goes where."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+class _Overtaken(Conflict):
+    """The claim is not that of this attempt any more."""
+
+
+class BindAttempt:
+    """Binding one pod once."""
+
+    def __init__(self, pods: Pods, binder: Binder, cluster: str, binding: Binding) -> None:
+        self._pods = pods
+        self._binder = binder
+        self._cluster = cluster
+        self._binding = binding
+
+    def run(self) -> None:
+        """Raises PlacementError."""
+        error = None
+        with deadline.within(min(_BINDS_WITHIN_SECONDS, deadline.remaining() * _PART_OF_REQUEST)):
+            pod = self._pod()
+            if self._is_bound(pod):
+                return
+            taken = self._claimed(pod)
+            try:
+                self._assign(taken.answer)
+            except PlacementError as failure:
+                error = failure
+        if error is not None:
+            self._settle(error, taken, pod)
+
+    def _is_bound(self, pod: Mapping[str, Any]) -> bool:
+        node = _node(pod)
+        if node and node != self._binding.node:
+            raise Conflict(f"{self._label} is assigned to node {node} already")
+        return bool(node)
+
+    def _claimed(self, pod: Mapping[str, Any]) -> Taken:
+        binding = self._binding
+        held = self._held()
+        if held is not None and held.node != binding.node:
+            if _is_undecided(datetime.datetime.fromisoformat(held.changed_at)):
+                raise Conflict(
+                    f"{self._label} has a claim on node {held.node}, to which it may still be bound; "
+                    f"after {_DECIDED_AFTER.seconds} s it can go to another node"
+                )
+            self._release(held)
+        return self._pods.bind(self._cluster, binding.namespace, binding.name, binding.uid, binding.node, pod)
+
+    def _held(self) -> PodAnswer | None:
+        """The claim of this pod, not of one of the same name."""
+        binding = self._binding
+        try:
+            held = self._pods.get(self._cluster, binding.namespace, binding.name)
+        except NotFound:
+            return None
+        return held if held.uid == canonical_uid(binding.uid) and held.node is not None else None
+
+    def _assign(self, claim: PodAnswer) -> None:
+        binding = self._binding
+        if claim.annotations:
+            self._annotate(claim.annotations)
+        held = self._held()
+        if held is None or (held.node, held.changed_at) != (claim.node, claim.changed_at):
+            raise _Overtaken(f"{self._label}: its claim was released or renewed by somebody else meanwhile")
+        if deadline.is_over():
+            raise PlacementError(_TOO_SLOW)
+        self._binder.bind(binding.namespace, binding.name, binding.uid, binding.node)
+
+    @property
+    def _label(self) -> str:
+        return f"pod {self._binding.namespace}/{self._binding.name}"
+
+    def _pod(self) -> Mapping[str, Any]:
+        """The pod that is meant. Raises PlacementError."""
+        pod = self._binder.pod(self._binding.namespace, self._binding.name)
+        if pod is None:
+            raise NotFound(f"{self._label} does not exist")
+        uid = pod["metadata"]["uid"]
+        if uid != self._binding.uid:
+            raise Conflict(f"{self._label} is another one by now, with uid {uid}, not {self._binding.uid}")
+        return pod
+
+    def _annotate(self, annotations: Mapping[str, str | None], version: str | None = None) -> None:
+        binding = self._binding
+        self._binder.annotate(binding.namespace, binding.name, binding.uid, annotations, version)
+
+    def _settle(self, error: PlacementError, taken: Taken, before: Mapping[str, Any]) -> None:
+        """A call failed, which may have had its effect; raises unless the pod is where it shall be."""
+        if isinstance(error, _Overtaken):
+            raise error
+        claim = taken.answer
+        try:
+            now = self._pod()
+        except (NotFound, Conflict):
+            self._release(claim)
+            raise error from None
+        except PlacementError as unknown:
+            raise PlacementError(
+                f"{error}; whether the pod was bound cannot be told ({unknown}), so its place stays claimed"
+            ) from None
+        bound_to = _node(now)
+        if bound_to == self._binding.node:
+            return
+        if not bound_to and (isinstance(error, Unanswered) or _is_undecided(taken.before)):
+            raise PlacementError(f"{error}; {_MAY_STILL_BE_BOUND}")
+        self._release(claim)
+        if not bound_to:
+            self._take_back(before, now, claim.annotations)
+        raise error
+
+    def _release(self, claim: PodAnswer) -> None:
+        """Give that claim back; one that was renewed or made meanwhile stays."""
+        condition = Condition(claim.uid, claim.changed_at)
+        with suppress(NotFound, Conflict):
+            self._pods.delete(self._cluster, claim.namespace, claim.name, condition)
+
+    def _take_back(
+        self, before: Mapping[str, Any], now: Mapping[str, Any], written: Mapping[str, str]
+    ) -> None:
+        """What is left on a pod that waits misleads nobody but people, so a failure is none here."""
+        had = before["metadata"].get("annotations") or {}
+        if written:
+            with suppress(PlacementError):
+                # Not what another attempt may write meanwhile.
+                self._annotate({key: had.get(key) for key in written}, now["metadata"].get("resourceVersion"))
+
+
+def _is_undecided(claimed_at: datetime.datetime | None) -> bool:
+    """Whether an attempt that claimed then may still succeed."""
+    return claimed_at is not None and utcnow() - claimed_at < _DECIDED_AFTER
+
+
+def _node(pod: Mapping[str, Any]) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")

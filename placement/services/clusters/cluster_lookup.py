@@ -1,0 +1,36 @@
+"""Finding clusters by name, and saying that something is not there."""
+
+from __future__ import annotations
+
+import re
+
+from placement.domain.errors import NotFound
+from placement.storage.database import Executor
+from placement.storage.statements import clusters
+from placement.storage.statements.clusters import Cluster
+
+NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+
+
+def found(connection: Executor, name: str) -> Cluster:
+    """The cluster of this name. Raises NotFound."""
+    # What no cluster may be called need not be looked up; a database would choke on some of it.
+    cluster = clusters.find(connection, name) if NAME.fullmatch(name) else None
+    if cluster is None:
+        raise unknown(name)
+    return cluster
+
+
+def unknown(name: str) -> NotFound:
+    """There is no such cluster."""
+    return NotFound(f"No cluster {name} found")
+
+
+def unknown_node(name: str, node_name: str) -> NotFound:
+    """There is no such node."""
+    return NotFound(f"No node {node_name} found in cluster {name}")
+
+
+def unknown_pod(name: str, namespace: str, pod: str) -> NotFound:
+    """There is no such pod."""
+    return NotFound(f"No pod {namespace}/{pod} found in cluster {name}")

@@ -1,0 +1,144 @@
+"""Use cases on Kubernetes clusters and their nodes: manifests in, provider trees out."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from placement.dialects.koordinator.settings.cluster_settings import SETTINGS, scheduler_settings
+from placement.domain.errors import BadRequest, Conflict
+from placement.services.clusters.cluster_lookup import NAME, found, unknown_node
+from placement.services.clusters.node_imports import ImportedNode, NodeImports
+from placement.services.clusters.node_views import NodeView, view_of
+from placement.services.placement.ordering import SCORING, order_of
+from placement.services.transactions import attempt
+from placement.storage.database import Database, Transaction
+from placement.storage.failures import TryAgain
+from placement.storage.statements import clusters, inventories, trees
+from placement.storage.statements.clusters import Cluster, Node
+from placement.storage.statements.inventories import Stored
+from placement.storage.statements.trees import TreeMember
+
+_NAMESPACE = uuid.UUID("5e1f2f0e-6d0a-5bb4-9a51-3f6d6f2f7c55")
+_LONGEST_DESCRIPTION = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTree:
+    """A node with its providers, each with its records, and what is to be seen of it beside them."""
+
+    cluster: Cluster
+    node: Node
+    members: list[TreeMember]
+    records: Mapping[int, Mapping[int, Stored]]
+    view: NodeView
+
+
+class Clusters:
+    """Creates, shows and deletes clusters and nodes."""
+
+    def __init__(self, database: Database, imports: NodeImports) -> None:
+        self._database = database
+        self._imports = imports
+
+    def listed(self) -> list[Cluster]:
+        """All clusters."""
+        with self._database.read() as connection:
+            return clusters.listed(connection)
+
+    def get(self, name: str) -> Cluster:
+        """One cluster. Raises NotFound."""
+        with self._database.read() as connection:
+            return found(connection, name)
+
+    def put(self, name: str, settings: Mapping[str, Any]) -> tuple[bool, Cluster]:
+        """Create a cluster or replace its settings; whether it is new.
+
+        Settings: `description`, `scoring` (the order of candidates for searches in the cluster), and those of
+        the scheduler (dialects.koordinator.cluster_settings). Raises BadRequest naming the field, Conflict
+        naming the nodes that could not be read under another profile.
+        """
+        if not NAME.fullmatch(name):
+            raise BadRequest(
+                f"cluster: {name!r} must be at most 63 characters of a-z, 0-9, '-' and '.', "
+                "beginning and ending with a letter or digit"
+            )
+        checked = _check_settings(settings)
+
+        def work(transaction: Transaction) -> tuple[bool, Cluster]:
+            id_ = clusters.lock(transaction, name)
+            if id_ is not None:
+                former = found(transaction, name)
+                if former.settings["profile"] != checked["profile"]:
+                    self._imports.check_readable(transaction, former._replace(settings=checked))
+                if former.settings != checked:
+                    clusters.update_settings(transaction, id_, checked)
+            else:
+                own = str(uuid.uuid5(_NAMESPACE, name))
+                aggregate = str(uuid.uuid5(_NAMESPACE, f"{name}/aggregate"))
+                if not clusters.insert(transaction, name, own, aggregate, checked):
+                    raise TryAgain("Another writer created the cluster at the same moment.")
+            return id_ is None, found(transaction, name)
+
+        return attempt(self._database, work)
+
+    def delete(self, name: str) -> None:
+        """Delete a cluster without nodes. Raises NotFound, Conflict."""
+
+        def work(transaction: Transaction) -> None:
+            clusters.lock(transaction, name)
+            cluster = found(transaction, name)
+            if cluster.nodes:
+                raise Conflict(f"Cluster {name} still has {cluster.nodes} nodes; delete them first.")
+            clusters.delete(transaction, cluster.id)
+
+        attempt(self._database, work)
+
+    def nodes(self, name: str) -> list[tuple[str, str]]:
+        """(name, uuid of the host provider) of all nodes. Raises NotFound."""
+        with self._database.read() as connection:
+            return clusters.nodes_of(connection, found(connection, name).id)
+
+    def put_node(
+        self, name: str, node_name: str, node: Mapping[str, Any], topology: Mapping[str, Any] | None
+    ) -> ImportedNode:
+        """Import a Node and its NodeResourceTopology; sending the same again changes nothing.
+
+        Raises ManifestError (a BadRequest) with everything that is wrong, NotFound for the cluster, InTheWay
+        when the node would shrink under live allocations.
+        """
+        return self._imports.put(name, node_name, node, topology)
+
+    def node(self, name: str, node_name: str) -> NodeTree:
+        """One node with its tree, capacity and use. Raises NotFound."""
+        with self._database.snapshot() as connection:
+            cluster = found(connection, name)
+            node = clusters.find_node(connection, cluster.id, node_name)
+            if node is None:
+                raise unknown_node(name, node_name)
+            members = trees.members(connection, node.provider_id)
+            records = inventories.stored(connection, [member.id for member in members])
+            state = self._imports.state(connection, cluster, node)
+        return NodeTree(cluster, node, members, records, view_of(state))
+
+    def delete_node(self, name: str, node_name: str) -> None:
+        """Delete a node with its tree. Raises NotFound, InTheWay while pods or others use it."""
+        self._imports.delete(name, node_name)
+
+
+def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = sorted(settings.keys() - {"description", SCORING} - SETTINGS)
+    if unknown:
+        raise BadRequest(f"{', '.join(unknown)}: not a setting of a cluster")
+    description = settings.get("description", "")
+    if not isinstance(description, str) or len(description) > _LONGEST_DESCRIPTION:
+        raise BadRequest(f"description: must be text of at most {_LONGEST_DESCRIPTION} characters")
+    given = {name: settings[name] for name in sorted(SETTINGS) if settings.get(name) is not None}
+    profile = scheduler_settings(given).profile
+    checked: dict[str, Any] = {**given, "profile": str(profile), "description": description}
+    if settings.get(SCORING) is not None:
+        order_of(settings[SCORING], SCORING)
+        checked[SCORING] = settings[SCORING]
+    return checked

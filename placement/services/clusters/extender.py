@@ -1,0 +1,91 @@
+"""What kube-scheduler asks an extender: which nodes fit a pod, how well, and to bind it to one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from placement.domain.errors import PlacementError
+from placement.numa.refusal import RefusalClass
+from placement.scheduling.plain_words import in_plain_words
+from placement.services.clusters.bind_attempt import BindAttempt, Binding
+from placement.services.clusters.clusters import Clusters
+from placement.services.clusters.pods import Pods
+from placement.services.clusters.preemption import ENOUGH_NODES, Preemption, Victims
+from placement.services.clusters.vanished_pods import Binders, VanishedPods
+
+_UNKNOWN_NODE = "placement does not know this node"
+_CANNOT_BIND = (
+    "this service cannot bind: [kubernetes] kubeconfig is not set, so it cannot create the Binding; "
+    "set it, or leave bindVerb out of the scheduler's configuration"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """Why nodes do not fit, by name; the others do. Removing pods can help on `failed` nodes only."""
+
+    failed: Mapping[str, str]
+    unresolvable: Mapping[str, str]
+
+
+class Extender:
+    """Answers kube-scheduler. Nothing is remembered between its calls, so any process can take each."""
+
+    def __init__(
+        self, clusters: Clusters, pods: Pods, preemption: Preemption, binders: Binders | None
+    ) -> None:
+        self._clusters = clusters
+        self._pods = pods
+        self._preemption = preemption
+        self._binders = binders
+        self._vanished = VanishedPods(pods, binders)
+
+    def filter(self, cluster: str, pod: Mapping[str, Any], names: Sequence[str]) -> Filtered:
+        """Which of these nodes do not fit, and why. Raises NotFound for the cluster, ManifestError."""
+        preview = self._pods.preview(cluster, pod, names, most=0)
+        nominated = str((pod.get("status") or {}).get("nominatedNodeName"))
+        if nominated in preview.refusals and self._vanished.release(cluster, nominated):
+            # Others were evicted there for this pod, which the scheduler heard of before this service did.
+            preview = self._pods.preview(cluster, pod, names, most=0)
+        failed: dict[str, str] = {}
+        unresolvable: dict[str, str] = {}
+        for name, refusal in preview.refusals.items():
+            lasting = refusal.status is RefusalClass.UNRESOLVABLE
+            (unresolvable if lasting else failed)[name] = "; ".join(
+                in_plain_words(reason) for reason in refusal.reasons
+            )
+        if preview.fitting + len(preview.refusals) < len(names):
+            known = {name for name, _ in self._clusters.nodes(cluster)}
+            unresolvable.update((name, _UNKNOWN_NODE) for name in names if name not in known)
+        return Filtered(failed, unresolvable)
+
+    def prioritize(self, cluster: str, pod: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, int]]:
+        """The score of each of these nodes, 0 to 100; 0 where the pod does not fit.
+
+        Raises NotFound for the cluster, ManifestError.
+        """
+        scores = self._pods.scores(cluster, pod, names)
+        return [(name, scores.get(name, 0)) for name in names]
+
+    def preempt(
+        self, cluster: str, pod: Mapping[str, Any], proposed: Mapping[str, Victims]
+    ) -> dict[str, Victims]:
+        """Who has to go from each of the proposed nodes; nodes where that does not help are left out.
+
+        Raises NotFound for the cluster, ManifestError.
+        """
+        return self._preemption.victims(
+            cluster, pod, proposed, self._vanished.refresher(cluster, ENOUGH_NODES)
+        )
+
+    def bind(self, cluster: str, binding: Binding) -> None:
+        """Claim a place for the pod on the node, write it to the pod, and assign the pod to the node.
+
+        In this order, so that nobody sees a pod on a node without its CPUs. Raises PlacementError; nothing is
+        claimed then, unless the text says so.
+        """
+        if self._binders is None:
+            raise PlacementError(_CANNOT_BIND)
+        BindAttempt(self._pods, self._binders.of(cluster), cluster, binding).run()

@@ -1,0 +1,227 @@
+"""Importing nodes and deleting them, with what their pods hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from placement.dialects.koordinator.node.node import NodeImport, import_node
+from placement.dialects.koordinator.node.tree import HostIdentity
+from placement.dialects.koordinator.settings.cluster_settings import node_labels
+from placement.domain.errors import BadRequest, Conflict
+from placement.kubernetes.errors import ManifestError
+from placement.kubernetes.pod_identity import consumer_of
+from placement.scheduling.node_allocations import NodeAccounts, lowered, settle
+from placement.scheduling.node_offers import NodeOffers
+from placement.services.clusters.cluster_lookup import found, unknown, unknown_node
+from placement.services.clusters.node_loading import (
+    ClusterFacts,
+    Nature,
+    NodeLoader,
+    facts_of,
+    identity_of,
+    stored_accounts,
+)
+from placement.services.clusters.node_states import NodeState
+from placement.services.clusters.node_writing import (
+    Labels,
+    NodeChanged,
+    NodePlace,
+    NodeWriter,
+)
+from placement.services.clusters.trees import (
+    InTheWay,
+    TreeChange,
+    bring_about,
+    remove,
+)
+from placement.services.transactions import patiently
+from placement.storage.database import Database, Executor, Transaction
+from placement.storage.statements import (
+    clusters,
+    memberships,
+    node_rows,
+    providers,
+)
+from placement.storage.statements.clusters import Cluster, Node
+
+_NOBODY = NodeAccounts()
+_SHOWN = 10
+_LONGEST_FINDING = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedNode:
+    """The outcome of an import: whether the node is new, what changed, what the manifests left doubtful."""
+
+    created: bool
+    change: TreeChange
+    warnings: tuple[str, ...]
+
+
+class NodeImports:
+    """Brings about what manifests say of nodes; `loader` reads nodes as they are stored."""
+
+    def __init__(self, database: Database, loader: NodeLoader, writer: NodeWriter) -> None:
+        self._database = database
+        self._loader = loader
+        self._writer = writer
+
+    def put(
+        self, name: str, node_name: str, node: Mapping[str, Any], topology: Mapping[str, Any] | None
+    ) -> ImportedNode:
+        """Import a node; see Clusters.put_node."""
+
+        def once() -> ImportedNode:
+            # Each attempt reads it: the cluster may have been deleted and created again meanwhile.
+            with self._database.read() as connection:
+                cluster = found(connection, name)
+            settings = cluster.settings
+            imported = import_node(name, node, topology, settings["profile"], node_labels(settings))
+            if imported.name != node_name:
+                raise BadRequest(
+                    f"Node.metadata.name: {imported.name!r} is not the node in the path, {node_name!r}"
+                )
+            labels = self._writer.labels(name, cluster.id)
+            with self._database.write() as transaction:
+                # Holding the cluster keeps it as it is, and two imports of one node in order.
+                if clusters.lock(transaction, name) is None:
+                    raise unknown(name)
+                if found(transaction, name).settings != settings:
+                    raise NodeChanged("The settings of the cluster changed while the node was read.")
+                importing = _Importing(transaction, cluster, self._loader, self._writer, labels, imported)
+                return importing.run(dict(node), dict(topology) if topology else None)
+
+        return patiently(once)
+
+    def delete(self, name: str, node_name: str) -> None:
+        """Delete a node with its tree; see Clusters.delete_node."""
+
+        def once() -> None:
+            with self._database.write() as transaction:
+                if clusters.lock(transaction, name) is None:
+                    raise unknown(name)
+                cluster = found(transaction, name)
+                node = clusters.find_node(transaction, cluster.id, node_name)
+                if node is None:
+                    raise unknown_node(name, node_name)
+                node_rows.hold(transaction, [node.provider_id])
+                state = self.state(transaction, cluster, node)
+                withdraw(transaction, self._writer, state, f"Node {node_name}")
+
+        patiently(once)
+
+    def check_readable(self, transaction: Transaction, cluster: Cluster) -> None:
+        """Raises Conflict naming the nodes that could not be read any more, were the cluster like this.
+
+        The caller holds the cluster.
+        """
+        facts = facts_of(cluster)
+        errors = self._loader.unreadable(transaction, facts)
+        if errors:
+            shown = [f"{name}: {str(error)[:_LONGEST_FINDING]}" for name, error in sorted(errors.items())]
+            if len(shown) > _SHOWN:
+                shown[_SHOWN:] = [f"and {len(shown) - _SHOWN} more"]
+            raise Conflict(
+                f"profile: {len(errors)} nodes of cluster {cluster.name} cannot be read under profile "
+                f"{facts.settings.profile}; import them first with manifests that can. {'; '.join(shown)}"
+            )
+
+    def state(self, connection: Executor, cluster: Cluster, node: Node) -> NodeState:
+        """A node with everybody on it."""
+        return self._loader.load(connection, facts_of(cluster), [node.provider_id])[node.provider_id]
+
+
+def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeState, what: str) -> None:
+    """Delete a node that is held, and its tree; what kubelet had given to pods there goes with it.
+
+    Raises InTheWay if pods are recorded there, or others hold something of it.
+    """
+    if state.pods:
+        raise InTheWay(f"{what} still has pods.", {f"pod {pod.label}" for pod in state.pods})
+    place = NodePlace(state.row.id, state.cluster_id, state.identity)
+    writer.write(transaction, place, stored_accounts(transaction, state), _NOBODY, {})
+    clusters.delete_node(transaction, state.row.id)
+    remove(transaction, state.row.root_id, what)
+
+
+@dataclass(slots=True)
+class _Importing:
+    transaction: Transaction
+    cluster: Cluster
+    loader: NodeLoader
+    writer: NodeWriter
+    labels: Labels
+    imported: NodeImport
+
+    def run(self, node: dict[str, Any], topology: dict[str, Any] | None) -> ImportedNode:
+        transaction, cluster, name = self.transaction, self.cluster, self.imported.name
+        facts = facts_of(cluster)
+        known = clusters.find_node(transaction, cluster.id, name)
+        nature = self.loader.nature(facts, name, node, topology)
+        state = self._hold(facts, known, nature)
+        if state is not None and state.row.root_uuid != self.imported.tree.root.uuid:
+            # A node that came back with another uid is another machine: its old tree goes first.
+            withdraw(transaction, self.writer, state, f"The former machine of node {name}")
+            known = state = None
+        before = _NOBODY if state is None else stored_accounts(transaction, state)
+        after = self._settled(nature, state)
+        if state is not None:
+            _check_cpus(state, nature.kind.offers)
+            recorded = {pod.consumer for pod in state.pods}
+            less = lowered(before, after, (state.offers, nature.kind.offers), recorded)
+            self._write(state.row.id, state.identity, before, less)
+            before = less
+        root_id, change = bring_about(transaction, self.imported.tree, cluster.id)
+        node_id = self._save(known, root_id, node, topology)
+        self._write(node_id, nature.identity, before, after)
+        return ImportedNode(known is None, change, self.imported.warnings)
+
+    def _hold(self, facts: ClusterFacts, known: Node | None, nature: Nature) -> NodeState | None:
+        if known is None:
+            return None
+        root_id = known.provider_id
+        node_rows.hold(self.transaction, [root_id])
+        try:
+            return self.loader.load(self.transaction, facts, [root_id])[root_id]
+        except ManifestError:
+            # What is sent now takes the place of manifests that nobody can read any more.
+            former = replace(nature, identity=identity_of(facts, known.name, known.manifest))
+            return self.loader.load(self.transaction, facts, [root_id], given={root_id: former})[root_id]
+
+    def _settled(self, nature: Nature, state: NodeState | None) -> NodeAccounts:
+        kubelet_pods = [
+            (consumer_of(self.cluster.name, pod.uid), pod) for pod in nature.kind.imported.kubelet_pods
+        ]
+        recorded = () if state is None else state.pods
+        others = {} if state is None else state.others
+        return settle(nature.kind.offers, recorded, kubelet_pods, others)
+
+    def _write(self, node_id: int, identity: HostIdentity, before: NodeAccounts, after: NodeAccounts) -> None:
+        reported = {consumer_of(self.cluster.name, pod.uid) for pod in self.imported.kubelet_pods}
+        fresh = (after.shares.keys() - before.shares.keys()) & reported
+        bearers = {consumer: self.labels.kubelet_pod(consumer) for consumer in sorted(fresh)}
+        place = NodePlace(node_id, self.cluster.id, identity)
+        self.writer.write(self.transaction, place, before, after, bearers)
+
+    def _save(
+        self, known: Node | None, root_id: int, node: dict[str, Any], topology: dict[str, Any] | None
+    ) -> int:
+        transaction, cluster = self.transaction, self.cluster
+        joined = memberships.add_aggregate(transaction, root_id, cluster.aggregate_uuid)
+        same = known is not None and (known.manifest, known.topology_manifest) == (node, topology)
+        if joined or not same:
+            # Whoever keeps an image of the node learns of new manifests by the stamp of the host.
+            providers.touch(transaction, (), [root_id])
+        if known is not None and same:
+            return known.id
+        return clusters.save_node(transaction, cluster.id, self.imported.name, root_id, node, topology)
+
+
+def _check_cpus(state: NodeState, offers: NodeOffers) -> None:
+    """Raises InTheWay if CPUs would disappear that pods hold."""
+    gone = state.offers.cores.keys() - offers.cores.keys()
+    held = {f"CPU {cpu} of pod {pod.label}" for pod in state.pods for cpu in pod.holding.cpus & gone}
+    if held:
+        raise InTheWay(f"{state.identity.name()} would lose CPUs that pods hold.", held)

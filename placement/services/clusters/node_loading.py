@@ -1,0 +1,228 @@
+"""Putting nodes together from rows: manifests, pods, inventories, and what others hold."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from placement.dialects.koordinator.node.kubelet import KubeletPolicy
+from placement.dialects.koordinator.node.tree import HostIdentity
+from placement.dialects.koordinator.resources import host_class
+from placement.dialects.koordinator.settings.cluster_settings import scheduler_settings
+from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.dialects.koordinator.status.pod_records import import_running_pod
+from placement.dialects.koordinator.status.recorded_pod import RecordedPod
+from placement.kubernetes.errors import ManifestError
+from placement.kubernetes.node_selection import NodeFace, read_face
+from placement.numa.host_score import HostTotals
+from placement.scheduling.node_allocations import CpuOwner, NodeAccounts
+from placement.scheduling.node_offers import HOST, Place
+from placement.services.clusters.node_states import Likenesses, NodeKind, NodeState
+from placement.services.clusters.pod_rows import consumer_of, record_of, rescued
+from placement.storage.database import Executor
+from placement.storage.statements import node_rows, pods
+from placement.storage.statements.clusters import Cluster
+from placement.storage.statements.node_rows import (
+    HostRecord,
+    Manifests,
+    NodeRow,
+    PodRow,
+    Roots,
+)
+
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What of a cluster decides how its pods are scheduled."""
+
+    id: int
+    name: str
+    settings: SchedulerSettings
+
+
+def facts_of(cluster: Cluster) -> ClusterFacts:
+    """The facts of a stored cluster."""
+    return ClusterFacts(cluster.id, cluster.name, scheduler_settings(cluster.settings))
+
+
+@dataclass(frozen=True, slots=True)
+class Nature:
+    """What the manifests of a node say."""
+
+    identity: HostIdentity
+    face: NodeFace
+    kind: NodeKind
+
+
+class NodeLoader:
+    """Loads the nodes of clusters; what it has made of manifests before it keeps."""
+
+    def __init__(self) -> None:
+        self._likenesses = Likenesses()
+
+    def load(
+        self,
+        connection: Executor,
+        cluster: ClusterFacts,
+        roots: Roots = None,
+        known: Mapping[int, NodeState] | None = None,
+        given: Mapping[int, Nature] | None = None,
+    ) -> dict[int, NodeState]:
+        """The nodes with these host providers, or all, by the id of that.
+
+        `known` are former states: manifests that did not change are not read again; those of `given` are not
+        read at all. The connection should see one state of the database all the while. Raises ManifestError
+        for manifests that cannot be read with the present settings.
+        """
+        rows = node_rows.nodes(connection, cluster.id, roots)
+        natures = self._natures(connection, cluster, rows, known or {}, given or {})
+        recorded: dict[int, list[RecordedPod]] = defaultdict(list)
+        for pod in node_rows.pods(connection, cluster.id, roots):
+            recorded[pod.root_id].append(record_of(pod, partial(_rescued, connection, cluster, pod)))
+        records: dict[int, list[HostRecord]] = defaultdict(list)
+        for record in node_rows.host_records(connection, cluster.id, roots):
+            records[record.root_id].append(record)
+        others = self._others(connection, cluster, rows, roots)
+        states = {}
+        for row in rows:
+            nature = natures[row.root_id]
+            states[row.root_id] = NodeState(
+                row=row,
+                cluster_id=cluster.id,
+                identity=nature.identity,
+                face=nature.face,
+                kind=nature.kind,
+                settings=cluster.settings,
+                pods=tuple(recorded.get(row.root_id, ())),
+                others=others.get(row.root_id, {}),
+                unused={
+                    record.class_name: record.inventory.capacity - record.used
+                    for record in records.get(row.root_id, ())
+                },
+                totals=_totals(
+                    nature.kind,
+                    records.get(row.root_id, ()),
+                    recorded.get(row.root_id, ()),
+                    others.get(row.root_id, {}),
+                ),
+                likenesses=self._likenesses,
+            )
+        return states
+
+    def _natures(
+        self,
+        connection: Executor,
+        cluster: ClusterFacts,
+        rows: Sequence[NodeRow],
+        known: Mapping[int, NodeState],
+        given: Mapping[int, Nature],
+    ) -> dict[int, Nature]:
+        natures = dict(given)
+        unknown = []
+        for row in rows:
+            if row.root_id in given:
+                continue
+            old = known.get(row.root_id)
+            same = old is not None and (old.row.id, old.row.imported_at) == (row.id, row.imported_at)
+            if old is not None and same and old.settings == cluster.settings:
+                natures[row.root_id] = Nature(old.identity, old.face, old.kind)
+            else:
+                unknown.append(row)
+        for row, manifests in _with_manifests(connection, unknown):
+            natures[row.root_id] = self.nature(cluster, row.name, *manifests)
+        return natures
+
+    def unreadable(self, connection: Executor, cluster: ClusterFacts) -> dict[str, ManifestError]:
+        """What is wrong with the stored manifests of nodes, were the cluster like this; by name of node."""
+        errors = {}
+        readable = []  # what was read of a node helps with like ones as long as it is kept
+        for row, manifests in _with_manifests(connection, node_rows.nodes(connection, cluster.id)):
+            try:
+                readable.append(self.nature(cluster, row.name, *manifests))
+            except ManifestError as error:
+                errors[row.name] = error
+        return errors
+
+    def nature(
+        self, cluster: ClusterFacts, name: str, node: Mapping[str, Any], nrt: Mapping[str, Any] | None
+    ) -> Nature:
+        """What the manifests of a node say that were imported before. Raises ManifestError."""
+        return Nature(
+            identity_of(cluster, name, node),
+            read_face(node),
+            self._likenesses.kind(node, nrt, cluster.settings.profile),
+        )
+
+    @staticmethod
+    def _others(
+        connection: Executor, cluster: ClusterFacts, rows: Sequence[NodeRow], roots: Roots
+    ) -> dict[int, dict[Place, int]]:
+        names = {row.root_id: row.name for row in rows}
+        found: dict[int, dict[Place, int]] = {}
+        for use in node_rows.other_uses(connection, cluster.id, roots):
+            if use.root_id in names:
+                path = HostIdentity(cluster.name, names[use.root_id], "").path(use.provider_name)
+                found.setdefault(use.root_id, {})[Place(path, use.class_name)] = use.amount
+        return found
+
+
+def _rescued(connection: Executor, cluster: ClusterFacts, pod: PodRow) -> RecordedPod:
+    """A pod whose row cannot be read: what its manifest requests, and the CPUs that are its own."""
+    cpus = pods.cpus_of(connection, consumer_of(pod))
+    try:
+        (manifest,) = pods.manifests(connection, cluster.id, [pod.uid])
+        requests = import_running_pod(manifest, cluster.settings, KubeletPolicy()).requests
+    except (ManifestError, ValueError, TypeError, LookupError, AttributeError):
+        requests = {}
+    return rescued(pod, requests, cpus)
+
+
+def _with_manifests(connection: Executor, rows: Sequence[NodeRow]) -> Iterator[tuple[NodeRow, Manifests]]:
+    for start in range(0, len(rows), _AT_ONCE):
+        batch = rows[start : start + _AT_ONCE]
+        found = node_rows.manifests(connection, [row.id for row in batch])
+        for row in batch:
+            yield row, found[row.id]
+
+
+def _totals(
+    kind: NodeKind, records: Sequence[HostRecord], pods: Sequence[RecordedPod], others: Mapping[Place, int]
+) -> HostTotals:
+    allocatable: dict[str, int] = {}
+    requested: dict[str, int] = defaultdict(int)
+    for record in records:
+        resource = kind.imported.resource_names.get(record.class_name)
+        if resource is not None:
+            unit = host_class(resource).unit
+            allocatable[resource] = record.inventory.capacity * unit
+            requested[resource] += others.get(Place(HOST, record.class_name), 0) * unit
+    for pod in pods:
+        for resource, amount in pod.requests.items():
+            requested[resource] += amount
+    return HostTotals(allocatable, {name: amount for name, amount in requested.items() if amount})
+
+
+def identity_of(cluster: ClusterFacts, name: str, node: Mapping[str, Any]) -> HostIdentity:
+    """Which machine a node is that was imported before."""
+    return HostIdentity(cluster.name, name, node["metadata"].get("uid") or name)
+
+
+def stored_accounts(
+    connection: Executor, state: NodeState, owners: Mapping[int, CpuOwner] | None = None
+) -> NodeAccounts:
+    """Who holds what of a node, as it is stored; `owners` of its CPUs are not asked for if they are known."""
+    shares: dict[str, dict[Place, int]] = {}
+    for use in node_rows.own_uses(connection, state.cluster_id, state.row.root_id):
+        path = state.identity.path(use.provider_name)
+        shares.setdefault(use.consumer_uuid, {})[Place(path, use.class_name)] = use.amount
+    if owners is None:
+        stored = pods.owners(connection, state.row.id)
+        owners = {cpu: CpuOwner(*owner) for cpu, owner in stored.items()}
+    for owner in owners.values():
+        shares.setdefault(owner.consumer, {})
+    return NodeAccounts(shares, owners)

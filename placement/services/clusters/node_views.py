@@ -1,0 +1,96 @@
+"""What is to be seen of a node beside its providers: whose each CPU is, pools, kubelet, quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from placement.dialects.koordinator.node.kubelet import Takeover
+from placement.dialects.koordinator.node.kubelet_pods import KubeletPod
+from placement.dialects.koordinator.resources import CORE_CLASS
+from placement.dialects.koordinator.status.recorded_pod import RecordedPod
+from placement.numa.cpus import LogicalCpu
+from placement.numa.pools import SharedPool
+from placement.scheduling.host_pools import host_pools
+from placement.scheduling.occupied_host import ledger_of
+from placement.services.clusters.node_states import NodeState
+
+_BLIND = (
+    "kubelet's CPU manager policy is not reported; CPUs that kubelet pins could be handed out a second time"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CpuView:
+    """One logical CPU and whose it is.
+
+    `owner`: pod, kubelet (a pod that kubelet manages), system, reserved, kubelet-reserved, others (consumers
+    that are no pods hold threads of its core), or free. All but the first four are in the LS pool, unless
+    others have them. `pods` are those that hold it, the owner first; more than one if they were reported so.
+    """
+
+    cpu: LogicalCpu
+    owner: str
+    pods: tuple[RecordedPod, ...] = ()
+    kubelet_pod: KubeletPod | None = None
+    consumer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node as its pods make it; `takeover_warning` says what is doubtful about kubelet, if anything."""
+
+    cpus: Sequence[CpuView]
+    pods: Sequence[RecordedPod]
+    kubelet_pods: Sequence[tuple[str, KubeletPod]]
+    ls_pools: Sequence[SharedPool]
+    be_pools: Sequence[SharedPool]
+    takeover: Takeover
+    takeover_warning: str | None
+    quarantined_by: Sequence[RecordedPod]
+
+
+def view_of(state: NodeState) -> NodeView:
+    """The view of a node. Source: Koordinator semantics, pools and taking a host over."""
+    imported = state.kind.imported
+    pools = host_pools(imported, ledger_of(state.pods))
+    return NodeView(
+        cpus=tuple(_cpus(state)),
+        pods=state.pods,
+        kubelet_pods=state.kubelet_pods,
+        ls_pools=pools.ls,
+        be_pools=pools.be,
+        takeover=imported.takeover,
+        takeover_warning=_BLIND if imported.takeover is Takeover.BLIND else None,
+        quarantined_by=[pod for pod in state.pods if pod.unreadable],
+    )
+
+
+def _cpus(state: NodeState) -> Iterator[CpuView]:
+    imported, owners = state.kind.imported, state.accounts.cpus
+    by_consumer = {pod.consumer: pod for pod in state.pods}
+    kubelet = {cpu: entry for entry in state.kubelet_pods for cpu in entry[1].cpus}
+    for cpu, row in imported.topology.by_cpu.items():
+        owner = owners.get(cpu)
+        holders = tuple(pod for pod in state.pods if cpu in pod.holding.cpus)
+        if owner is not None and owner.consumer in by_consumer and holders:
+            first = by_consumer[owner.consumer]
+            others = tuple(pod for pod in holders if pod is not first)
+            yield CpuView(row, "pod", (first, *others), consumer=owner.consumer)
+        elif cpu in kubelet:
+            consumer, pod = kubelet[cpu]
+            yield CpuView(row, "kubelet", (), pod, consumer)
+        else:
+            yield CpuView(row, _nobody(state, cpu))
+
+
+def _nobody(state: NodeState, cpu: int) -> str:
+    imported = state.kind.imported
+    if cpu in imported.system:
+        return "system"
+    if cpu in imported.withheld:
+        return "reserved"
+    if cpu in imported.reserved:
+        return "kubelet-reserved"
+    place = state.offers.cores[cpu]
+    return "others" if place.resource_class == CORE_CLASS and place in state.others else "free"

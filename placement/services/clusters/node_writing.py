@@ -1,0 +1,203 @@
+"""Writing down who holds what on a node: allocations, logical CPUs, consumers.
+
+The caller holds the host provider of the node and knows its accounts before and after. Only the difference
+is written, by the statements of ordinary claims: they refuse what does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from placement.dialects.koordinator.node.tree import HostIdentity
+from placement.domain.errors import Conflict
+from placement.scheduling.node_allocations import NodeAccounts
+from placement.services.placement.replacement import changes_of
+from placement.storage.changes.history import History
+from placement.storage.database import Transaction
+from placement.storage.failures import TryAgain
+from placement.storage.statements import (
+    allocations,
+    consumers,
+    pods,
+    providers,
+)
+from placement.storage.statements.allocations import Held
+from placement.storage.statements.consumers import Labelling, LabelRegistry
+from placement.storage.statements.names import ClassIds
+
+POD = "POD"
+KUBELET = "KUBELET"
+_KUBELET_USER = "kubelet"
+
+
+class NodeChanged(TryAgain):
+    """Somebody else changed the node meanwhile; look again and decide again."""
+
+
+class NodeRefused(NodeChanged):
+    """The providers of a node do not take what follows from its pods: others were faster, or edited them."""
+
+    def __init__(self, node_id: int) -> None:
+        super().__init__("Other consumers were faster.")
+        self.node_id = node_id
+
+
+class ProviderGone(Conflict):
+    """A provider of a node does not exist any more, so nothing can be written about it."""
+
+    def __init__(self, node_id: int, provider: str) -> None:
+        super().__init__(f"Provider {provider} is gone; import the node again.")
+        self.node_id = node_id
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The labels that consumers of a cluster carry.
+
+    Their project is the cluster, so that its usages can be told. The user of recorded pods is their
+    namespace, that of pods which only kubelet reports is kubelet.
+    """
+
+    cluster: str
+    cluster_id: int
+
+    def pod(self, consumer: str, namespace: str) -> Labelling:
+        """The labels of a recorded pod."""
+        return self._of(consumer, POD, namespace)
+
+    def kubelet_pod(self, consumer: str) -> Labelling:
+        """The labels of a pod that only kubelet reports."""
+        return self._of(consumer, KUBELET, _KUBELET_USER)
+
+    def _of(self, consumer: str, kind: str, user: str) -> Labelling:
+        return Labelling(consumer, self.cluster, user, kind, self.cluster_id)
+
+
+class NodeWriter:
+    """Writes the accounts of nodes, inside a transaction of the caller."""
+
+    def __init__(self, labels: LabelRegistry, history: History) -> None:
+        self._labels = labels
+        self._class_ids = ClassIds(history)
+
+    def labels(self, cluster: str, cluster_id: int, namespace: str | None = None) -> Labels:
+        """The labels of consumers in this namespace; to be asked for before the transaction begins."""
+        wanted = {("project", cluster), ("type", POD), ("type", KUBELET), ("user", _KUBELET_USER)}
+        if namespace is not None:
+            wanted.add(("user", namespace))
+        self._labels.register(wanted)
+        return Labels(cluster, cluster_id)
+
+    def write(
+        self,
+        transaction: Transaction,
+        place: NodePlace,
+        before: NodeAccounts,
+        after: NodeAccounts,
+        bearers: Mapping[str, Labelling],
+    ) -> bool:
+        """Bring what is stored of a node from the accounts before to those after, and stamp its host.
+
+        `bearers` are the labels of consumers that are new, or of another kind than before. False if there was
+        nothing to write. Raises NodeChanged if something does not fit any more, Conflict if a consumer is
+        somebody else's.
+        """
+        return _Writing(transaction, place, before, after).run(bearers, self._class_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """Which node it is: its id, that of its cluster, and what the uuids of its providers derive from."""
+
+    node_id: int
+    cluster_id: int
+    identity: HostIdentity
+
+
+@dataclass(slots=True)
+class _Writing:
+    transaction: Transaction
+    place: NodePlace
+    before: NodeAccounts
+    after: NodeAccounts
+
+    def run(self, bearers: Mapping[str, Labelling], class_ids: ClassIds) -> bool:
+        before, after = self.before.shares, self.after.shares
+        changed = {
+            consumer
+            for consumer in before.keys() | after.keys()
+            if before.get(consumer, {}) != after.get(consumer, {})
+        }
+        moved = {
+            cpu
+            for cpu in self.before.cpus.keys() | self.after.cpus.keys()
+            if self.before.cpus.get(cpu) != self.after.cpus.get(cpu)
+        }
+        if not (changed or moved or bearers):
+            return False
+        existing = self._settle_consumers(changed | bearers.keys(), bearers)
+        self._write_shares(changed, existing, class_ids)
+        pods.disown(self.transaction, self.place.node_id, moved & self.before.cpus.keys())
+        owners = {cpu: self.after.cpus[cpu] for cpu in moved & self.after.cpus.keys()}
+        pods.own(
+            self.transaction,
+            self.place.node_id,
+            {cpu: (owner.consumer, owner.level) for cpu, owner in owners.items()},
+        )
+        consumers.delete_idle(self.transaction, before.keys() - after.keys())
+        return True
+
+    def _settle_consumers(self, concerned: Collection[str], bearers: Mapping[str, Labelling]) -> set[str]:
+        """Create consumers that are new; those that existed before."""
+        created = consumers.create(
+            self.transaction,
+            [bearers[uuid] for uuid in concerned if uuid in bearers and uuid in self.after.shares],
+        )
+        rest = set(concerned) - created
+        if not rest:
+            return set()
+        locked = consumers.lock(self.transaction, rest)
+        for uuid, consumer in locked.items():
+            if consumer.cluster_id != self.place.cluster_id:
+                raise Conflict(f"Consumer {uuid} exists already and is no pod of this cluster.")
+        consumers.advance(
+            self.transaction, [bearers[uuid] for uuid in sorted(locked.keys() & bearers.keys())]
+        )
+        return set(locked)
+
+    def _write_shares(self, changed: set[str], existing: set[str], class_ids: ClassIds) -> None:
+        before, after = self.before.shares, self.after.shares
+        places = {
+            place for consumer in changed for shares in (before, after) for place in shares.get(consumer, {})
+        }
+        paths = {place.path for place in places} | {""}
+        uuids = {self.place.identity.uuid(path): path for path in paths}
+        held = providers.hold_and_stamp(self.transaction, uuids)
+        ids = {uuids[uuid]: id_ for uuid, id_ in held.items()}
+        missing = sorted(paths - ids.keys())
+        if missing:
+            raise ProviderGone(self.place.node_id, self.place.identity.name(missing[0]))
+        classes = class_ids(self.transaction, {place.resource_class for place in places})
+        mine = set(ids.values())
+        stored = [
+            row
+            for row in (
+                allocations.held_by(self.transaction, changed & existing) if changed & existing else ()
+            )
+            if row.provider_id in mine
+        ]
+        fresh = [
+            Held(consumer, ids[place.path], classes[place.resource_class], amount)
+            for consumer in changed
+            for place, amount in after.get(consumer, {}).items()
+        ]
+        changes = changes_of(stored, fresh)
+        if len(allocations.apply_changes(self.transaction, changes)) < len(changes):
+            raise NodeRefused(self.place.node_id)
+        allocations.replace_on(
+            self.transaction,
+            {row.consumer_uuid for row in stored},
+            {row.provider_id for row in stored},
+            fresh,
+        )

@@ -1,0 +1,58 @@
+"""What is answered about several pods or several nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from placement.domain.errors import Conflict
+from placement.numa.refusal import Refusal
+from placement.services.clusters.pod_answers import PodAnswer
+from placement.services.clusters.pod_placing import Placed
+from placement.services.clusters.pod_ranking import verdict
+
+
+class Unschedulable(Conflict):
+    """No node can take the pod; `refusals` says why, by node."""
+
+    code = "unschedulable"
+
+    def __init__(self, refusals: Mapping[str, Refusal]) -> None:
+        super().__init__(verdict(refusals.values()))
+        self.refusals = refusals
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """Where a pod would fit, best first, and why not elsewhere.
+
+    `fitting` counts all nodes on which it fits, of which `places` has the best.
+    """
+
+    places: Sequence[Placed]
+    fitting: int
+    refusals: Mapping[str, Refusal]
+    warnings: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """How many nodes are available, and why the others are not."""
+        return verdict(self.refusals.values(), self.fitting)
+
+
+@dataclass(frozen=True, slots=True)
+class PodFilter:
+    """Only pods to which all that is given applies; `scheduled`: placed here and not reported since."""
+
+    namespace: str | None = None
+    node: str | None = None
+    qos: str | None = None
+    scheduled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodPage:
+    """Some pods, and the cursor of the following page, None on the last one."""
+
+    pods: list[PodAnswer]
+    next: int | None

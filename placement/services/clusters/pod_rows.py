@@ -1,0 +1,165 @@
+"""Rows of pods: the form in which releases of this service leave pods for each other.
+
+A row says under names of its own what is told about the pod and what it holds. These names never change
+their meaning, whatever the classes here are called: a release adds names, and leaves alone those it does not
+know. So older and newer releases read each other's rows. `FORMAT` counts the forms; the first is 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from placement.dialects.koordinator.status.recorded_pod import RecordedPod, recorded_pod
+from placement.domain.identifiers import is_dashed_uuid
+from placement.numa.ledger import Holding
+from placement.services.clusters.pod_answers import PodAnswer
+from placement.storage.statements.node_rows import PodRow
+from placement.storage.statements.pods import StoredPod
+
+FORMAT = 2
+_MEMBERS = frozenset({"qos", "consumer", "told", "record"})
+_UNREADABLE = "the stored row of this pod cannot be read"
+# What a row may hold where it is damaged, or written by who knows whom.
+_MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
+
+
+class _Told(NamedTuple):
+    """A name in rows, the value that is left out, and what its value has to be."""
+
+    name: str
+    blank: Any
+    read: Callable[[Any], Any]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError("no list")
+    return tuple(_text(member) for member in value)
+
+
+def _annotations(value: Any) -> dict[str, str]:
+    return {_text(key): _text(text) for key, text in value.items()}
+
+
+# By attribute of PodAnswer.
+_TOLD = {
+    "kubernetes_qos": _Told("kubernetes_qos", "", _text),
+    "phase": _Told("phase", "", _text),
+    "scheduled": _Told("scheduled", False, bool),
+    "cpuset": _Told("cpuset", "", _text),
+    "annotations": _Told("annotations", {}, _annotations),
+    "containers": _Told("containers", (), _texts),
+    "lifts_cfs_quota": _Told("lifts_cfs_quota", False, bool),
+    "score": _Told("score", None, int),
+    "warnings": _Told("warnings", (), _texts),
+    "remarks": _Told("remarks", (), _texts),
+    "unreadable": _Told("unreadable", (), _texts),
+}
+_TOLD_NAMES = frozenset(told.name for told in _TOLD.values())
+
+
+def status_of(
+    answer: PodAnswer, recorded: RecordedPod | None, before: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What is stored of a pod beside names and place; `recorded` is what it holds, if it is on a node.
+
+    Of `before`, what was stored of the same pod, names are kept that this release does not know.
+    """
+    told = {entry.name: getattr(answer, attribute) for attribute, entry in _TOLD.items()}
+    blanks = {entry.name: entry.blank for entry in _TOLD.values()}
+    said = {name: _plain(value) for name, value in told.items() if value != blanks[name]}
+    unknown_told = _unknown(_mapping(before, "told"), _TOLD_NAMES)
+    document = {
+        **_unknown(before or {}, _MEMBERS),
+        "qos": answer.qos,
+        "consumer": answer.consumer_uuid,
+        "told": {**unknown_told, **said},
+    }
+    return document if recorded is None else {**document, "record": recorded.document()}
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _unknown(document: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name not in known}
+
+
+def _mapping(document: Any, name: str) -> Mapping[str, Any]:
+    member = document.get(name) if isinstance(document, Mapping) else None
+    return member if isinstance(member, Mapping) else {}
+
+
+def answer_of(pod: StoredPod) -> PodAnswer:
+    """What is told about a stored pod; what of its row cannot be read is said in `unreadable`."""
+    told: dict[str, Any] = {}
+    unreadable = []
+    for attribute, entry in _TOLD.items():
+        stored = _mapping(pod.status, "told").get(entry.name)
+        if stored is None:
+            continue
+        try:
+            told[attribute] = entry.read(stored)
+        except _MALFORMED:
+            unreadable.append(f"{_UNREADABLE}: told.{entry.name}")
+    if not isinstance(pod.status, Mapping) or not isinstance(pod.status.get("told"), Mapping):
+        unreadable.append(_UNREADABLE)
+    told["unreadable"] = (*told.get("unreadable", ()), *unreadable)
+    return PodAnswer(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        consumer_uuid=consumer_of(pod),
+        node=pod.node,
+        resource_provider=pod.root_uuid,
+        qos=qos_of(pod.status),
+        changed_at=pod.changed_at.isoformat(),
+        **told,
+    )
+
+
+def consumer_of(pod: StoredPod | PodRow) -> str:
+    """The consumer that a stored pod is; empty if its row does not say so and its uid is none."""
+    stored = pod.status.get("consumer") if isinstance(pod.status, Mapping) else None
+    if isinstance(stored, str):
+        return stored
+    return pod.uid if is_dashed_uuid(pod.uid) else ""
+
+
+def qos_of(status: Any) -> str:
+    """The class that the label of a stored pod names."""
+    stored = status.get("qos") if isinstance(status, Mapping) else None
+    return stored if isinstance(stored, str) else ""
+
+
+def is_claim(pod: StoredPod) -> bool:
+    """Whether the pod was placed here and nobody has reported it on its node since."""
+    return pod.node_id is not None and bool(_mapping(pod.status, "told").get("scheduled"))
+
+
+def record_of(pod: PodRow, rescue: Callable[[], RecordedPod]) -> RecordedPod:
+    """What a pod on a node holds there; if its row cannot be read, what `rescue` finds out, and why."""
+    try:
+        return recorded_pod(pod.namespace, pod.name, pod.uid, pod.status["record"])
+    except _MALFORMED:
+        return rescue()
+
+
+def rescued(pod: PodRow, requests: Mapping[str, int], cpus: frozenset[int]) -> RecordedPod:
+    """A pod whose row cannot be read, but what it requests and which CPUs it owns is known from elsewhere."""
+    return RecordedPod(
+        pod.namespace,
+        pod.name,
+        pod.uid,
+        consumer_of(pod),
+        qos_of(pod.status),
+        requests,
+        Holding(cpus=cpus),
+        unreadable=(_UNREADABLE,),
+    )

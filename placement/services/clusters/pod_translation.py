@@ -1,0 +1,127 @@
+"""Pods as queries for allocation candidates, fitted to the hosts of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from placement.dialects.koordinator.bind_policy import HostBindPolicy
+from placement.dialects.koordinator.node.traits import label_trait
+from placement.dialects.koordinator.pod.fallback_queries import Rung
+from placement.dialects.koordinator.pod.pod_import import PodImport, import_pod
+from placement.dialects.koordinator.pod.pod_request import PodRequest
+from placement.dialects.koordinator.pod.translation import ClusterShape, rungs_of
+from placement.dialects.koordinator.pod.translation_gaps import gaps_of
+from placement.dialects.koordinator.resources import host_class, numa_class
+from placement.dialects.koordinator.settings.cluster_settings import node_labels
+from placement.numa.host import FACE_VALUE
+from placement.numa.policies import NumaPolicy
+from placement.services.clusters.cluster_lookup import found
+from placement.services.clusters.pod_documents import PodDocument
+from placement.services.following.cluster_cache import ClusterView, Fleet
+from placement.storage.database import Database
+from placement.storage.statements import names
+from placement.storage.statements.clusters import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """The queries of a pod, best first, as (meaning, query string); what they leave out; warnings."""
+
+    queries: list[tuple[str, str]]
+    gaps: list[str]
+    warnings: tuple[str, ...]
+
+
+class PodTranslation:
+    """Translates pods; nothing is searched or claimed."""
+
+    def __init__(self, database: Database, fleet: Fleet) -> None:
+        self._database = database
+        self._fleet = fleet
+
+    def translate(self, cluster: str, pod: Mapping[str, Any]) -> Translation:
+        """The queries for a pod on the hosts of a cluster. Raises NotFound, ManifestError."""
+        view = self._fleet.view(cluster)
+        incoming = import_pod(PodDocument.unnamed(cluster, pod).manifest, view.facts.settings)
+        with self._database.read() as connection:
+            stored = found(connection, cluster)
+            keys = node_labels(stored.settings)
+            selector = [(key, value) for key, value in incoming.selection.selector if key in keys]
+            traits = [trait for key, value in selector if (trait := label_trait(key, value)) is not None]
+            shape = _shape(stored, view, incoming)
+            rungs = rungs_of(incoming.request, shape, traits)
+            known_classes = names.class_ids(connection, {name for rung in rungs for name in rung.classes})
+            asked = {trait for rung in rungs for trait in (*rung.traits, *rung.forbidden)}
+            known_traits = names.trait_ids(connection, asked)
+        usable = [
+            rung
+            for rung in rungs
+            if rung.classes <= known_classes.keys() and rung.traits <= known_traits.keys()
+        ]
+        queries = {rung.query(known_traits): rung.meaning for rung in reversed(usable)}
+        gaps = gaps_of(
+            incoming.request,
+            incoming.selection,
+            keys,
+            amplified=any(state.offers.ratio > FACE_VALUE for state in view.nodes.values()),
+            bound_by_hosts=any(
+                state.kind.imported.policies.bind is not HostBindPolicy.NONE for state in view.nodes.values()
+            ),
+        )
+        if not usable:
+            gaps.insert(0, _nowhere(incoming.request, shape, rungs, known_classes, known_traits))
+        ordered = [(meaning, query) for query, meaning in reversed(queries.items())]
+        return Translation(ordered, gaps, incoming.warnings)
+
+
+def _shape(cluster: Cluster, view: ClusterView, incoming: PodImport) -> ClusterShape:
+    kinds = {state.kind: state for state in view.nodes.values()}
+    most_cpus: dict[int, int] = {}
+    for kind in kinds:
+        threads, cpus = kind.imported.topology.threads_per_core, len(kind.imported.topology.by_cpu)
+        if threads:
+            most_cpus[threads] = max(cpus, most_cpus.get(threads, 0))
+    offered: set[str] = set()
+    on_hosts: set[str] = set()
+    for kind in kinds:
+        for name in incoming.amounts:
+            if kind.offers.on_numa_nodes(name):
+                offered.add(name)
+            if kind.offers.host(name) is not None:
+                on_hosts.add(name)
+    below = {name for name in offered - on_hosts if host_class(name) == numa_class(name)}
+    return ClusterShape(
+        aggregate=cluster.aggregate_uuid,
+        most_cpus=dict(sorted(most_cpus.items())),
+        policies=tuple({state.host.numa_policy for state in kinds.values()}) or (NumaPolicy.NONE,),
+        untold=frozenset(
+            state.host.numa_policy
+            for kind, state in kinds.items()
+            if kind.imported.policies.numa in (None, NumaPolicy.NONE)
+        ),
+        numa_nodes=max((len(kind.offers.numa_ids) for kind in kinds), default=1),
+        on_numa=frozenset(offered),
+        below=frozenset(below),
+    )
+
+
+def _nowhere(
+    request: PodRequest | None,
+    shape: ClusterShape,
+    rungs: list[Rung],
+    classes: Mapping[str, int],
+    traits: Mapping[str, int],
+) -> str:
+    missing = {
+        name for rung in rungs for name in (rung.classes - classes.keys()) | (rung.traits - traits.keys())
+    }
+    if missing:
+        return f"there is no query: no provider has {', '.join(sorted(missing))}"
+    most = max(shape.most_cpus.values(), default=0)
+    if request is not None and request.bound and request.need > most > 0:
+        return (
+            f"there is no query: {request.need} CPUs of its own are more than the {most} of the largest host"
+        )
+    return "there is no query: no host has CPUs that the pod could be given"

@@ -1,0 +1,203 @@
+"""Writing down where pods come and go: rows of pods, and the accounts of the nodes concerned.
+
+Whoever changes the pods of a node holds its host provider and stamps it. So a node whose host still carries
+the stamp with which it was read still has the same pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from placement.dialects.koordinator.status.recorded_pod import RecordedPod
+from placement.domain.errors import Conflict, NotFound
+from placement.kubernetes.pod_identity import canonical_uid
+from placement.scheduling.node_allocations import NodeAccounts
+from placement.services.clusters.node_loading import ClusterFacts, NodeLoader, stored_accounts
+from placement.services.clusters.node_states import NodeState
+from placement.services.clusters.node_writing import (
+    Labels,
+    NodeChanged,
+    NodePlace,
+    NodeWriter,
+)
+from placement.services.clusters.pod_answers import PodAnswer
+from placement.services.clusters.pod_documents import PodDocument
+from placement.services.clusters.pod_rows import FORMAT, consumer_of, status_of
+from placement.services.following.cluster_cache import ClusterView
+from placement.storage.database import Transaction
+from placement.storage.statements import (
+    consumers,
+    node_rows,
+    pods,
+    providers,
+)
+from placement.storage.statements.pods import PodValues, StoredPod
+
+
+class PodKey(NamedTuple):
+    """What pods are sought by: a name or, if it is given, a uid."""
+
+    namespace: str
+    name: str
+    uid: str | None = None
+
+
+class Condition(NamedTuple):
+    """What must be so for a pod to be released: it has this uid, and its row was written last then."""
+
+    uid: str | None = None
+    changed_at: str | None = None
+
+    def check(self, pod: StoredPod) -> None:
+        """Raises NotFound if it is another pod, Conflict if it was written since."""
+        if self.uid is not None and pod.uid != canonical_uid(self.uid):
+            raise NotFound(f"Pod {pod.namespace}/{pod.name} is another one by now, with uid {pod.uid}")
+        if self.changed_at is not None and pod.changed_at.isoformat() != self.changed_at:
+            raise Conflict(f"Pod {pod.namespace}/{pod.name} was changed at {pod.changed_at.isoformat()}")
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A pod that is recorded from now on; without `root_id`, the host provider, it occupies nothing."""
+
+    document: PodDocument
+    answer: PodAnswer
+    root_id: int | None = None
+    recorded: RecordedPod | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldNodes:
+    """Nodes that are held, by host provider: their states, and their accounts as they are stored."""
+
+    states: Mapping[int, NodeState]
+    accounts: Mapping[int, NodeAccounts]
+
+
+class PodWriting:
+    """Lets pods come to nodes and leave them, inside a transaction of the caller."""
+
+    def __init__(self, writer: NodeWriter, loader: NodeLoader) -> None:
+        self._writer = writer
+        self._loader = loader
+
+    def labels(self, facts: ClusterFacts, namespace: str) -> Labels:
+        """What consumers of this namespace are labelled with; to be asked for before the transaction.
+
+        What is new is registered, so ask when it is clear that there will be a consumer or was one.
+        """
+        return self._writer.labels(facts.name, facts.id, namespace)
+
+    def hold_unchanged(
+        self, transaction: Transaction, view: ClusterView, roots: Collection[int]
+    ) -> HeldNodes:
+        """Hold nodes that must be as they are in the view. Raises NodeChanged.
+
+        Their pods are the known ones and so the owners of CPUs; but less may be held than what is due. Only
+        then what is stored is read: nobody ever holds more, so that sums tell.
+        """
+        trees = node_rows.hold_trees(transaction, roots)
+        for root_id in roots:
+            known = view.nodes.get(root_id)
+            if known is None or root_id not in trees or trees[root_id].revision != known.row.revision:
+                raise NodeChanged("A node changed while the pod was placed.")
+        states = {root_id: view.nodes[root_id] for root_id in roots}
+        stored = {
+            root_id: state.accounts
+            if trees[root_id].used == state.due
+            else stored_accounts(transaction, state, state.accounts.cpus)
+            for root_id, state in states.items()
+        }
+        return HeldNodes(states, stored)
+
+    def hold(self, transaction: Transaction, view: ClusterView, roots: Collection[int]) -> HeldNodes:
+        """Hold nodes as they are now, with what is really stored of them.
+
+        That is less than what follows from the pods where others gave something back that a pod lacked.
+        """
+        if not roots:
+            return HeldNodes({}, {})
+        node_rows.hold(transaction, roots)
+        states = self._loader.load(transaction, view.facts, roots, view.nodes)
+        stored = {root_id: stored_accounts(transaction, state) for root_id, state in states.items()}
+        return HeldNodes(states, stored)
+
+    def check_namesakes(
+        self, transaction: Transaction, facts: ClusterFacts, sought: PodKey, known: Sequence[StoredPod]
+    ) -> None:
+        """Raises NodeChanged unless the pods of that name or uid are the known ones, where they were."""
+        now = pods.namesakes(transaction, facts.id, *sought)
+        if [_state_of(pod) for pod in now] != [_state_of(pod) for pod in known]:
+            raise NodeChanged("The pod itself changed meanwhile.")
+
+    def renew(self, transaction: Transaction, facts: ClusterFacts, pod: StoredPod) -> None:
+        """A claim is as good as made now. Raises NodeChanged if the pod is not what it was."""
+        if pod.root_id is not None:
+            node_rows.hold(transaction, {pod.root_id})
+        self.check_namesakes(transaction, facts, PodKey(pod.namespace, pod.name, pod.uid), [pod])
+        pods.touch(transaction, pod.id)
+
+    def change(
+        self,
+        transaction: Transaction,
+        facts: ClusterFacts,
+        held: HeldNodes,
+        leaving: Sequence[StoredPod],
+        arrival: Arrival | None,
+        labels: Labels,
+    ) -> None:
+        """Let pods leave and one arrive on nodes that are held.
+
+        Raises NodeChanged (NodeRefused if a node does not take it), Conflict (ProviderGone likewise).
+        """
+        gone = frozenset(consumer_of(pod) for pod in leaving)
+        left = {pod.root_id for pod in leaving if pod.root_id is not None}
+        target = None if arrival is None else arrival.root_id
+        for root_id in sorted(left - {target}) + ([] if target is None else [target]):
+            before = held.states[root_id]
+            after = before.without(gone)
+            stored = held.accounts[root_id]
+            bearers = {
+                consumer: labels.kubelet_pod(consumer)
+                for consumer in _left_to_kubelet(after)
+                if consumer in gone or consumer not in stored.shares
+            }
+            if arrival is not None and arrival.recorded is not None and root_id == target:
+                after = after.with_pod(arrival.recorded)
+                consumer = arrival.recorded.consumer
+                bearers[consumer] = labels.pod(consumer, arrival.recorded.namespace)
+            place = NodePlace(before.row.id, before.cluster_id, before.identity)
+            if not self._writer.write(transaction, place, stored, after.accounts, bearers):
+                # Pods that hold nothing come and go, too.
+                providers.touch(transaction, (), [root_id])
+        pods.delete(transaction, [pod.id for pod in leaving])
+        arriving = set() if arrival is None or arrival.recorded is None else {arrival.recorded.consumer}
+        consumers.delete_idle(transaction, gone - arriving)
+        if arrival is not None:
+            node_id = None if target is None else held.states[target].row.id
+            pods.insert(transaction, facts.id, pod_values(arrival, node_id))
+
+
+def pod_values(arrival: Arrival, node_id: int | None, before: StoredPod | None = None) -> PodValues:
+    """What the row of a pod says; `before` is the row it replaces, of the same pod."""
+    document = arrival.document
+    return PodValues(
+        namespace=document.namespace,
+        name=document.name,
+        uid=document.uid,
+        manifest=document.manifest,
+        status=status_of(arrival.answer, arrival.recorded, None if before is None else before.status),
+        format=FORMAT,
+        node_id=node_id,
+    )
+
+
+def _state_of(pod: StoredPod) -> tuple[object, ...]:
+    return pod.id, pod.root_id, pod.changed_at
+
+
+def _left_to_kubelet(state: NodeState) -> set[str]:
+    """The consumers that have CPUs only because kubelet reports them: they get theirs when others leave."""
+    return {consumer for consumer, _ in state.kubelet_pods} - {pod.consumer for pod in state.pods}

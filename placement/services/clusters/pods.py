@@ -1,0 +1,312 @@
+"""Pods of clusters: placed here or reported to run somewhere, shown, and released.
+
+Placing: rank the nodes on the image of the cluster (Fleet), give the pod its CPUs on the best one, and write
+that down if the node is still the same; else look and decide again.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from placement.dialects.koordinator.pod.pod_import import PodImport, import_pod
+from placement.domain.errors import BadRequest, Conflict
+from placement.kubernetes.errors import ManifestError
+from placement.kubernetes.pod_identity import canonical_uid
+from placement.numa.refusal import Refused
+from placement.services.clusters.cluster_lookup import found, unknown_pod
+from placement.services.clusters.node_states import NodeState
+from placement.services.clusters.node_writing import (
+    NodeChanged,
+    NodeRefused,
+    NodeWriter,
+    ProviderGone,
+)
+from placement.services.clusters.pod_answers import PodAnswer
+from placement.services.clusters.pod_documents import PodDocument
+from placement.services.clusters.pod_pages import (
+    PodFilter,
+    PodPage,
+    Preview,
+    Unschedulable,
+)
+from placement.services.clusters.pod_placing import Placed, placed
+from placement.services.clusters.pod_ranking import (
+    INVENTORIES_DIFFER,
+    PodShape,
+    Ranking,
+    Rankings,
+)
+from placement.services.clusters.pod_rows import answer_of, consumer_of, is_claim
+from placement.services.clusters.pod_writing import (
+    Arrival,
+    Condition,
+    PodKey,
+    PodWriting,
+)
+from placement.services.clusters.running_pods import Recording, same_pod
+from placement.services.following.cluster_cache import ClusterView, Fleet
+from placement.services.transactions import patiently
+from placement.storage.database import Database
+from placement.storage.statements import pods
+from placement.storage.statements.pods import StoredPod
+
+ANY_POD = Condition()
+
+
+class Taken(NamedTuple):
+    """A pod that has its place; `before`: when it was last given it, or claimed it, if it had one already."""
+
+    is_new: bool
+    answer: PodAnswer
+    before: datetime.datetime | None = None
+
+
+class Pods:
+    """What can be done with pods."""
+
+    def __init__(self, database: Database, fleet: Fleet, writer: NodeWriter) -> None:
+        self._database = database
+        self._fleet = fleet
+        self._rankings = Rankings()
+        self._writing = PodWriting(writer, fleet.loader)
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def get(self, cluster: str, namespace: str, name: str) -> PodAnswer:
+        """One pod. Raises NotFound."""
+        with self._database.read() as connection:
+            namesakes = pods.namesakes(connection, found(connection, cluster).id, namespace, name)
+        if not namesakes:
+            raise unknown_pod(cluster, namespace, name)
+        return answer_of(namesakes[0])
+
+    def listed(self, cluster: str, wanted: PodFilter, after: int, count: int) -> PodPage:
+        """The next pods of a cluster, in the order in which they were recorded. Raises NotFound."""
+        with self._database.read() as connection:
+            rows = pods.page(
+                connection,
+                found(connection, cluster).id,
+                namespace=wanted.namespace,
+                node=wanted.node,
+                qos=wanted.qos,
+                scheduled=wanted.scheduled,
+                after=after,
+                count=count + 1,
+            )
+        shown = rows[:count]
+        return PodPage([answer_of(row) for row in shown], shown[-1].id if len(rows) > count else None)
+
+    def preview(
+        self,
+        cluster: str,
+        pod: Mapping[str, Any],
+        node_names: Collection[str] | None = None,
+        most: int | None = None,
+    ) -> Preview:
+        """Where a pod would go: nothing is claimed.
+
+        `node_names`: only these nodes are looked at, and unknown ones left out; `most` bounds the places.
+        Raises NotFound for the cluster, ManifestError.
+        """
+        view, document = self._fleet.view(cluster), PodDocument.unnamed(cluster, pod)
+        incoming, ranking, states = self._looked_at(view, document, node_names)
+        places: list[Placed] = []
+        fitting = 0
+        for ranked in ranking.best_first(states):
+            fitting += 1
+            if most is None or len(places) < most:
+                places.append(placed(ranked, incoming, document))
+        return Preview(places, fitting, ranking.refusals(states), incoming.warnings)
+
+    def scores(
+        self, cluster: str, pod: Mapping[str, Any], node_names: Collection[str] | None = None
+    ) -> dict[str, int]:
+        """The score of each node on which the pod fits, 0 to 100, by name. Raises as `preview` does."""
+        view, document = self._fleet.view(cluster), PodDocument.unnamed(cluster, pod)
+        _, ranking, states = self._looked_at(view, document, node_names)
+        return {ranked.state.row.name: ranked.score for ranked in ranking.best_first(states)}
+
+    def _looked_at(
+        self, view: ClusterView, document: PodDocument, node_names: Collection[str] | None
+    ) -> tuple[PodImport, Ranking, list[NodeState]]:
+        """What a pod asks for, how it stands with nodes, and those nodes, without the pod itself on them."""
+        incoming = import_pod(document.manifest, view.facts.settings)
+        states = _chosen(_without(view, self._known(view, _key(document))), node_names)
+        return incoming, self._rankings.of(view.facts.id, _shape(incoming, view), view.nodes.values()), states
+
+    # -- writing ------------------------------------------------------------------------------------
+
+    def put(self, cluster: str, namespace: str, name: str, pod: Mapping[str, Any]) -> tuple[bool, PodAnswer]:
+        """Place a pod, or record where it runs if it names a node; whether it is new.
+
+        The same pod again, by uid and by what it asks for, is answered with what it has. Another pod of that
+        name is replaced. Raises NotFound for the cluster, ManifestError with everything that is wrong,
+        Unschedulable, Conflict, Unavailable.
+        """
+        taken = self._put(cluster, PodDocument.named(cluster, namespace, name, pod), None)
+        return taken.is_new, taken.answer
+
+    def bind(
+        self, cluster: str, namespace: str, name: str, uid: str, node: str, pod: Mapping[str, Any]
+    ) -> Taken:
+        """Place a pod on one node, or nowhere; the pod may be there already. Raises as `put` does.
+
+        Whoever calls last owns the claim: `changed_at` of the answer is nobody else's.
+        """
+        document = PodDocument.named(cluster, namespace, name, pod)
+        if uid and document.uid != canonical_uid(uid):
+            raise BadRequest(f"Pod.metadata.uid: {document.uid!r} is not {uid!r}, the pod to be bound")
+        taken = self._put(cluster, document, node)
+        if taken.answer.node != node:
+            raise Conflict(f"Pod {document.label} is on node {taken.answer.node} already, not on {node}.")
+        return taken
+
+    def delete(self, cluster: str, namespace: str, name: str, condition: Condition = ANY_POD) -> None:
+        """Release what a pod holds, and forget it, if the condition holds.
+
+        Raises NotFound, also for a pod of another uid; Conflict if it was changed since; Unavailable.
+        """
+        sought = PodKey(namespace, name)
+
+        def once() -> None:
+            view = self._fleet.view(cluster)
+            leaving = self._known(view, sought)
+            if not leaving:
+                raise unknown_pod(cluster, namespace, name)
+            condition.check(leaving[0])
+            labels = self._writing.labels(view.facts, namespace)
+            roots = {pod.root_id for pod in leaving if pod.root_id is not None}
+            with self._database.write() as transaction:
+                held = self._writing.hold(transaction, view, roots)
+                self._writing.check_namesakes(transaction, view.facts, sought, leaving)
+                self._writing.change(transaction, view.facts, held, leaving, None, labels)
+
+        patiently(once)
+
+    def _put(self, cluster: str, document: PodDocument, node: str | None) -> Taken:
+        refusing: set[NodeState] = set()
+
+        def once() -> Taken:
+            view = self._fleet.view(cluster)
+            if not document.host and not document.has_ended:
+                return self._place(view, document, node, refusing)
+            labels = self._writing.labels(view.facts, document.namespace)
+            recording = Recording(self._writing, view, document, labels)
+            with self._database.write() as transaction:
+                return Taken(*recording.run(transaction))
+
+        return patiently(once)
+
+    def _place(
+        self,
+        view: ClusterView,
+        document: PodDocument,
+        node: str | None,
+        refusing: set[NodeState],
+    ) -> Taken:
+        known = self._known(view, _key(document))
+        same = same_pod(known, document)
+        settings = view.facts.settings
+        incoming = import_pod(document.manifest, settings, same.manifest if same else None)
+        if same is not None and same.node is not None and _asks_for_the_same(same, incoming, view):
+            return self._renewed(view, same, node)
+        states = _chosen(_without(view, known), None if node is None else [node])
+        ranking = self._rankings.of(view.facts.id, _shape(incoming, view), view.nodes.values())
+        doubtful = {state.row.root_id for state in refusing if view.nodes.get(state.row.root_id) is state}
+        usable = [state for state in states if state.row.root_id not in doubtful]
+        place = _best_place(ranking, usable, incoming, document)
+        if place is None:
+            differing = {
+                state.row.name: INVENTORIES_DIFFER for state in states if state.row.root_id in doubtful
+            }
+            raise Unschedulable({**ranking.refusals(states), **differing})
+        try:
+            changed_at = self._claim(view, document, known, place)
+        except (NodeRefused, ProviderGone) as refusal:
+            if refusal.node_id != place.state.row.id:
+                raise
+            # If nobody has changed it, so that the next view has the same state, it will refuse for good.
+            refusing.add(view.nodes[place.state.row.root_id])
+            raise NodeChanged(str(refusal)) from refusal
+        before = same.changed_at if same is not None and same.node is not None else None
+        return Taken(not known, replace(place.answer, changed_at=changed_at.isoformat()), before)
+
+    def _renewed(self, view: ClusterView, pod: StoredPod, node: str | None) -> Taken:
+        """Whoever asks again for its place still means to use it, so the claim is its own from now on."""
+        if node != pod.node and (node is not None or not is_claim(pod)):
+            return Taken(False, answer_of(pod), pod.changed_at)
+        with self._database.write() as transaction:
+            self._writing.renew(transaction, view.facts, pod)
+        return Taken(False, answer_of(pod._replace(changed_at=transaction.now)), pod.changed_at)
+
+    def _claim(
+        self,
+        view: ClusterView,
+        document: PodDocument,
+        known: Sequence[StoredPod],
+        place: Placed,
+    ) -> datetime.datetime:
+        """When that was, as it is stored."""
+        labels = self._writing.labels(view.facts, document.namespace)
+        arrival = Arrival(document, place.answer, place.state.row.root_id, place.recorded)
+        roots = {pod.root_id for pod in known} | {arrival.root_id}
+        with self._database.write() as transaction:
+            held = self._writing.hold_unchanged(
+                transaction, view, {root for root in roots if root is not None}
+            )
+            self._writing.check_namesakes(transaction, view.facts, _key(document), known)
+            self._writing.change(transaction, view.facts, held, known, arrival, labels)
+        return transaction.now
+
+    def _known(self, view: ClusterView, sought: PodKey) -> list[StoredPod]:
+        """Pods of that name or uid."""
+        with self._database.read() as connection:
+            return pods.namesakes(connection, view.facts.id, *sought)
+
+
+def _key(document: PodDocument) -> PodKey:
+    return PodKey(document.namespace, document.name, document.uid)
+
+
+def _best_place(
+    ranking: Ranking, states: list[NodeState], incoming: PodImport, document: PodDocument
+) -> Placed | None:
+    """The pod on the best node that can take it, None if none can."""
+    for ranked in ranking.best_first(states):
+        with suppress(Refused):
+            return placed(ranked, incoming, document)
+    return None
+
+
+def _shape(incoming: PodImport, view: ClusterView) -> PodShape:
+    return PodShape(incoming.request, incoming.selection, view.facts.settings)
+
+
+def _without(view: ClusterView, leaving: Sequence[StoredPod]) -> list[NodeState]:
+    """The nodes as they are when these pods are gone."""
+    consumers = frozenset(consumer_of(pod) for pod in leaving)
+    left = {pod.root_id for pod in leaving}
+    if not left:
+        return list(view.nodes.values())
+    return [state.without(consumers) if root_id in left else state for root_id, state in view.nodes.items()]
+
+
+def _chosen(states: list[NodeState], names: Collection[str] | None) -> list[NodeState]:
+    if names is None:
+        return states
+    wanted = set(names)
+    return [state for state in states if state.row.name in wanted]
+
+
+def _asks_for_the_same(stored: StoredPod, incoming: PodImport, view: ClusterView) -> bool:
+    """Whether a pod asks for what it asked for when it got its place."""
+    manifest = {**stored.manifest, "spec": {**stored.manifest["spec"], "nodeName": None}}
+    try:
+        before = import_pod(manifest, view.facts.settings)
+    except ManifestError:
+        return False  # the settings of the cluster became stricter meanwhile
+    return (before.request, before.qos, before.spec) == (incoming.request, incoming.qos, incoming.spec)

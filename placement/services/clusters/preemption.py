@@ -1,0 +1,146 @@
+"""Evicting less important pods: which of them, so that exactly what a pod lacks becomes free."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from placement.dialects.koordinator.pod.pod_import import import_pod
+from placement.domain import caller, deadline
+from placement.kubernetes.pod_identity import canonical_uid
+from placement.scheduling.numa_fit import Fit
+from placement.scheduling.victims import (
+    choose_victims,
+    may_preempt,
+    only_resources_matter,
+    priority_of,
+)
+from placement.services.clusters.node_states import NodeState
+from placement.services.clusters.pod_documents import PodDocument
+from placement.services.clusters.pod_ranking import PodShape, Ranking
+from placement.services.following.cluster_cache import ClusterView, Fleet
+from placement.storage.database import Database
+from placement.storage.statements import pods
+
+# The scheduler waits for the answer, and takes one node of it; it proposes no more itself in most clusters.
+ENOUGH_NODES = 100
+
+Refresh = Callable[[str], bool]
+"""Brings what is known of the pods of a node up to date; whether that changed anything."""
+
+
+class Victims(NamedTuple):
+    """Pods to be evicted from a node, by uid, and how many disruption budgets that violates."""
+
+    uids: Sequence[str]
+    violations: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Preemptor:
+    """The pod that looks for a place, and how it stands with nodes."""
+
+    manifest: Mapping[str, Any]
+    priority: int
+    ranking: Ranking
+    consumers: frozenset[str]
+
+    def fits(self, state: NodeState, going: frozenset[str]) -> bool:
+        """Whether it fits when these are gone, and what it may have claimed itself before."""
+        left = state.without(going | self.consumers)
+        return isinstance(self.ranking.tried(left).answer, Fit)
+
+
+class Preemption:
+    """Answers a scheduler that has victims in mind."""
+
+    def __init__(self, database: Database, fleet: Fleet) -> None:
+        self._database = database
+        self._fleet = fleet
+
+    def victims(
+        self, cluster: str, pod: Mapping[str, Any], proposed: Mapping[str, Victims], refresh: Refresh
+    ) -> dict[str, Victims]:
+        """Who has to go from each of the proposed nodes, so that the pod fits there; by name of node.
+
+        Nodes where no less important pods could make it fit are left out, and so are those where it fits
+        without any victim; when a hundred were looked at and there is a choice, so are the rest; likewise
+        when time is up or the caller is gone. `refresh` is asked where the proposal is not enough.
+        Raises NotFound for the cluster, ManifestError.
+        """
+        preemptor = self._preemptor(cluster, pod)
+        if not may_preempt(pod):
+            return {}
+        found: dict[str, Victims] = {}
+        for looked_at, (node, proposal) in enumerate(proposed.items()):
+            if (found and looked_at >= ENOUGH_NODES) or deadline.is_over() or caller.is_gone():
+                break
+            chosen = self._on_node(cluster, preemptor, node, proposal, refresh)
+            if chosen is not None:
+                found[node] = Victims(chosen, proposal.violations)
+        return found
+
+    def _preemptor(self, cluster: str, pod: Mapping[str, Any]) -> _Preemptor:
+        view = self._fleet.view(cluster)
+        document = PodDocument.unnamed(cluster, pod)
+        incoming = import_pod(document.manifest, view.facts.settings)
+        shape = PodShape(incoming.request, incoming.selection, view.facts.settings)
+        return _Preemptor(pod, priority_of(pod), Ranking(shape), frozenset({document.consumer}))
+
+    def _on_node(
+        self, cluster: str, preemptor: _Preemptor, node: str, proposal: Victims, refresh: Refresh
+    ) -> Sequence[str] | None:
+        chosen = self._chosen(self._fleet.view(cluster), preemptor, node, proposal)
+        # Somebody who is gone already, of which nobody has told yet, must cost nobody else his place.
+        if not (chosen and set(chosen) <= set(proposal.uids)) and refresh(node):
+            chosen = self._chosen(self._fleet.view(cluster), preemptor, node, proposal)
+        return chosen or None
+
+    def _chosen(
+        self, view: ClusterView, preemptor: _Preemptor, node: str, proposal: Victims
+    ) -> Sequence[str] | None:
+        """The uids of the victims, those that were proposed spelled as they were; None if there is no way."""
+        state = view.by_name.get(node)
+        if state is None:
+            return None
+        with self._database.read() as connection:
+            present = pods.priorities(connection, state.row.id)
+        spelled = {canonical_uid(uid): uid for uid in proposal.uids}
+        candidates = [one for one in present if one.priority < preemptor.priority]
+        lower = {one.uid: one.consumer for one in candidates}
+        if any(one.uid in spelled and one.uid not in lower for one in present):
+            return None
+        unknown = [uid for uid in spelled if uid not in lower]
+        victims = choose_victims(
+            list(lower.values()),
+            [lower[uid] for uid in spelled if uid in lower],
+            lambda going: preemptor.fits(state, going),
+            None if unknown else self._spares(view, preemptor, state, lower, list(spelled)),
+        )
+        if victims is None:
+            return None
+        uids = [one.uid for one in candidates if one.consumer in victims]
+        return [spelled.get(uid, uid) for uid in (*unknown, *uids)]
+
+    def _spares(
+        self,
+        view: ClusterView,
+        preemptor: _Preemptor,
+        state: NodeState,
+        consumers: Mapping[str, str],
+        uids: Sequence[str],
+    ) -> Callable[[frozenset[str]], bool] | None:
+        """Whether others free no less than those proposed; None if not only resources may be the reason."""
+        with self._database.read() as connection:
+            manifests = pods.manifests(connection, view.facts.id, uids)
+        if not only_resources_matter(preemptor.manifest, manifests):
+            return None
+        requests = {pod.consumer: Counter(pod.requests) + Counter(pods=1) for pod in state.pods}
+
+        def freed(going: Collection[str]) -> Counter[str]:
+            return sum((requests.get(who, Counter()) for who in going), Counter[str]())
+
+        least = freed([consumers[uid] for uid in uids])
+        return lambda going: freed(going) >= least

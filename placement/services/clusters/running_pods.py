@@ -1,0 +1,200 @@
+"""Pods that run somewhere already, or have ended: facts, which are recorded as they are.
+
+Source: Koordinator semantics, recovery from pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from placement.dialects.koordinator import keys
+from placement.dialects.koordinator.node.kubelet import KubeletPolicy
+from placement.dialects.koordinator.status.entitlement import Entitlement, may_own_cpus
+from placement.dialects.koordinator.status.pod_records import (
+    PodRecord,
+    RunningPod,
+    import_running_pod,
+    unknown_cpus_warning,
+)
+from placement.dialects.koordinator.status.recorded_pod import NO_HOLDING, RecordedPod
+from placement.domain.errors import BadRequest
+from placement.numa.cpuset import format_cpu_list
+from placement.scheduling.host_fit import loose_amounts
+from placement.services.clusters.node_states import NodeState
+from placement.services.clusters.node_writing import Labels, NodeChanged
+from placement.services.clusters.pod_answers import PodAnswer
+from placement.services.clusters.pod_documents import PodDocument
+from placement.services.clusters.pod_rows import answer_of
+from placement.services.clusters.pod_writing import (
+    Arrival,
+    PodKey,
+    PodWriting,
+    pod_values,
+)
+from placement.services.following.cluster_cache import ClusterView
+from placement.storage.database import Transaction
+from placement.storage.statements import pods
+from placement.storage.statements.pods import StoredPod
+
+_KEPT = "no resource-status is written yet: the pod keeps what it was given when it was placed"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A pod that is being recorded where it runs."""
+
+    writing: PodWriting
+    view: ClusterView
+    document: PodDocument
+    labels: Labels
+
+    def run(self, transaction: Transaction) -> tuple[bool, PodAnswer]:
+        """Record the pod; whether it is new. Raises ManifestError, BadRequest, NodeChanged, Conflict."""
+        facts, document = self.view.facts, self.document
+        sought = PodKey(document.namespace, document.name, document.uid)
+        known = pods.namesakes(transaction, facts.id, *sought)
+        same = same_pod(known, document)
+        root_id = None if document.has_ended else self._root()
+        roots = {pod.root_id for pod in known} | {root_id}
+        held = self.writing.hold(transaction, self.view, {root for root in roots if root is not None})
+        if root_id is not None and root_id not in held.states:
+            raise NodeChanged(f"Node {document.host} was replaced meanwhile.")
+        self.writing.check_namesakes(transaction, facts, sought, known)
+        state = None if root_id is None else held.states[root_id]
+        arrival = self._arrival(same, state)
+        before = _recorded_before(state, document)
+        if same is not None and known == [same] and same.root_id == root_id and before == arrival.recorded:
+            pods.update(transaction, same.id, pod_values(arrival, same.node_id, same))
+        else:
+            self.writing.change(transaction, facts, held, known, arrival, self.labels)
+        return not known, arrival.answer
+
+    def _root(self) -> int:
+        state = self.view.by_name.get(self.document.host)
+        if state is None:
+            cluster = self.view.facts.name
+            raise BadRequest(f"Pod.spec.nodeName: no node {self.document.host!r} in cluster {cluster}")
+        return state.row.root_id
+
+    def _arrival(self, same: StoredPod | None, state: NodeState | None) -> Arrival:
+        document = self.document
+        running = import_running_pod(
+            document.manifest,
+            self.view.facts.settings,
+            KubeletPolicy() if state is None else state.kind.imported.kubelet,
+            None if same is None else same.manifest,
+        )
+        answer = PodAnswer(
+            namespace=document.namespace,
+            name=document.name,
+            uid=document.uid,
+            consumer_uuid=document.consumer,
+            qos=str(running.label or ""),
+            kubernetes_qos=str(running.kubernetes_qos),
+            phase=running.phase,
+            containers=running.containers,
+            warnings=running.warnings,
+        )
+        if state is None:
+            return Arrival(document, answer)
+        running, findings = _limited(running, state, _recorded_before(state, document), document.consumer)
+        recorded = self._record(running, state)
+        kept = not running.has_status and recorded.holding != NO_HOLDING
+        told = _given(document) if same is None or not kept else answer_of(same).annotations
+        answer = replace(
+            answer,
+            node=state.row.name,
+            resource_provider=state.row.root_uuid,
+            cpuset=format_cpu_list(recorded.holding.cpus),
+            lifts_cfs_quota=bool(recorded.holding.cpus),
+            annotations=told,
+            unreadable=recorded.unreadable,
+            warnings=(*answer.warnings, *findings, *_warnings(recorded, state)),
+            remarks=(_KEPT,) if kept else (),
+        )
+        return Arrival(document, answer, state.row.root_id, recorded)
+
+    def _record(self, running: RunningPod, state: NodeState) -> RecordedPod:
+        """What to record of the pod; what it was given here stays as long as its status does not say else."""
+        document, before = self.document, _recorded_before(state, self.document)
+        holding = running.record.holding or NO_HOLDING
+        if before is not None and not running.has_status:
+            holding = before.holding
+        recorded = RecordedPod(
+            namespace=document.namespace,
+            name=document.name,
+            uid=document.uid,
+            consumer=document.consumer,
+            qos=str(running.label or ""),
+            requests=running.requests,
+            holding=holding,
+            unreadable=running.record.unreadable,
+        )
+        if before is not None and (before.requests, before.holding) == (recorded.requests, holding):
+            return replace(recorded, loose=before.loose)
+        rest = state.without(frozenset({document.consumer}))
+        loose = loose_amounts(state.offers, rest.left, recorded.requests, holding.amounts)
+        return replace(recorded, loose=loose)
+
+
+def same_pod(known: list[StoredPod], document: PodDocument) -> StoredPod | None:
+    """The one among these pods that has the uid of the document. Raises BadRequest if it has another name."""
+    same = next((pod for pod in known if pod.uid == document.uid), None)
+    if same is not None and (same.namespace, same.name) != (document.namespace, document.name):
+        raise BadRequest(f"Pod.metadata.uid: {document.uid!r} is pod {same.namespace}/{same.name}")
+    return same
+
+
+def _recorded_before(state: NodeState | None, document: PodDocument) -> RecordedPod | None:
+    present = () if state is None else state.pods
+    return next((pod for pod in present if pod.consumer == document.consumer), None)
+
+
+def _given(document: PodDocument) -> dict[str, str]:
+    """The annotations about CPUs that the pod carries."""
+    carried = document.manifest["metadata"].get("annotations") or {}
+    wanted = (keys.RESOURCE_STATUS, keys.RESOURCE_SPEC)
+    return {key: carried[key] for key in wanted if carried.get(key)}
+
+
+def _limited(
+    running: RunningPod, state: NodeState, before: RecordedPod | None, consumer: str
+) -> tuple[RunningPod, tuple[str, ...]]:
+    """The pod with no more to record than it may have on that node, and what is to be said about the rest.
+
+    Nobody else is kept off by what a pod says that gets no CPUs of its own whatever it says.
+    """
+    owns_cpus = may_own_cpus(running, state.kind.imported.policies.bind)
+    record = running.record
+    if record.unreadable and not owns_cpus:
+        return replace(running, record=PodRecord()), record.unreadable
+    if record.holding is None:
+        return running, ()
+    owners = state.accounts.cpus.items()
+    entitlement = Entitlement(
+        owns_cpus=owns_cpus,
+        requests=running.requests,
+        topology=state.kind.imported.topology,
+        taken=state.offers.unallocatable | {cpu for cpu, owner in owners if owner.consumer != consumer},
+        kept=frozenset() if before is None else before.holding.cpus,
+    )
+    holding, findings = entitlement.limit(record.holding)
+    return replace(running, record=replace(record, holding=holding)), findings
+
+
+def _warnings(recorded: RecordedPod, state: NodeState) -> Iterator[str]:
+    unknown = unknown_cpus_warning(recorded.holding, state.kind.imported.topology)
+    if unknown is not None:
+        yield unknown
+    for pod in state.pods:
+        shared = pod.holding.cpus & recorded.holding.cpus
+        if pod.consumer != recorded.consumer and shared:
+            yield f"CPUs {format_cpu_list(shared)} are held by pod {pod.label}, too"
+    for consumer, kubelet_pod in state.kubelet_pods:
+        shared = kubelet_pod.cpus & recorded.holding.cpus
+        if consumer != recorded.consumer and shared:
+            yield f"CPUs {format_cpu_list(shared)} are managed by kubelet for pod {kubelet_pod.uid}, too"
+    reserved = state.offers.reserved & recorded.holding.cpus
+    if reserved:
+        yield f"CPUs {format_cpu_list(reserved)} are reserved on the node"

@@ -1,0 +1,280 @@
+"""The search as a use case: names to ids, the search on the caught-up forest, the answer for rendering."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from placement.domain import caller, deadline
+from placement.domain.errors import BadRequest, SearchTimeout
+from placement.domain.groups import CandidateQuery, RequestGroup
+from placement.explain.explanation import MOST_MISSES, Explanation, explain
+from placement.explain.messages import Vocabulary, verdict
+from placement.scoring.order import Order
+from placement.search.answer import Answer
+from placement.search.budget import Budget, SearchEnded
+from placement.search.query import ForestQuery, GroupQuery, slots_of
+from placement.search.search import search, shuffled
+from placement.search.trace import RootIsIn, Trail
+from placement.services.following.forest_keeper import ForestKeeper, View
+from placement.services.placement.ordering import SCORING, order_of, order_of_text
+from placement.services.placement.search_options import (
+    NO_WISHES,
+    SoftCondition,
+    Wishes,
+    resolve_order,
+)
+from placement.storage.database import Database
+from placement.storage.statements import clusters, names, providers
+from placement.storage.statements.clusters import Cluster
+from placement.storage.statements.names import SHARING_TRAIT, Names
+
+LOG = logging.getLogger(__name__)
+# No aggregate has this id; an aggregate nobody was ever in matches nobody.
+_NO_AGGREGATE = -1
+# What the one near miss in the log line may cost whom nobody asked for an explanation.
+_SECONDS_FOR_THE_LOG = 0.25
+# A group is hard to place if it found no place at least as often, compared with the hardest one.
+_HARD = 0.1
+# Amounts beyond this fit nowhere and need not be told apart.
+_LARGEST_AMOUNT = 2**60
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """How candidates are generated: `maximum` candidates at most (None: no bound), in which order.
+
+    `randomize`: a query with a limit gets a random choice of all that were generated, others a random order;
+    where candidates are ordered by score, that order stands. `order` counts unless a query says otherwise.
+    `seconds`: how long one search with its explanation may take.
+    """
+
+    maximum: int | None = 100_000
+    depth_first: bool = False
+    randomize: bool = False
+    order: Order | None = None
+    seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One finished search; `aggregates` says what those of the query are called."""
+
+    answer: Answer
+    names: Names
+    explanation: Explanation | None = None
+    aggregates: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What the ids of the explanation are called; providers stay uuids."""
+        return Vocabulary(self.names.classes, self.names.traits, self.aggregates)
+
+
+class Candidates:
+    """Finds where a request fits."""
+
+    def __init__(self, database: Database, keeper: ForestKeeper, settings: SearchSettings) -> None:
+        self._database = database
+        self._keeper = keeper
+        self._settings = settings
+
+    def find(self, query: CandidateQuery, wishes: Wishes = NO_WISHES) -> Search:
+        """Search. Raises BadRequest for unknown names, SearchTimeout, Unavailable."""
+        view = self._keeper.current()
+        # After the look: whoever is in a new aggregate by then is found by it.
+        aggregates = self._aggregates(query, wishes)
+        wanted = self._resolve(view.names, query, wishes, aggregates)
+        try:
+            return self._search(view, query, wanted, wishes, aggregates)
+        except SearchEnded as ended:
+            raise self._timeout(wanted, ended) from ended
+
+    def _search(
+        self,
+        view: View,
+        query: CandidateQuery,
+        wanted: ForestQuery,
+        wishes: Wishes,
+        aggregates: Mapping[str, int],
+    ) -> Search:
+        trail = Trail(one_by_one=wishes.explain)
+        found = search(view.forest, view.sharing, wanted, trail, boards=view.boards)
+        if self._settings.randomize and wanted.order is None:
+            found = shuffled(found, query.limit, random.getrandbits(32))
+        explanation = None
+        if wishes.explain:
+            explanation = _explained(view, wanted, trail, MOST_MISSES)
+        elif not len(found.candidates):
+            with suppress(SearchEnded):
+                brief = replace(wanted, budget=Budget(_SECONDS_FOR_THE_LOG, caller.is_gone))
+                explanation = _explained(view, brief, trail, 1)
+        labels = {id_: _label(uuid, wishes) for uuid, id_ in aggregates.items()}
+        result = Search(Answer(view.forest, found), view.names, explanation, labels)
+        if explanation is not None and not len(found.candidates):
+            LOG.info("no candidates: %s", verdict(explanation, result.vocabulary))
+        return result
+
+    def _timeout(self, wanted: ForestQuery, ended: SearchEnded) -> SearchTimeout:
+        if ended.abandoned:
+            return SearchTimeout("The caller went away, so the search was ended.")
+        return SearchTimeout(
+            f"The search took longer than {self._settings.seconds:g} s ([placement] search_timeout) and was "
+            f"ended. Hard to place: {', '.join(_hardest(wanted))}. Ask for fewer groups at once, or narrow "
+            "them by traits, aggregates or in_tree; if fewer candidates are enough, set a limit."
+        )
+
+    def _aggregates(self, query: CandidateQuery, wishes: Wishes) -> Mapping[str, int]:
+        """The ids of all aggregates that are mentioned."""
+        sets = [frozenset(wishes.aggregates), *query.root_member_of]
+        sets += [any_of for group in query.groups for any_of in _aggregates_of(group)]
+        return _aggregate_ids(self._database, sets)
+
+    def _resolve(
+        self, known: Names, query: CandidateQuery, wishes: Wishes, aggregates: Mapping[str, int]
+    ) -> ForestQuery:
+        order = self._settings.order if wishes.default_order else wishes.order
+        by_score = resolve_order(order, wishes, known, aggregates)
+        # A random choice needs all of the candidates to choose from.
+        limit = None if self._settings.randomize and by_score is None else query.limit
+        bounds = [bound for bound in (limit, self._settings.maximum) if bound is not None]
+        home = () if wishes.cluster_aggregate is None else (frozenset((wishes.cluster_aggregate,)),)
+        return ForestQuery(
+            groups=tuple(resolve_group(known, group, aggregates) for group in query.groups),
+            sharing_trait=known.trait_ids[SHARING_TRAIT],
+            maximum=max(1, min(bounds)) if bounds else 2**31,
+            isolate=query.isolate,
+            same_subtree=query.same_subtree,
+            root_required=tuple(trait_set(known, [trait]) for trait in sorted(query.root_required)),
+            root_forbidden=trait_set(known, query.root_forbidden),
+            root_member_of=_aggregate_sets(aggregates, (*query.root_member_of, *home)),
+            one_provider_per_tree=query.one_provider_per_tree,
+            depth_first=self._settings.depth_first,
+            order=by_score,
+            considered=self._settings.maximum or 2**31,
+            budget=Budget(deadline.remaining(self._settings.seconds), caller.is_gone),
+        )
+
+    def wishes(
+        self,
+        order_by: str | None = None,
+        cluster: str | None = None,
+        preferences: tuple[SoftCondition, ...] = (),
+        *,
+        explain: bool = False,
+    ) -> Wishes:
+        """The wishes of a request; without `order_by` the cluster's order counts, else the service's.
+
+        Raises BadRequest naming the parameter.
+        """
+        found = None if cluster is None else self._cluster(cluster)
+        setting = None if found is None else found.settings.get(SCORING)
+        if order_by is not None:
+            order = order_of_text(order_by, "order_by")
+        else:
+            order = None if setting is None else order_of(setting, SCORING)
+        return Wishes(
+            order=order,
+            default_order=order_by is None and setting is None,
+            strict=order_by is not None,
+            preferences=preferences,
+            cluster=cluster,
+            cluster_aggregate=None if found is None else found.aggregate_uuid,
+            explain=explain,
+        )
+
+    def _cluster(self, name: str) -> Cluster:
+        with self._database.read() as connection:
+            found = clusters.find(connection, name)
+        if found is None:
+            raise BadRequest(f"cluster: No cluster {name} found")
+        return found
+
+    def are_in_cluster(self, wishes: Wishes, uuids: Iterable[str]) -> bool:
+        """Whether all of these providers belong to the cluster of the wishes; to any if these name none."""
+        if wishes.cluster_aggregate is None:
+            return True
+        forest = self._keeper.current().forest
+        ids = _aggregate_ids(self._database, [frozenset((wishes.cluster_aggregate,))])
+        rows = [forest.row_of_uuid(uuid) for uuid in uuids]
+        inside = RootIsIn((frozenset(ids.values()),), frozenset())
+        return min(rows) >= 0 and bool(inside.among(forest, forest.providers.root[rows]).all())
+
+    def names_of(self, uuids: Iterable[str]) -> Mapping[str, str]:
+        """The names of some providers by uuid."""
+        with self._database.read() as connection:
+            return providers.names_by_uuid(connection, list(uuids))
+
+
+def _explained(view: View, wanted: ForestQuery, trail: Trail, most: int) -> Explanation:
+    sharing = view.sharing.of(view.forest, wanted.sharing_trait)
+    return explain(view.forest, sharing, wanted, trail, most)
+
+
+def _hardest(wanted: ForestQuery) -> list[str]:
+    """What to call the groups that found no place most often; all groups if none stood out."""
+    dead_ends = wanted.budget.dead_ends
+    most = max(dead_ends.values(), default=0)
+    suffixes = [
+        slot.suffix for number, slot in enumerate(slots_of(wanted)) if dead_ends[number] >= _HARD * most
+    ]
+    return [f"group {suffix}" if suffix else "the unsuffixed group" for suffix in dict.fromkeys(suffixes)]
+
+
+def _label(aggregate: str, wishes: Wishes) -> str:
+    """What an aggregate is called in explanations."""
+    return f"of cluster {wishes.cluster}" if aggregate == wishes.cluster_aggregate else aggregate
+
+
+def resolve_group(
+    known: Names, group: RequestGroup, aggregates: Mapping[str, int], prefix: str = ""
+) -> GroupQuery:
+    """A request group by ids. Raises BadRequest naming what does not exist."""
+    for name in group.resources:
+        if name not in known.class_ids:
+            raise BadRequest(f"Invalid resource class in resources parameter: No such resource class {name}.")
+    return GroupQuery(
+        suffix=group.suffix,
+        resources=tuple(
+            (known.class_ids[name], min(amount, _LARGEST_AMOUNT)) for name, amount in group.resources.items()
+        ),
+        required=tuple(trait_set(known, any_of, prefix) for any_of in group.required),
+        forbidden=trait_set(known, group.forbidden, prefix),
+        member_of=_aggregate_sets(aggregates, group.member_of),
+        forbidden_aggregates=frozenset(
+            aggregates[uuid] for uuid in group.forbidden_aggregates if uuid in aggregates
+        ),
+        in_tree=group.in_tree,
+    )
+
+
+def trait_set(known: Names, traits: Iterable[str], prefix: str = "") -> frozenset[int]:
+    """Trait names by ids. Raises BadRequest naming those that do not exist."""
+    unknown = sorted(trait for trait in traits if trait not in known.trait_ids)
+    if unknown:
+        raise BadRequest(f"{prefix}No such trait(s): {', '.join(unknown)}.")
+    return frozenset(known.trait_ids[trait] for trait in traits)
+
+
+def group_aggregates(database: Database, group: RequestGroup) -> Mapping[str, int]:
+    """The ids of the aggregates of one group that somebody has ever been in."""
+    return _aggregate_ids(database, _aggregates_of(group))
+
+
+def _aggregates_of(group: RequestGroup) -> tuple[frozenset[str], ...]:
+    return (*group.member_of, group.forbidden_aggregates)
+
+
+def _aggregate_ids(database: Database, sets: Iterable[frozenset[str]]) -> Mapping[str, int]:
+    wanted = frozenset().union(*sets)
+    if not wanted:
+        return {}
+    with database.read() as connection:
+        return names.aggregate_ids(connection, wanted)
+
+
+def _aggregate_sets(ids: Mapping[str, int], sets: Iterable[frozenset[str]]) -> tuple[frozenset[int], ...]:
+    return tuple(frozenset(ids.get(uuid, _NO_AGGREGATE) for uuid in any_of) for any_of in sets)

@@ -1,0 +1,127 @@
+"""Claims: what consumers shall hold from now on, all of it or nothing.
+
+The decision is taken in SQL: rows are locked in ascending order, and `used` of an inventory is only raised
+by a conditional update where it still fits. Source of the rules: Placement API, allocations.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from math import gcd
+
+from placement.domain.allocation import ConsumerClaim
+from placement.domain.errors import BadRequest, NotFound
+from placement.services.placement.replacement import (
+    LARGEST_AMOUNT,
+    Replacement,
+    labelling_of,
+    labels_of,
+)
+from placement.services.transactions import attempt, ensure
+from placement.storage.database import Database, Transaction
+from placement.storage.failures import TryAgain, Unreachable
+from placement.storage.statements import allocations, consumers, providers
+from placement.storage.statements.allocations import Change
+from placement.storage.statements.consumers import LabelRegistry
+from placement.storage.statements.fresh_claims import Amount, Rise, claim_at_once
+from placement.storage.statements.names import ClassIds
+
+
+class Claims:
+    """Writes what consumers hold."""
+
+    def __init__(self, database: Database, labels: LabelRegistry) -> None:
+        self._database = database
+        self._labels = labels
+        self._class_ids = ClassIds(database.history)
+
+    def replace(self, claims: Sequence[ConsumerClaim], *, of_one_consumer: bool = True) -> None:
+        """Make every consumer hold exactly what its claim says; all or nothing.
+
+        Raises BadRequest for unknown providers or classes, ConcurrentUpdate for a consumer generation,
+        CapacityExceeded when something does not fit, Unavailable.
+        """
+        labels = labels_of(claims)
+        ensure(self._database, lambda: self._labels.register(labels))
+        if self._take_place_at_once(claims):
+            return
+
+        def work(transaction: Transaction) -> None:
+            replacement = Replacement(transaction, claims)
+            replacement.settle_consumers()
+            replacement.check_generations()
+            replacement.hold_providers()
+            ids = self._class_ids(transaction, replacement.class_names())
+            _check_classes(claims, ids, of_one_consumer=of_one_consumer)
+            replacement.resolve(ids)
+            replacement.apply()
+            replacement.store()
+
+        attempt(self._database, work, before=lambda: self._labels.register(labels))
+
+    def _take_place_at_once(self, claims: Sequence[ConsumerClaim]) -> bool:
+        """The usual case, consumers that are new: one statement. False if it is another or does not fit."""
+        if self._database.is_sqlite or not claims or not all(_is_fresh(claim) for claim in claims):
+            return False
+        if self._database.is_hurried():
+            # A transaction can be given the limits that it needs without asking once more.
+            return False
+        amounts = [
+            Amount(claim.consumer_uuid, provider, name, min(amount, LARGEST_AMOUNT))
+            for claim in claims
+            for provider, resources in claim.resources.items()
+            for name, amount in resources.items()
+        ]
+        labellings = [labelling_of(claim) for claim in claims]
+        try:
+            return claim_at_once(self._database, labellings, _rises(amounts), amounts)
+        except Unreachable:
+            raise
+        except TryAgain:
+            return False
+
+    def release(self, consumer_uuid: str) -> None:
+        """Delete everything a consumer holds, whatever its generation; no provider generation changes.
+
+        Raises NotFound if it holds nothing.
+        """
+
+        def work(transaction: Transaction) -> None:
+            consumers.lock_generations(transaction, [consumer_uuid])
+            held = allocations.held_by(transaction, [consumer_uuid])
+            if not held:
+                raise NotFound(f"No allocations for consumer '{consumer_uuid}'")
+            touched = {row.provider_id for row in held}
+            providers.lock_all(transaction, (), touched)
+            allocations.apply_changes(
+                transaction, [Change(row.provider_id, row.class_id, -row.amount, 0, 0, 0) for row in held]
+            )
+            allocations.replace(transaction, [consumer_uuid], ())
+            consumers.delete(transaction, [consumer_uuid])
+            providers.touch(transaction, (), touched)
+
+        attempt(self._database, work)
+
+
+def _is_fresh(claim: ConsumerClaim) -> bool:
+    return claim.generation is None and bool(claim.resources) and all(claim.resources.values())
+
+
+def _rises(amounts: Sequence[Amount]) -> list[Rise]:
+    """What the use of each inventory rises by."""
+    together: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for given in amounts:
+        together[given.provider_uuid, given.class_name].append(given.amount)
+    return [Rise(*key, sum(all_), min(all_), max(all_), gcd(*all_)) for key, all_ in together.items()]
+
+
+def _check_classes(
+    claims: Sequence[ConsumerClaim], known: Mapping[str, int], *, of_one_consumer: bool
+) -> None:
+    for claim in claims:
+        for amounts in claim.resources.values():
+            for name in amounts:
+                if name not in known:
+                    whom = f"for consumer {claim.consumer_uuid}: " if of_one_consumer else ""
+                    raise BadRequest(f"Unable to allocate inventory {whom}No such resource class {name}.")

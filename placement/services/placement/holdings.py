@@ -1,0 +1,89 @@
+"""Who holds what, for reading: by consumer, by provider, by project.
+
+Source of the rules: Placement API, allocations and usages.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from placement.domain.allocation import UNKNOWN_CONSUMER_TYPE
+from placement.domain.errors import NotFound
+from placement.storage.database import Database
+from placement.storage.statements import allocations, consumers
+from placement.storage.statements.allocations import ConsumerHolding, ProviderHolding
+from placement.storage.statements.consumers import Consumer
+
+ALL_TYPES = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class TypeUse:
+    """What the consumers of one type use: class -> amount, and how many they are."""
+
+    resources: dict[str, int]
+    consumers: int
+
+
+class Holdings:
+    """Reads allocations and usages."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of_consumer(self, uuid: str) -> tuple[Consumer, list[ConsumerHolding]] | None:
+        """A consumer and all it holds; None if it holds nothing."""
+        with self._database.read() as connection:
+            held = allocations.of_consumer(connection, uuid)
+            consumer = consumers.find(connection, uuid) if held else None
+        return (consumer, held) if consumer is not None else None
+
+    def idle(self, uuid: str) -> Consumer | None:
+        """A consumer that exists although it holds nothing; None for any other."""
+        with self._database.read() as connection:
+            consumer = consumers.find(connection, uuid)
+            return None if allocations.of_consumer(connection, uuid) else consumer
+
+    def on_provider(self, uuid: str) -> tuple[int, list[ProviderHolding]]:
+        """A provider's generation and all allocations on it. Raises NotFound."""
+        with self._database.read() as connection:
+            found = allocations.on_provider(connection, uuid)
+        if found is None:
+            raise NotFound(
+                f"Resource provider '{uuid}' not found: No resource provider with uuid {uuid} found"
+            )
+        return found
+
+    def used_by_project(self, project_id: str, user_id: str | None) -> dict[str, int]:
+        """The sum of what a project (and user) uses, by class."""
+        total: dict[str, int] = defaultdict(int)
+        with self._database.read() as connection:
+            for use in allocations.used_by_project(connection, project_id, user_id):
+                total[use.class_name] += use.amount
+        return dict(total)
+
+    def used_by_type(
+        self, project_id: str, user_id: str | None, consumer_type: str | None
+    ) -> dict[str, TypeUse]:
+        """What a project (and user) uses, by consumer type.
+
+        `consumer_type` narrows to one type, "unknown" to consumers without one, "all" sums over all types.
+        """
+        with self._database.read() as connection:
+            uses = allocations.used_by_project(connection, project_id, user_id)
+            counts = allocations.consumers_of_project(connection, project_id, user_id)
+        found: dict[str, TypeUse] = {}
+        for type_name, count in counts.items():
+            label = UNKNOWN_CONSUMER_TYPE if type_name is None else type_name
+            if consumer_type == ALL_TYPES:
+                label = ALL_TYPES
+            elif consumer_type is not None and label != consumer_type:
+                continue
+            entry = found.get(label, TypeUse({}, 0))
+            resources = dict(entry.resources)
+            for use in uses:
+                if use.consumer_type == type_name:
+                    resources[use.class_name] = resources.get(use.class_name, 0) + use.amount
+            found[label] = TypeUse(resources, entry.consumers + count)
+        return found

@@ -1,0 +1,129 @@
+"""Use cases on resource classes and traits. Source: Placement API, resource classes and traits."""
+
+from __future__ import annotations
+
+import datetime
+from typing import NamedTuple
+
+import os_resource_classes
+
+from placement.domain.errors import BadRequest, Conflict, NotFound
+from placement.services.transactions import attempt
+from placement.storage.database import Database, Transaction
+from placement.storage.statements import catalog
+from placement.storage.statements.catalog import Entry
+
+
+class ResourceClasses:
+    """Creates, lists, renames and deletes resource classes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def listed(self) -> list[Entry]:
+        """All classes, standard ones first."""
+        with self._database.read() as connection:
+            return catalog.classes(connection)
+
+    def get(self, name: str) -> Entry:
+        """One class. Raises NotFound."""
+        with self._database.read() as connection:
+            return _found(catalog.find_class(connection, name), name)
+
+    def create(self, name: str) -> bool:
+        """Make sure the class exists; False if it did before."""
+        return attempt(self._database, lambda transaction: catalog.create_class(transaction, name))
+
+    def rename(self, name: str, new: str) -> None:
+        """Give a custom class another name. Raises NotFound, BadRequest, Conflict."""
+
+        def work(transaction: Transaction) -> None:
+            entry = _found(catalog.find_class(transaction, name), name)
+            if is_standard_class(name):
+                raise BadRequest(f"Cannot update standard resource class {name}")
+            if new != name and not catalog.rename_class(transaction, entry.id, new):
+                raise Conflict(f"Resource class already exists: {new}")
+
+        attempt(self._database, work)
+
+    def delete(self, name: str) -> None:
+        """Delete a custom class that no inventory uses. Raises NotFound, BadRequest, Conflict."""
+        prefix = "Error in delete resource class: Cannot delete "
+
+        def work(transaction: Transaction) -> None:
+            entry = _found(catalog.find_class(transaction, name), name)
+            if is_standard_class(name):
+                raise BadRequest(f"{prefix}standard resource class {name}.")
+            if not catalog.delete_class(transaction, entry.id):
+                raise Conflict(f"{prefix}resource class {name}. Class is in use in inventory.")
+
+        attempt(self._database, work)
+
+
+def is_standard_class(name: str) -> bool:
+    """Whether the class is one that every service knows."""
+    return not os_resource_classes.is_custom(name)
+
+
+def _found(entry: Entry | None, name: str) -> Entry:
+    if entry is None:
+        raise NotFound(f"No such resource class {name}.")
+    return entry
+
+
+class TraitFilter(NamedTuple):
+    """Which traits to list; None does not narrow."""
+
+    names: frozenset[str] | None = None
+    prefix: str | None = None
+    associated: bool | None = None
+
+
+class Traits:
+    """Creates, lists and deletes traits."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def listed(self, wanted: TraitFilter) -> list[Entry]:
+        """The traits that the filter lets through."""
+        with self._database.read() as connection:
+            entries = catalog.traits(connection, associated=wanted.associated)
+        return [
+            entry
+            for entry in entries
+            if (wanted.names is None or entry.name in wanted.names)
+            and (wanted.prefix is None or entry.name.startswith(wanted.prefix))
+        ]
+
+    def get(self, name: str) -> Entry:
+        """One trait. Raises NotFound."""
+        with self._database.read() as connection:
+            entry = catalog.find_trait(connection, name)
+        if entry is None:
+            raise NotFound(f"No such trait(s): {name}.")
+        return entry
+
+    def create(self, name: str) -> tuple[bool, datetime.datetime]:
+        """Make sure the trait exists; whether it is new, and when it was created."""
+
+        def work(transaction: Transaction) -> tuple[bool, datetime.datetime]:
+            created = catalog.create_trait(transaction, name)
+            entry = catalog.find_trait(transaction, name)
+            return created, entry.created_at if entry else transaction.now
+
+        return attempt(self._database, work)
+
+    def delete(self, name: str) -> None:
+        """Delete a custom trait that no provider carries. Raises NotFound, BadRequest, Conflict."""
+
+        def work(transaction: Transaction) -> None:
+            entry = catalog.find_trait(transaction, name)
+            if entry is None:
+                raise NotFound(f"No such trait(s): {name}.")
+            if not name.startswith("CUSTOM_"):
+                raise BadRequest(f"Cannot delete standard trait {name}.")
+            if not catalog.delete_trait(transaction, entry.id):
+                raise Conflict(f"The trait {name} is in use by a resource provider.")
+
+        attempt(self._database, work)

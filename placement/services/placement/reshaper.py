@@ -1,0 +1,151 @@
+"""Reshaping: inventories of providers and allocations of consumers move together, or not at all.
+
+Only the final state is judged: new records appear and changed ones change first, then the allocations move,
+then the records that nobody asks for any more disappear. Source of the rules: Placement API, reshaper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from placement.domain.allocation import ConsumerClaim
+from placement.domain.errors import BadRequest, ConcurrentUpdate, InventoryInUse
+from placement.domain.inventory import Inventory
+from placement.domain.reshape import ProviderInventories
+from placement.services.placement.inventories import check_capacity, in_use
+from placement.services.placement.replacement import Replacement, labels_of
+from placement.services.transactions import attempt
+from placement.storage.database import Database, Transaction
+from placement.storage.statements import inventories, names, providers
+from placement.storage.statements.consumers import LabelRegistry
+from placement.storage.statements.providers import Locked
+
+Key = tuple[int, int]
+
+
+class Reshaper:
+    """Moves inventories and allocations in one transaction."""
+
+    def __init__(self, database: Database, labels: LabelRegistry) -> None:
+        self._database = database
+        self._labels = labels
+
+    def reshape(self, wanted: Sequence[ProviderInventories], claims: Sequence[ConsumerClaim]) -> None:
+        """Give the providers exactly these records and the consumers exactly these allocations.
+
+        Raises BadRequest for unknown providers and classes and for bad capacities, ConcurrentUpdate for
+        generations, InventoryInUse, CapacityExceeded, Unavailable.
+        """
+        labels = labels_of(claims)
+
+        def work(transaction: Transaction) -> None:
+            _Reshape(transaction, wanted, Replacement(transaction, claims)).run()
+
+        attempt(self._database, work, before=lambda: self._labels.register(labels))
+
+
+@dataclass(slots=True)
+class _Reshape:
+    transaction: Transaction
+    wanted: Sequence[ProviderInventories]
+    replacement: Replacement
+    locked: dict[str, Locked] = field(default_factory=dict)
+    gone: set[Key] = field(default_factory=set)
+
+    def run(self) -> None:
+        replacement = self.replacement
+        replacement.settle_consumers()
+        self._lock_providers()
+        # Locks first, for their order keeps writers from waiting for each other; then the checks in the
+        # order that callers see.
+        self._check_providers()
+        replacement.check_generations()
+        replacement.hold_providers()
+        class_ids = self._class_ids()
+        self._check_capacities()
+        self._extend(class_ids)
+        replacement.resolve(class_ids)
+        replacement.apply()
+        self._shrink()
+        replacement.store()
+        providers.advance(self.transaction, self._steps())
+
+    def _lock_providers(self) -> None:
+        """Hold all that the inventories or the allocations concern, at once: in ascending order of ids."""
+        uuids = {provider.provider_uuid for provider in self.wanted}
+        uuids.update(*(claim.resources for claim in self.replacement.claims))
+        held = {row.provider_id for row in self.replacement.held}
+        self.locked = {row.uuid: row for row in providers.lock_all(self.transaction, uuids, held)}
+
+    def _check_providers(self) -> None:
+        for provider in self.wanted:
+            locked = self.locked.get(provider.provider_uuid)
+            if locked is None:
+                raise BadRequest(
+                    f"Resource provider {provider.provider_uuid} in inventories not found: "
+                    f"No resource provider with uuid {provider.provider_uuid} found",
+                    code="placement.resource_provider.not_found",
+                )
+            if locked.generation != provider.generation:
+                raise ConcurrentUpdate(
+                    f"resource provider generation conflict for provider {provider.provider_uuid}: "
+                    f"actual: {locked.generation}, given: {provider.generation}"
+                )
+
+    def _class_ids(self) -> Mapping[str, int]:
+        asked = self.replacement.class_names().union(*(provider.inventories for provider in self.wanted))
+        ids = names.class_ids(self.transaction, asked)
+        for name in sorted(asked):
+            if name not in ids:
+                raise BadRequest(f"malformed reshaper data: No such resource class {name}.")
+        return ids
+
+    def _check_capacities(self) -> None:
+        for provider in self.wanted:
+            prefix = f"Unable to update inventory for resource provider {provider.provider_uuid}: "
+            for name, inventory in provider.inventories.items():
+                check_capacity(name, provider.provider_uuid, inventory, prefix, zero_capacity=True)
+
+    def _id(self, provider: ProviderInventories) -> int:
+        return self.locked[provider.provider_uuid].id
+
+    def _extend(self, class_ids: Mapping[str, int]) -> None:
+        """Insert and change records; remember those that must go once nobody uses them."""
+        stored = inventories.stored(self.transaction, [self._id(provider) for provider in self.wanted])
+        added: list[tuple[int, int, Inventory]] = []
+        changed: list[tuple[int, int, Inventory]] = []
+        for provider in self.wanted:
+            records = stored.get(self._id(provider), {})
+            asked = {class_ids[name]: inventory for name, inventory in provider.inventories.items()}
+            for class_id, inventory in asked.items():
+                if class_id not in records:
+                    added.append((self._id(provider), class_id, inventory))
+                elif records[class_id].inventory != inventory:
+                    changed.append((self._id(provider), class_id, inventory))
+            self.gone |= {(self._id(provider), class_id) for class_id in records.keys() - asked.keys()}
+        inventories.insert_many(self.transaction, added)
+        inventories.update_many(self.transaction, changed)
+
+    def _shrink(self) -> None:
+        """Delete the records that nobody asks for. Raises InventoryInUse."""
+        if not self.gone:
+            return
+        left = inventories.stored(self.transaction, {provider_id for provider_id, _ in self.gone})
+        for provider in self.wanted:
+            records = left.get(self._id(provider), {})
+            blocking = [
+                record
+                for class_id, record in records.items()
+                if record.used and (self._id(provider), class_id) in self.gone
+            ]
+            if blocking:
+                raise InventoryInUse(f"update conflict: {in_use(blocking, provider.provider_uuid)}")
+        inventories.delete_many(self.transaction, self.gone)
+
+    def _steps(self) -> dict[int, int]:
+        """How generations rise: clients compare them, so the steps are those of the incumbent.
+
+        One for the records and one more if there are any; the allocations have added theirs.
+        """
+        return {self._id(provider): 2 if provider.inventories else 1 for provider in self.wanted}

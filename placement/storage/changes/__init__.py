@@ -1,0 +1,1 @@
+"""What changed since the last look, and in which history of writes."""

@@ -1,0 +1,189 @@
+"""Statements on clusters and their nodes."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from placement.storage import tables
+from placement.storage.changes.feed import CLUSTER_CHANGED, record_change
+from placement.storage.database import Executor, Transaction
+
+_clusters = tables.clusters
+_nodes = tables.nodes
+_aggregates = tables.aggregates
+
+
+class Cluster(NamedTuple):
+    """A cluster; `aggregate_uuid` is the aggregate its hosts are in."""
+
+    id: int
+    name: str
+    uuid: str
+    aggregate_uuid: str
+    settings: dict[str, Any]
+    nodes: int
+
+
+_counted = (
+    sa.select(
+        _clusters.c.id,
+        _clusters.c.name,
+        _clusters.c.uuid,
+        _aggregates.c.uuid,
+        _clusters.c.settings,
+        sa.select(sa.func.count(_nodes.c.id)).where(_nodes.c.cluster_id == _clusters.c.id).scalar_subquery(),
+    )
+    .select_from(_clusters)
+    .join(_aggregates, _aggregates.c.id == _clusters.c.aggregate_id)
+    .order_by(_clusters.c.name)
+)
+
+
+def listed(connection: Executor) -> list[Cluster]:
+    """All clusters by name."""
+    return [Cluster(*row) for row in connection.execute(_counted)]
+
+
+def find(connection: Executor, name: str) -> Cluster | None:
+    """The cluster of this name."""
+    row = connection.execute(_counted.where(_clusters.c.name == name)).first()
+    return Cluster(*row) if row else None
+
+
+def lock(transaction: Transaction, name: str) -> int | None:
+    """Hold the cluster's row against others who do so, and against deletion; its id.
+
+    Pods of the cluster may still be recorded meanwhile: their rows only refer to it.
+    """
+    statement = sa.select(_clusters.c.id).where(_clusters.c.name == name)
+    if transaction.is_postgresql:
+        statement = statement.with_for_update(key_share=True)
+    found: int | None = transaction.execute(statement).scalar_one_or_none()
+    return found
+
+
+def insert(
+    transaction: Transaction, name: str, uuid: str, aggregate_uuid: str, settings: dict[str, Any]
+) -> bool:
+    """A new cluster with an aggregate of its own; False if the name is taken."""
+    transaction.execute(
+        transaction.insert_or_ignore(_aggregates).values(uuid=aggregate_uuid, created_at=transaction.now)
+    )
+    aggregate_id = transaction.execute(
+        sa.select(_aggregates.c.id).where(_aggregates.c.uuid == aggregate_uuid)
+    ).scalar_one()
+    values = {
+        "name": name,
+        "uuid": uuid,
+        "aggregate_id": aggregate_id,
+        "settings": settings,
+        "created_at": transaction.now,
+    }
+    statement = transaction.insert_or_ignore(_clusters).values(values).returning(_clusters.c.id)
+    id_ = transaction.execute(statement).scalar_one_or_none()
+    if id_ is not None:
+        record_change(transaction, CLUSTER_CHANGED, [id_])
+    return id_ is not None
+
+
+def update_settings(transaction: Transaction, id_: int, settings: dict[str, Any]) -> None:
+    """Replace the settings."""
+    transaction.execute(
+        sa.update(_clusters)
+        .where(_clusters.c.id == id_)
+        .values(settings=settings, updated_at=transaction.now)
+    )
+    record_change(transaction, CLUSTER_CHANGED, [id_])
+
+
+def delete(transaction: Transaction, id_: int) -> None:
+    """Remove a cluster without nodes; what it left on other rows goes too, and pods that have no node."""
+    transaction.execute(sa.delete(tables.pods).where(tables.pods.c.cluster_id == id_))
+    for table in (tables.providers, tables.consumers):
+        transaction.execute(sa.update(table).where(table.c.cluster_id == id_).values(cluster_id=None))
+    transaction.execute(sa.delete(_clusters).where(_clusters.c.id == id_))
+    record_change(transaction, CLUSTER_CHANGED, [id_])
+
+
+class Node(NamedTuple):
+    """A node with the manifests it was last imported from; `provider_id` is its host provider."""
+
+    id: int
+    name: str
+    provider_id: int
+    manifest: dict[str, Any]
+    topology_manifest: dict[str, Any] | None
+    imported_at: datetime.datetime
+
+
+_node = sa.select(
+    _nodes.c.id,
+    _nodes.c.name,
+    _nodes.c.resource_provider_id,
+    _nodes.c.manifest,
+    _nodes.c.topology_manifest,
+    sa.func.coalesce(_nodes.c.updated_at, _nodes.c.created_at),
+)
+
+
+def find_node(connection: Executor, cluster_id: int, name: str) -> Node | None:
+    """The node of this name."""
+    statement = _node.where(_nodes.c.cluster_id == cluster_id, _nodes.c.name == name)
+    row = connection.execute(statement).first()
+    return Node(*row) if row else None
+
+
+def nodes_of(connection: Executor, cluster_id: int) -> list[tuple[str, str]]:
+    """(name, uuid of the host provider) of all nodes of a cluster, by name."""
+    statement = (
+        sa.select(_nodes.c.name, tables.providers.c.uuid)
+        .join(tables.providers, tables.providers.c.id == _nodes.c.resource_provider_id)
+        .where(_nodes.c.cluster_id == cluster_id)
+        .order_by(_nodes.c.name)
+    )
+    return [(row[0], row[1]) for row in connection.execute(statement)]
+
+
+def node_on(connection: Executor, provider_id: int) -> str | None:
+    """`cluster/node` of the node whose host this provider is."""
+    statement = (
+        sa.select(_clusters.c.name, _nodes.c.name)
+        .join(_nodes, _nodes.c.cluster_id == _clusters.c.id)
+        .where(_nodes.c.resource_provider_id == provider_id)
+    )
+    row = connection.execute(statement).first()
+    return f"{row[0]}/{row[1]}" if row else None
+
+
+def save_node(
+    transaction: Transaction,
+    cluster_id: int,
+    name: str,
+    provider_id: int,
+    manifest: dict[str, Any],
+    topology_manifest: dict[str, Any] | None,
+) -> int:
+    """Insert a node or replace its manifests; its id."""
+    values = {
+        "manifest": manifest,
+        "topology_manifest": topology_manifest,
+        "resource_provider_id": provider_id,
+    }
+    mine = sa.and_(_nodes.c.cluster_id == cluster_id, _nodes.c.name == name)
+    updated = transaction.execute(
+        sa.update(_nodes).where(mine).values(updated_at=transaction.now, **values).returning(_nodes.c.id)
+    ).scalar_one_or_none()
+    if updated is not None:
+        return int(updated)
+    row = {"cluster_id": cluster_id, "name": name, "created_at": transaction.now, **values}
+    return int(transaction.execute(sa.insert(_nodes).values(row).returning(_nodes.c.id)).scalar_one())
+
+
+def delete_node(transaction: Transaction, node_id: int) -> None:
+    """Remove a node's row and what is recorded of its CPUs; its providers are deleted apart."""
+    cpus = tables.logical_cpus
+    transaction.execute(sa.delete(cpus).where(cpus.c.node_id == node_id))
+    transaction.execute(sa.delete(_nodes).where(_nodes.c.id == node_id))

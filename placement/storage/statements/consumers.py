@@ -1,0 +1,241 @@
+"""Statements on consumers and their labels: projects, users, consumer types."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from placement.domain.errors import Conflict
+from placement.storage import tables
+from placement.storage.database import Database, Executor, Transaction
+from placement.storage.failures import TryAgain
+from placement.storage.statements import names
+
+_table = tables.consumers
+_LABELS = {
+    "project": (tables.projects, "external_id"),
+    "user": (tables.users, "external_id"),
+    "type": (tables.consumer_types, "name"),
+}
+_MOST_KNOWN = 100_000
+
+# Its kind, "project", "user" or "type", and what callers call it.
+Label = tuple[str, str]
+
+
+class LabelRegistry:
+    """Sees to it that projects, users and consumer types are known; labels are registered on first use, never
+    deleted.
+
+    Registration is a transaction of its own: a label without consumers harms nobody. Only that a label was
+    registered is remembered, never its id, which is another one in a database that was restored: statements
+    look ids up.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: set[Label] = set()
+        database.history.forget_with(self.forget)
+
+    def register(self, labels: Iterable[Label]) -> None:
+        """Have these labels, as far as is known, in the database. Raises Unavailable."""
+        # One set all along: another thread may begin a new one at any time.
+        known = self._known
+        unknown = set(labels) - known
+        if not unknown:
+            return
+        with self._database.write() as transaction:
+            for kind, (table, column) in _LABELS.items():
+                wanted = [label for of_kind, label in unknown if of_kind == kind]
+                names.insert_ignoring_known(transaction, table, column, wanted)
+        if len(known) >= _MOST_KNOWN:
+            self._known = unknown
+        else:
+            known.update(unknown)
+
+    def forget(self) -> None:
+        """Believe in no label any more."""
+        self._known = set()
+
+
+class Consumer(NamedTuple):
+    """A consumer that holds allocations."""
+
+    uuid: str
+    generation: int
+    project_id: str
+    user_id: str
+    consumer_type: str | None
+
+
+_described = (
+    sa.select(
+        _table.c.uuid,
+        _table.c.generation,
+        tables.projects.c.external_id,
+        tables.users.c.external_id,
+        tables.consumer_types.c.name,
+    )
+    .select_from(_table)
+    .join(tables.projects, tables.projects.c.id == _table.c.project_id)
+    .join(tables.users, tables.users.c.id == _table.c.user_id)
+    .outerjoin(tables.consumer_types, tables.consumer_types.c.id == _table.c.consumer_type_id)
+)
+
+
+def find(connection: Executor, uuid: str) -> Consumer | None:
+    """The consumer with its labels."""
+    row = connection.execute(_described.where(_table.c.uuid == uuid)).first()
+    return Consumer(*row) if row else None
+
+
+class Locked(NamedTuple):
+    """A consumer whose row is held until the transaction ends; pods have the id of their cluster."""
+
+    generation: int
+    cluster_id: int | None
+
+
+def lock(transaction: Transaction, uuids: Collection[str]) -> dict[str, Locked]:
+    """Hold those of the consumers that exist, in ascending order of uuids."""
+    statement = (
+        sa.select(_table.c.uuid, _table.c.generation, _table.c.cluster_id)
+        .where(_table.c.uuid.in_(sorted(uuids)))
+        .order_by(_table.c.uuid)
+    )
+    return {row[0]: Locked(row[1], row[2]) for row in transaction.execute(transaction.locked(statement))}
+
+
+def lock_generations(transaction: Transaction, uuids: Collection[str]) -> dict[str, int]:
+    """Hold those of the consumers that exist, none of which may be a pod; their generations.
+
+    What pods hold follows from the pods (Pods, Clusters). Raises Conflict.
+    """
+    locked = lock(transaction, uuids)
+    for uuid, consumer in locked.items():
+        if consumer.cluster_id is not None:
+            raise Conflict(
+                f"Consumer {uuid} is a pod of a cluster; what it holds changes with the pod only, "
+                "see /ext/v1/clusters."
+            )
+    return {uuid: consumer.generation for uuid, consumer in locked.items()}
+
+
+class Labelling(NamedTuple):
+    """The labels a consumer shall carry; type None leaves the type alone. Pods have a cluster, too."""
+
+    uuid: str
+    project: str
+    user: str
+    consumer_type: str | None
+    cluster_id: int | None = None
+
+    def labels(self) -> set[Label]:
+        """The labels by kind."""
+        labels = {("project", self.project), ("user", self.user)}
+        return labels if self.consumer_type is None else {*labels, ("type", self.consumer_type)}
+
+
+# All texts are constant, so that nothing is compiled twice. Whoever has a label that is not there is left
+# out.
+_GIVEN_POSTGRESQL = """
+    unnest(CAST(:uuid AS varchar[]), CAST(:project AS varchar[]), CAST(:user AS varchar[]),
+           CAST(:consumer_type AS varchar[]), CAST(:cluster_id AS integer[]))
+    AS given(uuid, project, person, type, cluster_id)
+"""
+_GIVEN_SQLITE = """
+    (SELECT json_extract(value, '$[0]') AS uuid, json_extract(value, '$[1]') AS project,
+            json_extract(value, '$[2]') AS person, json_extract(value, '$[3]') AS type,
+            json_extract(value, '$[4]') AS cluster_id
+       FROM json_each(:labellings)) AS given
+"""
+_FOUND = """
+    FROM {given}
+    JOIN projects ON projects.external_id = given.project
+    JOIN users ON users.external_id = given.person
+    LEFT JOIN consumer_types ON consumer_types.name = given.type
+   WHERE (given.type IS NULL OR consumer_types.id IS NOT NULL)
+"""
+_CREATE = f"""
+    INSERT INTO consumers (uuid, project_id, user_id, consumer_type_id, cluster_id, generation, created_at)
+    SELECT given.uuid, projects.id, users.id, consumer_types.id, given.cluster_id, 1, :now {_FOUND}
+     ORDER BY given.uuid ON CONFLICT DO NOTHING RETURNING uuid
+"""
+_ADVANCE = f"""
+    UPDATE consumers SET generation = generation + 1, updated_at = :now, project_id = projects.id,
+           user_id = users.id, consumer_type_id = COALESCE(consumer_types.id, consumers.consumer_type_id)
+    {_FOUND} AND consumers.uuid = given.uuid
+"""
+
+
+def _both(statement: str) -> tuple[sa.TextClause, sa.TextClause]:
+    """For SQLite and for PostgreSQL."""
+    now = sa.bindparam("now", type_=sa.DateTime)
+    sqlite, postgresql = (
+        sa.text(statement.format(given=given)).bindparams(now) for given in (_GIVEN_SQLITE, _GIVEN_POSTGRESQL)
+    )
+    return sqlite, postgresql
+
+
+_CREATE_BOTH, _ADVANCE_BOTH = _both(_CREATE), _both(_ADVANCE)
+
+
+def _run(
+    transaction: Transaction, statements: tuple[sa.TextClause, sa.TextClause], rows: Sequence[Labelling]
+) -> Any:
+    statement = statements[transaction.is_postgresql]
+    if not transaction.is_postgresql:
+        return transaction.execute(statement, {"labellings": json.dumps(rows), "now": transaction.now})
+    columns = zip(Labelling._fields, (list(column) for column in zip(*rows, strict=True)), strict=True)
+    return transaction.execute(statement, {**dict(columns), "now": transaction.now})
+
+
+def create(transaction: Transaction, labellings: Collection[Labelling]) -> set[str]:
+    """Insert consumers at generation 1; the uuids inserted, so without those another writer was faster on.
+
+    Raises TryAgain if a label is not there.
+    """
+    if not labellings:
+        return set()
+    rows = sorted(labellings, key=lambda labelling: labelling.uuid)
+    created = set(_run(transaction, _CREATE_BOTH, rows).scalars())
+    if len(created) < len(rows):
+        _check_labels(transaction, rows)
+    return created
+
+
+def advance(transaction: Transaction, labellings: Sequence[Labelling]) -> None:
+    """The next generation of existing consumers, with their labels. Raises TryAgain if one is not there."""
+    if labellings and _run(transaction, _ADVANCE_BOTH, labellings).rowcount < len(labellings):
+        _check_labels(transaction, labellings)
+
+
+def _check_labels(transaction: Transaction, labellings: Collection[Labelling]) -> None:
+    """Raises TryAgain, having told all caches to forget, if labels that were registered are not there."""
+    wanted = set().union(*(labelling.labels() for labelling in labellings))
+    found = 0
+    for kind, (table, column) in _LABELS.items():
+        of_kind = sorted(label for its_kind, label in wanted if its_kind == kind)
+        count = sa.select(sa.func.count()).where(table.c[column].in_(of_kind))
+        found += transaction.execute(count).scalar_one() if of_kind else 0
+    if found < len(wanted):
+        transaction.doubt()
+        raise TryAgain("The database does not know a label any more: it is another one than before.")
+
+
+def delete(transaction: Transaction, uuids: Collection[str]) -> None:
+    """Remove consumers, which must hold nothing any more."""
+    if uuids:
+        transaction.execute(sa.delete(_table).where(_table.c.uuid.in_(sorted(uuids))))
+
+
+def delete_idle(transaction: Transaction, uuids: Collection[str]) -> None:
+    """Remove those of the consumers that hold nothing any more, no logical CPU either."""
+    if uuids:
+        allocations, cpus = tables.allocations, tables.logical_cpus
+        holds = sa.exists().where(allocations.c.consumer_id == _table.c.uuid)
+        owns = sa.exists().where(cpus.c.consumer_id == _table.c.uuid)
+        transaction.execute(sa.delete(_table).where(_table.c.uuid.in_(sorted(uuids)), ~holds, ~owns))

@@ -1,0 +1,98 @@
+"""Statements on the traits of providers and the aggregates they are in. Callers hold the provider's row."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from placement.storage import tables
+from placement.storage.database import Executor, Transaction
+from placement.storage.statements import names
+
+_providers = tables.providers
+_traits = tables.traits
+_aggregates = tables.aggregates
+_provider_traits = tables.provider_traits
+_provider_aggregates = tables.provider_aggregates
+
+
+class Members(NamedTuple):
+    """What a provider carries or is in, in order of ids, and when the newest of it was created."""
+
+    generation: int
+    members: list[str]
+    newest: datetime.datetime | None
+
+
+def traits_of(connection: Executor, uuid: str) -> Members | None:
+    """The traits of a provider; None if there is no such provider."""
+    return _members(connection, uuid, _provider_traits, "trait_id", _traits.c.name, _traits)
+
+
+def aggregates_of(connection: Executor, uuid: str) -> Members | None:
+    """The aggregates of a provider; None if there is no such provider."""
+    return _members(connection, uuid, _provider_aggregates, "aggregate_id", _aggregates.c.uuid, _aggregates)
+
+
+def _members(
+    connection: Executor,
+    uuid: str,
+    pairs: sa.Table,
+    column: str,
+    label: sa.Column[Any],
+    named: sa.Table,
+) -> Members | None:
+    statement = (
+        sa.select(_providers.c.generation, label, named.c.created_at)
+        .select_from(_providers)
+        .outerjoin(pairs, pairs.c.resource_provider_id == _providers.c.id)
+        .outerjoin(named, named.c.id == pairs.c[column])
+        .where(_providers.c.uuid == uuid)
+        .order_by(named.c.id)
+    )
+    rows = connection.execute(statement).all()
+    if not rows:
+        return None
+    present = [row for row in rows if row[1] is not None]
+    return Members(rows[0][0], [row[1] for row in present], max((row[2] for row in present), default=None))
+
+
+def replace_traits(transaction: Transaction, provider_id: int, trait_ids: Collection[int]) -> bool:
+    """Make these the provider's traits; whether anything changed."""
+    return _replace(transaction, _provider_traits, "trait_id", provider_id, trait_ids)
+
+
+def replace_aggregates(transaction: Transaction, provider_id: int, uuids: Collection[str]) -> bool:
+    """Make these the provider's aggregates, creating those never seen before; whether anything changed."""
+    names.insert_ignoring_known(transaction, _aggregates, "uuid", uuids)
+    ids = names.aggregate_ids(transaction, uuids).values()
+    return _replace(transaction, _provider_aggregates, "aggregate_id", provider_id, ids)
+
+
+def add_aggregate(transaction: Transaction, provider_id: int, uuid: str) -> bool:
+    """Put a provider into an existing aggregate; False if it is there already."""
+    row = sa.select(sa.literal(provider_id), _aggregates.c.id, sa.literal(transaction.now))
+    columns = ["resource_provider_id", "aggregate_id", "created_at"]
+    insert = transaction.insert_or_ignore(_provider_aggregates)
+    insert = insert.from_select(columns, row.where(_aggregates.c.uuid == uuid))
+    return bool(transaction.execute(insert).rowcount)
+
+
+def _replace(
+    transaction: Transaction, pairs: sa.Table, column: str, provider_id: int, ids: Collection[int]
+) -> bool:
+    mine = pairs.c.resource_provider_id == provider_id
+    present = set(transaction.execute(sa.select(pairs.c[column]).where(mine)).scalars())
+    gone, fresh = present - set(ids), set(ids) - present
+    if gone:
+        transaction.execute(sa.delete(pairs).where(mine, pairs.c[column].in_(sorted(gone))))
+    if fresh:
+        rows = [
+            {"resource_provider_id": provider_id, column: id_, "created_at": transaction.now}
+            for id_ in sorted(fresh)
+        ]
+        transaction.execute(sa.insert(pairs), rows)
+    return bool(gone or fresh)

@@ -1,0 +1,124 @@
+"""Names of resource classes, traits and aggregates, and their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import os_resource_classes
+import os_traits
+import sqlalchemy as sa
+
+from placement.storage import tables
+from placement.storage.changes.feed import NAMES_CHANGED, record_change
+from placement.storage.changes.history import History
+from placement.storage.database import Executor, Transaction
+
+STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
+STANDARD_TRAITS = frozenset(os_traits.get_traits())
+SHARING_TRAIT = os_traits.MISC_SHARES_VIA_AGGREGATE
+
+
+@dataclass(frozen=True)
+class Names:
+    """All names of one moment, both ways."""
+
+    class_ids: Mapping[str, int]
+    trait_ids: Mapping[str, int]
+
+    @cached_property
+    def classes(self) -> Mapping[int, str]:
+        """Resource class names by id."""
+        return {number: name for name, number in self.class_ids.items()}
+
+    @cached_property
+    def traits(self) -> Mapping[int, str]:
+        """Trait names by id."""
+        return {number: name for name, number in self.trait_ids.items()}
+
+
+def load(connection: sa.Connection) -> Names:
+    """All names as they are now."""
+    return Names(_all(connection, tables.resource_classes), _all(connection, tables.traits))
+
+
+def _all(connection: sa.Connection, table: sa.Table) -> dict[str, int]:
+    return {row[0]: row[1] for row in connection.execute(sa.select(table.c.name, table.c.id))}
+
+
+def ids_of(connection: Executor, table: sa.Table, names: Iterable[str]) -> dict[str, int]:
+    """The ids of the names that exist."""
+    wanted = sorted(set(names))
+    if not wanted:
+        return {}
+    rows = connection.execute(sa.select(table.c.name, table.c.id).where(table.c.name.in_(wanted)))
+    return {row[0]: row[1] for row in rows}
+
+
+def aggregate_ids(connection: Executor, uuids: Iterable[str]) -> dict[str, int]:
+    """The ids of the aggregates that somebody has ever been in."""
+    table = tables.aggregates
+    wanted = sorted(set(uuids))
+    if not wanted:
+        return {}
+    rows = connection.execute(sa.select(table.c.uuid, table.c.id).where(table.c.uuid.in_(wanted)))
+    return {row[0]: row[1] for row in rows}
+
+
+def insert_ignoring_known(
+    transaction: Transaction, table: sa.Table, column: str, values: Iterable[str]
+) -> list[str]:
+    """Insert the values that are not there; those another transaction inserts meanwhile are fine.
+
+    Returns the values that this transaction inserted.
+    """
+    rows = [{column: value, "created_at": transaction.now} for value in sorted(set(values))]
+    if not rows:
+        return []
+    insert = transaction.insert_or_ignore(table).returning(table.c[column])
+    return list(transaction.execute(insert, rows).scalars())
+
+
+def create(transaction: Transaction, table: sa.Table, name: str) -> bool:
+    """Insert a class or trait; False if it exists."""
+    created = bool(insert_ignoring_known(transaction, table, "name", [name]))
+    if created:
+        record_change(transaction, NAMES_CHANGED)
+    return created
+
+
+def name_of(connection: Executor, table: sa.Table, id_: int) -> str:
+    """The name of a class or trait."""
+    return str(connection.execute(sa.select(table.c.name).where(table.c.id == id_)).scalar_one())
+
+
+def class_ids(connection: Executor, wanted: Iterable[str]) -> dict[str, int]:
+    """The ids of the resource classes that exist."""
+    return ids_of(connection, tables.resource_classes, wanted)
+
+
+def trait_ids(connection: Executor, wanted: Iterable[str]) -> dict[str, int]:
+    """The ids of the traits that exist."""
+    return ids_of(connection, tables.traits, wanted)
+
+
+class ClassIds:
+    """Ids of resource classes for the hot path: standard classes never go, so they are asked for once."""
+
+    def __init__(self, history: History) -> None:
+        self._standard: dict[tuple[str, str], int] = {}
+        history.forget_with(self.forget)
+
+    def __call__(self, transaction: Transaction, wanted: Collection[str]) -> dict[str, int]:
+        """The ids of the resource classes that exist."""
+        server, standard = transaction.server, self._standard
+        known = {name: standard[server, name] for name in wanted if (server, name) in standard}
+        found = class_ids(transaction, [name for name in wanted if name not in known])
+        standard.update(((server, name), id_) for name, id_ in found.items() if name in STANDARD_CLASSES)
+        return {**found, **known}
+
+    def forget(self) -> None:
+        """Ask for all ids again."""
+        # A new dictionary: who is at work with the old one does not write to this one what was so before.
+        self._standard = {}

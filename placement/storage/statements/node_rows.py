@@ -1,0 +1,226 @@
+"""Rows from which the nodes of a cluster are put together: all of them, or those with certain hosts."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from placement.domain.inventory import Inventory
+from placement.storage import tables
+from placement.storage.changes.feed import revision_number
+from placement.storage.database import Executor, Transaction
+
+_nodes = tables.nodes
+_pods = tables.pods
+_providers = tables.providers
+_inventories = tables.inventories
+_allocations = tables.allocations
+_consumers = tables.consumers
+_classes = tables.resource_classes
+
+Roots = Collection[int] | None
+"""The ids of host providers to look at; None for all of the cluster."""
+
+
+def hold(transaction: Transaction, roots: Collection[int]) -> dict[int, int]:
+    """Hold host providers in ascending order of ids; the stamps of those that exist."""
+    statement = (
+        sa.select(_providers.c.id, revision_number())
+        .where(_providers.c.id.in_(sorted(roots)))
+        .order_by(_providers.c.id)
+    )
+    return {row[0]: row[1] for row in transaction.execute(transaction.locked(statement))}
+
+
+class HeldTree(NamedTuple):
+    """The stamp of a host that is held, and what is in use of what its import made.
+
+    `used` adds units of all classes.
+    """
+
+    revision: int
+    used: int
+
+
+_member = _providers.alias()
+_used_in_tree = (
+    sa.select(sa.func.sum(_inventories.c.used))
+    .join(_member, _member.c.id == _inventories.c.resource_provider_id)
+    .where(_member.c.root_provider_id == _providers.c.id, _member.c.cluster_id.is_not(None))
+    .correlate(_providers)
+    .scalar_subquery()
+)
+_trees = (
+    sa.select(_providers.c.id, revision_number(), _used_in_tree)
+    .where(_providers.c.id.in_(sa.bindparam("roots", expanding=True)))
+    .order_by(_providers.c.id)
+)
+
+
+def hold_trees(transaction: Transaction, roots: Collection[int]) -> dict[int, HeldTree]:
+    """The same as `hold`, with the sum of what is in use."""
+    rows = transaction.execute(transaction.locked(_trees), {"roots": sorted(roots)})
+    return {row[0]: HeldTree(row[1], int(row[2] or 0)) for row in rows}
+
+
+class NodeRow(NamedTuple):
+    """A node without its manifests; `revision` is the stamp of its host provider."""
+
+    id: int
+    name: str
+    root_id: int
+    root_uuid: str
+    revision: int
+    imported_at: datetime.datetime
+
+
+def nodes(connection: Executor, cluster_id: int, roots: Roots = None) -> list[NodeRow]:
+    """The nodes by name."""
+    statement = (
+        sa.select(
+            _nodes.c.id,
+            _nodes.c.name,
+            _providers.c.id,
+            _providers.c.uuid,
+            revision_number(),
+            sa.func.coalesce(_nodes.c.updated_at, _nodes.c.created_at),
+        )
+        .join(_providers, _providers.c.id == _nodes.c.resource_provider_id)
+        .where(_chosen(_nodes.c.cluster_id, cluster_id, _nodes.c.resource_provider_id, roots))
+        .order_by(_nodes.c.name)
+    )
+    return [NodeRow(*row) for row in connection.execute(statement)]
+
+
+Manifests = tuple[dict[str, Any], dict[str, Any] | None]
+
+
+def manifests(connection: Executor, node_ids: Collection[int]) -> dict[int, Manifests]:
+    """The Node and NodeResourceTopology of nodes by their ids."""
+    statement = sa.select(_nodes.c.id, _nodes.c.manifest, _nodes.c.topology_manifest)
+    rows = connection.execute(statement.where(_nodes.c.id.in_(sorted(node_ids))))
+    return {row[0]: (row[1], row[2]) for row in rows}
+
+
+class PodRow(NamedTuple):
+    """A pod on a node, with what it was given."""
+
+    root_id: int
+    id: int
+    namespace: str
+    name: str
+    uid: str
+    status: dict[str, Any]
+
+
+def pods(connection: Executor, cluster_id: int, roots: Roots = None) -> list[PodRow]:
+    """The pods on the nodes, in the order in which they were recorded."""
+    statement = (
+        sa.select(
+            _nodes.c.resource_provider_id,
+            _pods.c.id,
+            _pods.c.namespace,
+            _pods.c.name,
+            _pods.c.uid,
+            _pods.c.status,
+        )
+        .join(_nodes, _nodes.c.id == _pods.c.node_id)
+        .where(_chosen(_nodes.c.cluster_id, cluster_id, _nodes.c.resource_provider_id, roots))
+        .order_by(_pods.c.id)
+    )
+    return [PodRow(*row) for row in connection.execute(statement)]
+
+
+class HostRecord(NamedTuple):
+    """One inventory of a host provider, and how much of it is used."""
+
+    root_id: int
+    class_name: str
+    inventory: Inventory
+    used: int
+
+
+def host_records(connection: Executor, cluster_id: int, roots: Roots = None) -> list[HostRecord]:
+    """The inventories of the hosts themselves."""
+    record = _inventories.c
+    statement = (
+        sa.select(
+            record.resource_provider_id,
+            _classes.c.name,
+            record.total,
+            record.reserved,
+            record.min_unit,
+            record.max_unit,
+            record.step_size,
+            record.allocation_ratio,
+            record.used,
+        )
+        .join(_classes, _classes.c.id == record.resource_class_id)
+        .join(_nodes, _nodes.c.resource_provider_id == record.resource_provider_id)
+        .where(_chosen(_nodes.c.cluster_id, cluster_id, record.resource_provider_id, roots))
+    )
+    rows = connection.execute(statement)
+    return [HostRecord(row[0], row[1], Inventory(*row[2:8]), row[8]) for row in rows]
+
+
+class OtherUse(NamedTuple):
+    """What consumers that are no pods of the cluster hold of one inventory in a node's tree."""
+
+    root_id: int
+    provider_name: str
+    class_name: str
+    amount: int
+
+
+def other_uses(connection: Executor, cluster_id: int, roots: Roots = None) -> list[OtherUse]:
+    """What others hold in the trees, as far as the import of the nodes made them."""
+    is_other = sa.or_(_consumers.c.cluster_id.is_(None), _consumers.c.cluster_id != cluster_id)
+    statement = (
+        sa.select(
+            _providers.c.root_provider_id,
+            _providers.c.name,
+            _classes.c.name,
+            sa.func.sum(_allocations.c.used),
+        )
+        .select_from(_allocations)
+        .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
+        .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
+        .join(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
+        .where(
+            _chosen(_providers.c.cluster_id, cluster_id, _providers.c.root_provider_id, roots),
+            _providers.c.cluster_id.is_not(None),
+            is_other,
+        )
+        .group_by(_providers.c.root_provider_id, _providers.c.name, _classes.c.name)
+    )
+    return [OtherUse(row[0], row[1], row[2], int(row[3])) for row in connection.execute(statement)]
+
+
+def _chosen(cluster: Any, cluster_id: int, root: Any, roots: Roots) -> Any:
+    """The condition for all of a cluster or for some of it: with both a database may search the whole."""
+    return cluster == cluster_id if roots is None else root.in_(sorted(roots))
+
+
+class OwnUse(NamedTuple):
+    """What a pod of the cluster holds of one inventory in a node's tree."""
+
+    consumer_uuid: str
+    provider_name: str
+    class_name: str
+    amount: int
+
+
+def own_uses(connection: Executor, cluster_id: int, root_id: int) -> list[OwnUse]:
+    """What pods of the cluster hold in one tree."""
+    statement = (
+        sa.select(_allocations.c.consumer_id, _providers.c.name, _classes.c.name, _allocations.c.used)
+        .select_from(_allocations)
+        .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
+        .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
+        .join(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
+        .where(_providers.c.root_provider_id == root_id, _consumers.c.cluster_id == cluster_id)
+    )
+    return [OwnUse(*row) for row in connection.execute(statement)]

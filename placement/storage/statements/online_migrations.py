@@ -1,0 +1,79 @@
+"""Statements that bring old rows up to what the code relies on, a batch at a time."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from placement.storage import tables
+from placement.storage.database import Executor, Transaction
+from placement.storage.statements import names
+
+_providers = tables.providers
+_parent = tables.providers.alias("parent")
+_allocations = tables.allocations
+_consumers = tables.consumers
+
+_rootless = (
+    sa.select(_providers.c.id, sa.func.coalesce(_parent.c.root_provider_id, _providers.c.id).label("root_id"))
+    .select_from(_providers)
+    .outerjoin(_parent, _parent.c.id == _providers.c.parent_provider_id)
+    .where(
+        _providers.c.root_provider_id.is_(None),
+        sa.or_(_providers.c.parent_provider_id.is_(None), _parent.c.root_provider_id.is_not(None)),
+    )
+    .order_by(_providers.c.id)
+)
+_orphans = (
+    sa.select(_allocations.c.consumer_id)
+    .outerjoin(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
+    .where(_consumers.c.id.is_(None))
+    .distinct()
+    .order_by(_allocations.c.consumer_id)
+)
+
+
+def count_rootless(connection: Executor) -> int:
+    """How many providers lack the id of their root."""
+    statement = sa.select(sa.func.count()).where(_providers.c.root_provider_id.is_(None))
+    return int(connection.execute(statement).scalar_one())
+
+
+def set_roots(transaction: Transaction, most: int) -> int:
+    """Give up to `most` providers the id of their root, roots before their children; how many got one."""
+    found = transaction.execute(_rootless.limit(most)).all()
+    for id_, root_id in found:
+        transaction.execute(
+            sa.update(_providers)
+            .where(_providers.c.id == id_)
+            .values(root_provider_id=root_id, revision=transaction.stamp)
+        )
+    return len(found)
+
+
+def count_orphans(connection: Executor) -> int:
+    """How many consumers have allocations but no record."""
+    return int(connection.execute(sa.select(sa.func.count()).select_from(_orphans.subquery())).scalar_one())
+
+
+def create_consumers(transaction: Transaction, most: int, project: str, user: str) -> int:
+    """Give up to `most` such consumers a record with these labels; how many got one."""
+    missing = list(transaction.execute(_orphans.limit(most)).scalars())
+    if not missing:
+        return 0
+    ids = []
+    for table, label in ((tables.projects, project), (tables.users, user)):
+        names.insert_ignoring_known(transaction, table, "external_id", [label])
+        chosen = sa.select(table.c.id).where(table.c.external_id == label)
+        ids.append(transaction.execute(chosen).scalar_one())
+    rows = [
+        {
+            "uuid": uuid,
+            "project_id": ids[0],
+            "user_id": ids[1],
+            "generation": 0,
+            "created_at": transaction.now,
+        }
+        for uuid in missing
+    ]
+    transaction.execute(transaction.insert_or_ignore(_consumers), rows)
+    return len(missing)

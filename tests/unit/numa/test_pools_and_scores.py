@@ -1,0 +1,137 @@
+"""Shared pools, scores, amplified CPUs, designated allocations, kubelet's own choice."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement.numa.accumulator.kubelet_picker import pick_like_kubelet
+from placement.numa.alignment.numa_exclusivity import favour_idle
+from placement.numa.allocator import Allocation
+from placement.numa.amounts import NumaAmounts
+from placement.numa.amplification import bound_cost, host_cpu_requested
+from placement.numa.cpuset import format_cpu_list
+from placement.numa.host_score import HostTotals, host_scorer, score_on_numa_nodes
+from placement.numa.ledger import NumaNeighbours
+from placement.numa.pools import SharedPool, shared_pools, trimmed
+from placement.numa.preassigned import allocate_designated
+from placement.numa.refusal import Refused
+from placement.scoring.fit import Scoring
+from tests.unit.numa.samples import cpus, holding, host, pod, shown, some_of, topologies, topology
+
+
+@given(topologies(), st.data())
+def test_the_ls_pools_exclusive_cpus_and_withheld_cpus_are_all_cpus(drawn, data):
+    exclusive, withheld = data.draw(some_of(drawn.cpus)), data.draw(some_of(drawn.cpus))
+    pools = shared_pools(drawn, exclusive, withheld)
+    pooled = [cpu for pool in pools for cpu in pool.cpus]
+    assert len(pooled) == len(set(pooled))
+    assert set(pooled) | exclusive | withheld == drawn.cpus
+    assert not set(pooled) & (exclusive | withheld)
+
+
+def test_pools_that_are_empty_before_cpus_are_withheld_are_left_out():
+    pools = shared_pools(topology(2, 1, 2, 2), frozenset(range(4)), frozenset(range(4, 8)))
+    assert pools == (SharedPool(1, 1, frozenset()),)
+    assert trimmed([SharedPool(0, 0, frozenset({1, 2}))], frozenset({2})) == (
+        SharedPool(0, 0, frozenset({1})),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fullest_first", "requested", "asked", "points"),
+    [
+        (False, {"cpu": 2000, "memory": 4}, {"cpu": 2000, "memory": 1}, (60 + 50) // 2),
+        (True, {"cpu": 2000, "memory": 4}, {"cpu": 2000, "memory": 1}, (40 + 50) // 2),
+        (False, {"cpu": 9000}, {"cpu": 2000}, (0 + 100) // 2),
+        (True, {"cpu": 9000}, {"cpu": 2000}, (100 + 0) // 2),
+    ],
+)
+def test_scores_are_weighed_shares(fullest_first, requested, asked, points):
+    capacity = {"cpu": 10000, "memory": 10}
+    assert Scoring(fullest_first).score(requested, capacity, asked) == points
+
+
+def test_only_requested_extended_resources_and_known_ones_count():
+    scoring = Scoring(weights=(("cpu", 1), ("gpu", 3), ("nic", 5)))
+    capacity = {"cpu": 10, "gpu": 10}
+    assert scoring.score({}, capacity, {"cpu": 5}) == 50
+    assert scoring.score({}, capacity, {"cpu": 5, "gpu": 1}) == (50 + 3 * 90) // 4
+    assert scoring.score({}, capacity, {"nic": 1}) == 100
+    assert scoring.score({}, {}, {"cpu": 1}) == 0
+
+
+def test_idle_numa_nodes_draw_a_score_up():
+    assert favour_idle(40, 0b11, NumaNeighbours(single=0b01)) == (40 + 50) // 2
+    assert favour_idle(40, 0b11, NumaNeighbours()) == 70
+
+
+def test_bound_cpus_cost_the_ratio_rounded_up():
+    assert bound_cost(3000, Fraction(3, 2)) == 4500
+    assert bound_cost(1, Fraction(3, 2)) == 2
+    assert host_cpu_requested(20000, 8, Fraction(2)) == 28000
+    assert host_cpu_requested(7000, 8, Fraction(2)) == 7000
+    assert host_cpu_requested(20000, 0, Fraction(2)) == 20000
+
+
+def test_a_pod_without_numa_policy_is_scored_by_the_whole_host():
+    state = host(2, 1, 8, 2, holdings=[holding("0-19")], ratio=2)
+    totals = HostTotals({"cpu": 128000, "memory": 60}, {"cpu": 20000, "memory": 4})
+    assert host_scorer(state, pod("", cpu=8000, memory=16), Scoring())(totals) == (56 + 66) // 2
+    assert host_scorer(state, pod(cpu=8000, memory=16), Scoring())(totals) == (62 + 66) // 2
+
+
+def test_a_bound_pod_with_numa_policy_but_no_numa_nodes_sees_only_bound_cpus_as_used():
+    state = host(1, 1, 8, 2, holdings=[holding("0-3")])
+    totals = HostTotals({"cpu": 16000, "memory": 60}, {"cpu": 15000, "memory": 30})
+    score = host_scorer(state, pod("", cpu=4000, memory=0), Scoring(), is_aligned=True)
+    assert score(totals) == (50 + 50) // 2
+
+
+def test_a_pod_with_numa_policy_is_scored_by_its_numa_nodes_but_by_all_bound_cpus():
+    state = host(2, 1, 8, 2, holdings=[holding("0-3", numa0={"cpu": 4000, "memory": 8000})])
+    scoring = Scoring(fullest_first=True)
+    assert score_on_numa_nodes(state, pod("", cpu=4000, memory=4000), scoring, (1,)) == (50 + 25) // 2
+    assert score_on_numa_nodes(state, pod(cpu=4000, memory=4000), scoring, (1,)) == (25 + 25) // 2
+    assert score_on_numa_nodes(state, pod(cpu=4000, memory=4000), scoring, (0,)) == (50 + 75) // 2
+
+
+def test_a_designated_list_has_to_be_what_the_pod_would_get():
+    state, request = host(2, 1, 4, 2, holdings=[holding("8-11")]), pod("FullPCPUs", strict=True, cpu=4000)
+    assert shown(allocate_designated(state, request, Allocation(cpus("12-15"))).cpus) == "12-15"
+    for listed in ("8-11", "20-23", "12-14", "13-15,7"):
+        with pytest.raises(Refused):
+            allocate_designated(state, request, Allocation(cpus(listed)))
+
+
+def test_designated_amounts_stand_in_for_what_is_available():
+    state = host(2, 1, 4, 2, holdings=[holding(numa1={"cpu": 8000})])
+    designated = Allocation(cpus("8-9"), NumaAmounts({1: {"cpu": 2000}}))
+    allocation = allocate_designated(state, pod("FullPCPUs", cpu=2000, memory=5), designated)
+    assert (shown(allocation.cpus), dict(allocation.amounts)) == ("8-9", {1: {"cpu": 2000}})
+    with pytest.raises(Refused, match="Insufficient NUMA cpu"):
+        allocate_designated(state, pod("FullPCPUs", cpu=3000), designated)
+
+
+@pytest.mark.parametrize(
+    ("count", "picked"),
+    [
+        (0, ""),
+        (2, "0-1"),
+        (3, "0-2"),  # a whole core, then a thread of its neighbour
+        (8, "0-7"),  # a NUMA node
+        (10, "0-9"),
+        (16, "0-15"),  # a socket
+        (33, ""),
+    ],
+)
+def test_kubelet_takes_whole_places_and_low_numbers_first(count, picked):
+    assert format_cpu_list(pick_like_kubelet(topology(2, 2, 4, 2), count)) == picked
+
+
+@given(topologies(), st.integers(0, 20))
+def test_kubelet_picks_as_many_as_asked_for_if_there_are_so_many(drawn, count):
+    picked = pick_like_kubelet(drawn, count)
+    assert len(picked) == (count if count <= len(drawn.rows) else 0)
+    assert picked <= drawn.cpus

@@ -1,0 +1,133 @@
+"""Pods that may use what is reserved for them."""
+
+import pytest
+
+from placement.numa.alignment.alignment import Alignment, choose_affinity
+from placement.numa.amounts import NumaAmounts
+from placement.numa.policies import NumaPolicy
+from placement.numa.refusal import Refused
+from placement.numa.reservations import (
+    OUT_OF_SCOPE,
+    Placing,
+    Reservation,
+    Reservations,
+    what_is_left,
+)
+from tests.unit.numa.samples import cpus, holding, host, pod, shown
+
+HELD = [holding("4-10")]
+
+
+def reserved(listed="", *, restricted=False, total=None, **remaining):
+    left = NumaAmounts({int(name.removeprefix("numa")): row for name, row in remaining.items()})
+    return Reservation(cpus(listed), left, NumaAmounts(total) if total else left, restricted)
+
+
+def placing(state, request, *matched, **options):
+    return Placing(state, request, Reservations(matched, **options))
+
+
+def test_remaining_cpus_are_preferred():
+    trial = placing(
+        host(2, 1, 4, 2, holdings=HELD), pod("FullPCPUs", cpu=4000), reserved("4-10"), nominated=0
+    )
+    assert shown(trial.allocate(None).cpus) == "4-7"
+    assert shown(trial.explore(None).allocation.cpus) == "4-7"
+
+
+def test_a_default_reservation_is_filled_up_from_free_capacity():
+    request = pod("FullPCPUs", cpu=8000)
+    trial = placing(host(2, 1, 4, 2, holdings=HELD), request, reserved("4-10"), nominated=0)
+    assert shown(trial.allocate(None).cpus) == "4-10,12"
+
+
+def test_a_restricted_reservation_gives_no_more_than_what_remains():
+    state = host(2, 1, 4, 2, holdings=HELD)
+    trial = placing(state, pod("FullPCPUs", cpu=8000), reserved("4-10", restricted=True), nominated=0)
+    with pytest.raises(Refused, match=OUT_OF_SCOPE):
+        trial.allocate(None)
+
+
+def test_unallocatable_cpus_of_a_restricted_reservation_are_not_made_up_for_elsewhere():
+    state = host(2, 1, 4, 2, holdings=HELD, unallocatable=cpus("4"))
+    trial = placing(state, pod("FullPCPUs", cpu=7000), reserved("4-10", restricted=True))
+    with pytest.raises(Refused, match="not enough cpus available"):
+        trial.nominate(0, None)
+
+
+def test_resources_a_restricted_reservation_holds_are_limited_and_others_are_not():
+    state = host(2, 1, 4, 2)
+    some = reserved(restricted=True, numa0={"cpu": 3000})
+    assert placing(state, pod(cpu=3000, memory=5000), some).nominate(0, (0,)).amounts[0]["memory"] == 5000
+    with pytest.raises(Refused, match="Insufficient NUMA cpu"):
+        placing(state, pod(cpu=4000), some).nominate(0, (0,))
+
+
+def test_what_a_restricted_reservation_has_given_away_wholly_stays_limited():
+    used_up = reserved(restricted=True, total={0: {"cpu": 4000}}, numa0={"memory": 10})
+    with pytest.raises(Refused, match="Insufficient NUMA cpu"):
+        placing(host(2, 1, 4, 2), pod(cpu=1000), used_up).nominate(0, (0,))
+
+
+def test_a_nominated_reservation_that_cannot_be_used_never_leads_to_free_capacity():
+    elsewhere = reserved("8-15", restricted=True, numa1={"cpu": 8000})
+    trial = placing(host(2, 1, 4, 2, holdings=[holding("8-15")]), pod(cpu=4000), elsewhere, nominated=0)
+    with pytest.raises(Refused, match=OUT_OF_SCOPE):
+        trial.allocate((0,))
+
+
+def test_a_mandatory_reservation_says_why_it_cannot_be_used():
+    elsewhere = reserved(restricted=True, numa1={"cpu": 8000})
+    trial = placing(host(2, 1, 4, 2), pod(cpu=4000), elsewhere, elsewhere, required=True)
+    with pytest.raises(Refused) as refused:
+        trial.explore((0,))
+    assert refused.value.refusal.reasons == ("Reservation(s) Insufficient NUMA cpu",)
+    with pytest.raises(Refused, match=r"^Reservation\(s\) Insufficient NUMA cpu$"):
+        trial.nominate(1, (0,))
+    assert not trial.fits((0,))
+    assert trial.fits((1,))
+    with pytest.raises(Refused, match="no reservations match"):
+        placing(host(2, 1, 4, 2), pod(cpu=4000), required=True).explore((0,))
+
+
+def test_an_optional_reservation_that_cannot_be_used_leads_to_free_capacity():
+    elsewhere = reserved(restricted=True, numa1={"cpu": 8000})
+    trial = placing(host(2, 1, 4, 2), pod(cpu=4000), elsewhere)
+    assert trial.explore((0,)).reservation is None
+    assert dict(trial.explore((0,)).allocation.amounts) == {0: {"cpu": 4000}}
+    assert trial.fits((0,))
+
+
+def test_ignoring_reservations_takes_from_all_of_them():
+    state = host(2, 1, 4, 2, holdings=[holding("0-5"), holding("10-15")])
+    trial = placing(state, pod("FullPCPUs", cpu=14000), reserved("0-5"), reserved("10-15"), ignored=True)
+    assert trial.explore(None) == (trial.allocate(None), None)
+    assert trial.allocate(None).cpus & cpus("0-5,10-15") == cpus("0-5,10-15")
+
+
+def test_what_owners_hold_is_given_back_once_on_free_capacity():
+    state = host(2, 1, 4, 2, holdings=[holding(numa0={"cpu": 11000})])
+    partly = reserved(numa0={"cpu": 3000}, total={0: {"cpu": 7000}})
+    owned = NumaAmounts({0: {"cpu": 4000}})
+    assert placing(state, pod(cpu=1000), partly, owned=owned).allocate((0,)).amounts[0]["cpu"] == 1000
+    with pytest.raises(Refused, match="Insufficient NUMA cpu"):
+        placing(state, pod(cpu=2000), partly, owned=owned).allocate((0,))
+    # Out of the reservation itself there are 3 CPUs and the one that is free.
+    assert placing(state, pod(cpu=4000), partly, owned=owned).nominate(0, (0,)).amounts[0]["cpu"] == 4000
+
+
+def test_hints_see_what_is_reserved_for_the_pod():
+    state = host(2, 1, 4, 2, holdings=[holding(numa0={"cpu": 8000}), holding(numa1={"cpu": 8000})])
+    some = placing(state, pod(cpu=2000), reserved(numa1={"cpu": 2000}))
+    alignment = Alignment(NumaPolicy.SINGLE_NUMA_NODE)
+    assert choose_affinity(some.widest_trial, alignment, some.fits) == (1,)
+
+
+def test_what_is_left_is_what_owners_have_not_taken():
+    held = holding("0-7", numa0={"cpu": 8000, "memory": 10})
+    owner = holding("0-1", numa0={"cpu": 2000, "memory": 10})
+    left = what_is_left(held, [owner], restricted=True)
+    assert shown(left.cpus) == "2-7"
+    assert dict(left.remaining) == {0: {"cpu": 6000}}
+    assert left.total == held.amounts
+    assert left.restricted
