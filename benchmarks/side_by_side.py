@@ -3,8 +3,8 @@
 python -m benchmarks.side_by_side ../before                          flat:10000 and numa:1000
 python -m benchmarks.side_by_side ../before --data cores:100 --seconds 10
 
-Each is a service with one worker on a PostgreSQL of its own with the same data. A ratio above 1 says that this
-checkout is faster. Both run under the interpreter that runs this, with its packages.
+Each is a service with one worker on a PostgreSQL of its own with the same data. A ratio above 1 says that
+this checkout is faster. Both run under the interpreter that runs this, with its packages.
 """
 
 from __future__ import annotations
