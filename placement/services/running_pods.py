@@ -19,13 +19,14 @@ from placement.dialects.koordinator.pod_records import (
     unknown_cpus_warning,
 )
 from placement.dialects.koordinator.recorded_pod import NO_HOLDING, RecordedPod
-from placement.domain.errors import BadRequest
+from placement.domain.errors import BadRequest, Conflict
 from placement.services.fleet import ClusterView
 from placement.services.node_states import NodeState
 from placement.services.node_writing import Labels, NodeChanged
 from placement.services.pod_answers import PodAnswer
 from placement.services.pod_documents import PodDocument
 from placement.services.pod_rows import answer_of
+from placement.services.pod_succession import is_former
 from placement.services.pod_writing import Arrival, PodKey, PodWriting, pod_values
 from placement.storage import pods
 from placement.storage.database import Transaction
@@ -134,10 +135,18 @@ class Recording:
 
 
 def same_pod(known: list[StoredPod], document: PodDocument) -> StoredPod | None:
-    """The one among these pods that has the uid of the document. Raises BadRequest if it has another name."""
+    """The one among these pods that has the uid of the document.
+
+    Raises BadRequest if it has another name; Conflict if the name is that of a newer pod by now.
+    """
     same = next((pod for pod in known if pod.uid == document.uid), None)
     if same is not None and (same.namespace, same.name) != (document.namespace, document.name):
         raise BadRequest(f"Pod.metadata.uid: {document.uid!r} is pod {same.namespace}/{same.name}")
+    for pod in known:
+        if pod is not same and is_former(document.manifest, pod.manifest):
+            raise Conflict(
+                f"Pod {document.label} is a newer one by now, with uid {pod.uid}, not {document.uid}."
+            )
     return same
 
 
