@@ -17,6 +17,7 @@ import pytest
 from placement.storage.database import Database
 from placement.topology.cpuset import parse_cpu_list
 from tests.faults.cluster import Cluster, cluster, standby
+from tests.faults.relay import relay_to
 from tests.faults.test_the_history_is_proved import overtake, stop_following
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.patience import eventually
@@ -150,10 +151,8 @@ def storm(url: str, reports: bool) -> Iterator[Storm]:
 def test_pods_and_cpus_after_a_standby_was_promoted_under_load(
     postgresql: Cluster, behind: bool, reports: bool
 ):
-    with standby(postgresql) as replica:
-        hosts = f"127.0.0.1:{postgresql.port},127.0.0.1:{replica.port}"
-        url = f"postgresql://placement@{hosts}/placement?target_session_attrs=read-write"
-        with running_service(url, workers=WORKERS) as server:
+    with standby(postgresql) as replica, relay_to(postgresql.port) as relay:  # noqa: SIM117
+        with running_service(postgresql.url(port=relay.port), workers=WORKERS) as server:
             service = Service(server.url)
             service.must("PUT", CLUSTER, {})
             for name in NODES:
@@ -172,6 +171,7 @@ def test_pods_and_cpus_after_a_standby_was_promoted_under_load(
                 if behind:
                     # Others use the ids up that lost transactions had, before anybody looks.
                     overtake(replica)
+                relay.lead_to(replica.port)
                 clients.promoted.set()
                 clients.await_progress()
             statuses = clients.statuses
