@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from placement.topology.cpuset import parse_cpu_list
 
 from placement.storage.database import Database
-from placement.topology.cpuset import parse_cpu_list
 from tests.faults.cluster import Cluster, cluster, standby
 from tests.faults.relay import relay_to
 from tests.faults.test_the_history_is_proved import overtake, stop_following
