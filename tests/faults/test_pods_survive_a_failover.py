@@ -28,6 +28,7 @@ from tests.service import Service
 CLUSTER = "/ext/v1/clusters/edge"
 # Nobody places pods on the last one: what is lost there no later write brings to anybody's notice.
 QUIET = "n4"
+BUSY = {"pool": "busy"}
 NODES = ("n1", "n2", "n3", QUIET)
 CLIENTS = 6
 NAMES_PER_CLIENT = 6
@@ -119,14 +120,15 @@ class Storm:
 
 
 def _manifest(pod: dict[str, Any]) -> dict[str, Any]:
-    return pod_manifest(uid=pod["uid"], **pod["shape"])
+    return pod_manifest(uid=pod["uid"], **pod["shape"], nodeSelector=BUSY)
 
 
 def _reported(pod: dict[str, Any]) -> dict[str, Any]:
     """The pod as it runs where it was placed, which the promoted server may never have heard of."""
-    status = {"cpuset": pod["placed"]["cpuset"]} if pod["placed"]["cpuset"] else None
-    node = pod["placed"]["node"]
-    return pod_manifest(uid=pod["uid"], **pod["shape"], node=node, status=status, phase="Running")
+    placed = pod["placed"]
+    status = {"cpuset": placed["cpuset"]} if placed["cpuset"] else None
+    where = {"node": placed["node"], "phase": "Running", "nodeSelector": BUSY}
+    return pod_manifest(uid=pod["uid"], **pod["shape"], status=status, **where)
 
 
 @contextmanager
@@ -156,14 +158,17 @@ def test_pods_and_cpus_after_a_standby_was_promoted_under_load(
             service = Service(server.url)
             service.must("PUT", CLUSTER, {})
             for name in NODES:
-                spec = {"unschedulable": name == QUIET}
-                service.must("PUT", f"{CLUSTER}/nodes/{name}", node_manifests(name, spec=spec))
+                labels = {} if name == QUIET else BUSY
+                service.must("PUT", f"{CLUSTER}/nodes/{name}", node_manifests(name, labels=labels))
             with storm(server.url, reports) as clients:
                 clients.await_progress()
                 if behind:
                     stop_following(replica)
                     lost = pod_manifest(node=QUIET, status={"cpuset": "0-3"}, phase="Running")
                     service.must("PUT", f"{CLUSTER}/pods/default/lost", lost)
+                    # Every worker knows of it, and believes it until something tells otherwise.
+                    for _ in range(ASKED):
+                        free(service)
                     clients.await_progress()
                 postgresql.kill()
                 clients.await_outage()
