@@ -10,7 +10,7 @@ from placement.dialects.koordinator.node.kubelet import reported_topology_policy
 from placement.dialects.koordinator.node.node import import_node
 from placement.dialects.koordinator.node.reservation import read_reservation, read_system_cpus
 from placement.dialects.koordinator.pod.admission import admission_violations
-from placement.dialects.koordinator.pod.priority import priority_with_default
+from placement.dialects.koordinator.pod.priority import raw_priority
 from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.qos import qos_with_default, raw_qos
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
@@ -38,13 +38,13 @@ def cpu_list(given: Json, profile: Profile) -> Outcome:
 
 def qos(given: Json, profile: Profile) -> Outcome:
     """The QoS class of the label."""
-    return {"qos": raw_qos(read.pod(given)) or ""}
+    return {"qos": str(raw_qos(read.pod(given)))}
 
 
 def priority(given: Json, profile: Profile) -> Outcome:
     """The priority class with default."""
     pod = read.pod(given)
-    return {"priority_class": priority_with_default(pod, qos_with_default(pod))}
+    return {"priority_class": raw_priority(pod) or qos_with_default(pod).default_priority}
 
 
 def admission(given: Json, profile: Profile) -> Outcome:
