@@ -11,13 +11,13 @@ from placement.dialects.koordinator.node.kubelet import KubeletPolicy
 from placement.dialects.koordinator.pod.pod_import import import_pod
 from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
-from placement.dialects.koordinator.status.kubelet_state import kubelet_allocs
 from placement.dialects.koordinator.status.pod_records import import_running_pod
 from placement.kubernetes.errors import ManifestError
 from placement.scheduling.filter import PodJudge
 from placement.scheduling.notes import remarks_on
 from placement.scheduling.numa_fit import Fit
 from placement.scheduling.reserve import allocate_on_host
+from tests.oracles.kubelet_state import kubelet_allocs
 from tests.unit.dialects.koordinator.pods import (
     BIND,
     NUMA,
