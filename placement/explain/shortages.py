@@ -17,7 +17,7 @@ from placement.search.conditions import Condition, Offers
 from placement.search.equivalence import Arenas
 from placement.search.filters import Choices, choices_of
 from placement.search.query import ForestQuery, Slot, slots_of
-from placement.search.trace import Trail
+from placement.search.trace import Trace
 
 # How far away a tree is that has nobody at all for a group; with missing amounts it is at most 1.
 _NOBODY_AT_ALL = 2.0
@@ -58,7 +58,7 @@ class _Able:
     """Who could serve a slot if amounts did not matter, and the conditions that led there."""
 
     choices: Choices
-    trail: Trail
+    trace: Trace
 
 
 class Shortages:
@@ -74,9 +74,9 @@ class Shortages:
         for slot in self._slots:
             key = (slot.suffixed, slot.resources, slot.group.condition)
             if key not in known:
-                trail = Trail(one_by_one=True)
+                trace = Trace(one_by_one=True)
                 self._budget.look()
-                known[key] = _Able(choices_of(forest, slot, sharing, trail, with_room=False), trail)
+                known[key] = _Able(choices_of(forest, slot, sharing, trace, with_room=False), trace)
             self._able.append(known[key])
         choices = [able.choices for able in self._able]
         self._arenas = Arenas(forest, query, self._slots, choices, sharing)
@@ -204,7 +204,7 @@ class Shortages:
     def _why(self, root: int, slot: int, top: int) -> tuple[Reason, int, Condition | None]:
         if top != NOBODY:
             return Reason.BELOW, top, None
-        for passed in self._able[slot].trail.providers:
+        for passed in self._able[slot].trace.providers:
             if not (self._forest.roots_of(passed.rows) == root).any():
                 return Reason.NOBODY, NOBODY, passed.condition
         return Reason.APART, NOBODY, None

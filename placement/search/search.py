@@ -29,7 +29,7 @@ from placement.search.filters import Choices, choices_of
 from placement.search.query import ForestQuery, Slot, slots_of
 from placement.search.ranking import Ranking
 from placement.search.score_cache import Scoreboards
-from placement.search.trace import Trail
+from placement.search.trace import Trace
 
 # How many trees are looked at before all of them, and how many times as many if those are not enough.
 _FIRST_TREES = 256
@@ -52,7 +52,7 @@ def search(
     forest: Forest,
     sharing_map: SharingMap,
     query: ForestQuery,
-    trail: Trail | None = None,
+    trace: Trace | None = None,
     first_trees: int = _FIRST_TREES,
     boards: Scoreboards | None = None,
 ) -> Found:
@@ -60,21 +60,21 @@ def search(
 
     `boards` keep scores for the next search of the same forest.
 
-    A `trail` is filled with what passed each stage, for explaining the search; it stays empty where a look at
+    A `trace` is filled with what passed each stage, for explaining the search; it stays empty where a look at
     the `first_trees` (or a few more) was enough. Raises SearchEnded.
     """
     slots = slots_of(query)
     sharing = sharing_map.of(forest, query.sharing_trait)
-    explained = trail is not None and trail.one_by_one
+    explained = trace is not None and trace.one_by_one
     found = None
     bound_to_tree = any(group.in_tree is not None for group in query.groups)
     if query.order is None and not explained and not bound_to_tree:
         found = _search_first_trees(forest, sharing, query, slots, first_trees)
     if found is None:
-        found = _search_all_trees(forest, sharing, query, slots, trail, boards)
-    if trail is not None:
-        trail.candidates = found.candidates
-        trail.complete = len(found.candidates) < query.maximum
+        found = _search_all_trees(forest, sharing, query, slots, trace, boards)
+    if trace is not None:
+        trace.candidates = found.candidates
+        trace.complete = len(found.candidates) < query.maximum
     return found
 
 
@@ -105,11 +105,11 @@ def _search_all_trees(
     sharing: Sharing,
     query: ForestQuery,
     slots: tuple[Slot, ...],
-    trail: Trail | None,
+    trace: Trace | None,
     boards: Scoreboards | None,
 ) -> Found:
-    choices = _choices(forest, query, slots, sharing, trail)
-    roots = viable_roots(forest, query, slots, choices, sharing, trail)
+    choices = _choices(forest, query, slots, sharing, trace)
+    roots = viable_roots(forest, query, slots, choices, sharing, trace)
     if not len(roots):
         return Found(slots, np.empty((0, len(slots)), np.int32))
     combination = _combination(forest, sharing, query, slots, choices, roots)
@@ -143,11 +143,11 @@ def _choices(
     query: ForestQuery,
     slots: Sequence[Slot],
     sharing: Sharing,
-    trail: Trail | None,
+    trace: Trace | None,
     among: Rows | None = None,
 ) -> list[Choices]:
     """The choices of each slot; like slots share one object."""
-    if trail is None and forest.is_flat and sharing.is_empty:
+    if trace is None and forest.is_flat and sharing.is_empty:
         slots = _whole(slots)
     known: dict[object, Choices] = {}
     choices = []
@@ -155,7 +155,7 @@ def _choices(
         key = (slot.suffixed, slot.resources, slot.group.condition)
         if key not in known:
             query.budget.look()
-            known[key] = choices_of(forest, slot, sharing, trail, among)
+            known[key] = choices_of(forest, slot, sharing, trace, among)
         choices.append(known[key])
     return choices
 

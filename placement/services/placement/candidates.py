@@ -18,7 +18,7 @@ from placement.search.answer import Answer
 from placement.search.budget import Budget, SearchEnded
 from placement.search.query import ForestQuery, GroupQuery, slots_of
 from placement.search.search import search, shuffled
-from placement.search.trace import RootIsIn, Trail
+from placement.search.trace import RootIsIn, Trace
 from placement.services.following.forest_keeper import ForestKeeper, View
 from placement.services.placement.ordering import SCORING, order_of, order_of_text
 from placement.services.placement.search_options import (
@@ -101,17 +101,17 @@ class Candidates:
         wishes: Wishes,
         aggregates: Mapping[str, int],
     ) -> Search:
-        trail = Trail(one_by_one=wishes.explain)
-        found = search(view.forest, view.sharing, wanted, trail, boards=view.boards)
+        trace = Trace(one_by_one=wishes.explain)
+        found = search(view.forest, view.sharing, wanted, trace, boards=view.boards)
         if self._settings.randomize and wanted.order is None:
             found = shuffled(found, query.limit, random.getrandbits(32))
         explanation = None
         if wishes.explain:
-            explanation = _explained(view, wanted, trail, MOST_MISSES)
+            explanation = _explained(view, wanted, trace, MOST_MISSES)
         elif not len(found.candidates):
             with suppress(SearchEnded):
                 brief = replace(wanted, budget=Budget(_SECONDS_FOR_THE_LOG, caller.is_gone))
-                explanation = _explained(view, brief, trail, 1)
+                explanation = _explained(view, brief, trace, 1)
         labels = {id_: _label(uuid, wishes) for uuid, id_ in aggregates.items()}
         result = Search(Answer(view.forest, found), view.names, explanation, labels)
         if explanation is not None and not len(found.candidates):
@@ -209,9 +209,9 @@ class Candidates:
             return providers.names_by_uuid(connection, list(uuids))
 
 
-def _explained(view: View, wanted: ForestQuery, trail: Trail, most: int) -> Explanation:
+def _explained(view: View, wanted: ForestQuery, trace: Trace, most: int) -> Explanation:
     sharing = view.sharing.of(view.forest, wanted.sharing_trait)
-    return explain(view.forest, sharing, wanted, trail, most)
+    return explain(view.forest, sharing, wanted, trace, most)
 
 
 def _hardest(wanted: ForestQuery) -> list[str]:

@@ -10,7 +10,7 @@ from placement.domain.inventory import Inventory
 from placement.explain.explanation import MOST_MISSES, Explanation, explain
 from placement.explain.messages import Vocabulary, sentences, verdict
 from placement.search.search import search
-from placement.search.trace import Trail
+from placement.search.trace import Trace
 from tests.forests import World
 from tests.naive import SHARING_TRAIT, NaiveProvider, enumerate_candidates
 from tests.querystring import parsed
@@ -36,13 +36,13 @@ def world() -> World:
 
 
 def explained(made: World, *pairs: tuple[str, str]) -> tuple[Explanation, Vocabulary]:
-    trail = Trail(one_by_one=True)
+    trace = Trace(one_by_one=True)
     query = made.query(parsed(pairs))
-    search(made.forest, made.sharing, query, trail)
+    search(made.forest, made.sharing, query, trace)
     classes = {number: name for name, number in made.classes.items()}
     traits = {number: name for name, number in made.traits.items()}
     sharing = made.sharing.of(made.forest, made.traits[SHARING_TRAIT])
-    return explain(made.forest, sharing, query, trail), Vocabulary(classes, traits, providers=NAMES)
+    return explain(made.forest, sharing, query, trace), Vocabulary(classes, traits, providers=NAMES)
 
 
 @pytest.mark.parametrize(
@@ -143,12 +143,12 @@ def test_explaining_changes_nothing_and_finds_a_reason_for_nothing(
     providers, query = given_search
     made = World(providers)
     made.load()
-    trail = Trail(one_by_one)
+    trace = Trace(one_by_one)
     wanted = made.query(query)
-    found = made.candidates(search(made.forest, made.sharing, wanted, trail))
+    found = made.candidates(search(made.forest, made.sharing, wanted, trace))
     assert found == made.candidates(made.search(query))
     sharing = made.sharing.of(made.forest, wanted.sharing_trait)
-    explanation = explain(made.forest, sharing, wanted, trail)
+    explanation = explain(made.forest, sharing, wanted, trace)
     assert (explanation.first_empty is None) == bool(enumerate_candidates(providers, query))
     assert len(explanation.misses) <= MOST_MISSES
     by_stage = [stage.trees for stage in explanation.stages if stage.group is None]
