@@ -14,7 +14,7 @@ from placement.forest.forest import Forest
 from placement.forest.sharing import Sharing
 from placement.forest.uuids import to_text
 from placement.search.conditions import Condition, Offers
-from placement.search.equivalence import Arenas
+from placement.search.equivalence import EquivalenceClasses
 from placement.search.filters import Choices, choices_of
 from placement.search.query import ForestQuery, Slot, slots_of
 from placement.search.trace import Trace
@@ -79,7 +79,7 @@ class Shortages:
                 known[key] = _Able(choices_of(forest, slot, sharing, trace, with_room=False), trace)
             self._able.append(known[key])
         choices = [able.choices for able in self._able]
-        self._arenas = Arenas(forest, query, self._slots, choices, sharing)
+        self._equivalence = EquivalenceClasses(forest, query, self._slots, choices, sharing)
         self._demands = _demands(self._slots)
         isolated = [able for slot, able in zip(self._slots, self._able, strict=True) if slot.suffixed]
         self._apart = isolated if query.isolate else []
@@ -139,11 +139,11 @@ class Shortages:
 
     def of(self, root: int) -> tuple[Shortage, ...]:
         """What the tree lacks; empty only if conditions that several slots meet together are in the way."""
-        trees = next(self._arenas.of(np.array([root], np.int32)), None)
+        trees = next(self._equivalence.of(np.array([root], np.int32)), None)
         if trees is None:
             nobody = (NOBODY,) * len(self._slots)
             return tuple(self._unserved(root, nobody, nobody, np.empty(0, np.int32)))
-        rows = trees.arenas[0]
+        rows = trees.providers[0]
         wants = [
             Want(demand, tuple(self._forest.column(class_id).free_of(rows).tolist()))
             for class_id, demand in self._demands.items()

@@ -24,7 +24,7 @@ from placement.search.enumeration import (
     depth_first,
     one_of_each,
 )
-from placement.search.equivalence import Arenas
+from placement.search.equivalence import EquivalenceClasses
 from placement.search.filters import Choices, choices_of
 from placement.search.query import ForestQuery, Slot, slots_of
 from placement.search.ranking import Ranking
@@ -127,9 +127,9 @@ def _combination(
     choices: list[Choices],
     roots: Indices,
 ) -> _Combination:
-    arenas = Arenas(forest, query, slots, choices, sharing)
+    equivalence = EquivalenceClasses(forest, query, slots, choices, sharing)
     sharers = sharing.mask(forest.count) if any(len(c.foreign) for c in choices) else None
-    return _Combination(arenas, roots, sharers, query, len(slots))
+    return _Combination(equivalence, roots, sharers, query, len(slots))
 
 
 def shuffled(found: Found, count: int | None, seed: int) -> Found:
@@ -176,7 +176,7 @@ def _whole(slots: Sequence[Slot]) -> list[Slot]:
 class _Combination:
     """The candidates at the viable roots; `sharers` is None if no sharing provider is in play."""
 
-    arenas: Arenas
+    equivalence: EquivalenceClasses
     roots: Indices
     sharers: Mask | None
     query: ForestQuery
@@ -184,26 +184,26 @@ class _Combination:
 
     def first(self) -> Candidates:
         """The first candidates found."""
-        walk = depth_first if self.query.depth_first else breadth_first
-        return self._taken(walk(self.arenas, self.roots, self.query.maximum), self.query.maximum)
+        enumeration = depth_first if self.query.depth_first else breadth_first
+        return self._taken(enumeration(self.equivalence, self.roots, self.query.maximum), self.query.maximum)
 
     def surely_first(self) -> Candidates:
         """The first candidates, as far as no tree after these roots could come in between."""
-        walk = depth_first if self.query.depth_first else one_of_each
-        return self._taken(walk(self.arenas, self.roots, self.query.maximum), self.query.maximum)
+        enumeration = depth_first if self.query.depth_first else one_of_each
+        return self._taken(enumeration(self.equivalence, self.roots, self.query.maximum), self.query.maximum)
 
     def best(self, ranking: Ranking) -> Candidates:
         """The best candidates of all."""
-        walk = depth_first if self.query.depth_first else breadth_first
+        enumeration = depth_first if self.query.depth_first else breadth_first
         maximum = self.query.maximum
         if ranking.by_tree and self.sharers is None:
             self.query.budget.look()
             scores = ranking.of_trees(self.roots)
             by_turn = not self.query.depth_first
-            blocks = best_first(self.arenas, self.roots, scores, maximum, walk, by_turn=by_turn)
+            blocks = best_first(self.equivalence, self.roots, scores, maximum, enumeration, by_turn=by_turn)
             return self._taken(blocks, maximum)
         considered = max(maximum, self.query.considered)
-        everything = self._taken(walk(self.arenas, self.roots, considered), considered)
+        everything = self._taken(enumeration(self.equivalence, self.roots, considered), considered)
         self.query.budget.look()
         order = np.argsort(-ranking.of_candidates(everything), kind="stable")
         return everything[order[:maximum]]

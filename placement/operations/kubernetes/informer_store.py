@@ -139,7 +139,7 @@ class InformerStore:
     def changed(self, timeout: float) -> set[Key]:
         """What changed since the last call, at the latest after so many seconds.
 
-        Nothing before every collection has been listed: what is not listed yet would look as if it had vanished.
+        Nothing before every collection has been listed: what is not listed yet would look as if it were gone.
         """
         with self._condition:
             self._condition.wait_for(lambda: self._changed and not self._missing, timeout)
