@@ -28,7 +28,7 @@ from placement.search.equivalence import EquivalenceClasses
 from placement.search.filters import Choices, choices_of
 from placement.search.query import ForestQuery, Slot, slots_of
 from placement.search.ranking import Ranking
-from placement.search.score_cache import Scoreboards
+from placement.search.score_cache import ScoreCache
 from placement.search.trace import Trace
 
 # How many trees are looked at before all of them, and how many times as many if those are not enough.
@@ -54,11 +54,11 @@ def search(
     query: ForestQuery,
     trace: Trace | None = None,
     first_trees: int = _FIRST_TREES,
-    boards: Scoreboards | None = None,
+    score_cache: ScoreCache | None = None,
 ) -> Found:
     """The candidates of the query, at most `query.maximum`.
 
-    `boards` keep scores for the next search of the same forest.
+    `score_cache` keeps scores for the next search of the same forest.
 
     A `trace` is filled with what passed each stage, for explaining the search; it stays empty where a look at
     the `first_trees` (or a few more) was enough. Raises SearchEnded.
@@ -71,7 +71,7 @@ def search(
     if query.order is None and not explained and not bound_to_tree:
         found = _search_first_trees(forest, sharing, query, slots, first_trees)
     if found is None:
-        found = _search_all_trees(forest, sharing, query, slots, trace, boards)
+        found = _search_all_trees(forest, sharing, query, slots, trace, score_cache)
     if trace is not None:
         trace.candidates = found.candidates
         trace.complete = len(found.candidates) < query.maximum
@@ -106,7 +106,7 @@ def _search_all_trees(
     query: ForestQuery,
     slots: tuple[Slot, ...],
     trace: Trace | None,
-    boards: Scoreboards | None,
+    score_cache: ScoreCache | None,
 ) -> Found:
     choices = _choices(forest, query, slots, sharing, trace)
     roots = viable_roots(forest, query, slots, choices, sharing, trace)
@@ -115,7 +115,7 @@ def _search_all_trees(
     combination = _combination(forest, sharing, query, slots, choices, roots)
     if query.order is None:
         return Found(slots, combination.first())
-    ranking = Ranking(forest, query.order, slots, sharing.mask(forest.count), boards)
+    ranking = Ranking(forest, query.order, slots, sharing.mask(forest.count), score_cache)
     return Found(slots, combination.best(ranking), ranking)
 
 

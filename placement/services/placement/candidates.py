@@ -102,7 +102,7 @@ class Candidates:
         aggregates: Mapping[str, int],
     ) -> Search:
         trace = Trace(one_by_one=wishes.explain)
-        found = search(view.forest, view.sharing, wanted, trace, boards=view.boards)
+        found = search(view.forest, view.sharing, wanted, trace, score_cache=view.score_cache)
         if self._settings.randomize and wanted.order is None:
             found = shuffled(found, query.limit, random.getrandbits(32))
         explanation = None
