@@ -64,5 +64,5 @@ class ScoreCache:
 
     def _make_room(self, rows: int) -> None:
         """Forget the questions that were asked longest ago."""
-        while self._kept and rows + sum(len(b.scores) for b in self._kept.values()) > self._most_rows:
+        while self._kept and rows + sum(len(each.scores) for each in self._kept.values()) > self._most_rows:
             del self._kept[next(iter(self._kept))]
