@@ -59,7 +59,7 @@ class ScoreTable:
         return [np.flatnonzero(kinds == kind) for kind in range(int(kinds.max()) + 1)]
 
 
-class Ranking:
+class CandidateScores:
     """The order of one query, on the forest as it is."""
 
     def __init__(

@@ -27,7 +27,7 @@ from placement.search.enumeration import (
 from placement.search.equivalence import EquivalenceClasses
 from placement.search.filters import Choices, choices_of
 from placement.search.query import ForestQuery, Slot, slots_of
-from placement.search.ranking import Ranking
+from placement.search.ranking import CandidateScores
 from placement.search.score_cache import ScoreCache
 from placement.search.trace import Trace
 
@@ -45,7 +45,7 @@ class Found:
 
     slots: tuple[Slot, ...]
     candidates: Candidates
-    ranking: Ranking | None = None
+    ranking: CandidateScores | None = None
 
 
 def search(
@@ -115,7 +115,7 @@ def _search_all_trees(
     combination = _combination(forest, sharing, query, slots, choices, roots)
     if query.order is None:
         return Found(slots, combination.first())
-    ranking = Ranking(forest, query.order, slots, sharing.mask(forest.count), score_cache)
+    ranking = CandidateScores(forest, query.order, slots, sharing.mask(forest.count), score_cache)
     return Found(slots, combination.best(ranking), ranking)
 
 
@@ -192,7 +192,7 @@ class _Combination:
         enumeration = depth_first if self.query.depth_first else one_of_each
         return self._taken(enumeration(self.equivalence, self.roots, self.query.maximum), self.query.maximum)
 
-    def best(self, ranking: Ranking) -> Candidates:
+    def best(self, ranking: CandidateScores) -> Candidates:
         """The best candidates of all."""
         enumeration = depth_first if self.query.depth_first else breadth_first
         maximum = self.query.maximum

@@ -26,7 +26,7 @@ from placement.storage.statements.clusters import Cluster
 
 
 @dataclass(frozen=True, slots=True)
-class Translation:
+class PodQueries:
     """The queries of a pod, best first, as (meaning, query string); what they leave out; warnings."""
 
     queries: list[tuple[str, str]]
@@ -41,7 +41,7 @@ class PodTranslation:
         self._database = database
         self._fleet = fleet
 
-    def translate(self, cluster: str, pod: Mapping[str, Any]) -> Translation:
+    def translate(self, cluster: str, pod: Mapping[str, Any]) -> PodQueries:
         """The queries for a pod on the hosts of a cluster. Raises NotFound, ManifestError."""
         view = self._fleet.view(cluster)
         incoming = import_pod(PodDocument.unnamed(cluster, pod).manifest, view.facts.settings)
@@ -75,7 +75,7 @@ class PodTranslation:
         if not usable:
             gaps.insert(0, _nowhere(incoming.request, shape, fallbacks, known_classes, known_traits))
         ordered = [(meaning, query) for query, meaning in reversed(queries.items())]
-        return Translation(ordered, gaps, incoming.warnings)
+        return PodQueries(ordered, gaps, incoming.warnings)
 
 
 def _shape(cluster: Cluster, view: ClusterView, incoming: PodImport) -> ClusterShape:

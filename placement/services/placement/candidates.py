@@ -12,7 +12,7 @@ from placement.domain import caller, deadline
 from placement.domain.errors import BadRequest, SearchTimeout
 from placement.domain.groups import CandidateQuery, RequestGroup
 from placement.explain.explanation import MOST_MISSES, Explanation, explain
-from placement.explain.messages import Vocabulary, verdict
+from placement.explain.messages import Vocabulary, first_obstacle
 from placement.scoring.order import Order
 from placement.search.answer import Answer
 from placement.search.budget import Budget, SearchEnded
@@ -115,7 +115,7 @@ class Candidates:
         labels = {id_: _label(uuid, options) for uuid, id_ in aggregates.items()}
         result = Search(Answer(view.forest, found), view.names, explanation, labels)
         if explanation is not None and not len(found.candidates):
-            LOG.info("no candidates: %s", verdict(explanation, result.vocabulary))
+            LOG.info("no candidates: %s", first_obstacle(explanation, result.vocabulary))
         return result
 
     def _timeout(self, wanted: ForestQuery, ended: SearchEnded) -> SearchTimeout:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from placement.domain.inventory import Inventory
 from placement.explain.explanation import MOST_MISSES, Explanation, explain
-from placement.explain.messages import Vocabulary, sentences, verdict
+from placement.explain.messages import Vocabulary, first_obstacle, sentences
 from placement.search.search import search
 from placement.search.trace import Trace
 from tests.forests import World
@@ -129,10 +129,10 @@ def test_sentences(pairs: list[tuple[str, str]], said: list[str]) -> None:
 
 def test_the_verdict_is_the_first_empty_stage_and_the_nearest_miss() -> None:
     explanation, words = explained(world(), ("resources", "VCPU:3,VGPU:4"))
-    assert verdict(explanation, words) == (
+    assert first_obstacle(explanation, words) == (
         "room for 4 VGPU: 0 of 1 provider, in 0 trees; child lacks 2 VGPU: it has 2 free"
     )
-    assert verdict(explained(world(), ("resources", "VCPU:1"))[0], words) == ""
+    assert first_obstacle(explained(world(), ("resources", "VCPU:1"))[0], words) == ""
 
 
 @settings(max_examples=500)
