@@ -91,7 +91,7 @@ def try_allocate(
     placing = Placing(host.state, demand, reservations)
     affinity = fit.affinity
     if alignment.policy is NumaPolicy.BEST_EFFORT and affinity is None:
-        affinity = choose_affinity(placing.widest_trial, alignment, placing.fits)
+        affinity = choose_affinity(placing.widest_allocator, alignment, placing.fits)
     return placing.allocate(affinity)
 
 
