@@ -1,6 +1,7 @@
 """What the node agent reports: kubelet's state file, reserved CPUs, kubelet's own choice."""
 
 import json
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -97,3 +98,12 @@ def test_kubelet_picks_as_many_as_asked_for_if_there_are_so_many(drawn, count):
     picked = pick_like_kubelet(drawn, count)
     assert len(picked) == (count if count <= len(drawn.rows) else 0)
     assert picked <= drawn.cpus
+
+
+@given(
+    st.text(max_size=20)
+    | st.dictionaries(st.sampled_from(["entries", "p"]), st.text(max_size=4) | st.integers()).map(json.dumps)
+)
+def test_a_state_file_is_read_or_refused(text):
+    with suppress(ManifestError):
+        kubelet_allocs(text, [])

@@ -17,7 +17,7 @@ from placement.numa.policies import NumaPolicy
 from tests.oracles.agent_reservation import reserved_count
 from tests.oracles.topology_policies import reported_topology_policy
 
-CASES = json.loads((Path(__file__).parents[3] / "data" / "koordinator-node-cases.json").read_text())["cases"]
+CASES = json.loads((Path(__file__).parents[4] / "data" / "koordinator-node-cases.json").read_text())["cases"]
 
 
 def cases_of(kind):
