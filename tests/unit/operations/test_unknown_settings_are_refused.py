@@ -1,4 +1,4 @@
-"""A setting that nobody would ever look at is refused by the name of its file, with what was probably meant."""
+"""A setting that nobody would look at is refused by the name of its file, with what was probably meant."""
 
 import pytest
 
