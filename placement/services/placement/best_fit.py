@@ -22,12 +22,12 @@ from placement.domain.errors import (
 )
 from placement.domain.groups import CandidateQuery
 from placement.domain.mappings import Mappings, rebuilt, settled
-from placement.explain.messages import verdict
+from placement.explain.messages import first_obstacle
 from placement.search.answer import Element
 from placement.services.placement.candidates import Candidates, Search
 from placement.services.placement.claims import Claims
 from placement.services.placement.holdings import Holdings
-from placement.services.placement.search_options import Wishes
+from placement.services.placement.search_options import SearchOptions
 from placement.storage.statements.consumers import Consumer
 
 _PATIENCE_SECONDS = 20.0
@@ -106,7 +106,7 @@ class BestFit:
         self._claims = claims
         self._holdings = holdings
 
-    def claim(self, applicant: Applicant, query: CandidateQuery, wishes: Wishes) -> Fitted:
+    def claim(self, applicant: Applicant, query: CandidateQuery, options: SearchOptions) -> Fitted:
         """Let the consumer hold the best candidate.
 
         Repeating the call returns what the consumer holds, and changes nothing. Raises NoCandidate, Conflict
@@ -114,14 +114,14 @@ class BestFit:
         """
         contest = _Contest(time.monotonic() + _PATIENCE_SECONDS)
         while True:
-            held = self._held(applicant, query, wishes)
+            held = self._held(applicant, query, options)
             if held is not None:
                 return held
             try:
-                proposal = self._propose(query, wishes, contest)
+                proposal = self._propose(query, options, contest)
             except NoCandidate:
                 # A twin of this very call may have taken the last one for the same consumer.
-                held = self._held(applicant, query, wishes)
+                held = self._held(applicant, query, options)
                 if held is None:
                     raise
                 return held
@@ -130,7 +130,7 @@ class BestFit:
                 return Fitted(applicant, generation, proposal.resources, True, proposal.mappings)
             contest.lose(proposal)
 
-    def _held(self, applicant: Applicant, query: CandidateQuery, wishes: Wishes) -> Fitted | None:
+    def _held(self, applicant: Applicant, query: CandidateQuery, options: SearchOptions) -> Fitted | None:
         """What the consumer holds already, None if nothing. Raises Conflict if that is something else."""
         found = self._holdings.of_consumer(applicant.consumer_uuid)
         if found is None:
@@ -140,7 +140,7 @@ class BestFit:
         for row in rows:
             resources.setdefault(row.provider_uuid, {})[row.class_name] = row.amount
         # Whoever may ask about one cluster only is not told what the consumer has in another.
-        if _totals(resources) != _wanted(query) or not self._candidates.are_in_cluster(wishes, resources):
+        if _totals(resources) != _wanted(query) or not self._candidates.are_in_cluster(options, resources):
             raise Conflict(
                 f"consumer_uuid: {applicant.consumer_uuid} already holds something else "
                 "than the query asks for"
@@ -153,11 +153,11 @@ class BestFit:
         )
         return Fitted(owner, consumer.generation, resources, False, rebuilt(query, resources))
 
-    def _propose(self, query: CandidateQuery, wishes: Wishes, contest: _Contest) -> _Proposal:
+    def _propose(self, query: CandidateQuery, options: SearchOptions, contest: _Contest) -> _Proposal:
         """The best candidate not lost yet; after a loss any of the equally good ones."""
         wanted = replace(query, limit=len(contest.lost) + _AHEAD)
         while True:
-            search = self._candidates.find(wanted, wishes)
+            search = self._candidates.find(wanted, options)
             elements = list(search.answer.elements())
             proposals = [_proposal(element, search, query) for element in elements]
             if not elements:
@@ -224,7 +224,7 @@ def _proposal(element: Element, search: Search, query: CandidateQuery) -> _Propo
 def _reason(search: Search) -> str:
     if search.explanation is None:
         return "no candidate: nothing fits"
-    return f"no candidate: {verdict(search.explanation, search.vocabulary)}"
+    return f"no candidate: {first_obstacle(search.explanation, search.vocabulary)}"
 
 
 def _totals(resources: Resources) -> Counter[str]:

@@ -1,21 +1,22 @@
-"""What the node agent reports and does: kubelet's state file, lists of containers, reserved CPUs."""
+"""What the node agent reports: kubelet's state file, reserved CPUs, kubelet's own choice."""
 
 import json
+from contextlib import suppress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from placement.dialects.koordinator.node.agent_reservation import agent_reserved_cpus
 from placement.dialects.koordinator.node.kubelet_pods import KubeletPod
-from placement.dialects.koordinator.status.container_cpus import AgentView, container_cpu_list
-from placement.dialects.koordinator.status.kubelet_state import kubelet_allocs
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.field import Field
 from placement.kubernetes.report import Report
-from placement.numa.pools import SharedPool
-from tests.unit.dialects.koordinator.pods import ROWS, build_pod, container, imported_node, lsr, read
-
-LS = (SharedPool(0, 0, frozenset(range(4))), SharedPool(1, 1, frozenset(range(8, 12))))
-BE = (SharedPool(0, 0, frozenset(range(8))), SharedPool(1, 1, frozenset(range(8, 16))))
+from placement.numa.cpuset import format_cpu_list
+from tests.oracles.agent_reservation import agent_reserved_cpus
+from tests.oracles.kubelet_picker import pick_like_kubelet
+from tests.oracles.kubelet_state import kubelet_allocs
+from tests.unit.dialects.koordinator.pods import ROWS, build_pod, imported_node, read
+from tests.unit.numa.samples import topologies, topology
 
 
 def state(**entries):
@@ -60,46 +61,6 @@ def test_a_text_that_is_no_state_file_is_refused(text):
 
 
 @pytest.mark.parametrize(
-    ("document", "view", "expected"),
-    [
-        (lsr(status={"cpuset": "3,1-2"}), AgentView(LS), "1-3"),
-        (
-            build_pod(status={"numaNodeResources": [{"node": 1, "resources": {"cpu": "1"}}]}),
-            AgentView(LS),
-            "8-11",
-        ),
-        (
-            build_pod(
-                qos="BE",
-                status={"numaNodeResources": [{"node": 0, "resources": {"kubernetes.io/batch-cpu": "1"}}]},
-            ),
-            AgentView(LS, BE, manages_best_effort=True),
-            "0-7",
-        ),
-        (
-            build_pod(qos="LS", status={"numaNodeResources": [{"node": 1, "resources": {"memory": "1"}}]}),
-            AgentView(LS),
-            "0-3,8-11",
-        ),
-        (build_pod(qos="SYSTEM"), AgentView(LS, system_cpus="12-13"), "12-13"),
-        (build_pod(qos="SYSTEM"), AgentView(LS), "0-3,8-11"),
-        (build_pod(qos="LS"), AgentView(LS, kubelet_is_static=True), "0-3,8-11"),
-        (build_pod(container()), AgentView(LS), ""),
-        (build_pod(container()), AgentView(LS, kubelet_is_static=True), ""),
-        (build_pod(), AgentView(LS, kubelet_is_static=True), None),
-        (build_pod(), AgentView(LS), "0-3,8-11"),
-    ],
-)
-def test_the_list_of_a_container(document, view, expected):
-    assert container_cpu_list(read(document), view) == expected
-
-
-def test_an_unreadable_status_gives_no_list():
-    with pytest.raises(ManifestError):
-        container_cpu_list(read(build_pod(status="bad-alloc-fmt")), AgentView(LS))
-
-
-@pytest.mark.parametrize(
     ("reservation", "cpus"),
     [
         ({"reservedCPUs": "5,1"}, {1, 5}),
@@ -114,3 +75,35 @@ def test_the_agent_reserves_the_list_or_what_kubelet_would_pick(reservation, cpu
     annotation = Field("reservation", json.dumps(reservation), Report()).softly().json()
     topology = imported_node(rows=ROWS).topology
     assert agent_reserved_cpus(annotation, topology) == cpus
+
+
+@pytest.mark.parametrize(
+    ("count", "picked"),
+    [
+        (0, ""),
+        (2, "0-1"),
+        (3, "0-2"),  # a whole core, then a thread of its neighbour
+        (8, "0-7"),  # a NUMA node
+        (10, "0-9"),
+        (16, "0-15"),  # a socket
+        (33, ""),
+    ],
+)
+def test_kubelet_takes_whole_places_and_low_numbers_first(count, picked):
+    assert format_cpu_list(pick_like_kubelet(topology(2, 2, 4, 2), count)) == picked
+
+
+@given(topologies(), st.integers(0, 20))
+def test_kubelet_picks_as_many_as_asked_for_if_there_are_so_many(drawn, count):
+    picked = pick_like_kubelet(drawn, count)
+    assert len(picked) == (count if count <= len(drawn.rows) else 0)
+    assert picked <= drawn.cpus
+
+
+@given(
+    st.text(max_size=20)
+    | st.dictionaries(st.sampled_from(["entries", "p"]), st.text(max_size=4) | st.integers()).map(json.dumps)
+)
+def test_a_state_file_is_read_or_refused(text):
+    with suppress(ManifestError):
+        kubelet_allocs(text, [])

@@ -10,7 +10,7 @@ import yaml
 from placement.dialects.koordinator.node.node import import_node
 from placement.domain.inventory import Inventory
 
-EXAMPLES = Path(__file__).parents[4] / "etc" / "examples"
+EXAMPLES = Path(__file__).parents[5] / "etc" / "examples"
 NODES = sorted(EXAMPLES.glob("*/nodes/*.yaml"))
 CLUSTERS = sorted(path.parent.name for path in EXAMPLES.glob("*/cluster.yaml"))
 

@@ -10,7 +10,7 @@ import pytest
 
 from placement.api.tokens import BadTokens, Tokens
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 SECRET = "an-example-of-a-token-that-is-long-enough"
 HASH = hashlib.sha256(SECRET.encode()).hexdigest()
 OTHER = "f" * 64

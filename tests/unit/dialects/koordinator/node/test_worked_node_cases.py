@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from placement.dialects.koordinator.bind_policy import host_bind_policy, pod_bind_policy
-from placement.dialects.koordinator.node.kubelet import KubeletPolicy, reported_topology_policy
+from placement.dialects.koordinator.node.kubelet import KubeletPolicy
 from placement.dialects.koordinator.node.numa_policy import translate_topology_policy
 from placement.dialects.koordinator.node.reservation import read_reservation
 from placement.dialects.koordinator.profile import Profile
@@ -14,8 +14,10 @@ from placement.kubernetes.field import Field
 from placement.kubernetes.report import Report
 from placement.numa.cpuset import format_cpu_list, parse_cpu_list
 from placement.numa.policies import NumaPolicy
+from tests.oracles.agent_reservation import reserved_count
+from tests.oracles.topology_policies import reported_topology_policy
 
-CASES = json.loads((Path(__file__).parents[3] / "data" / "koordinator-node-cases.json").read_text())["cases"]
+CASES = json.loads((Path(__file__).parents[4] / "data" / "koordinator-node-cases.json").read_text())["cases"]
 
 
 def cases_of(kind):
@@ -38,7 +40,7 @@ def test_cpu_lists(given, expected):
 def test_node_reservations(given, expected):
     reservation = read_reservation(Field("reservation", given["annotation"], Report()).softly().json())
     assert reservation.reserved_cpus == expected["reserved_cpus"]
-    assert reservation.reserved_count == expected["reserved_count"]
+    assert reserved_count(reservation) == expected["reserved_count"]
 
 
 @cases_of("bind-policy")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.node.kubelet_pods import KubeletPod
-from placement.dialects.koordinator.qos import QosClass, raw_qos
+from placement.dialects.koordinator.qos import raw_qos
 from placement.dialects.koordinator.status.resource_status import read_resource_status
 from placement.kubernetes.field import Field
 from placement.kubernetes.pod import Pod
@@ -20,7 +20,6 @@ def kubelet_allocs(state: str, pods: Iterable[Pod]) -> tuple[KubeletPod, ...]:
 
     Left out are pods labelled LS or BE and those with a list of the scheduler. A container whose list does
     not parse contributes nothing. Raises ManifestError for a text that is no state file.
-    Source: Koordinator semantics, pools.
     """
     report = Report()
     known = {pod.uid: pod for pod in pods}
@@ -49,7 +48,8 @@ def _report_pod(uid: str, cpus: CpuSet, pod: Pod | None) -> KubeletPod:
 
 
 def _is_managed_elsewhere(pod: Pod) -> bool:
-    if raw_qos(pod) in (QosClass.LS, QosClass.BE):
+    qos = raw_qos(pod)
+    if qos.uses_ls_pools or qos.is_best_effort:
         return True
     status = replace(pod.manifest.annotation(keys.RESOURCE_STATUS), report=Report())
     return bool(read_resource_status(status).cpus)

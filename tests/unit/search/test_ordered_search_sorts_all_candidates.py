@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.scoring.order import Order
-from placement.search.score_cache import Scoreboards
+from placement.search.score_cache import ScoreCache
 from tests.forests import World
 from tests.naive import SHARING_TRAIT, NaiveProvider, enumerate_candidates
 from tests.naive_scoring import SoftCondition, score_of
@@ -85,7 +85,7 @@ def test_kept_scores_are_those_of_the_trees_as_they_are(
     )
     for wanted in (query, other_search[1]):
         kept = world.search(wanted, order=by_score)
-        world.boards = Scoreboards()
+        world.score_cache = ScoreCache()
         anew = world.search(wanted, order=by_score)
         assert world.candidates(kept) == world.candidates(anew)
 

@@ -4,7 +4,7 @@ import pytest
 
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
 from placement.dialects.koordinator.pod.admission import admission_violations
-from placement.dialects.koordinator.pod.priority import priority_with_default, raw_priority
+from placement.dialects.koordinator.pod.priority import PriorityClass, raw_priority
 from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.qos import (
     QosClass,
@@ -23,11 +23,11 @@ BEST_EFFORT = build_pod(container())
 
 @pytest.mark.parametrize(
     ("label", "qos"),
-    [("LSE", "LSE"), ("SYSTEM", "SYSTEM"), ("lse", None), ("", None), (None, None), ("Guaranteed", None)],
+    [("LSE", "LSE"), ("SYSTEM", "SYSTEM"), ("lse", ""), ("", ""), (None, ""), ("Guaranteed", "")],
 )
 def test_only_the_label_names_a_class(label, qos):
     assert raw_qos(read(build_pod(qos=label))) == qos
-    assert raw_qos(read(build_pod(annotations={QOS: "LSE"}))) is None
+    assert raw_qos(read(build_pod(annotations={QOS: "LSE"}))) is QosClass.UNSET
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,19 @@ def test_the_label_beats_the_band_of_the_number(priority, labels, expected):
 @pytest.mark.parametrize("qos", QosClass)
 def test_an_unset_priority_class_follows_from_the_qos_class(qos):
     expected = "koord-batch" if qos is QosClass.BE else "koord-prod"
-    assert priority_with_default(read(build_pod()), qos) == expected
-    assert priority_with_default(read(build_pod(priority=3000)), qos) == "koord-free"
+    assert qos.default_priority == expected
+
+
+def test_each_class_answers_what_its_pods_may():
+    def those(answer):
+        return {str(qos) for qos in QosClass if answer(qos)}
+
+    assert those(lambda qos: qos.owns_cpus) == {"LSE", "LSR"}
+    assert those(lambda qos: not qos.shares_with_best_effort) == {"LSE"}
+    assert those(lambda qos: qos.uses_ls_pools) == {"LS"}
+    assert those(lambda qos: qos.uses_system_cpus) == {"SYSTEM"}
+    assert those(lambda qos: PriorityClass.PROD in qos.forbidden_priorities) == {"BE"}
+    assert those(lambda qos: PriorityClass.BATCH in qos.forbidden_priorities) == {"LSR"}
 
 
 def test_guaranteed_under_static_is_lsr():

@@ -9,7 +9,7 @@ import yaml
 from placement.operations.kubernetes.collection import collections
 from placement.operations.kubernetes.informer_store import Kind
 
-RIGHTS = Path(__file__).resolve().parents[1] / "etc" / "examples" / "kubernetes-rights.yaml"
+RIGHTS = Path(__file__).resolve().parents[4] / "etc" / "examples" / "kubernetes-rights.yaml"
 
 
 def granted(role: str) -> set[tuple[str, str, str]]:

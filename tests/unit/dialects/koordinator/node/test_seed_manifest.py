@@ -10,7 +10,7 @@ PATH = "NodeResourceTopology.metadata.annotations[node.koordinator.sh/pod-cpu-al
 
 @pytest.fixture(scope="module")
 def seed():
-    path = Path(__file__).parents[3] / "data" / "noderesourcetopology-seed.yaml"
+    path = Path(__file__).parents[4] / "data" / "noderesourcetopology-seed.yaml"
     return yaml.safe_load(path.read_text())
 
 
