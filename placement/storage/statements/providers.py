@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from placement.storage import tables
-from placement.storage.changes.feed import PROVIDER_DELETED, record_change
+from placement.storage.backends.backend import Backend
+from placement.storage.changes.change_log import PROVIDER_DELETED, record_change
 from placement.storage.database import Executor, Transaction
 
 # Any number; all processes that re-parent providers of one database must use the same.
@@ -132,7 +134,8 @@ def lock_all(transaction: Transaction, uuids: Collection[str], ids: Collection[i
     return [Locked(*row) for row in transaction.execute(statement)]
 
 
-def _hold_and_stamp(revision: sa.ColumnElement[int]) -> sa.Update:
+@cache
+def _hold_and_stamp(backend: type[Backend]) -> sa.Update:
     """Lock in ascending order of ids, then stamp, in one statement; some get the next generation too."""
     named = sa.or_(
         _self.c.uuid.in_(sa.bindparam("uuids", expanding=True)),
@@ -148,15 +151,11 @@ def _hold_and_stamp(revision: sa.ColumnElement[int]) -> sa.Update:
         .where(_self.c.id == held.c.id)
         .values(
             generation=_self.c.generation + sa.case((raised, 1), else_=0),
-            revision=revision,
+            revision=backend.stamp,
             updated_at=sa.bindparam("now"),
         )
         .returning(_self.c.id, _self.c.uuid)
     )
-
-
-_HOLD_POSTGRESQL = _hold_and_stamp(sa.func.pg_current_xact_id(type_=_self.c.revision.type))
-_HOLD_SQLITE = _hold_and_stamp(sa.bindparam("stamp", type_=_self.c.revision.type))
 
 
 def hold_and_stamp(
@@ -172,19 +171,15 @@ def hold_and_stamp(
         "raised_uuids": sorted(raised_uuids),
         "raised_ids": sorted(raised_ids),
         "now": transaction.now,
+        **transaction.stamp_parameters,
     }
-    if transaction.is_postgresql:
-        rows = transaction.execute(_HOLD_POSTGRESQL, parameters)
-    else:
-        rows = transaction.execute(_HOLD_SQLITE, {**parameters, "stamp": transaction.stamp_number})
+    rows = transaction.execute(_hold_and_stamp(type(transaction.backend)), parameters)
     return {row[1]: row[0] for row in rows}
 
 
 def lock_trees(transaction: Transaction, *, shared: bool) -> None:
     """Keep trees from being re-rooted (shared), or re-root them alone (not shared)."""
-    if transaction.is_postgresql:
-        function = sa.func.pg_advisory_xact_lock_shared if shared else sa.func.pg_advisory_xact_lock
-        transaction.execute(sa.select(function(_TREES_LOCK)))
+    transaction.backend.lock_number(transaction.connection, _TREES_LOCK, shared=shared)
 
 
 def insert(

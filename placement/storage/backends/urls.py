@@ -65,10 +65,8 @@ def hosts_of(url: sa.URL) -> list[str]:
     return named or ([url.host] if url.host else [])
 
 
-def described(url: sa.URL) -> str:
-    """Which database it is, for people: host, database, user; never a password."""
-    if url.get_backend_name() == "sqlite":
-        return f"file {url.database}"
+def described_server(url: sa.URL) -> str:
+    """Which database of a server it is, for people: host, database, user; never a password."""
     port = url.port or url.query.get("port")
     ports = f" port {port}" if port else ""
     hosts = ",".join(hosts_of(url)) or "of the local socket"

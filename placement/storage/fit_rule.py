@@ -1,0 +1,14 @@
+"""Whether what claims ask for fits an inventory, said in SQL: the one place where a claim is decided.
+
+The statements that claim join a table `wanted` to `inventories`. A row of it says how the use of one
+inventory changes: `delta` is the net change; `least`, `most` and `divisor` describe the new amounts, each of
+which must respect the units: the smallest, the largest and the greatest common divisor, all 0 if there is
+none.
+"""
+
+from __future__ import annotations
+
+# A change that does not raise the use is never refused for capacity (Placement API, when an allocation fits).
+FITS = """(wanted.most = 0 OR (wanted.least >= min_unit AND wanted.most <= max_unit
+                                AND wanted.divisor % step_size = 0))
+       AND (wanted.delta <= 0 OR used + wanted.delta <= (total - reserved) * allocation_ratio)"""
