@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from placement.domain.errors import PlacementError
+from placement.storage.backends.urls import has_accounts
 
 LOG = logging.getLogger(__name__)
 _HIDDEN = re.compile(r"([?&][^=&]*password[^=&]*=)[^&]*", re.IGNORECASE)
@@ -35,7 +36,7 @@ def with_password_of(file: str, url: str) -> str:
             "[placement_database] connection has a password, and password_file names another: keep one"
         )
     scheme, separator, rest = url.partition("://")
-    if not scheme.startswith("postgres"):
+    if not has_accounts(url):
         raise PlacementError("[placement_database] password_file is for PostgreSQL; SQLite has no passwords")
     found = _USER.match(rest)
     user, place = (found["name"], rest[found.end() :]) if found else ("", rest)

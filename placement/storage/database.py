@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -14,7 +15,6 @@ from placement.storage import failures, pool
 from placement.storage.backends import urls
 from placement.storage.backends.backend import Backend, SingleWrite
 from placement.storage.backends.choice import backend_of
-from placement.storage.backends.postgresql_driver import STATEMENT_SECONDS
 from placement.storage.changes import history
 from placement.storage.changes.history import History
 from placement.storage.failures import Diagnosis, OutcomeUnknown
@@ -91,14 +91,15 @@ class Database:
         recycle_seconds: int = 3600,
         durable: bool = True,
         attempts: int = 10,
-        statement_seconds: float = STATEMENT_SECONDS,
+        statement_seconds: float = math.inf,
         log_failures: bool = True,
     ) -> None:
         """The database at `url`, whose query gets the `parameters`.
 
         `durable` False lets SQLite lose commits in a power cut. `attempts`: how often services try a
-        transaction that concurrent ones keep from finishing. `statement_seconds`: how long PostgreSQL may
-        take for a statement. `log_failures` False is for those who say themselves what is wrong.
+        transaction that concurrent ones keep from finishing. `statement_seconds`: how long a server may
+        take for a statement, if that is less than usual. `log_failures` False is for those who say themselves
+        what is wrong.
         """
         self.url = urls.supported(url, parameters)
         self.attempts = attempts

@@ -142,7 +142,7 @@ class Backend(Protocol):
         single_write: Callable[[], AbstractContextManager[SingleWrite]],
         values: Sequence[Any],
     ) -> bool:
-        """Write a claim of new consumers by one statement; storage.statements.fresh_claims has them.
+        """Write a claim of new consumers by one statement; see storage.statements.fresh_claims.
 
         False, and nothing done, if it cannot be written so. Raises TryAgain, OutcomeUnknown, Unavailable.
         """

@@ -6,7 +6,6 @@ import sqlalchemy as sa
 
 from placement.storage.backends.backend import Backend
 from placement.storage.backends.postgresql import PostgreSQL
-from placement.storage.backends.postgresql_driver import STATEMENT_SECONDS
 from placement.storage.backends.sqlite import SQLite
 from placement.storage.changes.history import History
 
@@ -15,13 +14,13 @@ def backend_of(
     url: sa.URL,
     history: History,
     *,
-    durable: bool = True,
-    statement_seconds: float = STATEMENT_SECONDS,
+    durable: bool,
+    statement_seconds: float,
 ) -> Backend:
     """The backend for a URL as storage.backends.urls makes them.
 
     `durable` False may lose commits of a file in a power cut. `statement_seconds`: how long a server may take
-    for a statement.
+    for a statement, if that is less than usual.
     """
     if url.get_backend_name() == "sqlite":
         return SQLite(url, durable=durable)

@@ -42,8 +42,8 @@ class PostgreSQL:
     stamp: ClassVar[sa.ColumnElement[int]] = sa.func.pg_current_xact_id(type_=Revision())
     horizon: ClassVar[str] = postgresql_feed.HORIZON
 
-    def __init__(self, url: sa.URL, history: History, statement_seconds: float = STATEMENT_SECONDS) -> None:
-        """`statement_seconds`: how long a statement may take."""
+    def __init__(self, url: sa.URL, history: History, statement_seconds: float) -> None:
+        """`statement_seconds`: how long a statement may take, if that is less than usual."""
         self._url = url
         self._history = history
         self._statement_seconds = min(statement_seconds, STATEMENT_SECONDS)

@@ -44,7 +44,7 @@ class SQLite:
     stamp: ClassVar[sa.ColumnElement[int]] = sa.bindparam("stamp", type_=Revision())
     horizon: ClassVar[str] = sqlite_feed.HORIZON
 
-    def __init__(self, url: sa.URL, *, durable: bool = True) -> None:
+    def __init__(self, url: sa.URL, *, durable: bool) -> None:
         """`durable` False may lose commits in a power cut."""
         self._url = url
         self._durable = durable

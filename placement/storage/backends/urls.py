@@ -37,6 +37,11 @@ def supported(url: str, parameters: str = "") -> sa.URL:
     return parsed
 
 
+def has_accounts(url: str) -> bool:
+    """Whether the database at this URL, as people write it, has users with passwords."""
+    return url.partition("://")[0].startswith("postgres")
+
+
 def _of_several(found: re.Match[str]) -> sa.URL:
     hosts = [_HOST.fullmatch(host) for host in found["hosts"].split(",")]
     if not all(hosts):
