@@ -8,7 +8,10 @@ none.
 
 from __future__ import annotations
 
-# A change that does not raise the use is never refused for capacity (Placement API, when an allocation fits).
-FITS = """(wanted.most = 0 OR (wanted.least >= min_unit AND wanted.most <= max_unit
-                                AND wanted.divisor % step_size = 0))
-       AND (wanted.delta <= 0 OR used + wanted.delta <= (total - reserved) * allocation_ratio)"""
+_UNITS = "wanted.least >= min_unit AND wanted.most <= max_unit AND wanted.divisor % step_size = 0"
+_ROOM = "used + wanted.delta <= (total - reserved) * allocation_ratio"
+# For a rise by new amounts; what cannot be otherwise is not asked, which would make for other plans.
+RISE_FITS = f"{_UNITS} AND {_ROOM}"
+# For any change. One that does not raise the use is never refused for capacity (Placement API, when an
+# allocation fits).
+CHANGE_FITS = f"(wanted.most = 0 OR ({_UNITS})) AND (wanted.delta <= 0 OR {_ROOM})"

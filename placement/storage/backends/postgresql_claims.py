@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from placement.storage.backends.backend import SingleWrite
-from placement.storage.fit_rule import FITS
+from placement.storage.fit_rule import RISE_FITS
 
 _NAME = "placement_fresh_claim"
 # Prepared once per connection: planning it would cost more than running it. The parameters are the time, and
@@ -47,7 +47,7 @@ WITH consumer AS (
       JOIN resource_classes ON resource_classes.name = wanted.class
      WHERE inventories.resource_provider_id = held.id
        AND inventories.resource_class_id = resource_classes.id
-       AND {FITS}
+       AND {RISE_FITS}
     RETURNING 1
 ), allocated AS (
     INSERT INTO allocations (consumer_id, resource_provider_id, resource_class_id, used, created_at)

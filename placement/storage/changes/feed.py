@@ -40,9 +40,8 @@ class Look:
     """One look: providers that may have changed, ids of deleted ones, and the horizon.
 
     `clusters` are the ids of clusters that were created, deleted or given other settings. A look has the
-    horizon 0,
-    older than any, if everything has to be loaded again: it comes too late, and some of what changed was
-    removed since, or the history is another one.
+    horizon 0, older than any, if everything has to be loaded again: it comes too late, and some of what
+    changed was removed since, or the history is another one.
     """
 
     horizon: Horizon = BEFORE_ALL

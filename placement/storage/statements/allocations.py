@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from placement.storage import tables
 from placement.storage.database import Executor, Transaction
-from placement.storage.fit_rule import FITS
+from placement.storage.fit_rule import CHANGE_FITS
 from placement.storage.statements.given_rows import RowStatement
 
 _table = tables.allocations
@@ -55,7 +55,7 @@ _APPLY = RowStatement(
       FROM {{rows}}
      WHERE inventories.resource_provider_id = wanted.provider_id
        AND inventories.resource_class_id = wanted.class_id
-       AND {FITS}
+       AND {CHANGE_FITS}
     RETURNING inventories.resource_provider_id, inventories.resource_class_id
     """,
     "wanted",
