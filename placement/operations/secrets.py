@@ -9,7 +9,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 from placement.domain.errors import PlacementError
-from placement.storage.backends.urls import has_accounts
 
 LOG = logging.getLogger(__name__)
 _HIDDEN = re.compile(r"([?&][^=&]*password[^=&]*=)[^&]*", re.IGNORECASE)
@@ -35,6 +34,8 @@ def with_password_of(file: str, url: str) -> str:
         raise PlacementError(
             "[placement_database] connection has a password, and password_file names another: keep one"
         )
+    from placement.storage.backends.urls import has_accounts
+
     scheme, separator, rest = url.partition("://")
     if not has_accounts(url):
         raise PlacementError("[placement_database] password_file is for PostgreSQL; SQLite has no passwords")
