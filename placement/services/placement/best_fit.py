@@ -7,7 +7,6 @@ again, which by then knows of that. "Nothing fits" is only ever said by a search
 from __future__ import annotations
 
 import random
-import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,10 +27,11 @@ from placement.services.placement.candidates import Candidates, Search
 from placement.services.placement.claims import Claims
 from placement.services.placement.holdings import Holdings
 from placement.services.placement.search_options import SearchOptions
+from placement.services.retrying import Attempts, RetryPolicy
 from placement.storage.statements.consumers import Consumer
 
-_PATIENCE_SECONDS = 20.0
-_PAUSE_SECONDS = 0.005
+# It is the decision that is repeated here; the transactions of a claim are by themselves.
+_POLICY = RetryPolicy(patience_seconds=20.0, longest_pause_seconds=0.005)
 # How many candidates are looked at beyond those already lost; clients that lost spread over equal ones.
 _AHEAD = 16
 
@@ -84,15 +84,15 @@ class _Proposal:
 
 @dataclass(slots=True)
 class _Contest:
-    """One call's struggle with others: what it has lost, and until when it goes on."""
+    """One call's struggle with others: what it has lost, and how long it goes on."""
 
-    deadline: float
+    attempts: Attempts = field(default_factory=_POLICY.begin)
     lost: set[frozenset[tuple[str, str, int]]] = field(default_factory=set)
 
     def lose(self, proposal: _Proposal) -> None:
         """Another consumer was faster. Raises Unavailable when patience is at its end."""
         self.lost.add(proposal.key)
-        if time.monotonic() > self.deadline:
+        if not self.attempts.may_go_on():
             raise Unavailable(
                 "Other consumers kept claiming the same candidates; nothing was claimed, try again later."
             )
@@ -112,7 +112,7 @@ class BestFit:
         Repeating the call returns what the consumer holds, and changes nothing. Raises NoCandidate, Conflict
         if the consumer holds other amounts than the query asks for, BadRequest, Unavailable.
         """
-        contest = _Contest(time.monotonic() + _PATIENCE_SECONDS)
+        contest = _Contest()
         while True:
             held = self._held(applicant, query, options)
             if held is not None:
@@ -172,7 +172,7 @@ class BestFit:
                 return random.choice(equal) if contest.lost else equal[0]
             # All that is there was lost before and has become free again meanwhile.
             contest.lost.clear()
-            time.sleep(_PAUSE_SECONDS * random.uniform(0.5, 1.5))
+            contest.attempts.pause()
 
     def _won(self, applicant: Applicant, proposal: _Proposal) -> int | None:
         """The generation of the consumer that holds the proposal now; None if it could not be had."""

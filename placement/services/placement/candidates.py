@@ -28,7 +28,7 @@ from placement.services.placement.search_options import (
     resolve_order,
 )
 from placement.storage.database import Database
-from placement.storage.statements import clusters, names, providers
+from placement.storage.statements import clusters, names, provider_rows
 from placement.storage.statements.clusters import Cluster
 from placement.storage.statements.names import SHARING_TRAIT, Names
 
@@ -206,7 +206,7 @@ class Candidates:
     def names_of(self, uuids: Iterable[str]) -> Mapping[str, str]:
         """The names of some providers by uuid."""
         with self._database.read() as connection:
-            return providers.names_by_uuid(connection, list(uuids))
+            return provider_rows.names_by_uuid(connection, list(uuids))
 
 
 def _explained(view: View, wanted: ForestQuery, trace: Trace, most: int) -> Explanation:

@@ -37,6 +37,11 @@ def supported(url: str, parameters: str = "") -> sa.URL:
     return parsed
 
 
+def has_accounts(url: str) -> bool:
+    """Whether the database at this URL, as people write it, has users with passwords."""
+    return url.partition("://")[0].startswith("postgres")
+
+
 def _of_several(found: re.Match[str]) -> sa.URL:
     hosts = [_HOST.fullmatch(host) for host in found["hosts"].split(",")]
     if not all(hosts):
@@ -65,10 +70,8 @@ def hosts_of(url: sa.URL) -> list[str]:
     return named or ([url.host] if url.host else [])
 
 
-def described(url: sa.URL) -> str:
-    """Which database it is, for people: host, database, user; never a password."""
-    if url.get_backend_name() == "sqlite":
-        return f"file {url.database}"
+def described_server(url: sa.URL) -> str:
+    """Which database of a server it is, for people: host, database, user; never a password."""
     port = url.port or url.query.get("port")
     ports = f" port {port}" if port else ""
     hosts = ",".join(hosts_of(url)) or "of the local socket"

@@ -7,6 +7,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 
+# Ids of a table to which rows are added for good; SQLite counts by itself for plain integers only.
+LONG_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
 
 class Revision(sa.types.UserDefinedType[int]):
     """The stamp of the transaction that last touched a row.
