@@ -12,12 +12,7 @@ from placement.scoring.order import parse_order
 
 RAMP = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
 FOO = [{"name": "intel.com/foo", "weight": 3}, {"name": "cpu"}, {"name": "memory", "weight": 2}]
-OURS = [
-    {"name": "CUSTOM_INTEL_COM_FOO", "weight": 3},
-    {"name": "VCPU"},
-    {"name": "MEMORY_MB", "weight": 2},
-]
-RATIO = {"type": "RequestedToCapacityRatio", "shape": RAMP, "resources": OURS}
+RATIO = {"type": "RequestedToCapacityRatio", "shape": RAMP, "resources": FOO}
 PRIORITY = {
     "name": "RequestedToCapacityRatioPriority",
     "weight": 2,
@@ -53,7 +48,7 @@ FIT = {
         ({"kind": "NodeResourcesFitArgs", **FIT}, [RATIO]),
         (
             {"kind": "NodeResourcesBalancedAllocationArgs", "resources": [{"name": "cpu", "weight": 1}]},
-            [{"type": "BalancedAllocation", "resources": [{"name": "VCPU", "weight": 1}]}],
+            [{"type": "BalancedAllocation", "resources": [{"name": "cpu", "weight": 1}]}],
         ),
         (
             {
