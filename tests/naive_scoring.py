@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from math import floor
 from typing import Any
 
@@ -80,7 +81,7 @@ def _part(strategy: Strategy, weight: int, total: int, size: int) -> dict[str, A
 def _curve(points: Sequence[tuple[int, int]], utilization: int) -> int:
     if utilization <= points[0][0]:
         return points[0][1]
-    for (left, low), (right, high) in zip(points, points[1:], strict=False):
+    for (left, low), (right, high) in pairwise(points):
         if utilization <= right:
             # int() drops the fraction toward zero.
             return low + int(Fraction((high - low) * (utilization - left), right - left))
