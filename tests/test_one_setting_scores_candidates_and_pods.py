@@ -184,11 +184,12 @@ def test_candidates_and_pods_are_scored_apart(api):
     for uuid in hosts:
         api.join(uuid, shown["aggregate"])
 
-    def order() -> list[str]:
-        found = search(api, cluster="edge").json["allocation_requests"]
+    def order(**parameters: Any) -> list[str]:
+        found = search(api, cluster="edge", **parameters).json["allocation_requests"]
         return [hosts[next(iter(element["allocations"]))] for element in found]
 
     assert order() == ["empty", "full"]
+    assert order(order_by={**least, "type": "MostAllocated"}) == ["full", "empty"]
     cluster(api, scoring={"candidates": "pack"})
     assert order() == ["full", "empty"]
     cluster(api, scoring="spread")
