@@ -1,6 +1,6 @@
-"""The score of a candidate word by word, to check the ordered search against.
+"""The score of a host and of a candidate word by word, to check scores and the ordered search against.
 
-Source: Bin packing, a host in Placement terms, and ordering.
+Source: Bin packing.
 """
 
 from __future__ import annotations
@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import floor
+from typing import Any
 
-from placement.scoring.host import score_host
 from placement.scoring.order import Order, combined
-from placement.scoring.strategy import Scope
+from placement.scoring.strategy import Scope, Strategy
 from tests.naive import Candidate, Forest, NaiveProvider
 
 
@@ -23,6 +26,79 @@ class SoftCondition:
     traits: frozenset[str] = frozenset()
     aggregates: frozenset[str] = frozenset()
     absent: bool = False
+
+
+@dataclass(frozen=True)
+class NaiveScore:
+    """A score, and what each listed resource adds to it."""
+
+    score: int
+    resources: dict[str, dict[str, Any]]
+
+
+ALWAYS_COUNTED = ("VCPU", "PCPU", "MEMORY_MB", "DISK_GB", "cpu", "memory", "ephemeral-storage", "pods")
+
+
+def naive_score(
+    strategy: Strategy, request: dict[str, int], capacity: dict[str, int], used: dict[str, int]
+) -> NaiveScore:
+    """The score of a host that uses so much of its capacity without the request."""
+    counted: list[tuple[str, int, int, int]] = []
+    parts: dict[str, dict[str, Any]] = {}
+    for name, weight in strategy.resources:
+        asked, size = request.get(name, 0), capacity.get(name, 0)
+        if size <= 0:
+            parts[name] = {"skipped": "no_capacity"}
+        elif asked == 0 and name not in ALWAYS_COUNTED:
+            parts[name] = {"skipped": "not_requested"}
+        else:
+            total = used.get(name, 0) + asked
+            counted.append((name, weight, total, size))
+            parts[name] = _part(strategy, weight, total, size)
+    if strategy.type == "BalancedAllocation":
+        asks = any(request.get(name, 0) for name, _ in strategy.resources)
+        return NaiveScore(_balanced([Fraction(min(t, c), c) for _, _, t, c in counted]) if asks else 0, parts)
+    scores = [(parts[name]["score"], weight) for name, weight, _, _ in counted]
+    if strategy.type == "RequestedToCapacityRatio":
+        positive = [(score, weight) for score, weight in scores if score > 0]
+        return NaiveScore(floor(_mean(positive) + Fraction(1, 2)), parts)
+    return NaiveScore(floor(_mean(scores)), parts)
+
+
+def _part(strategy: Strategy, weight: int, total: int, size: int) -> dict[str, Any]:
+    if strategy.type == "BalancedAllocation":
+        fraction = Fraction(min(total, size), size)
+        return {"fraction": f"{fraction.numerator}/{fraction.denominator}"}
+    if strategy.type == "LeastAllocated":
+        return {"score": 0 if total > size else (size - total) * 100 // size, "weight": weight}
+    if strategy.type == "MostAllocated":
+        return {"score": min(total, size) * 100 // size, "weight": weight}
+    assert strategy.shape is not None
+    utilization = 100 if total > size else total * 100 // size
+    return {"utilization": utilization, "score": _curve(strategy.shape.points, utilization), "weight": weight}
+
+
+def _curve(points: Sequence[tuple[int, int]], utilization: int) -> int:
+    if utilization <= points[0][0]:
+        return points[0][1]
+    for (left, low), (right, high) in pairwise(points):
+        if utilization <= right:
+            # int() drops the fraction toward zero.
+            return low + int(Fraction((high - low) * (utilization - left), right - left))
+    return points[-1][1]
+
+
+def _mean(scores: Sequence[tuple[int, int]]) -> Fraction:
+    weights = sum(weight for _, weight in scores)
+    return Fraction(sum(score * weight for score, weight in scores), weights) if weights else Fraction(0)
+
+
+def _balanced(fractions: Sequence[Fraction]) -> int:
+    if len(fractions) < 2:
+        return 100
+    mean = sum(fractions) / Fraction(len(fractions))
+    variance = sum((fraction - mean) ** 2 for fraction in fractions) / len(fractions)
+    return max(k for k in range(101) if Fraction((100 - k) ** 2, 10000) >= variance)
 
 
 @dataclass(frozen=True)
@@ -76,7 +152,7 @@ def score_of(
     scores = []
     for strategy in order.strategies:
         host = host_of(forest, candidate, strategy.scope)
-        scores.append(score_host(strategy, host.request, host.capacity, host.used).score)
+        scores.append(naive_score(strategy, host.request, host.capacity, host.used).score)
     total: int = combined(order.strategies, scores, alone=not preferences)
     scope = scope_of(forest, candidate, order.scope)
     for soft in preferences:

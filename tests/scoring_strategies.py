@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
 
 from placement.scoring.order import Order
-from placement.scoring.strategy import (
-    Scope,
-    Strategy,
-    StrategyType,
-    parse_strategy,
-)
+from placement.scoring.registry import RULES
+from placement.scoring.strategy import Scope, Strategy, parse_strategy
 from tests.naive_scoring import SoftCondition
 from tests.strategies import AGGREGATES, RESOURCE_CLASSES, TRAITS
 
 _LISTED = (*RESOURCE_CLASSES, "MEMORY_MB", "PCPU")
+KUBERNETES_NAMES = ("cpu", "memory", "pods", "example.com/gpu", "hugepages-2Mi")
 
 
 @st.composite
@@ -28,19 +26,19 @@ def shapes(draw: st.DrawFn) -> list[dict[str, int]]:
 
 
 @st.composite
-def scorers(draw: st.DrawFn) -> Strategy:
+def scorers(draw: st.DrawFn, listed: Sequence[str] = _LISTED) -> Strategy:
     """Any valid strategy, from its JSON."""
-    kind = draw(st.sampled_from(StrategyType))
-    names = draw(st.lists(st.sampled_from(_LISTED), unique=True, max_size=4))
-    heaviest = 1 if kind is StrategyType.BALANCED_ALLOCATION else 100
+    rule = draw(st.sampled_from(list(RULES.values())))
+    names = draw(st.lists(st.sampled_from(listed), unique=True, max_size=4))
+    heaviest = 100 if rule.has_weights else 1
     given: dict[str, Any] = {
-        "type": str(kind),
+        "type": rule.name,
         "resources": [{"name": name, "weight": draw(st.integers(0, heaviest))} for name in names],
         "weight": draw(st.integers(1, 3)),
     }
     if draw(st.booleans()):
         given["scope"] = str(draw(st.sampled_from(Scope)))
-    if kind is StrategyType.REQUESTED_TO_CAPACITY_RATIO:
+    if rule.has_shape:
         given["shape"] = draw(shapes())
     return parse_strategy(given)
 

@@ -9,8 +9,9 @@ import pytest
 from flask import Flask
 
 from placement.app import build
+from placement.scoring.order import NAMED
 from placement.services.placement.candidates import SearchSettings
-from placement.services.placement.ordering import NAMED, order_of_text
+from placement.services.placement.ordering import order_of_text
 from tests.client import Client, code, detail
 from tests.conftest import compatible
 

@@ -12,7 +12,8 @@ from placement.numa.amplification import bound_cost, host_cpu_requested
 from placement.numa.demand import PodDemand
 from placement.numa.host import FACE_VALUE, HostState
 from placement.numa.split import CPU, MILLI
-from placement.scoring.fit import Scoring
+from placement.scoring.host import score_host, scorer_for
+from placement.scoring.strategy import Strategy
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,14 @@ Scorer = Callable[[HostTotals], int]
 """The score of one host for one pod, by the totals of the host."""
 
 
-def host_scorer(host: HostState, demand: PodDemand, scoring: Scoring, is_aligned: bool = False) -> Scorer:
+def host_scorer(host: HostState, demand: PodDemand, scoring: Strategy, is_aligned: bool = False) -> Scorer:
     """The score of a pod for which the host as a whole counts, 0 to 100, by the totals of the host.
 
     That is a pod without NUMA policy, or one that has one (`is_aligned`) but got no NUMA nodes.
     Source: Koordinator semantics, score.
     """
     costs, held = demand_costs(host, demand), host.use.held.bit_count()
-    score_of = scoring.of_request(costs)
+    score_of = scorer_for(scoring, costs)
 
     def score(totals: HostTotals) -> int:
         return score_of(totals.requested, totals.allocatable)
@@ -60,7 +61,7 @@ def host_scorer(host: HostState, demand: PodDemand, scoring: Scoring, is_aligned
 
 
 def score_on_numa_nodes(
-    host: HostState, demand: PodDemand, scoring: Scoring, numa_ids: Collection[int]
+    host: HostState, demand: PodDemand, scoring: Strategy, numa_ids: Collection[int]
 ) -> int:
     """The score of a pod that would use these NUMA nodes, 0 to 100: nothing else of the host counts.
 
@@ -71,9 +72,8 @@ def score_on_numa_nodes(
     requested = _sum([used.get(numa, {}) for numa in numa_ids])
     if demand.cpus is not None:
         requested[CPU] = bound_cost(MILLI * host.use.held.bit_count(), host.cpu_ratio)
-    return scoring.score(
-        requested, _sum([host.capacity[numa] for numa in numa_ids]), demand_costs(host, demand)
-    )
+    capacity = _sum([host.capacity[numa] for numa in numa_ids])
+    return score_host(scoring, requested, capacity, demand_costs(host, demand))
 
 
 def demand_costs(host: HostState, demand: PodDemand) -> Amounts:

@@ -19,7 +19,7 @@ from placement.scheduling.numa_fit import (
     screen_host,
 )
 from placement.scheduling.score import highest_score, rate_host
-from placement.scoring.fit import DEFAULT_SCORING, Scoring
+from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 
 
 class Verdict(NamedTuple):
@@ -50,7 +50,7 @@ class PodJudge:
     Source: Koordinator semantics, filter and score.
     """
 
-    def __init__(self, request: PodRequest | None, scoring: Scoring = DEFAULT_SCORING) -> None:
+    def __init__(self, request: PodRequest | None, scoring: Strategy = DEFAULT_SCORING) -> None:
         self._request = request
         self._scoring = scoring
         self._opinions: dict[Host, _Opinion] = {}

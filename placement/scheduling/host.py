@@ -22,7 +22,7 @@ from placement.numa.layout import layout_of
 from placement.numa.ledger import HostLedger
 from placement.numa.masks import mask_of
 from placement.numa.policies import Distribution, NumaPolicy, NumaStrategy
-from placement.scoring.fit import DEFAULT_SCORING, Scoring
+from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Host:
     bind: HostBindPolicy = HostBindPolicy.NONE
     numa_policy: NumaPolicy = NumaPolicy.NONE
     unreadable_pods: tuple[str, ...] = ()
-    numa_scoring: Scoring = DEFAULT_SCORING
+    numa_scoring: Strategy = DEFAULT_SCORING
     favours_idle: bool = False
 
     @cached_property

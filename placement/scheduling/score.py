@@ -22,14 +22,15 @@ from placement.scheduling.host import Host
 from placement.scheduling.host_demand import alignment_on, demand_on
 from placement.scheduling.numa_fit import Fit
 from placement.scheduling.reserve import try_allocate
-from placement.scoring.fit import BEST, Scoring
+from placement.scoring.rule import BEST
+from placement.scoring.strategy import Strategy
 
 
 def rate_host(
     host: Host,
     request: PodRequest,
     answer: Fit | Refusal,
-    scoring: Scoring,
+    scoring: Strategy,
     reservations: Reservations = NO_RESERVATIONS,
 ) -> Scorer:
     """How a host is scored that gave this answer to a pod, 0 to 100; 0 if it cannot be allocated.
@@ -56,7 +57,7 @@ def worst(totals: HostTotals) -> int:
     return 0
 
 
-def highest_score(host: Host, request: PodRequest, scoring: Scoring) -> Scorer:
+def highest_score(host: Host, request: PodRequest, scoring: Strategy) -> Scorer:
     """What `rate_host` says of a pod at most, before anybody knows whether and how it fits.
 
     Without NUMA policy that is what it will say if the pod fits, as only the totals count.
@@ -78,7 +79,7 @@ def _best(totals: HostTotals) -> int:
 
 
 def _rate_aligned(
-    host: Host, demand: PodDemand, alignment: Alignment, allocation: Allocation, scoring: Scoring
+    host: Host, demand: PodDemand, alignment: Alignment, allocation: Allocation, scoring: Strategy
 ) -> Scorer:
     state = host.state
     numa_ids = allocation.amounts or state.capacity

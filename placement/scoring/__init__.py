@@ -1,7 +1,7 @@
 """Scores: how good a host would be for a request, by strategies that Kubernetes knows.
 
-Small pure functions: `shape`, `weights`, `strategy` and `order` read parameters; `host` scores one host on
-plain integers and is the reference; `vectors` scores many at once and must agree with it. A new strategy is
-one module with a scalar and a vector function and one line in `registry`. Nothing depends on floating
-point. Source of the rules: Bin packing.
+Small pure functions, the same for candidates and for pods. Each strategy is one module with a `Rule` and one
+line in `registry`. `shape`, `weights`, `strategy` and `order` read parameters; `vectors` scores many hosts at
+once and `host` a single one, with the same result. Nothing depends on floating point. Source of the rules:
+Bin packing.
 """

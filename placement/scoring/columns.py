@@ -1,7 +1,8 @@
-"""One class of many hosts, as columns of integers."""
+"""One resource of many hosts, as columns of integers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ _SAFE = 2**62 // 100
 
 
 class LoadColumn(NamedTuple):
-    """A class that some strategy lists; where it is not `counted` the amounts mean nothing.
+    """A resource that some strategy lists; where it is not `counted` the amounts mean nothing.
 
     `capacity` is at least 1 everywhere, so that dividing by it is safe.
     """
@@ -27,7 +28,7 @@ class LoadColumn(NamedTuple):
 
 
 class Field(NamedTuple):
-    """One figure of what a class adds to a score, per host; a fraction if there is something `below`."""
+    """One figure of what a resource adds to a score, per host; a fraction if there is something `below`."""
 
     name: str
     amounts: Scores
@@ -40,3 +41,20 @@ def percent_of(part: Scores, whole: Scores) -> Amounts:
         part, whole = part.astype(object), whole.astype(object)
     percent: Amounts = (part * 100 // whole).astype(np.int64, copy=False)
     return percent
+
+
+def percent_taken(column: LoadColumn) -> Amounts:
+    """The percentage that would be in use, cut, 100 where more would be in use than there is."""
+    return percent_of(np.minimum(column.total, column.capacity), column.capacity)
+
+
+def cut_mean(columns: Iterable[LoadColumn], percents: Iterable[Amounts]) -> Scores:
+    """The weighted mean of one percentage per resource over those that count, cut; 0 where none does."""
+    numerator: Scores | int = 0
+    denominator: Scores | int = 0
+    for column, percent in zip(columns, percents, strict=True):
+        weight = column.counted * np.int64(column.weight)
+        numerator = numerator + percent * weight
+        denominator = denominator + weight
+    scores: Scores = numerator // np.maximum(denominator, 1)
+    return scores

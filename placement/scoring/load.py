@@ -1,51 +1,37 @@
-"""Which classes count on a host, and how full a request makes them. Source: Bin packing, which classes."""
+"""Which resources count on a host. Source: Bin packing, which classes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple
 
 from placement.scoring.weights import Weighted
 
-Part = Mapping[str, int | str]
-"""What one class adds to a score, for people to read."""
-
-# Counted even where the request asks for none of them.
-ALWAYS_COUNTED = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
+# Counted even where the request asks for none of them: the same things as Placement and Kubernetes name them.
+ALWAYS_COUNTED = frozenset(
+    {"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"} | {"cpu", "memory", "ephemeral-storage", "pods"}
+)
 
 
 class Skipped(StrEnum):
-    """Why a listed class does not count on a host."""
+    """Why a listed resource does not count on a host."""
 
     NO_CAPACITY = "no_capacity"
     NOT_REQUESTED = "not_requested"
 
 
-class Load(NamedTuple):
-    """A counted class: `total` would be in use of `capacity`, which is above 0."""
-
-    name: str
-    weight: int
-    total: int
-    capacity: int
+def counts(name: str, request: Mapping[str, int]) -> bool:
+    """Whether a listed resource counts on hosts that have any of it."""
+    return bool(request.get(name, 0)) or name in ALWAYS_COUNTED
 
 
-def loads_of(
-    resources: Sequence[Weighted],
-    request: Mapping[str, int],
-    capacity: Mapping[str, int],
-    used: Mapping[str, int],
-) -> tuple[list[Load], dict[str, Skipped]]:
-    """The counted classes and the skipped ones; amounts per class, absent means 0."""
-    counted: list[Load] = []
-    skipped: dict[str, Skipped] = {}
+def counted(resources: Sequence[Weighted], request: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
+    """(name, weight, what the request asks for) of the resources that count on hosts that have any."""
     for name, weight in resources:
-        asked = request.get(name, 0)
-        if capacity.get(name, 0) <= 0:
-            skipped[name] = Skipped.NO_CAPACITY
-        elif not asked and name not in ALWAYS_COUNTED:
-            skipped[name] = Skipped.NOT_REQUESTED
-        else:
-            counted.append(Load(name, weight, used.get(name, 0) + asked, capacity[name]))
-    return counted, skipped
+        if counts(name, request):
+            yield name, weight, request.get(name, 0)
+
+
+def is_idle(resources: Sequence[Weighted], request: Mapping[str, int]) -> bool:
+    """Whether the request asks for none of the listed resources."""
+    return not any(request.get(name, 0) for name, _ in resources)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from placement.scoring import requested_to_capacity_ratio as ratio
 from placement.scoring.refusal import ScoringRefused
-from placement.scoring.shape import LARGE_SCALE
-from placement.scoring.strategy import (
-    Scope,
-    Strategy,
-    parse_scope,
-    parse_strategy,
-)
+from placement.scoring.registry import RULES
+from placement.scoring.shape import FULL, LARGE_SCALE, SMALL_SCALE, Shape
+from placement.scoring.strategy import Scope, Strategy, parse_scope, parse_strategy
+from placement.scoring.weights import renamed
 
 MOST_STRATEGIES = 16
 
@@ -32,6 +30,34 @@ class Order:
     def by_tree(self) -> bool:
         """Whether nothing but the tree decides as long as candidates stay inside it."""
         return {self.scope, *(strategy.scope for strategy in self.strategies)} == {Scope.TREE}
+
+    def with_names(self, name_of: Callable[[str], str], where: str = "order_by") -> Order:
+        """The same order with every resource called what `name_of` makes of its name.
+
+        Raises ScoringRefused where two become one, and what `name_of` raises.
+        """
+        single = len(self.strategies) == 1
+        places = (where if single else f"{where}[{at}]" for at in range(len(self.strategies)))
+        strategies = (
+            replace(strategy, resources=renamed(strategy.resources, name_of, f"{place}.resources"))
+            for strategy, place in zip(self.strategies, places, strict=True)
+        )
+        return replace(self, strategies=tuple(strategies))
+
+
+def _ramp(low: int, high: int) -> Order:
+    shape = Shape(((0, low), (FULL, high)), SMALL_SCALE)
+    return Order((Strategy(ratio.RULE.name, shape=shape),))
+
+
+UNORDERED = "none"
+NAMED: Mapping[str, Order | None] = {
+    UNORDERED: None,
+    "pack": _ramp(0, SMALL_SCALE),
+    "spread": _ramp(SMALL_SCALE, 0),
+    **{name: Order((Strategy(name),)) for name, rule in RULES.items() if not rule.has_shape},
+}
+"""The orders that have a name; None is no order."""
 
 
 def parse_order(given: Any, where: str = "order_by") -> Order:

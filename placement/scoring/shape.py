@@ -39,6 +39,12 @@ class Shape:
                 return low + _cut((high - low) * (utilization - left), right - left)
         return last[1]
 
+    @property
+    def enlarged(self) -> Shape:
+        """The same line between 0 and 100, as Kubernetes reads points between 0 and 10."""
+        factor = LARGE_SCALE // self.max_score
+        return Shape(tuple((at, score * factor) for at, score in self.points), LARGE_SCALE)
+
 
 def _cut(numerator: int, denominator: int) -> int:
     """The quotient cut toward zero: `//` would go the wrong way where the line falls."""

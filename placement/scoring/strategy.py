@@ -7,27 +7,15 @@ from enum import StrEnum
 from typing import Any
 
 from placement.scoring.refusal import ScoringRefused
-from placement.scoring.shape import LARGE_SCALE, Shape, parse_shape
-from placement.scoring.weights import (
-    DEFAULT,
-    Weighted,
-    parse_resources,
-    parse_weight,
-)
+from placement.scoring.registry import RULES
+from placement.scoring.rule import BEST, Rule
+from placement.scoring.shape import Shape, parse_shape
+from placement.scoring.weights import DEFAULT, Weighted, parse_resources, parse_weight
 
 # Scores of several strategies are summed; this keeps the sums far from 64 bits.
 HEAVIEST_STRATEGY = 10_000
 
 _FIELDS = {"type", "shape", "max_score", "resources", "weight", "scope"}
-
-
-class StrategyType(StrEnum):
-    """The kinds of scores."""
-
-    REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatio"
-    LEAST_ALLOCATED = "LeastAllocated"
-    MOST_ALLOCATED = "MostAllocated"
-    BALANCED_ALLOCATION = "BalancedAllocation"
 
 
 class Scope(StrEnum):
@@ -45,10 +33,10 @@ class Scope(StrEnum):
 class Strategy:
     """One way to score; `weight` is its weight beside other strategies.
 
-    Only RequestedToCapacityRatio has a shape.
+    `type` is the name of a rule; not every rule has a shape.
     """
 
-    type: StrategyType
+    type: str
     resources: tuple[Weighted, ...] = DEFAULT
     shape: Shape | None = None
     weight: int = 1
@@ -57,7 +45,16 @@ class Strategy:
     @property
     def max_score(self) -> int:
         """The upper end of the scale, whose lower end is 0."""
-        return self.shape.max_score if self.shape else LARGE_SCALE
+        return self.shape.max_score if self.shape else BEST
+
+    @property
+    def rule(self) -> Rule:
+        """What the strategy computes."""
+        return RULES[self.type]
+
+
+DEFAULT_SCORING = Strategy("LeastAllocated", (Weighted("cpu", 1), Weighted("memory", 1)))
+"""How pods are scored unless their cluster says otherwise."""
 
 
 def parse_strategy(given: Any, where: str = "strategy", scope: Scope = Scope.TREE) -> Strategy:
@@ -70,15 +67,13 @@ def parse_strategy(given: Any, where: str = "strategy", scope: Scope = Scope.TRE
     unknown = sorted(map(str, given.keys() - _FIELDS))
     if unknown:
         raise ScoringRefused("strategy_invalid", where, f"{', '.join(unknown)} is not understood")
-    kind = _parse_type(given.get("type"), f"{where}.type")
+    rule = _parse_type(given.get("type"), f"{where}.type")
     return Strategy(
-        type=kind,
+        type=rule.name,
         resources=parse_resources(
-            given.get("resources"),
-            equal=kind is StrategyType.BALANCED_ALLOCATION,
-            where=f"{where}.resources",
+            given.get("resources"), equal=not rule.has_weights, where=f"{where}.resources"
         ),
-        shape=_parse_own_shape(kind, given, where),
+        shape=_parse_own_shape(rule, given, where),
         weight=parse_weight(given.get("weight", 1), f"{where}.weight", HEAVIEST_STRATEGY),
         scope=parse_scope(given.get("scope", scope), f"{where}.scope"),
     )
@@ -91,20 +86,18 @@ def parse_scope(given: Any, where: str = "scope") -> Scope:
     return Scope(given)
 
 
-def _parse_type(given: Any, where: str) -> StrategyType:
-    if not isinstance(given, str) or given not in set(StrategyType):
-        raise ScoringRefused(
-            "strategy_unknown", where, f"must be one of {', '.join(StrategyType)}, not {given!r}"
-        )
-    return StrategyType(given)
+def _parse_type(given: Any, where: str) -> Rule:
+    if not isinstance(given, str) or given not in RULES:
+        raise ScoringRefused("strategy_unknown", where, f"must be one of {', '.join(RULES)}, not {given!r}")
+    return RULES[given]
 
 
-def _parse_own_shape(kind: StrategyType, given: dict[str, Any], where: str) -> Shape | None:
-    if kind is StrategyType.REQUESTED_TO_CAPACITY_RATIO:
+def _parse_own_shape(rule: Rule, given: dict[str, Any], where: str) -> Shape | None:
+    if rule.has_shape:
         return parse_shape(given.get("shape"), given.get("max_score"), f"{where}.shape")
     for name in ("shape", "max_score"):
         if given.get(name) is not None:
             raise ScoringRefused(
-                "shape_not_allowed", f"{where}.{name}", f"{kind} has a scale and a shape of its own"
+                "shape_not_allowed", f"{where}.{name}", f"{rule.name} has a scale and a shape of its own"
             )
     return None

@@ -1,32 +1,34 @@
-"""Scores of many hosts at once, equal to `host.score_host` for each of them."""
+"""Scores of many hosts at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from placement.forest.arrays import Amounts, Mask
 from placement.scoring.columns import Field, LoadColumn
-from placement.scoring.load import ALWAYS_COUNTED, Skipped
-from placement.scoring.registry import SCORERS
+from placement.scoring.load import Skipped, counts, is_idle
 from placement.scoring.strategy import Strategy
 
-Sums = Mapping[str, Amounts]
+Columns = Mapping[str, tuple[Amounts, Amounts]]
+"""Per resource what is in use and the capacity, one amount per host each."""
 
 
-def score_hosts(strategy: Strategy, request: Mapping[str, int], capacity: Sums, used: Sums) -> Amounts:
-    """One score per host for one request.
+def score_hosts(strategy: Strategy, columns: Columns, request: Mapping[str, int]) -> Amounts:
+    """One score per host for one request; a listed resource without columns is on no host.
 
-    `capacity` and `used` hold one amount per host for every listed class.
+    All columns, one at least, are of one length. Source: Bin packing.
     """
-    return _scores(strategy, request, _columns(strategy, request, capacity, used))
+    return _scores(strategy, _loads(strategy, columns, request), request)
 
 
-def _scores(strategy: Strategy, request: Mapping[str, int], columns: list[LoadColumn]) -> Amounts:
-    asks = any(request.get(name, 0) for name, _ in strategy.resources)
-    scores: Amounts = SCORERS[strategy.type].of_hosts(strategy, columns, asks)
+def _scores(strategy: Strategy, loads: list[LoadColumn], request: Mapping[str, int]) -> Amounts:
+    rule = strategy.rule
+    if rule.skips_idle and is_idle(strategy.resources, request):
+        return np.zeros(len(loads[0].total), np.int64)
+    scores: Amounts = rule.of_columns(loads, strategy.shape).astype(np.int64, copy=False)
     return scores
 
 
@@ -48,31 +50,34 @@ class ClassParts(NamedTuple):
 
 
 def score_with_parts(
-    strategy: Strategy, request: Mapping[str, int], capacity: Sums, used: Sums
+    strategy: Strategy, columns: Columns, request: Mapping[str, int]
 ) -> tuple[Amounts, list[ClassParts]]:
-    """The same, and what each listed class adds, as `host.score_host` tells it for one host."""
-    scorer = SCORERS[strategy.type]
-    columns = _columns(strategy, request, capacity, used)
-    fields = scorer.fields(strategy, columns)
+    """The same, and what each listed class adds."""
+    rule = strategy.rule
+    loads = _loads(strategy, columns, request)
     parts = [
-        ClassParts(
-            name,
-            weight if scorer.weighted else None,
-            fields[at],
-            columns[at].counted,
-            capacity[name] > 0,
+        ClassParts(name, weight if rule.has_weights else None, fields, load.counted, has_capacity)
+        for (name, weight), fields, load, has_capacity in zip(
+            strategy.resources,
+            rule.fields(loads, strategy.shape),
+            loads,
+            (capacity > 0 for _, capacity in _listed(strategy, columns)),
+            strict=True,
         )
-        for at, (name, weight) in enumerate(strategy.resources)
     ]
-    return _scores(strategy, request, columns), parts
+    return _scores(strategy, loads, request), parts
 
 
-def _columns(strategy: Strategy, request: Mapping[str, int], capacity: Sums, used: Sums) -> list[LoadColumn]:
-    columns = []
-    for name, weight in strategy.resources:
-        asked = request.get(name, 0)
-        counted = capacity[name] > 0
-        if not asked and name not in ALWAYS_COUNTED:
-            counted = np.zeros_like(counted)
-        columns.append(LoadColumn(weight, used[name] + asked, np.maximum(capacity[name], 1), counted))
-    return columns
+def _loads(strategy: Strategy, columns: Columns, request: Mapping[str, int]) -> list[LoadColumn]:
+    loads = []
+    for (name, weight), (used, capacity) in zip(strategy.resources, _listed(strategy, columns), strict=True):
+        has_capacity = capacity > 0
+        counted = has_capacity if counts(name, request) else np.zeros_like(has_capacity)
+        loads.append(LoadColumn(weight, used + request.get(name, 0), np.maximum(capacity, 1), counted))
+    return loads
+
+
+def _listed(strategy: Strategy, columns: Columns) -> Iterable[tuple[Amounts, Amounts]]:
+    used, _ = next(iter(columns.values()))
+    nothing: Amounts = np.zeros(len(used), np.int64)
+    return [columns.get(name, (nothing, nothing)) for name, _ in strategy.resources]

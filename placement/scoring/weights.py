@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from placement.scoring.refusal import ScoringRefused, is_integer
@@ -11,7 +11,7 @@ HEAVIEST = 100
 
 
 class Weighted(NamedTuple):
-    """A resource class by name with its weight."""
+    """A resource by name with its weight."""
 
     name: str
     weight: int
@@ -30,15 +30,29 @@ def parse_resources(given: Any, *, equal: bool = False, where: str = "resources"
     if not isinstance(given, list):
         raise ScoringRefused("resource_invalid", where, "must be a list of objects with name and weight")
     found = tuple(_parse_each(given, where))
-    names = [resource.name for resource in found]
-    for at, (name, weight) in enumerate(found):
-        if name in names[:at]:
-            raise ScoringRefused("resource_duplicate", f"{where}[{at}].name", f"{name} is listed twice")
+    for at, (_, weight) in enumerate(found):
+        _refuse_second(found, at, where)
         if equal and weight != 1:
             raise ScoringRefused(
                 "weight_invalid", f"{where}[{at}].weight", "this strategy knows no weight but 1"
             )
     return found
+
+
+def renamed(
+    resources: Sequence[Weighted], name_of: Callable[[str], str], where: str = "resources"
+) -> tuple[Weighted, ...]:
+    """The same weights by other names. Raises ScoringRefused for two that become one."""
+    found = tuple(Weighted(name_of(name), weight) for name, weight in resources)
+    for at in range(len(found)):
+        _refuse_second(found, at, where)
+    return found
+
+
+def _refuse_second(resources: Sequence[Weighted], at: int, where: str) -> None:
+    name = resources[at].name
+    if any(other.name == name for other in resources[:at]):
+        raise ScoringRefused("resource_duplicate", f"{where}[{at}].name", f"{name} is listed twice")
 
 
 def _parse_each(given: list[Any], where: str) -> Iterator[Weighted]:

@@ -34,6 +34,11 @@ class Sums(NamedTuple):
     capacity: dict[str, Amounts]
     used: dict[str, Amounts]
 
+    @property
+    def columns(self) -> dict[str, tuple[Amounts, Amounts]]:
+        """Per class name what is in use and the capacity, as scores are computed from them."""
+        return {name: (used, self.capacity[name]) for name, used in self.used.items()}
+
 
 class Hosts:
     """Sums the listed classes for any trees or candidates of one query.

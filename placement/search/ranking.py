@@ -113,7 +113,7 @@ class CandidateScores:
         return {scope: self._hosts.of_candidates(rows, scope) for scope in scopes}
 
     def _combined(self, sums: Mapping[Scope, Sums]) -> Amounts:
-        scores = [score_hosts(each, self._request, *sums[each.scope]) for each in self._strategies]
+        scores = [score_hosts(each, sums[each.scope].columns, self._request) for each in self._strategies]
         total: Amounts = combined(self._strategies, scores, alone=self._alone)
         return total
 
@@ -126,7 +126,7 @@ class CandidateScores:
         """The score of each candidate with its parts."""
         sums = self._sums(rows)
         met = self._met_by_candidates(rows)
-        parts = [score_with_parts(each, self._request, *sums[each.scope]) for each in self._strategies]
+        parts = [score_with_parts(each, sums[each.scope].columns, self._request) for each in self._strategies]
         strategies = [
             StrategyScores(each, *found) for each, found in zip(self._strategies, parts, strict=True)
         ]

@@ -35,7 +35,8 @@ from placement.numa.policies import (
 )
 from placement.numa.reservations import Reservation, Reservations
 from placement.scheduling.host import Host, host_of
-from placement.scoring.fit import DEFAULT_SCORING, Scoring
+from placement.scoring.strategy import DEFAULT_SCORING, Strategy
+from placement.scoring.weights import Weighted
 
 Json = Mapping[str, Any]
 
@@ -124,12 +125,12 @@ def ledger(existing: Iterable[Json] | None) -> HostLedger:
     return HostLedger(recorded)
 
 
-def scoring(given: Json | None) -> Scoring:
+def scoring(given: Json | None) -> Strategy:
     """A `score` or `numa_score`."""
     if not given:
         return DEFAULT_SCORING
-    weights = tuple((given["weights"] or {}).items()) or DEFAULT_SCORING.weights
-    return Scoring(given["type"] == "MostAllocated", weights)
+    weights = tuple(Weighted(*entry) for entry in (given["weights"] or {}).items())
+    return Strategy(given["type"], weights or DEFAULT_SCORING.resources)
 
 
 def settings(profile: Profile, given: Json, default_bind: str = "FullPCPUs") -> SchedulerSettings:

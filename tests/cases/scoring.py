@@ -17,15 +17,16 @@ import numpy as np
 from placement.api.rendering.scores import score_remarks
 from placement.domain.inventory import Inventory
 from placement.forest.texts import lines
-from placement.scoring.host import score_host
 from placement.scoring.order import Order, parse_order
 from placement.scoring.refusal import ScoringRefused
+from placement.scoring.registry import RULES
 from placement.scoring.shape import parse_shape
-from placement.scoring.strategy import StrategyType, parse_strategy
+from placement.scoring.strategy import parse_strategy
+from placement.scoring.vectors import score_with_parts
 from placement.scoring.weights import parse_resources
 from placement.search.hosts import Hosts
 from placement.search.query import ForestOrder, GroupQuery, Slot
-from placement.search.ranking import CandidateScores
+from placement.search.ranking import CandidateScores, ScoreTable, StrategyScores
 from tests.cases import Outcome
 from tests.forests import World
 from tests.naive import NaiveProvider
@@ -69,15 +70,23 @@ def _curve(case: Case) -> Answer:
 
 
 def _weights(case: Case) -> Answer:
-    equal = case.get("strategy_type") == StrategyType.BALANCED_ALLOCATION
+    rule = RULES.get(case.get("strategy_type", ""))
+    equal = rule is not None and not rule.has_weights
     found = parse_resources(case.get("resources"), equal=equal)
     return {"resources": [resource._asdict() for resource in found]}
 
 
 def _host(case: Case) -> Answer:
     strategy = parse_strategy(case["strategy"])
-    found = score_host(strategy, case["request"], case["capacity"], case["used"])
-    return {"score": found.score, "max_score": found.max_score, "resources": dict(found.resources)}
+    columns = {
+        name: (np.array([case["used"].get(name, 0)]), np.array([case["capacity"].get(name, 0)]))
+        for name, _ in strategy.resources
+    }
+    scored = StrategyScores(strategy, *score_with_parts(strategy, columns, case["request"]))
+    table = ScoreTable(scored.scores, strategy.max_score, [scored], [])
+    (remark,) = lines(score_remarks(table, ()))
+    answer: Answer = json.loads(b"{%b}" % remark)["score_parts"][0]
+    return answer
 
 
 # trees: a forest of the case's providers, and candidates as rows of it

@@ -85,13 +85,18 @@ def _page_size(resource: str) -> int:
         return 1
 
 
+def class_names() -> dict[str, str]:
+    """The Kubernetes name of each class that is given out under a name of its own."""
+    tables = (_HOST_CLASSES, _NUMA_CLASSES, _ANYWHERE)
+    names = {kind.name: name for table in tables for name, kind in table.items()}
+    return {**names, CORE_CLASS: "cpu"}
+
+
 class ResourceNames:
     """Which Kubernetes resource each of our classes stands for on one host; no class stands for two."""
 
     def __init__(self) -> None:
-        tables = (_HOST_CLASSES, _NUMA_CLASSES, _ANYWHERE)
-        self._names = {kind.name: name for table in tables for name, kind in table.items()}
-        self._names[CORE_CLASS] = "cpu"
+        self._names = class_names()
 
     def admit(self, field: Field, resource: str, resource_class: str) -> bool:
         """Whether the class may stand for the resource at that field; refuses the field otherwise."""

@@ -15,7 +15,7 @@ from placement.numa.allocator import NumaAllocator
 from placement.numa.masks import mask_of, members_of
 from placement.numa.policies import NumaExclusivity, NumaPolicy
 from placement.numa.refusal import RefusalClass, Refused
-from placement.scoring.fit import DEFAULT_SCORING, Scoring
+from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 
 MISSING_NUMA_RESOURCES = "node(s) missing NUMA resources"
 
@@ -28,7 +28,7 @@ class Alignment(NamedTuple):
 
     policy: NumaPolicy
     exclusivity: NumaExclusivity = NumaExclusivity.NONE
-    scoring: Scoring = DEFAULT_SCORING
+    scoring: Strategy = DEFAULT_SCORING
     favours_idle: bool = False
 
     @property

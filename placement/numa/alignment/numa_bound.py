@@ -18,7 +18,8 @@ from placement.numa.demand import PodDemand
 from placement.numa.host import HostState
 from placement.numa.host_score import demand_costs
 from placement.numa.split import CPU, MILLI
-from placement.scoring.fit import BEST, NATIVE, Scoring
+from placement.scoring.host import Use, best_score
+from placement.scoring.strategy import Strategy
 
 
 class Extremes(NamedTuple):
@@ -48,32 +49,27 @@ def numa_extremes(host: HostState) -> Mapping[str, Extremes]:
     return found
 
 
-def numa_bound(host: HostState, extremes: Mapping[str, Extremes], demand: PodDemand, scoring: Scoring) -> int:
+def numa_bound(
+    host: HostState, extremes: Mapping[str, Extremes], demand: PodDemand, scoring: Strategy
+) -> int:
     """The score, 0 to 100, that no NUMA nodes of the host can exceed for a pod."""
     costs = demand_costs(host, demand)
-    total = weights = 0
-    for resource, weight in scoring.weights:
-        asked = costs.get(resource, 0)
+    bound_cpus = demand.cpus is not None
+    held = bound_cost(MILLI * host.use.held.bit_count(), host.cpu_ratio) if bound_cpus else 0
+    uses = {}
+    for resource, _ in scoring.resources:
         extreme = extremes.get(resource)
-        if extreme is None:
-            return BEST
-        if asked or resource in NATIVE:
-            held = None
-            if resource == CPU and demand.cpus is not None:
-                held = bound_cost(MILLI * host.use.held.bit_count(), host.cpu_ratio)
-            total += weight * _best_share(extreme, asked, held, scoring.fullest_first)
-            weights += weight
-    return total // weights if weights else 0
+        if extreme is not None:
+            if resource == CPU and bound_cpus:
+                # All bound CPUs of the host count as used whatever NUMA nodes are chosen.
+                extreme = extreme._replace(least=(held, extreme.total), most=(held, extreme.smallest))
+            uses[resource] = _reach(extreme, costs.get(resource, 0))
+    return best_score(scoring, uses, costs)
 
 
-def _best_share(extreme: Extremes, asked: int, held: int | None, fullest_first: bool) -> int:
-    """The best score of one resource; `held` counts as used whatever NUMA nodes are chosen."""
-    if fullest_first:
-        used, room = extreme.most if held is None else (held, extreme.smallest)
-        size = extreme.smallest
-        best = used * size + asked * room
-    else:
-        used, room = extreme.least if held is None else (held, extreme.total)
-        size = extreme.total
-        best = room * size - used * size - asked * room
-    return max(0, min(BEST, best * BEST // (room * size)))
+def _reach(extreme: Extremes, asked: int) -> tuple[Use, Use]:
+    """Lowest and highest use of one resource together with what is asked for."""
+    (least, wide), (most, narrow) = extreme.least, extreme.most
+    lowest = least * extreme.total + asked * wide, wide * extreme.total
+    highest = most * extreme.smallest + asked * narrow, narrow * extreme.smallest
+    return lowest, highest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placement.numa.ledger import NumaNeighbours
 from placement.numa.policies import NumaExclusivity
-from placement.scoring.fit import BEST
+from placement.scoring.rule import BEST
 
 
 def is_allowed(affinity: int, exclusivity: NumaExclusivity, neighbours: NumaNeighbours) -> bool:

@@ -11,16 +11,17 @@ from placement.numa.amounts import Amounts
 from placement.numa.amplification import bound_cost
 from placement.numa.masks import mask_of
 from placement.numa.split import CPU
-from placement.scoring.fit import Scoring
+from placement.scoring.host import scorer_for
+from placement.scoring.strategy import Strategy
 
 
-def numa_scorer(allocator: NumaAllocator, scoring: Scoring, idle_counts: bool) -> Score:
+def numa_scorer(allocator: NumaAllocator, scoring: Strategy, idle_counts: bool) -> Score:
     """How well a pod would sit on any NUMA nodes: what is used there and its request against the capacity.
 
     `idle_counts`: those without bound pods score higher.
     Source: Koordinator semantics, hints and profiles (preferred NUMA exclusivity).
     """
-    host, weighted = allocator.host, [resource for resource, _ in scoring.weights]
+    host, weighted = allocator.host, [resource for resource, _ in scoring.resources]
     capacity = {resource: _of(host.capacity, resource) for resource in weighted}
     used = {
         resource: {numa: amount - allocator.available[numa].get(resource, 0) for numa, amount in row.items()}
@@ -30,8 +31,10 @@ def numa_scorer(allocator: NumaAllocator, scoring: Scoring, idle_counts: bool) -
     if allocator.demand.cpus is not None and CPU in request:
         request[CPU] = bound_cost(request[CPU], host.cpu_ratio)
 
+    score_of = scorer_for(scoring, request)
+
     def score(numa_ids: Sequence[int]) -> int:
-        points = scoring.score(_summed(used, numa_ids), _summed(capacity, numa_ids), request)
+        points = score_of(_summed(used, numa_ids), _summed(capacity, numa_ids))
         return favour_idle(points, mask_of(numa_ids), host.neighbours) if idle_counts else points
 
     return score

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from placement.dialects.koordinator.settings.cluster_settings import SETTINGS, scheduler_settings
+from placement.dialects.koordinator.settings.scoring import SCORING, candidates_order
 from placement.domain.errors import BadRequest, Conflict
 from placement.services.clusters.cluster_lookup import NAME, found, unknown_node
 from placement.services.clusters.node_imports import NodeImports
 from placement.services.clusters.node_views import NodeView, view_of
-from placement.services.placement.ordering import SCORING, order_of
 from placement.services.transactions import attempt
 from placement.storage.database import Database, Transaction
 from placement.storage.failures import TryAgain
@@ -56,9 +56,8 @@ class Clusters:
     def put(self, name: str, settings: Mapping[str, Any]) -> tuple[bool, Cluster]:
         """Create a cluster or replace its settings; whether it is new.
 
-        Settings: `description`, `scoring` (the order of candidates for searches in the cluster), and those of
-        the scheduler (dialects.koordinator.cluster_settings). Raises BadRequest naming the field, Conflict
-        naming the nodes that could not be read under another profile.
+        Settings: `description`, and those of the scheduler (dialects.koordinator.settings). Raises BadRequest
+        naming the field, Conflict naming the nodes that could not be read under another profile.
         """
         if not NAME.fullmatch(name):
             raise BadRequest(
@@ -115,7 +114,7 @@ class Clusters:
 
 
 def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = sorted(settings.keys() - {"description", SCORING} - SETTINGS)
+    unknown = sorted(settings.keys() - {"description"} - SETTINGS)
     if unknown:
         raise BadRequest(f"{', '.join(unknown)}: not a setting of a cluster")
     description = settings.get("description", "")
@@ -123,8 +122,6 @@ def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         raise BadRequest(f"description: must be text of at most {_LONGEST_DESCRIPTION} characters")
     given = {name: settings[name] for name in sorted(SETTINGS) if settings.get(name) is not None}
     profile = scheduler_settings(given).profile
-    checked: dict[str, Any] = {**given, "profile": str(profile), "description": description}
-    if settings.get(SCORING) is not None:
-        order_of(settings[SCORING], SCORING)
-        checked[SCORING] = settings[SCORING]
-    return checked
+    candidates_order(given)
+    scoring = {SCORING: given.pop(SCORING)} if SCORING in given else {}
+    return {**given, "profile": str(profile), "description": description, **scoring}

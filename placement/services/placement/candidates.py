@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from placement.dialects.koordinator.settings.scoring import candidates_order
 from placement.domain import caller, deadline
 from placement.domain.errors import BadRequest, SearchTimeout
 from placement.domain.groups import CandidateQuery, RequestGroup
@@ -20,7 +21,7 @@ from placement.search.query import ForestQuery, GroupQuery, slots_of
 from placement.search.search import search, shuffled
 from placement.search.trace import RootIsIn, Trace
 from placement.services.following.forest_keeper import ForestKeeper, View
-from placement.services.placement.ordering import SCORING, order_of, order_of_text
+from placement.services.placement.ordering import order_of_text
 from placement.services.placement.search_options import (
     NO_OPTIONS,
     SearchOptions,
@@ -171,14 +172,13 @@ class Candidates:
         Raises BadRequest naming the parameter.
         """
         found = None if cluster is None else self._cluster(cluster)
-        setting = None if found is None else found.settings.get(SCORING)
         if order_by is not None:
-            order = order_of_text(order_by, "order_by")
+            order, is_given = order_of_text(order_by, "order_by"), True
         else:
-            order = None if setting is None else order_of(setting, SCORING)
+            order, is_given = candidates_order({} if found is None else found.settings)
         return SearchOptions(
             order=order,
-            default_order=order_by is None and setting is None,
+            default_order=not is_given,
             strict=order_by is not None,
             preferences=preferences,
             cluster=cluster,

@@ -1,5 +1,6 @@
 """Hints, their merge, and what the policies make of them."""
 
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -22,7 +23,8 @@ from placement.numa.ledger import NumaNeighbours
 from placement.numa.masks import mask_of
 from placement.numa.policies import NumaExclusivity, NumaPolicy
 from placement.numa.refusal import Refused
-from placement.scoring.fit import Scoring
+from placement.scoring.strategy import DEFAULT_SCORING, Strategy
+from placement.scoring.weights import Weighted
 from tests.unit.numa.samples import holding, host, pod, topology
 
 ANY = partial(is_allowed, exclusivity=NumaExclusivity.NONE, neighbours=NumaNeighbours())
@@ -152,7 +154,7 @@ def answer(allocator, alignment):
 
 def table_of(allocator, *, restricted=False, scoring=None):
     table = HintTable(
-        allocator, allocator.fits, numa_scorer(allocator, scoring or Scoring(), False), restricted
+        allocator, allocator.fits, numa_scorer(allocator, scoring or DEFAULT_SCORING, False), restricted
     )
     for size in table.sizes():
         table.add_combinations(size)
@@ -176,7 +178,7 @@ def test_hosts_of_many_numa_nodes_are_not_searched_to_the_end():
 
 
 def test_bound_pods_weigh_their_amplified_request():
-    request, scoring = pod("FullPCPUs", cpu=4000), Scoring(weights=(("cpu", 1),))
+    request, scoring = pod("FullPCPUs", cpu=4000), Strategy("LeastAllocated", (Weighted("cpu", 1),))
     score = numa_scorer(NumaAllocator(host(1, 1, 4, 2, ratio=2), request), scoring, False)
     assert score((0,)) == 0  # 8 of 8 CPUs
     assert numa_scorer(NumaAllocator(host(1, 1, 4, 2, ratio=2), pod(cpu=4000)), scoring, False)((0,)) == 50
@@ -192,8 +194,8 @@ def test_no_zones_no_alignment():
 
 def test_the_fullest_or_the_emptiest_numa_node_is_chosen_by_score():
     state = host(4, 1, 4, 2, holdings=[holding(numa0={"cpu": 7000}), holding(numa2={"cpu": 4000})])
-    for scoring, chosen in ((Scoring(), (1,)), (Scoring(fullest_first=True), (2,))):
-        alignment = Alignment(NumaPolicy.RESTRICTED, scoring=scoring)
+    for kind, chosen in (("LeastAllocated", (1,)), ("MostAllocated", (2,))):
+        alignment = Alignment(NumaPolicy.RESTRICTED, scoring=replace(DEFAULT_SCORING, type=kind))
         assert choose_affinity(NumaAllocator(state, pod(cpu=2000)), alignment) == chosen
 
 

@@ -1,5 +1,6 @@
 """Shared pools, scores, amplified CPUs, designated allocations."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -15,7 +16,9 @@ from placement.numa.ledger import NumaNeighbours
 from placement.numa.pools import SharedPool, shared_pools, trimmed
 from placement.numa.preassigned import allocate_designated
 from placement.numa.refusal import Refused
-from placement.scoring.fit import Scoring
+from placement.scoring.host import score_host
+from placement.scoring.strategy import DEFAULT_SCORING, Strategy
+from placement.scoring.weights import Weighted
 from tests.unit.numa.samples import cpus, holding, host, pod, shown, some_of, topologies, topology
 
 
@@ -38,26 +41,26 @@ def test_pools_that_are_empty_before_cpus_are_withheld_are_left_out():
 
 
 @pytest.mark.parametrize(
-    ("fullest_first", "requested", "asked", "points"),
+    ("kind", "requested", "asked", "points"),
     [
-        (False, {"cpu": 2000, "memory": 4}, {"cpu": 2000, "memory": 1}, (60 + 50) // 2),
-        (True, {"cpu": 2000, "memory": 4}, {"cpu": 2000, "memory": 1}, (40 + 50) // 2),
-        (False, {"cpu": 9000}, {"cpu": 2000}, (0 + 100) // 2),
-        (True, {"cpu": 9000}, {"cpu": 2000}, (100 + 0) // 2),
+        ("LeastAllocated", {"cpu": 2000, "memory": 4}, {"cpu": 2000, "memory": 1}, (60 + 50) // 2),
+        ("MostAllocated", {"cpu": 2000, "memory": 4}, {"cpu": 2000, "memory": 1}, (40 + 50) // 2),
+        ("LeastAllocated", {"cpu": 9000}, {"cpu": 2000}, (0 + 100) // 2),
+        ("MostAllocated", {"cpu": 9000}, {"cpu": 2000}, (100 + 0) // 2),
     ],
 )
-def test_scores_are_weighed_shares(fullest_first, requested, asked, points):
+def test_scores_are_weighed_shares(kind, requested, asked, points):
     capacity = {"cpu": 10000, "memory": 10}
-    assert Scoring(fullest_first).score(requested, capacity, asked) == points
+    assert score_host(replace(DEFAULT_SCORING, type=kind), requested, capacity, asked) == points
 
 
 def test_only_requested_extended_resources_and_known_ones_count():
-    scoring = Scoring(weights=(("cpu", 1), ("gpu", 3), ("nic", 5)))
+    scoring = Strategy("LeastAllocated", (Weighted("cpu", 1), Weighted("gpu", 3), Weighted("nic", 5)))
     capacity = {"cpu": 10, "gpu": 10}
-    assert scoring.score({}, capacity, {"cpu": 5}) == 50
-    assert scoring.score({}, capacity, {"cpu": 5, "gpu": 1}) == (50 + 3 * 90) // 4
-    assert scoring.score({}, capacity, {"nic": 1}) == 100
-    assert scoring.score({}, {}, {"cpu": 1}) == 0
+    assert score_host(scoring, {}, capacity, {"cpu": 5}) == 50
+    assert score_host(scoring, {}, capacity, {"cpu": 5, "gpu": 1}) == (50 + 3 * 90) // 4
+    assert score_host(scoring, {}, capacity, {"nic": 1}) == 100
+    assert score_host(scoring, {}, {}, {"cpu": 1}) == 0
 
 
 def test_idle_numa_nodes_draw_a_score_up():
@@ -76,20 +79,20 @@ def test_bound_cpus_cost_the_ratio_rounded_up():
 def test_a_pod_without_numa_policy_is_scored_by_the_whole_host():
     state = host(2, 1, 8, 2, holdings=[holding("0-19")], ratio=2)
     totals = HostTotals({"cpu": 128000, "memory": 60}, {"cpu": 20000, "memory": 4})
-    assert host_scorer(state, pod("", cpu=8000, memory=16), Scoring())(totals) == (56 + 66) // 2
-    assert host_scorer(state, pod(cpu=8000, memory=16), Scoring())(totals) == (62 + 66) // 2
+    assert host_scorer(state, pod("", cpu=8000, memory=16), DEFAULT_SCORING)(totals) == (56 + 66) // 2
+    assert host_scorer(state, pod(cpu=8000, memory=16), DEFAULT_SCORING)(totals) == (62 + 66) // 2
 
 
 def test_a_bound_pod_with_numa_policy_but_no_numa_nodes_sees_only_bound_cpus_as_used():
     state = host(1, 1, 8, 2, holdings=[holding("0-3")])
     totals = HostTotals({"cpu": 16000, "memory": 60}, {"cpu": 15000, "memory": 30})
-    score = host_scorer(state, pod("", cpu=4000, memory=0), Scoring(), is_aligned=True)
+    score = host_scorer(state, pod("", cpu=4000, memory=0), DEFAULT_SCORING, is_aligned=True)
     assert score(totals) == (50 + 50) // 2
 
 
 def test_a_pod_with_numa_policy_is_scored_by_its_numa_nodes_but_by_all_bound_cpus():
     state = host(2, 1, 8, 2, holdings=[holding("0-3", numa0={"cpu": 4000, "memory": 8000})])
-    scoring = Scoring(fullest_first=True)
+    scoring = replace(DEFAULT_SCORING, type="MostAllocated")
     assert score_on_numa_nodes(state, pod("", cpu=4000, memory=4000), scoring, (1,)) == (50 + 25) // 2
     assert score_on_numa_nodes(state, pod(cpu=4000, memory=4000), scoring, (1,)) == (25 + 25) // 2
     assert score_on_numa_nodes(state, pod(cpu=4000, memory=4000), scoring, (0,)) == (50 + 75) // 2

@@ -1,5 +1,7 @@
 """The reasons of refusals, in the order in which they are looked for, and what fits."""
 
+from dataclasses import replace
+
 import pytest
 
 from placement.numa.cpuset import format_cpu_list
@@ -11,7 +13,7 @@ from placement.scheduling.filter import PodJudge
 from placement.scheduling.notes import remarks_on
 from placement.scheduling.numa_fit import Fit, fit_host
 from placement.scheduling.reserve import allocate_on_host
-from placement.scoring.fit import Scoring
+from placement.scoring.strategy import DEFAULT_SCORING
 from tests.unit.dialects.koordinator.pods import (
     BIND,
     HINT,
@@ -225,7 +227,7 @@ def test_equal_hosts_get_equal_answers_and_are_looked_at_once(monkeypatch):
         return fit_host(place, *rest)
 
     monkeypatch.setattr("placement.scheduling.filter.fit_host", fit_once)
-    judge = PodJudge(request_of(lsr()), Scoring(fullest_first=True))
+    judge = PodJudge(request_of(lsr()), replace(DEFAULT_SCORING, type="MostAllocated"))
     verdicts = [
         judge.judge(host(held("0-3")), HostTotals({"cpu": 16000}, {"cpu": 1000 * used})) for used in (4, 8)
     ]

@@ -7,9 +7,16 @@ from hypothesis import strategies as st
 
 from placement.numa.host_score import HostTotals
 from placement.scheduling.filter import PodJudge
-from placement.scoring.fit import Scoring
+from placement.scoring.shape import Shape
+from placement.scoring.strategy import Strategy
+from placement.scoring.weights import Weighted
 from tests.unit.dialects.koordinator import pods
 from tests.unit.dialects.koordinator.conftest import build_zone
+
+
+def weighted(weights):
+    return tuple(Weighted(*entry) for entry in weights.items())
+
 
 CPUS = st.integers(1, 10)
 GIB = 2**30
@@ -27,10 +34,20 @@ HOLDINGS = st.lists(
     ),
     max_size=3,
 )
-SCORINGS = st.builds(
-    Scoring,
-    st.booleans(),
-    st.sampled_from([(("cpu", 1), ("memory", 1)), (("cpu", 3), ("memory", 1)), (("memory", 1),)]),
+RESOURCES = st.sampled_from([{"cpu": 1, "memory": 1}, {"cpu": 3, "memory": 1}, {"memory": 1}])
+SHAPES = st.sampled_from([((0, 0), (100, 100)), ((0, 100), (100, 0)), ((20, 30), (60, 100), (90, 0))])
+SCORINGS = st.one_of(
+    st.builds(
+        lambda kind, weights: Strategy(kind, weighted(weights)),
+        st.sampled_from(["LeastAllocated", "MostAllocated"]),
+        RESOURCES,
+    ),
+    st.just(Strategy("BalancedAllocation", weighted({"cpu": 1, "memory": 1}))),
+    st.builds(
+        lambda points, weights: Strategy("RequestedToCapacityRatio", weighted(weights), Shape(points, 100)),
+        SHAPES,
+        RESOURCES,
+    ),
 )
 ZONES = st.sampled_from(
     [

@@ -1,4 +1,4 @@
-"""The vectorised scores and their parts equal the scalar ones, host by host, for amounts of any size."""
+"""Scores of many hosts, of one host, and word by word are the same, for amounts of any size."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from placement.api.rendering.scores import score_remarks
 from placement.forest.texts import lines
 from placement.scoring.host import score_host
-from placement.scoring.strategy import Strategy
+from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 from placement.scoring.vectors import score_hosts, score_with_parts
 from placement.search.ranking import ScoreTable, StrategyScores
-from tests.scoring_strategies import scorers
+from tests.naive_scoring import naive_score
+from tests.scoring_strategies import KUBERNETES_NAMES, scorers
 
 _AMOUNTS = st.one_of(st.integers(0, 12), st.integers(0, 2**31), st.integers(0, 2**60))
 _CAPACITIES = st.one_of(st.integers(1, 8), st.integers(0, 12), st.integers(0, 2**40), st.integers(0, 2**60))
@@ -32,24 +33,36 @@ def hosts(draw: st.DrawFn, strategy: Strategy) -> list[dict[str, tuple[int, int]
 
 
 @settings(max_examples=1500)
-@given(st.data(), scorers(), st.booleans())
+@given(st.data(), st.one_of(scorers(), scorers(KUBERNETES_NAMES)), st.booleans())
 def test_vectors_agree_with_single_hosts(data: st.DataObject, strategy: Strategy, wide: bool) -> None:
     many = data.draw(hosts(strategy))
     request = {name: data.draw(st.integers(0, 9)) for name, _ in strategy.resources}
     dtype = object if wide else np.int64
-    capacity = {name: np.array([host[name][0] for host in many], dtype) for name in request}
-    used = {name: np.array([host[name][1] for host in many], dtype) for name in request}
-    found = score_hosts(strategy, request, capacity, used)
-    scored = StrategyScores(strategy, *score_with_parts(strategy, request, capacity, used))
+    columns = {
+        name: (
+            np.array([host[name][1] for host in many], dtype),
+            np.array([host[name][0] for host in many], dtype),
+        )
+        for name in request
+    }
+    found = score_hosts(strategy, columns, request)
+    assert found.dtype == np.int64
+    scored = StrategyScores(strategy, *score_with_parts(strategy, columns, request))
     table = ScoreTable(scored.scores, strategy.max_score, [scored], [])
     shown = [json.loads(b"{%b}" % remark) for remark in lines(score_remarks(table, ()))]
     for at, host in enumerate(many):
-        expected = score_host(
-            strategy,
-            request,
-            {name: record[0] for name, record in host.items()},
-            {name: record[1] for name, record in host.items()},
-        )
+        capacity = {name: record[0] for name, record in host.items()}
+        used = {name: record[1] for name, record in host.items()}
+        expected = naive_score(strategy, request, capacity, used)
         assert found[at] == expected.score
+        assert score_host(strategy, used, capacity, request) == expected.score
         assert shown[at]["score_parts"][0]["resources"] == expected.resources
-        assert 0 <= expected.score <= expected.max_score
+        assert 0 <= expected.score <= strategy.max_score
+
+
+def test_a_resource_without_columns_is_on_no_host() -> None:
+    columns = {"cpu": (np.array([1000, 0]), np.array([4000, 0]))}
+    found = score_hosts(DEFAULT_SCORING, columns, {"cpu": 1000})
+    assert found.tolist() == [50, 0]
+    assert score_host(DEFAULT_SCORING, {"cpu": 1000}, {"cpu": 4000}, {"cpu": 1000}) == 50
+    assert score_host(DEFAULT_SCORING, {}, {}, {"cpu": 1000}) == 0

@@ -42,4 +42,4 @@ def test_the_worked_example_of_kubernetes(capacity: dict, used: dict, score: int
         }
     )
     request = {"CUSTOM_FOO": 2, "MEMORY_MB": 256, "VCPU": 2}
-    assert score_host(strategy, request, capacity, used).score == score
+    assert score_host(strategy, used, capacity, request) == score

@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.qos import QosClass
+from placement.dialects.koordinator.settings.scoring import FORMER, NUMA, PODS, SCORING, pod_scoring
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.domain.errors import BadRequest
 from placement.kubernetes.field import Field
 from placement.kubernetes.report import Report, shown
 from placement.numa.policies import (
@@ -17,7 +19,7 @@ from placement.numa.policies import (
     NumaPolicy,
     NumaStrategy,
 )
-from placement.scoring.fit import DEFAULT_SCORING, Scoring
+from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 
 PROFILE = "profile"
 NODE_LABELS = "nodeLabels"
@@ -25,8 +27,6 @@ _BIND = "defaultCPUBindPolicy"
 _EXCLUSIVE = "defaultCPUExclusivePolicy"
 _NUMA = "defaultNUMATopologyPolicy"
 _STRATEGY = "numaAllocateStrategy"
-_HOST_SCORING = "hostScoring"
-_NUMA_SCORING = "numaScoring"
 _GUARANTEED = "guaranteedQoS"
 _SUB_PRIORITY = "subPriorityImmutable"
 SETTINGS = frozenset(
@@ -37,14 +37,12 @@ SETTINGS = frozenset(
         _EXCLUSIVE,
         _NUMA,
         _STRATEGY,
-        _HOST_SCORING,
-        _NUMA_SCORING,
+        SCORING,
+        *FORMER.values(),
         _GUARANTEED,
         _SUB_PRIORITY,
     }
 )
-_STRATEGIES = {"LeastAllocated": False, "MostAllocated": True}
-_HEAVIEST = 100
 _MOST_LABELS = 64
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -65,8 +63,8 @@ def scheduler_settings(document: Mapping[str, Any]) -> SchedulerSettings:
         default_numa_strategy=None
         if fields[_STRATEGY].value is None
         else _choice(fields[_STRATEGY], NumaStrategy, NumaStrategy.LEAST_ALLOCATED),
-        host_scoring=_scoring(fields[_HOST_SCORING]),
-        numa_scoring=_scoring(fields[_NUMA_SCORING]),
+        host_scoring=_scoring(document, PODS, report),
+        numa_scoring=_scoring(document, NUMA, report),
         guaranteed_qos=_choice(fields[_GUARANTEED], filter(None, QosClass), QosClass.LSR),
         keeps_sub_priority=fields[_SUB_PRIORITY].flag(default=True) is not False,
     )
@@ -105,29 +103,9 @@ def _choice(field: Field, choices: Iterable[_Choice], default: _Choice) -> _Choi
     return by_name[text]
 
 
-def _scoring(field: Field) -> Scoring:
-    if field.value is None:
+def _scoring(document: Mapping[str, Any], use: str, report: Report) -> Strategy:
+    try:
+        return pod_scoring(document, use)
+    except BadRequest as refused:
+        report.refuse(str(refused))
         return DEFAULT_SCORING
-    for key in sorted(field.mapping().keys() - {"type", "resources"}):
-        field.member(key).refuse("is unknown; there are type and resources")
-    kind = field.member("type").text() or ""
-    if kind not in _STRATEGIES:
-        field.member("type").refuse(f"{kind!r} is none of {', '.join(_STRATEGIES)}")
-    resources = field.member("resources")
-    if resources.value is None:
-        return Scoring(_STRATEGIES.get(kind, False))
-    weights: dict[str, int] = {}
-    for entry in resources.elements():
-        name, weight = entry.member("name").text(), entry.member("weight")
-        amount = 1 if weight.value is None else weight.integer()
-        if not name:
-            entry.member("name").refuse("is missing")
-        elif name in weights:
-            entry.member("name").refuse(f"{name!r} is listed twice")
-        elif amount is not None and not 1 <= amount <= _HEAVIEST:
-            weight.refuse(f"must be 1 to {_HEAVIEST}, not {amount}")
-        elif amount is not None:
-            weights[name] = amount
-    if not weights:
-        resources.refuse("there must be at least one resource")
-    return Scoring(_STRATEGIES.get(kind, False), tuple(weights.items()))

@@ -1,4 +1,4 @@
-"""How kube-scheduler is told to score nodes, in our words.
+"""How kube-scheduler is told to score nodes, as our strategies; resources keep their names.
 
 Takes as they are: a Policy or one of its priorities, a KubeSchedulerConfiguration or one of its profiles, and
 the arguments of a single plugin. What they say about other things than resources is passed over.
@@ -7,11 +7,9 @@ Source: Bin packing, and the scheduler configuration of Kubernetes 1.16 to 1.31.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from placement.dialects.koordinator.resources import host_class
 from placement.domain.errors import BadRequest
 
 _RATIO = "RequestedToCapacityRatio"
@@ -28,8 +26,6 @@ _PLUGINS = {
     "RequestedToCapacityRatio": _RATIO,
 }
 _FIT = "NodeResourcesFit"
-_CORE = {"cpu": "VCPU", "memory": "MEMORY_MB"}
-_CLASS = re.compile(r"[A-Z][A-Z0-9_]*")
 
 Object = Mapping[str, Any]
 
@@ -110,25 +106,8 @@ def _of_plugin(name: str, arguments: Object, weight: Object) -> dict[str, Any]:
 
 
 def _shared(arguments: Object) -> dict[str, Any]:
-    """The shape as it is, the resources under the names they have here."""
-    found = {key: arguments[key] for key in ("shape",) if key in arguments}
-    resources = arguments.get("resources")
-    if isinstance(resources, list):
-        resources = [
-            {**entry, "name": resource_class(entry["name"])}
-            if isinstance(entry, Mapping) and isinstance(entry.get("name"), str)
-            else entry
-            for entry in resources
-        ]
-    return found if resources is None else {**found, "resources": resources}
-
-
-def resource_class(name: str) -> str:
-    """The class that a resource of a node is scored in; a name that is one already stays."""
-    core = _CORE.get(name.lower())
-    if core is not None:
-        return core
-    return name if _CLASS.fullmatch(name) else host_class(name).name
+    """The shape and the resources as they are."""
+    return {key: arguments[key] for key in ("shape", "resources") if arguments.get(key) is not None}
 
 
 def _objects(values: Any) -> list[Object]:

@@ -12,7 +12,8 @@ from placement.numa.policies import (
     NumaPolicy,
     NumaStrategy,
 )
-from placement.scoring.fit import DEFAULT_SCORING, Scoring
+from placement.scoring.host import favours_full
+from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,8 @@ class SchedulerSettings:
     default_exclusive_level: ExclusiveLevel = ExclusiveLevel.NONE
     default_numa_policy: NumaPolicy = NumaPolicy.NONE
     default_numa_strategy: NumaStrategy | None = None
-    host_scoring: Scoring = DEFAULT_SCORING
-    numa_scoring: Scoring = DEFAULT_SCORING
+    host_scoring: Strategy = DEFAULT_SCORING
+    numa_scoring: Strategy = DEFAULT_SCORING
     guaranteed_qos: QosClass = QosClass.LSR
     keeps_sub_priority: bool = True
     share_limit: int = 1
@@ -46,7 +47,7 @@ class SchedulerSettings:
         """The strategy of hosts that name none."""
         strategy = self.default_numa_strategy
         if strategy is None:
-            fullest_first = self.numa_scoring.fullest_first
+            fullest_first = favours_full(self.numa_scoring)
             return NumaStrategy.MOST_ALLOCATED if fullest_first else NumaStrategy.LEAST_ALLOCATED
         if strategy is NumaStrategy.DISTRIBUTE_EVENLY and not self.follows_design:
             return NumaStrategy.LEAST_ALLOCATED

@@ -1,12 +1,15 @@
 """Which pods get CPUs of their own, and under which policies."""
 
+from dataclasses import replace
+
 import pytest
 
 from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.numa.policies import BindPolicy, ExclusiveLevel, NumaStrategy
 from placement.numa.refusal import Refused
-from placement.scoring.fit import Scoring
+from placement.scoring.shape import Shape
+from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 from tests.unit.dialects.koordinator.pods import (
     BIND,
     DESIGN,
@@ -26,6 +29,10 @@ from tests.unit.dialects.koordinator.pods import (
 NOT_BOUND = SchedulerSettings(default_bind_policy=BindPolicy.NONE)
 SPREADING = SchedulerSettings(default_bind_policy=BindPolicy.SPREAD_BY_PCPUS)
 FRACTIONAL = container(cpu="1500m", memory="1Gi")
+
+
+def ratio(*points):
+    return Strategy("RequestedToCapacityRatio", DEFAULT_SCORING.resources, Shape(points, 100))
 
 
 def policies(spec, settings=DESIGN):
@@ -128,7 +135,13 @@ def test_the_default_exclusive_policy_is_a_setting_under_design(policy):
     ("settings", "strategy"),
     [
         (SchedulerSettings(), "LeastAllocated"),
-        (SchedulerSettings(numa_scoring=Scoring(fullest_first=True)), "MostAllocated"),
+        (SchedulerSettings(numa_scoring=replace(DEFAULT_SCORING, type="MostAllocated")), "MostAllocated"),
+        (
+            SchedulerSettings(numa_scoring=replace(DEFAULT_SCORING, type="BalancedAllocation")),
+            "LeastAllocated",
+        ),
+        (SchedulerSettings(numa_scoring=ratio((0, 0), (100, 100))), "MostAllocated"),
+        (SchedulerSettings(numa_scoring=ratio((0, 100), (100, 0))), "LeastAllocated"),
         (SchedulerSettings(default_numa_strategy=NumaStrategy.DISTRIBUTE_EVENLY), "DistributeEvenly"),
         (
             SchedulerSettings(Profile.KOORD_SCHEDULER, default_numa_strategy=NumaStrategy.DISTRIBUTE_EVENLY),

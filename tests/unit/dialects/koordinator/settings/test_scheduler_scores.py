@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from placement.dialects.koordinator.settings.scheduler_scores import strategies_from
+from placement.dialects.koordinator.settings.scored_names import class_of, resource_of
+from placement.dialects.koordinator.settings.scoring import order_of
 from placement.domain.errors import BadRequest
 from placement.scoring.order import parse_order
 
 RAMP = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
 FOO = [{"name": "intel.com/foo", "weight": 3}, {"name": "cpu"}, {"name": "memory", "weight": 2}]
-OURS = [
-    {"name": "CUSTOM_INTEL_COM_FOO", "weight": 3},
-    {"name": "VCPU"},
-    {"name": "MEMORY_MB", "weight": 2},
-]
-RATIO = {"type": "RequestedToCapacityRatio", "shape": RAMP, "resources": OURS}
+RATIO = {"type": "RequestedToCapacityRatio", "shape": RAMP, "resources": FOO}
 PRIORITY = {
     "name": "RequestedToCapacityRatioPriority",
     "weight": 2,
@@ -53,7 +51,7 @@ FIT = {
         ({"kind": "NodeResourcesFitArgs", **FIT}, [RATIO]),
         (
             {"kind": "NodeResourcesBalancedAllocationArgs", "resources": [{"name": "cpu", "weight": 1}]},
-            [{"type": "BalancedAllocation", "resources": [{"name": "VCPU", "weight": 1}]}],
+            [{"type": "BalancedAllocation", "resources": [{"name": "cpu", "weight": 1}]}],
         ),
         (
             {
@@ -109,3 +107,25 @@ def test_broken_documents_are_refused_or_read_but_never_crash(document: dict[str
         parse_order(document if found is None else found)
     except BadRequest:
         pass
+
+
+@pytest.mark.parametrize(
+    ("name_of", "names"),
+    [
+        (class_of, ["CUSTOM_INTEL_COM_FOO", "VCPU", "MEMORY_MB"]),
+        (resource_of, ["intel.com/foo", "cpu", "memory"]),
+    ],
+)
+def test_resources_are_called_what_is_scored(name_of: Callable[[str], str], names: list[str]) -> None:
+    for document in (PRIORITY, FIT, RATIO):
+        order = order_of(document, "scoring", name_of)
+        assert order is not None
+        assert [resource.name for resource in order.strategies[0].resources] == names
+        assert [resource.weight for resource in order.strategies[0].resources] == [3, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["cpu", "memory", "ephemeral-storage", "pods", "kubernetes.io/batch-cpu"])
+def test_a_class_of_ours_leads_back_to_its_resource(name: str) -> None:
+    assert resource_of(class_of(name)) == name
+    assert resource_of(name) == name
+    assert class_of(class_of(name)) == class_of(name)

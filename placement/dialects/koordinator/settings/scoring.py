@@ -1,0 +1,141 @@
+"""How candidates, pods and NUMA nodes are scored, as a cluster is told: the setting `scoring`.
+
+It holds one order or strategy for each use, all in one vocabulary: a name, a strategy, a list of strategies,
+or what kube-scheduler is configured with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from placement.dialects.koordinator.settings.scheduler_scores import strategies_from
+from placement.dialects.koordinator.settings.scored_names import class_of, is_class, resource_of
+from placement.domain.errors import BadRequest
+from placement.scoring.order import NAMED, Order, parse_order
+from placement.scoring.refusal import ScoringRefused
+from placement.scoring.strategy import DEFAULT_SCORING, Scope, Strategy, parse_strategy
+
+SCORING = "scoring"
+CANDIDATES = "candidates"
+PODS = "pods"
+NUMA = "numa"
+# Former settings for one use each; they are still read.
+FORMER = {PODS: "hostScoring", NUMA: "numaScoring"}
+_USES = frozenset({CANDIDATES, PODS, NUMA})
+
+Settings = Mapping[str, Any]
+
+
+def order_of(given: Any, where: str, name_of: Callable[[str], str] = class_of) -> Order | None:
+    """The order of a JSON value, None for none; `name_of` says what resources are called in it.
+
+    Raises BadRequest naming the field.
+    """
+    if isinstance(given, str):
+        text = given.strip()
+        if text[:1] not in ("[", "{"):
+            order = _named(text, where)
+            return None if order is None else order.with_names(name_of, where)
+        given = _parsed(text, where)
+    try:
+        strategies = strategies_from(given)
+    except BadRequest as error:
+        raise BadRequest(f"{where}: {error}") from None
+    return parse_order(given if strategies is None else strategies, where).with_names(name_of, where)
+
+
+def _named(text: str, where: str) -> Order | None:
+    if text and text not in NAMED:
+        raise BadRequest(
+            f"{where}: {text!r} is no known order; use JSON or one of {', '.join(NAMED)}",
+            code="strategy_unknown",
+        )
+    return NAMED.get(text)
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"{where}: Malformed JSON: {error}") from None
+
+
+def candidates_order(settings: Settings) -> tuple[Order | None, bool]:
+    """The order of candidates in a cluster, and whether its settings give one. Raises BadRequest."""
+    given, where = _given(settings, CANDIDATES)
+    return (None if given is None else order_of(given, where)), given is not None
+
+
+def pod_scoring(settings: Settings, use: str) -> Strategy:
+    """The strategy for PODS (which host) or NUMA (which NUMA nodes of it); scores are 0 to 100.
+
+    Raises BadRequest naming the field.
+    """
+    given, where = _given(settings, use)
+    former = settings.get(FORMER[use])
+    if former is not None:
+        if given is not None:
+            raise ScoringRefused("strategy_invalid", FORMER[use], f"{where} is given too, and means the same")
+        return _former(former, FORMER[use])
+    if given is None:
+        return DEFAULT_SCORING
+    order = order_of(given, where, resource_of)
+    if order is None or len(order.strategies) != 1:
+        raise ScoringRefused("strategy_invalid", where, "must be one strategy")
+    (strategy,) = order.strategies
+    for at, (name, _) in enumerate(strategy.resources):
+        if is_class(name):
+            raise ScoringRefused(
+                "resource_invalid", f"{where}.resources[{at}].name", f"{name} is nothing that pods request"
+            )
+    return _for_pods(strategy, where)
+
+
+def _given(settings: Settings, use: str) -> tuple[Any, str]:
+    """What the setting says about one use, and where. Raises ScoringRefused."""
+    given = settings.get(SCORING)
+    if not isinstance(given, Mapping) or not given.keys() & _USES:
+        # As it was when candidates were all that the setting was about.
+        return (given if use == CANDIDATES else None), SCORING
+    unknown = sorted(map(str, given.keys() - _USES))
+    if unknown:
+        raise ScoringRefused("strategy_invalid", SCORING, f"{', '.join(unknown)} is not understood")
+    return given.get(use), f"{SCORING}.{use}"
+
+
+def _for_pods(strategy: Strategy, where: str) -> Strategy:
+    """The strategy on the scale of pods: points from 0 to 10 are multiplied by 10, as Kubernetes does."""
+    if strategy.scope is not Scope.TREE:
+        raise ScoringRefused("scope_invalid", f"{where}.scope", "pods know no scope")
+    shape = strategy.shape
+    return replace(strategy, shape=None if shape is None else shape.enlarged, weight=1)
+
+
+def _former(given: Any, where: str) -> Strategy:
+    """A former setting: an object with a type and perhaps resources by their names in Kubernetes.
+
+    What it may say about resources is what it always was: at least one, weights above 0, null for 1.
+    """
+    if not isinstance(given, Mapping):
+        raise ScoringRefused("strategy_invalid", where, "must be an object with a type")
+    resources = given.get("resources")
+    if resources is None:
+        strategy = replace(parse_strategy(dict(given), where), resources=DEFAULT_SCORING.resources)
+        return _for_pods(strategy, where)
+    if resources == []:
+        raise ScoringRefused("resource_invalid", f"{where}.resources", "there must be at least one resource")
+    if isinstance(resources, list):
+        resources = [_former_entry(entry, f"{where}.resources[{at}]") for at, entry in enumerate(resources)]
+    return _for_pods(parse_strategy({**given, "resources": resources}, where), where)
+
+
+def _former_entry(given: Any, where: str) -> Any:
+    if not isinstance(given, Mapping):
+        return given
+    weight = given.get("weight")
+    if weight == 0:
+        raise ScoringRefused("weight_invalid", f"{where}.weight", "must be an integer from 1 to 100")
+    return {"name": given.get("name"), "weight": 1 if weight is None else weight}

@@ -1,0 +1,32 @@
+"""MostAllocated: the cut mean of what would be in use, in percent. Source: Bin packing, least and most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from placement.scoring.columns import Field, LoadColumn, Scores, cut_mean, percent_taken
+from placement.scoring.rule import BEST, Load, Rule, Span
+from placement.scoring.shape import Shape
+
+
+def _of_columns(columns: Sequence[LoadColumn], _shape: Shape | None) -> Scores:
+    return cut_mean(columns, map(percent_taken, columns))
+
+
+def _of_host(loads: Sequence[Load], _shape: Shape | None) -> int:
+    points = weights = 0
+    for weight, total, capacity in loads:
+        points += weight * (total * BEST // capacity if total < capacity else BEST)
+        weights += weight
+    return points // weights if weights else 0
+
+
+def _bound(spans: Sequence[Span], shape: Shape | None) -> int:
+    return _of_host([(span.weight, *span.highest) for span in spans], shape)
+
+
+def _fields(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[Field]]:
+    return [[Field("score", percent_taken(column))] for column in columns]
+
+
+RULE = Rule("MostAllocated", _of_columns, _of_host, _bound, _fields)

@@ -1,0 +1,262 @@
+"""A cluster says in one setting and one vocabulary how candidates, pods and NUMA nodes are scored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from placement.dialects.koordinator.settings.scoring import pod_scoring
+from placement.scoring.strategy import Strategy
+from placement.storage.database import Database
+from placement.storage.statements import clusters
+from tests.client import Client, detail
+from tests.kubernetes import NUMA_POLICY, node_manifests, pod_manifest
+from tests.naive_scoring import naive_score
+from tests.test_candidates_come_best_first import search
+
+CLUSTER = "/ext/v1/clusters/edge"
+PODS = f"{CLUSTER}/pods"
+RISING = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
+PACKING = {"type": "RequestedToCapacityRatio", "shape": RISING}
+GPU = "example.com/gpu"
+
+
+def cluster(api: Client, **settings: Any) -> dict[str, Any]:
+    answer = api.put(CLUSTER, settings)
+    assert answer.status_code in (200, 201), answer.text
+    return api.get(CLUSTER).json
+
+
+def nodes(api: Client, *names: str, **given: Any) -> None:
+    for name in names:
+        answer = api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name, **given))
+        assert answer.status_code == 201, answer.text
+
+
+def run(api: Client, name: str, manifest: dict[str, Any]) -> str:
+    answer = api.put(f"{PODS}/default/{name}", manifest)
+    assert answer.status_code == 201, answer.text
+    node: str = answer.json["node"]
+    return node
+
+
+def preview(api: Client, manifest: dict[str, Any]) -> list[tuple[str, int]]:
+    answer = api.post(f"{PODS}/preview", {"pod": manifest})
+    assert answer.status_code == 200, answer.text
+    return [(node["name"], node["score"]) for node in answer.json["nodes"]]
+
+
+def with_gpus(manifest: dict[str, Any], count: int) -> dict[str, Any]:
+    resources = manifest["spec"]["containers"][0]["resources"]
+    for side in resources.values():
+        side[GPU] = str(count)
+    return manifest
+
+
+def shared_pod(cpu: str, memory: str = "1Gi", **given: Any) -> dict[str, Any]:
+    manifest = pod_manifest(cpu=cpu, qos="LS", priority=None, **given)
+    for side in manifest["spec"]["containers"][0]["resources"].values():
+        side["memory"] = memory
+    return manifest
+
+
+def test_a_pod_goes_where_a_packing_shape_sends_it(api):
+    cluster(api, scoring={"pods": PACKING})
+    nodes(api, "n1", "n2", "n3")
+    run(api, "first", pod_manifest(cpu="2", node="n2"))
+    assert [run(api, f"p{number}", pod_manifest(cpu="4")) for number in range(4)] == ["n2", "n2", "n2", "n1"]
+
+
+def test_a_shape_may_fill_nodes_to_a_mark_and_then_take_the_next(api):
+    shape = [*RISING[:1], {"utilization": 50, "score": 10}, {"utilization": 51, "score": 0}]
+    cluster(api, scoring={"pods": {**PACKING, "shape": shape, "resources": [{"name": "cpu"}]}})
+    nodes(api, "n1", "n2")
+    assert [run(api, f"p{number}", pod_manifest(cpu="4")) for number in range(4)] == ["n1", "n1", "n2", "n2"]
+
+
+def test_weights_decide_between_resources(api):
+    resources = [{"name": GPU, "weight": 5}, {"name": "cpu", "weight": 1}]
+    cluster(api, scoring={"pods": {**PACKING, "resources": resources}})
+    nodes(api, "cpus", "gpus", **{"example.com__gpu": "8"})
+    run(api, "a", pod_manifest(cpu="8", node="cpus"))
+    run(api, "b", with_gpus(pod_manifest(cpu="2", node="gpus"), 4))
+    wanted = with_gpus(pod_manifest(cpu="2"), 2)
+    # Of the GPUs 75 and 25 of 100 with the weight 5, of the CPUs 25 and 62.
+    assert preview(api, wanted) == [("gpus", 67), ("cpus", 31)]
+    # Without GPUs in the request only the CPUs count.
+    assert preview(api, pod_manifest(cpu="2")) == [("cpus", 62), ("gpus", 25)]
+    swapped = [{"name": GPU, "weight": 1}, {"name": "cpu", "weight": 5}]
+    cluster(api, scoring={"pods": {**PACKING, "resources": swapped}})
+    assert run(api, "web", wanted) == "cpus"
+
+
+def test_preview_and_prioritize_agree_with_the_rules(api):
+    nodes_used = {"n1": ("2", "6Gi"), "n2": ("6", "4Gi"), "n3": ("9", "1Gi")}
+    cluster(api)
+    nodes(api, *nodes_used)
+    for node, (cpu, memory) in nodes_used.items():
+        run(api, f"on-{node}", shared_pod(cpu, memory, node=node))
+    for kind in (PACKING, {"type": "BalancedAllocation"}, {"type": "MostAllocated"}, "spread"):
+        cluster(api, scoring={"pods": kind})
+        expected = {}
+        for node, (cpu, memory) in nodes_used.items():
+            expected[node] = naive_score(
+                strategy_of(kind),
+                {"cpu": 3, "memory": 2},
+                {"cpu": 16, "memory": 32},
+                {"cpu": int(cpu), "memory": int(memory.removesuffix("Gi"))},
+            ).score
+        manifest = shared_pod("3", "2Gi")
+        shown = preview(api, manifest)
+        assert dict(shown) == expected
+        assert shown == sorted(shown, key=lambda ranked: (-ranked[1], ranked[0]))
+        answer = api.post(
+            f"{CLUSTER}/extender/prioritize", {"Pod": manifest, "NodeNames": sorted(nodes_used)}
+        )
+        assert {entry["Host"]: entry["Score"] for entry in answer.json} == {
+            node: score // 10 for node, score in expected.items()
+        }
+
+
+def strategy_of(given: Any) -> Strategy:
+    """A strategy for pods: over cpu and memory, on the scale 0 to 100."""
+    strategy = pod_scoring({"scoring": {"pods": given}}, "pods")
+    assert strategy.max_score == 100
+    assert strategy.resources == (("cpu", 1), ("memory", 1))
+    return strategy
+
+
+@pytest.mark.parametrize(("numa", "cpus"), [("pack", "4-5"), ("spread", "8-9"), (None, "8-9")])
+def test_numa_nodes_are_scored_by_their_own_part(api, numa, cpus):
+    cluster(api, scoring={"pods": "pack", "numa": numa})
+    nodes(api, "n1", labels={NUMA_POLICY: "SingleNUMANode"})
+    run(api, "wide", pod_manifest(cpu="4", name="wide"))
+    run(api, "other", pod_manifest(cpu="2", name="other"))
+    chosen = api.get(f"{PODS}/default/other").json["cpuset"]
+    assert chosen == cpus
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        PACKING,
+        {**PACKING, "resources": [{"name": "cpu", "weight": 1}, {"name": "memory"}], "max_score": 10},
+        {**PACKING, "resources": [{"name": "VCPU"}, {"name": "MEMORY_MB"}]},
+        [PACKING],
+        {"strategies": [PACKING]},
+        "pack",
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [
+                {
+                    "pluginConfig": [
+                        {
+                            "name": "NodeResourcesFit",
+                            "args": {
+                                "scoringStrategy": {
+                                    "type": "RequestedToCapacityRatio",
+                                    "resources": [{"name": "cpu"}, {"name": "memory"}],
+                                    "requestedToCapacityRatio": {"shape": RISING},
+                                }
+                            },
+                        }
+                    ]
+                }
+            ],
+        },
+    ],
+    ids=["strategy", "kubernetes names", "classes", "list", "object", "name", "kube-scheduler"],
+)
+def test_the_same_is_said_in_many_ways(pods):
+    assert strategy_of(pods) == strategy_of(PACKING)
+
+
+def test_candidates_and_pods_are_scored_apart(api):
+    hosts = {api.provider(name): name for name in ("full", "empty")}
+    for uuid, name in hosts.items():
+        api.offer(uuid, VCPU={"total": 8}, MEMORY_MB={"total": 1000})
+        assert api.claim({uuid: {"VCPU": 6 if name == "full" else 2}}).status_code == 204
+    least = {"type": "LeastAllocated", "resources": [{"name": "cpu"}]}
+    shown = cluster(api, scoring={"candidates": least, "pods": PACKING})
+    assert shown["scoring"] == {"candidates": least, "pods": PACKING}
+    for uuid in hosts:
+        api.join(uuid, shown["aggregate"])
+
+    def order(**parameters: Any) -> list[str]:
+        found = search(api, cluster="edge", **parameters).json["allocation_requests"]
+        return [hosts[next(iter(element["allocations"]))] for element in found]
+
+    assert order() == ["empty", "full"]
+    assert order(order_by={**least, "type": "MostAllocated"}) == ["full", "empty"]
+    cluster(api, scoring={"candidates": "pack"})
+    assert order() == ["full", "empty"]
+    cluster(api, scoring="spread")
+    assert order() == ["empty", "full"]
+    nodes(api, "n1", "n2")
+    # The setting alone is about candidates: pods spread as they do by default.
+    assert {run(api, f"p{number}", pod_manifest(cpu="4")) for number in range(2)} == {"n1", "n2"}
+
+
+FORMER = [
+    ({"hostScoring": {"type": "MostAllocated"}}, [("n2", 53), ("n1", 31)]),
+    ({"hostScoring": {"type": "MostAllocated", "resources": None}}, [("n2", 53), ("n1", 31)]),
+    (
+        {"hostScoring": {"type": "MostAllocated", "resources": [{"name": "memory", "weight": None, "x": 1}]}},
+        [("n1", 12), ("n2", 6)],
+    ),
+    (
+        {"hostScoring": {"type": "LeastAllocated", "resources": [{"name": "cpu"}, {"name": "VCPU"}]}},
+        [("n1", 50), ("n2", 0)],
+    ),
+    ({"scoring": "pack"}, [("n1", 68), ("n2", 46)]),
+    ({"scoring": [{"type": "LeastAllocated", "scope": "allocated"}]}, [("n1", 68), ("n2", 46)]),
+]
+
+
+@pytest.mark.parametrize(("settings", "ranked"), FORMER)
+def test_settings_that_are_stored_in_former_words_are_read(api, database: Database, settings, ranked):
+    cluster(api)
+    nodes(api, "n1", "n2")
+    run(api, "a", shared_pod("4", "2Gi", node="n1"))
+    run(api, "b", shared_pod("12", "0", node="n2"))
+    with database.write() as transaction:
+        id_ = clusters.lock(transaction, "edge")
+        stored = {"profile": "design", "description": "", **settings}
+        clusters.update_settings(transaction, id_, stored)
+    assert preview(api, shared_pod("4", "2Gi")) == ranked
+    shown = api.get(CLUSTER).json
+    assert {name: shown[name] for name in settings} == settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"scoring": {"pods": {"type": "Fullest"}}}, "scoring.pods.type: must be one of "),
+        ({"scoring": {"pods": "fullest"}}, "scoring.pods: 'fullest' is no known order"),
+        ({"scoring": {"pods": "none"}}, "scoring.pods: must be one strategy"),
+        ({"scoring": {"pods": [PACKING, PACKING]}}, "scoring.pods: must be one strategy"),
+        ({"scoring": {"pods": {**PACKING, "scope": "allocated"}}}, "scoring.pods.scope: pods know no scope"),
+        ({"scoring": {"pods": {**PACKING, "shape": []}}}, "scoring.pods.shape: needs at least one point"),
+        (
+            {"scoring": {"numa": {**PACKING, "resources": [{"name": "CUSTOM_FOO"}]}}},
+            "scoring.numa.resources[0].name: CUSTOM_FOO is nothing that pods request",
+        ),
+        (
+            {"scoring": {"numa": {**PACKING, "resources": [{"name": "cpu"}, {"name": "PCPU"}]}}},
+            "scoring.numa.resources[1].name: cpu is listed twice",
+        ),
+        ({"scoring": {"candidates": {"type": 3}}}, "scoring.candidates.type: must be one of "),
+        ({"scoring": {"pods": "pack", "nodes": "pack"}}, "scoring: nodes is not understood"),
+        (
+            {"scoring": {"pods": "pack"}, "hostScoring": {"type": "MostAllocated"}},
+            "hostScoring: scoring.pods is given too",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(api, settings, message):
+    answer = api.put(CLUSTER, settings)
+    assert answer.status_code == 400
+    assert message in detail(answer)
+    assert api.get(CLUSTER).status_code == 404
