@@ -1,6 +1,6 @@
 """The score of a candidate word by word, to check the ordered search against.
 
-Source: Bin packing, a host in Placement terms, and ordering.
+Source: scoring.md, "A host in Placement terms", "Ordering".
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     if unknown:
         raise LookupError(f"routes ask for policy rules that are not in api/rules.py: {', '.join(unknown)}")
     for rule in application.url_map.iter_rules():
-        # HEAD and OPTIONS are methods that no path has (Placement API, routing details).
+        # HEAD and OPTIONS are methods that no path has (placement-api.md, "Routing details").
         rule.methods = (rule.methods or set()) - {"HEAD", "OPTIONS"}
     application.before_request(context.begin)
     application.before_request(_attend_caller)

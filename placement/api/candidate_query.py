@@ -1,7 +1,6 @@
 """The query string of allocation candidates as a CandidateQuery.
 
-Source of the grammar, the combinations that are refused and their messages: Placement API, allocation
-candidates, in the order of checks given there.
+Source: placement-api.md, "Query grammar", "Value parsing", "Refused combinations".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One shape for every error. Source: Placement API, error object."""
+"""One shape for every error. Source: placement-api.md, "Error object"."""
 
 from __future__ import annotations
 

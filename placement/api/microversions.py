@@ -1,4 +1,4 @@
-"""Microversions: negotiation, and the one table of what came when. Source: Placement API, versioning."""
+"""Microversions: negotiation, and the one table of what came when. Source: placement-api.md, "Versioning"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy rules of every route, with their defaults. Source: Placement API, policy rules.
+"""The policy rules of every route, with their defaults. Source: placement-api.md, "Policy rules".
 
 Administrators and services may do everything, except that reshaping is for services: moving inventories
 under live allocations is something deployments do, not people. Older deployments knew nobody but the

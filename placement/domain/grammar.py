@@ -1,7 +1,7 @@
 """The grammar of query values: resources, required, member_of, in_tree, suffixes, same_subtree.
 
 One `Grammar` value says which forms are understood; the API chooses it by microversion.
-Source of every rule and sentence: Placement API, allocation candidates, query grammar and value parsing.
+Source: placement-api.md, "Query grammar", "Value parsing".
 """
 
 from __future__ import annotations

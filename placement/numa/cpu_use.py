@@ -14,7 +14,7 @@ class CpuUse:
 
     `counts[i]` are the CPUs held at least i + 1 times, without empty masks at the end; `pcpu_level` and
     `numa_level` are held CPUs whose last recorded pod has that exclusive level.
-    Source: Koordinator semantics, sharing and exclusivity.
+    Source: koordinator.md, "Sharing", "Exclusivity".
     """
 
     counts: tuple[int, ...] = ()
@@ -47,7 +47,7 @@ class CpuUse:
     def without(self, returned: Iterable[int]) -> CpuUse:
         """The use as if each of these sets of CPUs were held once less; what nobody holds any more is free.
 
-        Source: Koordinator semantics, available CPUs and the view.
+        Source: koordinator.md, "Available CPUs and the view".
         """
         counts = self.counts
         for cpus in returned:

@@ -55,7 +55,7 @@ class HostState:
     def free_cpus(self, use: CpuUse) -> int:
         """The CPUs that may still be given to a pod if the host is used like that.
 
-        Source: Koordinator semantics, available CPUs and the view.
+        Source: koordinator.md, "Available CPUs and the view".
         """
         return self.layout.cpus & ~use.saturated(self.rules.share_limit) & ~self.unallocatable
 

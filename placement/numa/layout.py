@@ -15,8 +15,7 @@ class CpuLayout:
     """The places of a host as masks of logical CPU ids, computed once; equal for equal topologies.
 
     `cores` are ascending by (socket, core), `numa_nodes` and `sockets` by id. `threads`, `numa_size` and
-    `socket_size` are averages over the whole host, rounded down.
-    Source: Koordinator semantics, CPU accumulator (derived numbers).
+    `socket_size` are averages over the whole host, rounded down. Source: koordinator.md, "Derived numbers".
     """
 
     def __init__(self, topology: CpuTopology) -> None:

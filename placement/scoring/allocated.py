@@ -1,4 +1,7 @@
-"""LeastAllocated and MostAllocated: what would be free, or in use. Source: Bin packing, least and most."""
+"""LeastAllocated and MostAllocated: what would be free, or in use.
+
+Source: scoring.md, "LeastAllocated and MostAllocated".
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Scoring(NamedTuple):
     def score(self, requested: Amounts, capacity: Amounts, request: Amounts) -> int:
         """The weighted score of a place with `requested` of its `capacity` in use if `request` were added.
 
-        Source: Koordinator semantics, score.
+        Source: koordinator.md, "Score".
         """
         return self.of_request(request)(requested, capacity)
 

@@ -25,7 +25,10 @@ def score_host(
     capacity: Mapping[str, int],
     used: Mapping[str, int],
 ) -> HostScore:
-    """How good the host would be; amounts per class, absent means 0. Source: Bin packing."""
+    """How good the host would be; amounts per class, absent means 0.
+
+    Source: scoring.md, "Scoring and ordering of candidates".
+    """
     counted, skipped = loads_of(strategy.resources, request, capacity, used)
     asked = any(request.get(name, 0) for name, _ in strategy.resources)
     score, parts = SCORERS[strategy.type].of_host(strategy, counted, asked)

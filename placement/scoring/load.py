@@ -1,4 +1,7 @@
-"""Which classes count on a host, and how full a request makes them. Source: Bin packing, which classes."""
+"""Which classes count on a host, and how full a request makes them.
+
+Source: scoring.md, "Which classes count for a host".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RequestedToCapacityRatio: the fuller the better, or any other shape. Source: Bin packing, RTCR."""
+"""RequestedToCapacityRatio: the fuller the better, or any other shape. Source: scoring.md, "RTCR"."""
 
 from __future__ import annotations
 

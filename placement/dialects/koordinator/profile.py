@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Profile(StrEnum):
-    """What the design documents promise, or what the running scheduler does (semantics: profiles)."""
+    """What the design documents promise, or what the running scheduler does (koordinator.md, "Profiles")."""
 
     DESIGN = "design"
     KOORD_SCHEDULER = "koord-scheduler"

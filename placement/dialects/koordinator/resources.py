@@ -61,12 +61,12 @@ def base_amount(resource: str, quantity: Fraction) -> int:
 
 
 def host_class(resource: str) -> ResourceClass:
-    """The class in which a host as a whole offers a resource (Koordinator semantics: resource classes)."""
+    """The class in which a host as a whole offers a resource (koordinator.md, "Resource classes")."""
     return _HOST_CLASSES.get(resource) or _common_class(resource)
 
 
 def numa_class(resource: str) -> ResourceClass:
-    """The class in which a NUMA node offers a resource (Koordinator semantics: resource classes)."""
+    """The class in which a NUMA node offers a resource (koordinator.md, "Resource classes")."""
     return _NUMA_CLASSES.get(resource) or _common_class(resource)
 
 

@@ -72,7 +72,7 @@ class Demand:
 def build_request(demand: Demand, cpus: CpuShare, problems: Problems) -> Request:
     """The query for this demand; adds a problem for each thing that cannot be asked.
 
-    Source: Nova flavor rules, default amounts, zero stripping, NUMA cells as request groups.
+    Source: nova-flavors.md, "Default amounts", "Zero stripping", "NUMA cells as request groups".
     """
     groups = stripped(_all_groups(demand, cpus))
     check_trait_conflicts(groups, problems)
@@ -97,7 +97,7 @@ def _all_groups(demand: Demand, cpus: CpuShare) -> dict[str, FlavorGroup]:
 def _defaults(demand: Demand, mentioned: set[str]) -> FlavorGroup:
     """The flavor's own amounts where no group mentions the class, not even with 0.
 
-    Source: Nova flavor rules, default amounts.
+    Source: nova-flavors.md, "Default amounts".
     """
     flavor = demand.flavor
     amounts: dict[str, int] = {}
@@ -129,7 +129,7 @@ def _granular(request: Request, demand: Demand, cpus: CpuShare, problems: Proble
 def _tied(request: Request, options: Options, problems: Problems) -> Request:
     """The request with each device group kept below the provider of its guest cell.
 
-    Source: Nova flavor rules, a device tied to a cell.
+    Source: nova-flavors.md, "A device tied to a cell".
     """
     ties: list[tuple[str, ...]] = []
     for suffix, cell in sorted(options.device_cells.items()):

@@ -13,7 +13,7 @@ def pick_like_kubelet(topology: CpuTopology, count: int) -> CpuSet:
 
     Whole sockets and NUMA nodes come first, the larger before the smaller, then whole cores, then single
     threads; each time from the fullest places, low ids first.
-    Source: Koordinator semantics, reservation annotation; kubelet's static CPU manager.
+    Source: koordinator.md, "Reservation annotation"; kubelet's static CPU manager.
     """
     if count > len(topology.rows):
         return frozenset()

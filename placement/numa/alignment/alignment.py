@@ -44,7 +44,7 @@ def choose_affinity(
 
     `fits` answers for the trial where not all that it sees as free can be used together. `devices` are the
     hints of other providers. Raises Refused if the policy does not admit the pod.
-    Source: Koordinator semantics, NUMA alignment.
+    Source: koordinator.md, "NUMA alignment".
     """
     host = trial.host
     if not host.capacity:

@@ -35,7 +35,7 @@ class HintTable:
     """The hints of a pod on a host, found for ever wider combinations of NUMA nodes.
 
     `fits` answers whether the whole pod can be allocated on exactly these NUMA nodes, `score` how well.
-    Source: Koordinator semantics, hints.
+    Source: koordinator.md, "Hints".
     """
 
     def __init__(self, trial: Trial, fits: Fits, score: Score, all_preferred: bool) -> None:

@@ -33,7 +33,7 @@ class Selection(NamedTuple):
 def admits(policy: NumaPolicy, preferred: bool) -> bool:
     """Whether a policy admits a pod whose merged hint is preferred, or is not.
 
-    Source: Koordinator semantics, policies.
+    Source: koordinator.md, "Policies".
     """
     return preferred or policy in (NumaPolicy.NONE, NumaPolicy.BEST_EFFORT)
 
@@ -44,7 +44,7 @@ def select_affinity(
     """The affinity a policy makes of all hints on a host with these NUMA nodes (a mask).
 
     `allowed` says which affinities may be preferred. A selection with reasons is not admitted.
-    Source: Koordinator semantics, policies.
+    Source: koordinator.md, "Policies".
     """
     if policy is NumaPolicy.NONE:
         return Selection(None)

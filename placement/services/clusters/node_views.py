@@ -51,7 +51,7 @@ class NodeView:
 
 
 def view_of(state: NodeState) -> NodeView:
-    """The view of a node. Source: Koordinator semantics, pools and taking a host over."""
+    """The view of a node. Source: koordinator.md, "Pools", "Taking a host over"."""
     imported = state.kind.imported
     pools = host_pools(imported, ledger_of(state.pods))
     return NodeView(

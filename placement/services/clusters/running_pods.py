@@ -1,6 +1,6 @@
 """Pods that run somewhere already, or have ended: facts, which are recorded as they are.
 
-Source: Koordinator semantics, recovery from pods.
+Source: koordinator.md, "Recovery from pods".
 """
 
 from __future__ import annotations

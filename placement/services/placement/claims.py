@@ -1,7 +1,8 @@
 """Claims: what consumers shall hold from now on, all of it or nothing.
 
 The decision is taken in SQL: rows are locked in ascending order, and `used` of an inventory is only raised
-by a conditional update where it still fits. Source of the rules: Placement API, allocations.
+by a conditional update where it still fits.
+Source: placement-api.md, "Allocations of a provider", "Allocations of a consumer".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who holds what, for reading: by consumer, by provider, by project.
 
-Source of the rules: Placement API, allocations and usages.
+Source: placement-api.md, "Allocations of a consumer", "Provider usages", "Usages by project".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Use cases on the inventories of one provider. Source: Placement API, inventories."""
+"""Use cases on the inventories of one provider. Source: placement-api.md, "Inventories"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Use cases on the traits and aggregates of one provider. Source: Placement API, aggregates and traits."""
+"""Use cases on the traits and aggregates of one provider.
+
+Source: placement-api.md, "Aggregates", "Traits of a provider", "Traits".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Use cases on resource providers and their trees. Source: Placement API, resource providers."""
+"""Use cases on resource providers and their trees. Source: placement-api.md, "Resource providers"."""
 
 from __future__ import annotations
 

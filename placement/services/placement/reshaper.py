@@ -1,7 +1,7 @@
 """Reshaping: inventories of providers and allocations of consumers move together, or not at all.
 
 Only the final state is judged: new records appear and changed ones change first, then the allocations move,
-then the records that nobody asks for any more disappear. Source of the rules: Placement API, reshaper.
+then the records that nobody asks for any more disappear. Source: placement-api.md, "Reshaper".
 """
 
 from __future__ import annotations

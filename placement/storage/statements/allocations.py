@@ -52,7 +52,8 @@ class Change(NamedTuple):
 
 
 # The decision of a claim, in both dialects. A change that does not raise the use is never refused for
-# capacity (Placement API, when an allocation fits). The text is constant, so that nothing is compiled twice.
+# capacity (placement-api.md, "When does an allocation fit"). The text is constant, so that nothing is
+# compiled twice.
 _APPLY = """
     UPDATE inventories SET used = used + wanted.delta
       FROM {wanted}

@@ -13,7 +13,7 @@ def agent_reserved_cpus(annotation: Field, topology: CpuTopology) -> CpuSet:
     """The CPUs an agent publishes for a node's parsed reservation annotation.
 
     That is the explicit list, none if it does not parse; else as many as the quantity needs, chosen as
-    kubelet would, none if there are not so many. Source: Koordinator semantics, reservation annotation.
+    kubelet would, none if there are not so many. Source: koordinator.md, "Reservation annotation".
     """
     reservation = read_reservation(annotation)
     if reservation.reserved_cpus:

@@ -55,7 +55,7 @@ def read_kubelet_policy(annotation: Field) -> KubeletPolicy:
 def takeover_state(kubelet: KubeletPolicy, has_kubelet_pods: bool) -> Takeover:
     """Mixed while kubelet pins CPUs or may pin them, taken over when it does not, blind when nobody says.
 
-    Source: Koordinator semantics, taking a host over.
+    Source: koordinator.md, "Taking a host over".
     """
     if has_kubelet_pods or kubelet.is_static:
         return Takeover.MIXED
@@ -66,7 +66,7 @@ def reported_topology_policy(policy: str, scope: str) -> str:
     """The entry of `topologyPolicies` that the node agent writes for kubelet's topology manager.
 
     Anything but the three aligning policies with the scope `pod` or `container` is `None`.
-    Source: Koordinator semantics, topologyPolicies.
+    Source: koordinator.md, "topologyPolicies".
     """
     if policy not in _POLICY_NAMES or scope not in _SCOPE_NAMES:
         return "None"

@@ -86,7 +86,7 @@ def import_node(
     `labels` are the keys of labels that become traits.
 
     The same manifests always give the same value. Raises ManifestError with every finding at once.
-    Source: Koordinator semantics, host ingestion and Placement mapping.
+    Source: koordinator.md, "Host ingestion, recovery and pools", "Placement mapping".
     """
     report = Report()
     reading = _read_profile(profile)

@@ -87,7 +87,7 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
     """What a pod asks of any host; None if it requests nothing at all.
 
     Annotations that do not parse are reported where the pod's manifest is. Raises Refused if no host can take
-    the pod. Source: Koordinator semantics, who is bound.
+    the pod. Source: koordinator.md, "Who is bound".
     """
     amounts = request_amounts(pod_requests(pod))
     spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
@@ -114,7 +114,7 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
 def is_bound_eligible(pod: Pod, settings: SchedulerSettings) -> bool:
     """Whether the scheduler may give a pod CPUs of its own wherever it runs: LSE and LSR pods of class prod.
 
-    Source: Koordinator semantics, who is bound.
+    Source: koordinator.md, "Who is bound".
     """
     priority = priority_with_default(pod, qos_with_default(pod, settings.guaranteed_qos))
     return raw_qos(pod) in BOUND_CLASSES and priority is PriorityClass.PROD
@@ -142,7 +142,7 @@ def _known_policy(policy: str) -> BindPolicy:
 def exclusive_level(spec: ResourceSpec, settings: SchedulerSettings) -> ExclusiveLevel:
     """The level of a pod with that spec; unknown ones behave as none.
 
-    Source: Koordinator semantics, keys on the pod and profiles.
+    Source: koordinator.md, "Keys on the pod", "Profiles".
     """
     if spec.exclusive in ("", DEFAULT) and settings.follows_design:
         return settings.default_exclusive_level
@@ -150,13 +150,13 @@ def exclusive_level(spec: ResourceSpec, settings: SchedulerSettings) -> Exclusiv
 
 
 def _is_latency_sensitive(pod: Pod, kubernetes: KubernetesQos) -> bool:
-    """Whether the pod runs in the LS pools (Koordinator semantics: QoS class)."""
+    """Whether the pod runs in the LS pools (koordinator.md, "QoS class")."""
     qos = raw_qos(pod)
     return qos is QosClass.LS or (qos is None and kubernetes is not KubernetesQos.BEST_EFFORT)
 
 
 def _burst_limit(pod: Pod, spec: ResourceSpec, settings: SchedulerSettings) -> int | None:
-    """The limit that a shared pool has to cover (Koordinator semantics: profiles, ConstrainedBurst)."""
+    """The limit that a shared pool has to cover (koordinator.md, "ConstrainedBurst")."""
     bursts = CONSTRAINED_BURST in (spec.required_bind, spec.preferred_bind)
     burstable = raw_qos(pod) is QosClass.LS or (
         raw_qos(pod) is None and kubernetes_qos(pod) is KubernetesQos.BURSTABLE

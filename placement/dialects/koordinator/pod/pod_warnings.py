@@ -27,7 +27,7 @@ def warn_of_pod(
 ) -> None:
     """Report what has no effect or another one than it seems, at the place where it stands in the manifest.
 
-    Source: Koordinator semantics, QoS class, priority class, who is bound and what users trip over.
+    Source: koordinator.md, "QoS class", "Priority class", "Who is bound", "Warnings and remarks".
     """
     _warn_of_classes(pod)
     _warn_of_policies(pod, spec)

@@ -30,7 +30,7 @@ _BANDS = {
 def raw_priority(pod: Pod) -> PriorityClass:
     """The class of the label, even if it names none that exists, else of the band of `spec.priority`.
 
-    Source: Koordinator semantics, priority class.
+    Source: koordinator.md, "Priority class".
     """
     label = pod.label(keys.PRIORITY_CLASS)
     if pod.manifest.label(keys.PRIORITY_CLASS).value is not None:
@@ -42,7 +42,7 @@ def raw_priority(pod: Pod) -> PriorityClass:
 def priority_with_default(pod: Pod, qos: QosClass) -> PriorityClass:
     """The class of a pod of that class with default: batch for BE and prod for all others if it is unset.
 
-    Source: Koordinator semantics, priority class.
+    Source: koordinator.md, "Priority class".
     """
     default = PriorityClass.BATCH if qos is QosClass.BE else PriorityClass.PROD
     return raw_priority(pod) or default

@@ -17,7 +17,7 @@ from placement.scoring.fit import DEFAULT_SCORING, Scoring
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSettings:
-    """The scheduler settings of a cluster (Koordinator semantics: scheduler settings and profiles).
+    """The scheduler settings of a cluster (koordinator.md, "Scheduler settings", "Profiles").
 
     `guaranteed_qos` is the class that Kubernetes' Guaranteed stands for when a priority class is derived.
     `keeps_sub_priority`: that label of a pod must not change. A CPU may be held `share_limit` times. The

@@ -20,7 +20,7 @@ def kubelet_allocs(state: str, pods: Iterable[Pod]) -> tuple[KubeletPod, ...]:
 
     Left out are pods labelled LS or BE and those with a list of the scheduler. A container whose list does
     not parse contributes nothing. Raises ManifestError for a text that is no state file.
-    Source: Koordinator semantics, pools.
+    Source: koordinator.md, "Pools".
     """
     report = Report()
     known = {pod.uid: pod for pod in pods}

@@ -54,8 +54,7 @@ def plan_cpus(
 ) -> CpuPlan:
     """Settle everything about CPUs except their cells; adds a problem for each rule that does not hold.
 
-    Source: Nova flavor rules, CPU policy, masks, emulator threads and thread policy, in their order of
-    checks.
+    Source: nova-flavors.md, "CPU policy", "Masks", "Threads", "Order of checks and error codes".
     """
     found_before = len(problems)
     facts = read_cpu_facts(flavor, image, explicit, image_traits, problems)
@@ -70,7 +69,7 @@ def plan_cpus(
 
 
 def _settle_policy(facts: CpuFacts, problems: Problems) -> str | None:
-    """The policy of the keys, else what the explicit amounts mean (Nova flavor rules, explicit amounts)."""
+    """The policy of the keys, else what the explicit amounts mean (nova-flavors.md, "Explicit amounts")."""
     if facts.key_policy is not None:
         if facts.key_policy != REFUSED and facts.shared_amount + facts.dedicated_amount > 0:
             problems.add(

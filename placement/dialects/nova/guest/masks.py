@@ -23,7 +23,7 @@ IMAGE_REALTIME_MASK_KEY = "hw_cpu_realtime_mask"
 def dedicated_mask(extra_specs: Mapping[str, str], vcpus: int, problems: Problems) -> frozenset[int] | None:
     """The guest CPU ids of the dedicated mask; it has to leave some in, some out, and none beyond the guest.
 
-    Adds `cpuset_invalid` or `dedicated_mask_invalid`. Source: Nova flavor rules, dedicated mask.
+    Adds `cpuset_invalid` or `dedicated_mask_invalid`. Source: nova-flavors.md, "Dedicated mask".
     """
     text = given(extra_specs, DEDICATED_KEY)
     if text is None:
@@ -43,8 +43,8 @@ def realtime_mask(
 ) -> frozenset[int] | None:
     """The realtime guest CPU ids, None while `hw:cpu_realtime` is off; the image's mask comes first.
 
-    Adds `cpuset_invalid`, `realtime_mask_invalid` or `emulator_policy_invalid`. Source: Nova flavor rules,
-    realtime mask.
+    Adds `cpuset_invalid`, `realtime_mask_invalid` or `emulator_policy_invalid`.
+    Source: nova-flavors.md, "Realtime mask".
     """
     if not is_true(extra_specs.get(REALTIME_KEY, "")):
         return None
