@@ -1,4 +1,4 @@
-"""Every "Source:" in code and tests names a heading of docs/reference, or a source outside that is listed here.
+"""Every "Source:" in the code names a heading of docs/reference, or a source outside that is listed here.
 
 The form is in docs/contributing.md.
 """
@@ -103,7 +103,7 @@ def test_a_source_that_leads_nowhere_is_found(text: str) -> None:
     "text",
     [
         '"""What it is. Source: koordinator.md, "Score", "Part B: spread"."""',
-        '"""What it is.\n\n    Source: koordinator.md, "Score",\n    "Filter"; Kubernetes pod schema.\n    """',
+        '"""What it is.\n\n    Source: koordinator.md, "Score",\n "Filter"; RFC 9112, section 8.\n    """',
         '"""What it is (scoring.md, "RTCR")."""',
     ],
 )
