@@ -1,4 +1,4 @@
-"""Healing old rows while the service runs, and telling whether there are any."""
+"""Online data migrations: they bring old rows up to date while the service runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placement.storage.statements import online_migrations
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Whose consumers are that nobody has labelled."""
+    """The project and the user that consumers get which have none."""
 
     project_id: str
     user_id: str

@@ -1,7 +1,7 @@
 """Running a use case as one transaction, again if the database asks for it.
 
-There is one policy: whatever another writer got in the way of is repeated with jitter, until the attempts are
-used up or time is, that of the request (domain.deadline) or the patience of those without one.
+There is one policy: what failed because of another writer is repeated, with jitter, until the attempts are
+used up or the time is: the deadline of the request (domain.deadline), or a fixed time outside of requests.
 """
 
 from __future__ import annotations

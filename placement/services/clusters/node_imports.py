@@ -53,7 +53,7 @@ _LONGEST_FINDING = 200
 
 @dataclass(frozen=True, slots=True)
 class ImportedNode:
-    """The outcome of an import: whether the node is new, what changed, what the manifests left doubtful."""
+    """The outcome of an import: whether the node is new, what changed, warnings about its manifests."""
 
     created: bool
     change: TreeChange
@@ -61,7 +61,7 @@ class ImportedNode:
 
 
 class NodeImports:
-    """Brings about what manifests say of nodes; `loader` reads nodes as they are stored."""
+    """Imports nodes from manifests and deletes them; `loader` reads nodes as they are stored."""
 
     def __init__(self, database: Database, loader: NodeLoader, writer: NodeWriter) -> None:
         self._database = database
@@ -113,9 +113,9 @@ class NodeImports:
         patiently(once)
 
     def check_readable(self, transaction: Transaction, cluster: Cluster) -> None:
-        """Raises Conflict naming the nodes that could not be read any more, were the cluster like this.
+        """Raises Conflict naming the nodes whose manifests cannot be read with these settings of the cluster.
 
-        The caller holds the cluster.
+        The caller has locked the cluster.
         """
         facts = facts_of(cluster)
         errors = self._loader.unreadable(transaction, facts)
@@ -129,12 +129,12 @@ class NodeImports:
             )
 
     def state(self, connection: Executor, cluster: Cluster, node: Node) -> NodeState:
-        """A node with everybody on it."""
+        """A node with its pods and its other consumers."""
         return self._loader.load(connection, facts_of(cluster), [node.provider_id])[node.provider_id]
 
 
 def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeState, what: str) -> None:
-    """Delete a node that is held, and its tree; what kubelet had given to pods there goes with it.
+    """Delete a node whose row is locked, and its tree, with the CPUs that kubelet gave to pods there.
 
     Raises InTheWay if pods are recorded there, or others hold something of it.
     """

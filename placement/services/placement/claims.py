@@ -1,4 +1,4 @@
-"""Claims: what consumers shall hold from now on, all of it or nothing.
+"""Claims: replacing what consumers hold, all of it or nothing.
 
 The decision is taken in SQL: rows are locked in ascending order, and `used` of an inventory is only raised
 by a conditional update where it still fits.
@@ -62,7 +62,7 @@ class Claims:
         attempt(self._database, work, before=lambda: self._labels.register(labels))
 
     def _take_place_at_once(self, claims: Sequence[ConsumerClaim]) -> bool:
-        """The usual case, consumers that are new: one statement. False if it is another or does not fit."""
+        """Claim for new consumers in one statement, the usual case. False if one exists or does not fit."""
         if self._database.is_sqlite or not claims or not all(_is_fresh(claim) for claim in claims):
             return False
         if self._database.is_hurried():
@@ -110,7 +110,7 @@ def _is_fresh(claim: ConsumerClaim) -> bool:
 
 
 def _rises(amounts: Sequence[Amount]) -> list[Rise]:
-    """What the use of each inventory rises by."""
+    """By how much the use of each inventory rises."""
     together: dict[tuple[str, str], list[int]] = defaultdict(list)
     for given in amounts:
         together[given.provider_uuid, given.class_name].append(given.amount)

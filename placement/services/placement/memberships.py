@@ -19,7 +19,7 @@ _STALE = "Resource provider's generation already changed. Please update the gene
 
 
 class Memberships:
-    """Reads and writes what a provider carries and is in."""
+    """Reads and writes the traits and aggregates of a provider."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

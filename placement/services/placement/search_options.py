@@ -1,4 +1,4 @@
-"""What a caller of our own search may wish beyond the Placement grammar."""
+"""The options of our own search beyond the Placement grammar."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SoftCondition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """How candidates shall be narrowed, ordered and explained.
+    """How a caller wants candidates narrowed, ordered and explained.
 
     `default_order`: the service's order counts instead of `order`. `strict`: `order` may list only resource
     classes that exist. `cluster_aggregate`: only trees of hosts in that aggregate, the one of `cluster`.
