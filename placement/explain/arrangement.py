@@ -1,4 +1,4 @@
-"""The arrangement inside one tree that comes closest to serving a request: which position for which slot.
+"""The arrangement inside one tree that lacks least for a request: which position for which slot.
 
 The words are those of the solver. Amounts may be exceeded here, and what is exceeded is what the tree lacks;
 group_policy and same_subtree hold, trait conditions that several slots meet between them are left out. Slots
@@ -42,7 +42,7 @@ class Arrangement:
 
 
 def arrange(problem: Problem, wants: Sequence[Want], budget: Budget) -> Arrangement:
-    """An arrangement that lacks little; the options are those who could serve if amounts did not matter.
+    """An arrangement that lacks little; the options are those that could serve if amounts did not matter.
 
     Raises SearchEnded.
     """
@@ -104,7 +104,7 @@ class _Arranging:
         return sum(room[position] - want.demand[slot] for want, room in rooms if want.demand[slot])
 
     def _place(self, slot: int) -> None:
-        """Where it lacks least, and among those where least is left over."""
+        """The position where the slot lacks least, and among those where least is left over."""
         best: tuple[int, int, int] | None = None
         for position in bits(self._domains[slot]):
             self._budget.spend()

@@ -28,7 +28,7 @@ _SMALL = (np.int8, np.int16)
 def best_first(
     arenas: Arenas, roots: Indices, scores: Amounts, maximum: int, walk: Walk, *, by_turn: bool
 ) -> Iterator[Candidates]:
-    """Blocks of candidates, best first; whoever has enough stops.
+    """Blocks of candidates, best first; the caller stops reading when it has enough.
 
     `walk` gives the candidates of trees of one score in their order; `by_turn` tells that it is one
     candidate per tree in turn, not tree by tree.

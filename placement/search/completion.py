@@ -1,8 +1,8 @@
 """Whether a half-filled problem can be completed at all.
 
-The enumeration asks this when it has met one dead end after another. Here nothing has to be listed, so what
-looks alike counts once: positions with the same room that the same slots could take are tried once for all of
-them (whole subtrees alike), and a state that was a dead end is one wherever it comes up again.
+The enumeration asks this when it has met one dead end after another. The answer is yes or no, so what looks
+alike is tried once: positions with the same room that the same slots could take, whole subtrees included. A
+state that was a dead end is remembered, and is one wherever it comes up again.
 
 What this never does: call something impossible that has a solution. States are equal only if one can be
 turned into the other by swapping like positions. The order of interchangeable slots, which the enumeration

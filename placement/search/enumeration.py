@@ -19,7 +19,7 @@ Candidates = NDArray[np.int32]
 
 
 class _Lazy:
-    """The solutions of one problem, worked out as far as somebody asked."""
+    """The solutions of one problem, worked out as far as they were asked for."""
 
     def __init__(self, trees: LikeTrees, budget: Budget) -> None:
         self.trees = trees
@@ -34,7 +34,7 @@ class _Lazy:
 
 
 def breadth_first(arenas: Arenas, roots: Indices, maximum: int) -> Iterator[Candidates]:
-    """One candidate per root in turn. Roots beyond what the limit needs are not even looked at."""
+    """One candidate per root in turn. Roots beyond those that the limit needs are not looked at."""
     pending: list[tuple[int, _Lazy]] = []
     for block, fresh in _first_round(arenas, roots, maximum):
         yield block

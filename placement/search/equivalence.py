@@ -1,4 +1,4 @@
-"""Third stage of a search: trees that look alike to the query become one problem.
+"""Third stage of a search: roots are sorted into equivalence classes, each of which is one problem.
 
 The arena of a root lists the providers of its tree that can fill some slot, and the sharing providers
 anchored there. Two roots whose arenas have the same features pose the same `Problem`.
@@ -99,7 +99,7 @@ class Arenas:
         return contended
 
     def _interchangeable(self) -> tuple[tuple[int, ...], ...]:
-        """The slots, partitioned into those that can swap providers without changing anything but names."""
+        """The slots in blocks: inside a block slots can swap providers, and only the mappings change."""
         blocks: dict[object, list[int]] = {}
         for number, slot in enumerate(self._slots):
             roles = tuple(constraint >> number & 1 for constraint in self._subtrees)

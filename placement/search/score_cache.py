@@ -1,4 +1,4 @@
-"""Scores of whole trees, kept as long as nothing in the tree changes.
+"""Scores of whole trees, kept until something in the tree changes.
 
 The same few requests come again and again while most trees stand still, and scoring ten thousand trees costs
 more than all the rest of an ordered search.
@@ -27,7 +27,7 @@ class _Board(NamedTuple):
 
 
 class Scoreboards:
-    """One board per question, those asked last."""
+    """One board per question; the questions asked last are kept."""
 
     def __init__(self, most_rows: int = _MOST_ROWS) -> None:
         self._most_rows = most_rows
