@@ -79,7 +79,7 @@ _BLUEPRINTS = (
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """What of the configuration concerns HTTP."""
+    """The part of the configuration that concerns HTTP."""
 
     incomplete_consumer_project_id: str = _NOBODY
     incomplete_consumer_user_id: str = _NOBODY

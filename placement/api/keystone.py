@@ -2,8 +2,8 @@
 
     token -> remembered? -> waiting room -> middleware asks Keystone -> remembered until it expires
 
-A Keystone that hangs must not take all threads with it: whose token is remembered never waits, and of the
-others only as many as the room lets in.
+A Keystone that hangs must not take all threads with it: callers whose token is remembered never wait, and of
+the others only as many wait as the waiting room lets in.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FOUND = "placement.found"
 
 
 class Keystone:
-    """The strategy `keystone`: who the request's token stands for."""
+    """The strategy `keystone`: the caller that the request's token stands for."""
 
     def __init__(self, configuration: cfg.ConfigOpts) -> None:
         """Raises Misconfigured with what to install or to configure."""
@@ -109,7 +109,7 @@ class Keystone:
 
 
 def _key() -> bytes | None:
-    """Stands for the tokens of the request without telling them; None without a token."""
+    """A key for the tokens of the request that does not reveal them; None without a token."""
     if not request.headers.get(_TOKEN):
         return None
     sent = (request.headers.get(name, "").encode() for name in (_TOKEN, _SERVICE_TOKEN))
@@ -180,7 +180,7 @@ def _note(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterab
 
 
 def _seconds_left(info: Mapping[str, Any]) -> float:
-    """For how long the token alone says who calls; 0 if it depends on the request, too."""
+    """For how many seconds the token alone identifies the caller; 0 if the request matters, too."""
     token = info.get("token") or {}
     credential = token.get("application_credential") or {}
     if token.get("bind") or credential.get("access_rules") is not None:

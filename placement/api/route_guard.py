@@ -39,7 +39,7 @@ def route(
     own_only: bool = False,
     reads: bool = False,
 ) -> Callable[[Handler], Handler]:
-    """Register a handler behind its gate.
+    """Register a handler behind the route guard.
 
     `since`: 404 below that feature. `missing_method_below`: 405 below it.
     `takes_json`: the body must be JSON. `gives_json`: the caller must accept JSON.

@@ -40,7 +40,7 @@ class BadTokens(Misconfigured):
 
 
 class Entry(NamedTuple):
-    """A token, by its SHA-256, and who has it."""
+    """A token, by its SHA-256, and its owner."""
 
     digest: bytes
     caller: Caller

@@ -76,7 +76,7 @@ class ConcurrentUpdate(Conflict):
 
 
 class Unanswered(PlacementError):
-    """Another server was asked for something, and nobody knows whether it did it or still will."""
+    """Another server was asked for something, and did not say whether it did it or will."""
 
 
 class InventoryInUse(Conflict):

@@ -72,7 +72,7 @@ class Columns:
         return copy.copy(self)
 
     def own(self) -> None:
-        """To be called before writing: leave shared arrays to those who look at them, and take copies."""
+        """To be called before writing: copies the arrays that snapshots share."""
         if self.is_shared:
             for name in self._fields:
                 setattr(self, name, getattr(self, name).copy())

@@ -1,6 +1,6 @@
 """The forest: every provider tree of the database as columns of this process.
 
-Fed with records, never with requests; whoever writes goes through the database, also this process.
+It is fed with records that were read from the database, also those that this process wrote itself.
 Searches look at a snapshot of it, which stays as it is while the forest goes on.
 """
 

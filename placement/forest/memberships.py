@@ -38,7 +38,7 @@ class Memberships:
         self._sets_are_shared = False
 
     def frozen(self) -> Memberships:
-        """The memberships as they are now; nobody ever writes to them."""
+        """A view of the memberships as they are now; it never changes."""
         self._sets_are_shared = True
         twin = copy.copy(self)
         twin._numbers = self._numbers.frozen()

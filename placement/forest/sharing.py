@@ -23,7 +23,7 @@ class Sharing:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody shares anything."""
+        """Whether there is no sharing provider."""
         return not len(self.providers)
 
     def mask(self, count: int) -> Mask:

@@ -1,4 +1,4 @@
-"""Trying to place a pod on a host."""
+"""Trying and making allocations of one pod on one host."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from placement.numa.split import (
 
 @dataclass(frozen=True, slots=True)
 class Concessions:
-    """What a pod may use although it is recorded as used.
+    """CPUs and amounts that a pod may use although they are recorded as used.
 
     `preferred` CPUs (a mask) are taken first. Each mask in `returned` and the `reusable` amounts are handed
     back once. `limits`: of the resources named in it NUMA nodes give no more than that.
@@ -55,7 +55,7 @@ class Allocation:
 
 
 class Trial:
-    """A pod on a host, with the same view of what is free for every affinity that is tried."""
+    """One pod on one host; every affinity is tried on the same free CPUs and amounts."""
 
     def __init__(self, host: HostState, demand: PodDemand, concessions: Concessions = NO_CONCESSIONS) -> None:
         self.host = host
@@ -118,7 +118,7 @@ class Trial:
         return Allocation(taken, NumaAmounts(shares))
 
     def fits(self, affinity: Sequence[int]) -> bool:
-        """Whether `allocate` would succeed, found out by counting wherever counting suffices."""
+        """Whether `allocate` would succeed; counts instead of trying wherever counting suffices."""
         cpus = self.demand.cpus
         if not self.has_room(affinity):
             return False

@@ -1,4 +1,4 @@
-"""Who uses the CPUs of a host: how often each one is held and next to whom it would be."""
+"""The use of the CPUs of a host: how often each is held, and by pods of which exclusive level."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class CpuUse:
         )
 
     def without(self, returned: Iterable[int]) -> CpuUse:
-        """The use as if each of these sets of CPUs were held once less; what nobody holds any more is free.
+        """The use as if each of these sets of CPUs were held once less; CPUs without a holder are free.
 
         Source: koordinator.md, "Available CPUs and the view".
         """

@@ -1,4 +1,4 @@
-"""Allocations that somebody else has decided on already."""
+"""Designated allocations: another scheduler has decided on them already."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Reservation:
 
 
 def what_is_left(held: Holding, owners: Iterable[Holding], restricted: bool = False) -> Reservation:
-    """The reservation that holds this on behalf of owners, which have taken that out of it.
+    """What a reservation has left, from what it holds in total and what its owners took out of it.
 
     Source: koordinator.md, "Reservations".
     """
@@ -97,7 +97,7 @@ class Placing:
 
     @property
     def widest_trial(self) -> Trial:
-        """The trial that sees everything as free which could be used in any way."""
+        """The trial to which all is free that the pod could use from any of the reservations."""
         return self._on_everything or self._on_free_capacity
 
     def explore(self, affinity: Sequence[int] | None) -> Found:

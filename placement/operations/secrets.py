@@ -1,4 +1,4 @@
-"""Passwords of databases: where they come from, and that nobody sees them."""
+"""Passwords of databases: where they come from, and how they are kept secret."""
 
 from __future__ import annotations
 

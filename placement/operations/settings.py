@@ -32,7 +32,7 @@ NEW_DEFAULTS_VARIABLE = "OS_OSLO_POLICY__ENFORCE_NEW_DEFAULTS"
 MADE_READY_VARIABLE = "PLACEMENT_DATABASE_MADE_READY"
 LOG = logging.getLogger(__name__)
 _SHOW_STATEMENTS, _SHOW_RESULTS = 50, 100
-# Libraries that tell at level debug what nobody looks for here.
+# Libraries whose messages at level debug are of no use here.
 _QUIET = ["oslo_policy=INFO", "keystonemiddleware=INFO", "stevedore=INFO", "urllib3=INFO", "alembic=WARNING"]
 
 
@@ -57,7 +57,7 @@ def load(files: Sequence[str] = (), directories: Sequence[str] = ()) -> cfg.Conf
 
 
 def require_strategy(settings: cfg.ConfigOpts) -> None:
-    """Raises PlacementError if nobody has said how callers are identified.
+    """Raises PlacementError unless the configuration says how callers are identified.
 
     The default is for those who configure Keystone; a forgotten or misplaced file must not choose anything.
     """

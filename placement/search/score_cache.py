@@ -56,7 +56,7 @@ class Scoreboards:
     def _board(self, question: Hashable, rows: int) -> _Board:
         board = self._boards.pop(question, None)
         if board is None or len(board.scores) < rows:
-            # Memory that nobody writes to costs nothing, so there may be room for more rows to come.
+            # Memory that is never written to costs nothing, so there may be room for more rows to come.
             board = _Board(*(np.zeros(rows + rows // 8, np.int64) for _ in range(2)))
             self._make_room(len(board.scores))
         self._boards[question] = board

@@ -224,7 +224,7 @@ class Mapping(_Field):
 
 
 class Anything(_Field):
-    """A value nobody looks at."""
+    """A value that is accepted and ignored."""
 
     def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
         """The value as it is."""

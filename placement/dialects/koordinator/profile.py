@@ -1,4 +1,4 @@
-"""The two readings of Koordinator that a cluster may carry."""
+"""The two readings of Koordinator; each cluster follows one of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubernetes resource names and what they are called and counted in here."""
+"""Kubernetes resource names, and the resource classes and units they have here."""
 
 from __future__ import annotations
 

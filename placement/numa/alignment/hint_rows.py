@@ -1,4 +1,4 @@
-"""Hints of all providers as rows to merge, and in words."""
+"""The hints of all providers as rows to be merged, and as text."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def collect_rows(providers: Iterable[ProviderHints | None]) -> HintRows:
 
 
 def summarize(providers: Iterable[ProviderHints | None]) -> list[str]:
-    """What each resource would like and what it could do with, in words (koordinator.md, "Policies")."""
+    """Preferred and possible NUMA nodes of each resource, in words (koordinator.md, "Policies")."""
     return sorted(
         _summary(resource, hints)
         for provider in providers

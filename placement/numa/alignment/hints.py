@@ -1,4 +1,4 @@
-"""What each resource of a pod says about the NUMA nodes it could come from."""
+"""Hints: the sets of NUMA nodes that each resource of a pod could come from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeping pods on one NUMA node and pods over several apart."""
+"""NUMA exclusivity: keeping pods on one NUMA node apart from pods over several."""
 
 from __future__ import annotations
 

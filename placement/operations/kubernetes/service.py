@@ -72,7 +72,7 @@ class ServiceCluster:
         return self._pods([] if node is None else [("node", node)])
 
     def claims(self) -> Iterator[HeldPod]:
-        """Pods that were placed by the service, and that nobody has reported on their nodes yet."""
+        """Pods that the service has placed and that were not reported on their nodes yet."""
         return self._pods([("scheduled", "true")])
 
     def _pods(self, wanted: list[tuple[str, str]]) -> Iterator[HeldPod]:

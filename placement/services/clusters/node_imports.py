@@ -186,7 +186,7 @@ class _Importing:
         try:
             return self.loader.load(self.transaction, facts, [root_id])[root_id]
         except ManifestError:
-            # What is sent now takes the place of manifests that nobody can read any more.
+            # The manifests sent now replace stored ones that cannot be read.
             former = replace(nature, identity=identity_of(facts, known.name, known.manifest))
             return self.loader.load(self.transaction, facts, [root_id], given={root_id: former})[root_id]
 

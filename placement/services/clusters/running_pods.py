@@ -1,4 +1,4 @@
-"""Pods that run somewhere already, or have ended: facts, which are recorded as they are.
+"""Recording pods that run already, or have ended; as they are facts, they are not refused.
 
 Source: koordinator.md, "Recovery from pods".
 """
@@ -116,7 +116,7 @@ class Recording:
         return Arrival(document, answer, state.row.root_id, recorded)
 
     def _record(self, running: RunningPod, state: NodeState) -> RecordedPod:
-        """What to record of the pod; what it was given here stays as long as its status does not say else."""
+        """What to record of the pod; what it was given here stays unless its status says otherwise."""
         document, before = self.document, _recorded_before(state, self.document)
         holding = running.record.holding or NO_HOLDING
         if before is not None and not running.has_status:
@@ -139,7 +139,7 @@ class Recording:
 
 
 def same_pod(known: list[StoredPod], document: PodDocument) -> StoredPod | None:
-    """The one among these pods that has the uid of the document. Raises BadRequest if it has another name."""
+    """The pod among these with the uid of the document. Raises BadRequest if it has another name."""
     same = next((pod for pod in known if pod.uid == document.uid), None)
     if same is not None and (same.namespace, same.name) != (document.namespace, document.name):
         raise BadRequest(f"Pod.metadata.uid: {document.uid!r} is pod {same.namespace}/{same.name}")
@@ -161,9 +161,9 @@ def _given(document: PodDocument) -> dict[str, str]:
 def _limited(
     running: RunningPod, state: NodeState, before: RecordedPod | None, consumer: str
 ) -> tuple[RunningPod, tuple[str, ...]]:
-    """The pod with no more to record than it may have on that node, and what is to be said about the rest.
+    """The pod, cut to what it may have on that node, and the warnings about the rest.
 
-    Nobody else is kept off by what a pod says that gets no CPUs of its own whatever it says.
+    What a pod says that can have no CPUs of its own does not put its node in quarantine.
     """
     owns_cpus = may_own_cpus(running, state.kind.imported.policies.bind)
     record = running.record

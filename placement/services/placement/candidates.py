@@ -35,7 +35,7 @@ from placement.storage.statements.names import SHARING_TRAIT, Names
 LOG = logging.getLogger(__name__)
 # No aggregate has this id: it stands for aggregates that never had a member.
 _NO_AGGREGATE = -1
-# What the one near miss in the log line may cost whom nobody asked for an explanation.
+# What the near miss in the log line may cost where no explanation was asked for.
 _SECONDS_FOR_THE_LOG = 0.25
 # A group is hard to place if it found no place at least as often, compared with the hardest one.
 _HARD = 0.1

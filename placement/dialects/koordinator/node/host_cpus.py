@@ -1,4 +1,4 @@
-"""The CPUs of a host and which of them nobody may be given."""
+"""The CPUs of a host, and which of them no pod may be given."""
 
 from __future__ import annotations
 

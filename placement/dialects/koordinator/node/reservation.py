@@ -66,7 +66,7 @@ def host_reservation(annotation: Field) -> Mapping[str, Fraction]:
 
 
 def read_system_cpus(annotation: Field, topology: CpuTopology) -> CpuSet:
-    """The CPUs that a parsed system-qos-resource annotation takes away from everybody else.
+    """The CPUs that a parsed system-qos-resource annotation takes away from all pods.
 
     None unless the list is exclusive, which is the default. Source: koordinator.md, "Unallocatable CPUs".
     """

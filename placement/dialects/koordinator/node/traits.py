@@ -1,4 +1,4 @@
-"""What a host can be required or forbidden to be."""
+"""The traits of imported hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no pod of a cluster may be or become."""
+"""Admission: the rules that a pod of a cluster must not break, new or updated."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def admission_violations(
 
 
 def unequal_cpu(pod: Pod) -> Iterator[str]:
-    """That an LSE or LSR pod requests other CPUs than its limit, if it does.
+    """The violation of an LSE or LSR pod whose CPU request differs from its limit.
 
     Refused under `design`, else a warning. Source: koordinator.md, "Profiles".
     """
@@ -55,7 +55,7 @@ def cpu_text(quantity: Fraction) -> str:
 
 
 def change_violations(pod: Pod, old: Pod, check_sub_priority: bool = True) -> Iterator[str]:
-    """What of a pod was changed that must not change, in the same words.
+    """The forbidden changes between two versions of a pod, in the same words.
 
     Source: koordinator.md, "Admission rules".
     """

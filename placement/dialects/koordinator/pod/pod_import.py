@@ -1,4 +1,4 @@
-"""A Kubernetes pod as one value: what it asks for, and what is remarkable about it."""
+"""A Kubernetes pod as one value: what it asks for, and the warnings about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod asks of any host."""
+"""The request of a pod to any host, read from its manifest."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PodRequest:
     """What a pod asks of any host; equal requests get equal answers.
 
     `amounts` are in millicores, bytes and pieces. A `bound` pod gets `need` CPUs of its own everywhere, under
-    the policies named here, which are NONE otherwise. `designated`: what somebody else decided on already.
+    the policies named here, which are NONE otherwise. `designated`: what another scheduler decided.
     `uses_ls_pools`: it runs in the LS pools unless it is bound. `burst_limit`: the millicores that the pool
     of one NUMA node has to cover.
     """

@@ -10,7 +10,7 @@ from placement.kubernetes.pod import Pod
 
 
 class PriorityClass(StrEnum):
-    """How important a pod is; `UNSET` if nobody says."""
+    """How important a pod is; `UNSET` if the pod does not say."""
 
     PROD = "koord-prod"
     MID = "koord-mid"

@@ -1,4 +1,4 @@
-"""How kube-scheduler is told to score nodes, in our words.
+"""The scoring configuration of kube-scheduler, translated to our strategies.
 
 Takes as they are: a Policy or one of its priorities, a KubeSchedulerConfiguration or one of its profiles, and
 the arguments of a single plugin. What they say about other things than resources is passed over.

@@ -1,4 +1,4 @@
-"""How a cluster wants pods to be scheduled where pods and hosts leave it open."""
+"""The scheduler settings of a cluster: they count where pods and hosts say nothing."""
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ from placement.numa.ledger import Holding
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:
-    """What to record for a pod: nothing, its holding, or that nobody can say what it holds.
+    """What to record for a pod: nothing, its holding, or that its holding is unknown.
 
-    `unreadable` are the findings about its resource-status. Nobody else may be bound on its host while there
-    are any, as its CPUs could be handed out a second time.
+    `unreadable` are the findings about its resource-status. While there are any, no other pod may be bound on
+    its host, as its CPUs could be handed out a second time.
     """
 
     holding: Holding | None = None
