@@ -60,7 +60,7 @@ class Keystone:
             return caller
         try:
             with self._room.entered():
-                # Whoever had to wait may have waited for this very token.
+                # Another thread may have had this very token validated meanwhile.
                 return self._recall(key) or self._ask(key)
         except Full:
             message = "Too many requests wait for the identity service to validate their tokens."

@@ -49,7 +49,7 @@ class Columns:
     def __init__(self, fields: dict[str, tuple[Any, Any]]) -> None:
         self._fields = fields
         self.capacity = 0
-        # Whether somebody else looks at these very arrays, too.
+        # Whether a snapshot shares these arrays.
         self.is_shared = False
         for name, (dtype, _) in fields.items():
             setattr(self, name, np.empty(0, dtype))

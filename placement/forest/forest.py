@@ -89,7 +89,7 @@ class Forest:
         """Forget everything and take over a whole snapshot."""
         stamp, version = self._stamp + 1, self.shape_version + 1
         self.__init__()  # type: ignore[misc]
-        # Both only ever grow: whoever keeps something of the old forest must notice.
+        # Both only ever grow, so that caches of the old forest notice.
         self._stamp, self.shape_version = stamp, version
         self._load_providers(snapshot)
         self._load_inventories(snapshot)
@@ -171,7 +171,7 @@ class Forest:
     def snapshot(self) -> Forest:
         """The forest as it is now, for any number of readers at once, whatever is applied later.
 
-        It shares the arrays; what is written to while somebody looks is copied first, once. Not to be called
+        It shares the arrays; what is written to while a snapshot is in use is copied first, once. Not to be called
         while another thread feeds the forest.
         """
         latest = self._latest

@@ -1,7 +1,7 @@
 """One query to Placement, put together from everything a flavor and an image ask for.
 
 explicit entries + image traits + CPU plan   what is asked for by name
-  -> defaults                                VCPU, MEMORY_MB, DISK_GB where nobody mentions them
+  -> defaults                                VCPU, MEMORY_MB, DISK_GB where no group mentions them
   -> additions                               memory encryption, platform traits, persistent memory
   -> zero stripping, trait conflicts
   -> granular form                           only with numa=granular and guest cells
@@ -80,7 +80,7 @@ def build_request(demand: Demand, cpus: CpuShare, problems: Problems) -> Request
     if demand.options.numa == GRANULAR and cpus.cell_count:
         request = _granular(request, demand, cpus, problems)
     check_groups(request.groups, request.group_policy, problems)
-    # While a problem keeps the cells unknown, nobody can say what is wrong with a tie to one of them.
+    # While a problem keeps the cells unknown, ties to them cannot be checked.
     if cpus.cells is None and len(problems):
         return request
     return _tied(request, demand.options, problems)

@@ -93,7 +93,7 @@ class ServiceCluster:
     def release(self, pod: PodId, changed_at: str | None = None) -> bool:
         """Release what the pod of that uid holds; whether it held anything.
 
-        With `changed_at` only if nobody has claimed or reported it again since.
+        With `changed_at` only if it was not claimed or reported again since.
         """
         query = [("uid", pod.uid)]
         if changed_at is not None:

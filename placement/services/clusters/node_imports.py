@@ -212,7 +212,7 @@ class _Importing:
         joined = memberships.add_aggregate(transaction, root_id, cluster.aggregate_uuid)
         same = known is not None and (known.manifest, known.topology_manifest) == (node, topology)
         if joined or not same:
-            # Whoever keeps an image of the node learns of new manifests by the stamp of the host.
+            # Caches of the node learn of new manifests by the stamp of the host.
             providers.touch(transaction, (), [root_id])
         if known is not None and same:
             return known.id

@@ -85,7 +85,7 @@ class Candidates:
     def find(self, query: CandidateQuery, wishes: Wishes = NO_WISHES) -> Search:
         """Search. Raises BadRequest for unknown names, SearchTimeout, Unavailable."""
         view = self._keeper.current()
-        # After the look: whoever is in a new aggregate by then is found by it.
+        # After the forest has caught up: then members of a new aggregate are found by it.
         aggregates = self._aggregates(query, wishes)
         wanted = self._resolve(view.names, query, wishes, aggregates)
         try:

@@ -19,7 +19,7 @@ NOBODYS = "they count for nobody"
 
 
 def may_own_cpus(pod: RunningPod, host: HostBindPolicy) -> bool:
-    """Whether a pod may have CPUs of its own: by its class, or because its host binds everybody."""
+    """Whether a pod may have CPUs of its own: by its class, or because its host binds every pod."""
     return pod.label in BOUND_CLASSES or host is not HostBindPolicy.NONE
 
 

@@ -86,7 +86,7 @@ def _settle_policy(facts: CpuFacts, problems: Problems) -> str | None:
 def _check_amounts(facts: CpuFacts, problems: Problems) -> None:
     asked = facts.shared_amount + facts.dedicated_amount
     needed = facts.vcpus + facts.emulator_cpus
-    # With a refused emulator policy nobody knows how many CPUs the amounts should add up to.
+    # With a refused emulator policy it is unknown how many CPUs the amounts should add up to.
     if facts.emulator != REFUSED:
         if asked != needed:
             names = "resources:VCPU and resources:PCPU" if facts.shared_amount else "resources:PCPU"
@@ -144,7 +144,7 @@ def _plan(policy: str | None, facts: CpuFacts, *, settled: bool) -> CpuPlan:
         emulator_cpus=facts.emulator_cpus,
         dedicated=dedicated,
         dedicated_count=count,
-        # An unsettled plan asks for some CPU, so that nobody complains about an empty group on top.
+        # An unsettled plan asks for some CPU, lest an empty group is reported on top.
         request=merged((_amounts(facts, count), traits)) if settled else FlavorGroup({VCPU: facts.vcpus}),
         settled=settled,
     )

@@ -56,7 +56,7 @@ def realtime_mask(
         problems.add("realtime_mask_invalid", f"{key}: no guest CPU is left realtime")
     has_emulator_policy = emulator_policy(extra_specs, problems) is not None
     if cpus.ranges == ((0, vcpus - 1),) and not has_emulator_policy:
-        # Somebody has to run the emulator: a CPU that is not realtime, or what an emulator policy says.
+        # The emulator has to run somewhere: on a CPU that is not realtime, or where an emulator policy says.
         fault = "every guest CPU is realtime and hw:emulator_threads_policy is not set"
     elif cpus.highest >= vcpus:
         fault = f"guest CPU {cpus.highest} is above {vcpus - 1}"

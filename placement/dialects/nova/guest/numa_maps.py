@@ -24,7 +24,7 @@ _PLAIN_COUNT = re.compile(r"[1-9][0-9]{0,17}")
 def node_count(
     extra_specs: Mapping[str, str], image: ImageProperties, problems: Problems
 ) -> int | str | None:
-    """The number of cells asked for, None if nobody says it, REFUSED after a problem.
+    """The number of cells asked for, None if neither side says it, REFUSED after a problem.
 
     Adds `numa_nodes_invalid`, or `numa_image_forbidden` if both sides say one, even the same.
     Source: nova-flavors.md, "Guest NUMA cells".
