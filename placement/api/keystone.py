@@ -60,7 +60,7 @@ class Keystone:
             return caller
         try:
             with self._room.entered():
-                # Another thread may have had this very token validated meanwhile.
+                # Another thread may have validated this very token while this one waited.
                 return self._recall(key) or self._ask(key)
         except Full:
             message = "Too many requests wait for the identity service to validate their tokens."

@@ -171,8 +171,8 @@ class Forest:
     def snapshot(self) -> Forest:
         """The forest as it is now, for any number of readers at once, whatever is applied later.
 
-        It shares the arrays; what is written to while a snapshot is in use is copied first, once. Not to be called
-        while another thread feeds the forest.
+        It shares the arrays; what is written to while a snapshot is in use is copied first, once. Not to be
+        called while another thread feeds the forest.
         """
         latest = self._latest
         if latest is None:

@@ -90,7 +90,7 @@ class InventoryColumn:
         return twin
 
     def unshare(self) -> None:
-        """Nobody looks at what `frozen` gave away any more."""
+        """Note that no snapshot is in use any more, so that writing need not copy."""
         self.slots.is_shared = self._slot_of.is_shared = False
 
     def reach(self, providers: int) -> None:

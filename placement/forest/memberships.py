@@ -45,7 +45,7 @@ class Memberships:
         return twin
 
     def unshare(self) -> None:
-        """Nobody looks at what `frozen` gave away any more."""
+        """Note that no snapshot is in use any more, so that writing need not copy."""
         self._numbers.is_shared = self._sets_are_shared = False
 
     def _own_sets(self) -> None:

@@ -141,7 +141,7 @@ class _ElementWriter:
         yield b"},"
 
     def _allocations(self, block: Block) -> Iterator[Part]:
-        """What a candidate takes of whom, providers in order of the slots that use them first."""
+        """What a candidate takes from which provider, in order of the slots that use it first."""
         before, after = _ALLOCATION if self._by_uuid else _LISTED_ALLOCATION
         yield b'"allocations":' + (b"{" if self._by_uuid else b"[")
         comma = b""

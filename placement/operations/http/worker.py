@@ -312,7 +312,7 @@ class LaneWorker(Worker):  # type: ignore[misc]
         exchange.keep_alive = self.alive and not connection.ended
         exchange.lane = self._lanes.of(request.method, request.path)
         most = self.limits.requests_per_caller
-        # Health checks are answered.
+        # Health checks are answered whatever the caller has in work.
         if most and self._in_flight[exchange.caller] >= most and exchange.lane is not self._lanes.status:
             self._refuse(connection, refusals.TOO_MANY_OF_CALLER)
             return
