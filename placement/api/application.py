@@ -172,7 +172,7 @@ def _authenticate() -> None:
 
 def _agree_on_version() -> None:
     if request.path.startswith(_EXTENSIONS):
-        # What is our own has no microversions; its errors are those of the newest one.
+        # Our own routes have no microversions; their errors are those of the newest one.
         context.current().version = microversions.NEWEST
         return
     try:

@@ -68,7 +68,7 @@ class Keystone:
 
     def _ask(self, key: bytes | None) -> Caller:
         environ = {**request.environ, "wsgi.input": io.BytesIO(), "CONTENT_LENGTH": "0"}
-        # The middleware would take it for X-Auth-Token, by which callers are remembered.
+        # The middleware would read it as X-Auth-Token, by which callers are remembered.
         environ.pop("HTTP_X_STORAGE_TOKEN", None)
         answered: list[Any] = []
 
@@ -131,7 +131,7 @@ def _usable_middleware(configuration: cfg.ConfigOpts) -> Callable[..., Iterable[
     except Exception as error:
         if not isinstance(error, (*_failures(), cfg.Error, ValueError, OSError)):
             raise
-        # What a plugin needs only it knows, and says when it is made.
+        # Only the plugin knows its options; it reports missing ones when it is created.
         reason = " ".join(str(error).split())
         raise Misconfigured(f"[{_GROUP}] cannot be used: {reason}") from None
 
@@ -148,12 +148,12 @@ def _middleware(configuration: cfg.ConfigOpts) -> Callable[..., Iterable[bytes]]
         ) from None
     for group, options in list_auth_token_opts():
         configuration.register_opts(options, group=group)
-    # Without these it waits for an answer without end.
+    # Without these it would wait for an answer for ever.
     configuration.set_default("http_connect_timeout", _ANSWER_SECONDS, group=_GROUP)
     configuration.set_default("http_request_max_retries", _RETRIES, group=_GROUP)
     settings: dict[str, Any] = {"oslo_config_config": configuration}
     if not configuration[_GROUP].memcached_servers:
-        # Its memory of this process would only add its time to that of ours.
+        # A cache of its own would only prolong the time for which we remember callers.
         settings["token_cache_time"] = "-1"
     guarded: Callable[..., Iterable[bytes]] = AuthProtocol(_note, settings)
     if not (configuration[_GROUP].auth_type or configuration[_GROUP].auth_section):

@@ -73,7 +73,7 @@ class RequestLog:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         request_id = environ[ENVIRONMENT_KEY] = f"req-{uuid.uuid4()}"
-        # Our own server counts from when the request was there, others begin with it at once.
+        # Our own server sets the deadline from the arrival of the request; with others it begins here.
         deadline.until(environ.get(deadline.KEY) or time.monotonic() + self._request_seconds)
         # Mounted under a prefix the version document has an empty path, which the router would redirect.
         environ["PATH_INFO"] = environ.get("PATH_INFO") or "/"

@@ -46,7 +46,7 @@ class Policy:
         self._configuration = configuration
         self._read = fingerprint(configuration)
         self._enforcer = self._first()
-        # Judging costs as much as a search; the same few callers ask the same few things all the time.
+        # A decision costs as much as a search, and the same few callers ask for the same few things.
         self._judged: dict[tuple[str, Caller, frozenset[tuple[str, str]]], bool] = {}
         self._judged_since = time.monotonic()
         self._turn = threading.Lock()

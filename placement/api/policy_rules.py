@@ -13,7 +13,7 @@ from oslo_policy import policy
 from placement.api.errors import Misconfigured
 from placement.api.rules import list_rules
 
-# What the library puts where it does not understand a rule, and for "!".
+# The check that the library puts where it cannot parse a rule, and for "!".
 _REFUSAL = type(policy.RuleDefault("nobody", "!").check)
 Fingerprint = tuple[tuple[str, int, int, int], ...]
 

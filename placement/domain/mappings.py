@@ -13,7 +13,7 @@ from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup
 
 Mappings = Mapping[str, list[str]]
 Held = Mapping[str, Mapping[str, int]]
-# Amounts can be split over groups in very many ways; who looks longer keeps others waiting.
+# Amounts can be split over groups in very many ways, and a long search would keep other requests waiting.
 _MOST_STEPS = 10_000
 
 

@@ -62,7 +62,7 @@ class _Arranging:
 
     def run(self) -> Arrangement:
         """Settle whole subtrees first, then slot by slot, those with the least choice first."""
-        # The widest first: what they leave open the narrower ones may still choose.
+        # The widest constraints first: narrower ones choose among what these leave.
         for constraint in sorted(self._problem.subtrees, key=int.bit_count, reverse=True):
             self._settle(constraint)
         self._matchable = self._can_be_apart(
@@ -162,7 +162,7 @@ class _Arranging:
                 # The ancestor is the position of one of them.
                 self._take(min(able, key=lambda slot: (self._gap(slot, top), slot)), top)
         for slot in members:
-            # Another constraint has put it somewhere else: no place serves both.
+            # Another constraint holds the slot somewhere else: no place serves both.
             if self._positions[slot] != NOBODY and not below[top] >> self._positions[slot] & 1:
                 self._leave(slot)
         for slot in self._open(members):

@@ -73,10 +73,10 @@ class Forest:
         self._index = IdIndex()
         self._vacant: list[int] = []
         self._stamp = 0
-        # Worked out, with the version of the shape it is of: in one, for searches run side by side.
+        # The result and the version of the shape that it is of, in one object, for searches run in parallel.
         self._known_flat = (-1, True)
         self._known_roots: tuple[int, Rows] = (-1, np.empty(0, np.intp))
-        # Kept until something changes, for what searches have worked out on it.
+        # Kept until something changes, with what searches have worked out on it.
         self._latest: Forest | None = None
         self._snapshots: weakref.WeakSet[Forest] = weakref.WeakSet()
 

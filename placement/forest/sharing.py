@@ -44,7 +44,7 @@ class SharingMap:
         version, sharing = self._known
         if version != forest.shape_version:
             sharing = _work_out(forest, sharing_trait)
-            # In one step, for searches on older and newer snapshots run side by side.
+            # In one step, for searches on older and newer snapshots run in parallel.
             self._known = (forest.shape_version, sharing)
         return sharing
 

@@ -123,7 +123,7 @@ class Trial:
         if not self.has_room(affinity):
             return False
         if cpus is None:
-            return True  # what there is room for can always be split
+            return True  # an amount for which there is room can always be split
         if not self.host.has_cpus:
             return False
         if CPU in self.known_requests:

@@ -23,7 +23,7 @@ from placement.search.ranking import ScoreTable
 from placement.search.search import Found
 from placement.search.summary_cache import TreeTexts
 
-# Instead of a provider: another slot uses it first.
+# Stands in the place of a provider that another slot uses first.
 NO_USE = -1
 _WORD = 62
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 # Steps between two looks at the clock: a step is some tens of microseconds of work at most.
 _STEPS = 128
-# A search that lasts lets the other threads in, which the interpreter would let wait for longer.
+# A long search lets other threads run; the interpreter alone would make them wait for longer.
 _UNNOTICED_SECONDS = 0.02
 _BETWEEN_PAUSES_SECONDS = 0.005
 _PAUSE_SECONDS = 0.00005

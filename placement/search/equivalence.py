@@ -24,7 +24,7 @@ from placement.search.solver import solutions
 
 _WORD = 62
 _FEW = 8
-# What decoding a problem costs the budget.
+# The steps that decoding a problem costs the budget.
 _STEPS_PER_PROBLEM = 4
 Table = NDArray[np.int32]
 

@@ -44,7 +44,7 @@ class CandidatesRenderer:
     """Writes answers; keeps the summaries of trees between requests."""
 
     def __init__(self) -> None:
-        # In one, for answers from before and after a change of names are written side by side.
+        # In one object, for answers from before and after a change of names are written at the same time.
         self._kept: tuple[object, TreeTexts] = (None, TreeTexts(_CACHE_BYTES))
 
     def body(
@@ -112,7 +112,7 @@ class _ElementWriter:
         for number, slot in enumerate(self._slots):
             self._groups.setdefault(slot.suffix, []).append(number)
         self._amounts_of: dict[tuple[int, ...], bytes] = {}
-        # Of the block at hand, by slot.
+        # For the present block, by slot.
         self._uuids_of: dict[int, Texts] = {}
 
     def written(self, block: Block, remarks: Texts | None) -> bytes:

@@ -74,6 +74,6 @@ def _relevant(policy: NumaPolicy, rows: Sequence[Row]) -> Sequence[Row]:
 def _selected(policy: NumaPolicy, best: Merged, numa_ids: int) -> Selection:
     if policy is NumaPolicy.BEST_EFFORT and best.unsatisfied:
         return Selection(numa_ids)
-    # One NUMA node that is all there is needs no accounts of its own.
+    # A host with a single NUMA node needs no accounts per NUMA node.
     aligned = policy is not NumaPolicy.SINGLE_NUMA_NODE or best.affinity != numa_ids
     return Selection(best.affinity if aligned else None, best.preferred, best.unsatisfied)

@@ -47,7 +47,7 @@ class Extender:
         preview = self._pods.preview(cluster, pod, names, most=0)
         nominated = str((pod.get("status") or {}).get("nominatedNodeName"))
         if nominated in preview.refusals and self._vanished.release(cluster, nominated):
-            # Others were evicted there for this pod, which the scheduler heard of before this service did.
+            # Pods were evicted there for this one; the scheduler knows of it before this service does.
             preview = self._pods.preview(cluster, pod, names, most=0)
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}

@@ -98,7 +98,7 @@ class VanishedPods:
         binder = self._binders.of(cluster)
         recorded = self._pods.listed(cluster, PodFilter(node=node), 0, _MOST_PODS_OF_A_NODE).pods
         present = {canonical_uid(uid) for uid in binder.uids_on(node)}
-        # What is on no node yet, or newer than the list, is asked for one by one.
+        # Pods on no node yet, or newer than the list, are asked for one by one.
         return [pod for pod in recorded if pod.uid not in present and not _lives(binder, pod)]
 
 

@@ -170,7 +170,7 @@ class BestFit:
             if left:
                 equal = [proposal for score, proposal in left if score == left[0][0]]
                 return random.choice(equal) if contest.lost else equal[0]
-            # All that is there was lost before and has become free again meanwhile.
+            # All candidates were lost before, and have become free again meanwhile.
             contest.lost.clear()
             time.sleep(_PAUSE_SECONDS * random.uniform(0.5, 1.5))
 
