@@ -5,7 +5,8 @@ combination of the groups, and then one rule after the other. No rule is skipped
 imply it and nothing is pruned, so it is only fit for forests of a handful of providers.
 
 Words: an *anchor* is the root of the tree a candidate is for; a *sharing provider* serves, besides its own
-tree, every tree that has a member in one of its aggregates. Source: Placement API, allocation candidates.
+tree, every tree that has a member in one of its aggregates.
+Source: placement-api.md, "Allocation candidates".
 """
 
 from __future__ import annotations

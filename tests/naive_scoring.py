@@ -1,6 +1,6 @@
 """The score of a host and of a candidate word by word, to check scores and the ordered search against.
 
-Source: Bin packing.
+Source: scoring.md, "Scoring and ordering of candidates".
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What providers are in and carry, and /traits. Source: Placement API, aggregates and traits."""
+"""What providers are in and carry, and /traits.
+
+Source: placement-api.md, "Aggregates", "Traits of a provider", "Traits".
+"""
 
 from __future__ import annotations
 

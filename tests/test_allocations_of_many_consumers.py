@@ -1,4 +1,7 @@
-"""POST /allocations, and what providers and projects have in use. Source: Placement API, those sections."""
+"""POST /allocations, and what providers and projects have in use.
+
+Source: placement-api.md, "POST /allocations atomicity", "Provider usages", "Usages by project".
+"""
 
 from __future__ import annotations
 

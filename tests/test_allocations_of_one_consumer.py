@@ -1,4 +1,4 @@
-"""GET, PUT and DELETE /allocations/{consumer}. Source: Placement API, allocations of a consumer."""
+"""GET, PUT and DELETE /allocations/{consumer}. Source: placement-api.md, "Allocations of a consumer"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Authentication strategies, CORS and proxy headers. Source: authentication; process and configuration."""
+"""Authentication strategies, CORS and proxy headers.
+
+Source: placement-api.md, "Authentication", "Process and configuration".
+"""
 
 from __future__ import annotations
 

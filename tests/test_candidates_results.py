@@ -1,4 +1,7 @@
-"""What GET /allocation_candidates answers, beyond the worked examples. Source: candidates, response."""
+"""What GET /allocation_candidates answers, beyond the worked examples.
+
+Source: placement-api.md, "Response".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Writers side by side, on the real service with two workers. Source: concurrency expectations."""
+"""Writers side by side, on the real service with two workers.
+
+Source: placement-api.md, "Concurrency expectations".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which microversion a request gets, and how it is told. Source: Placement API, versioning."""
+"""Which microversion a request gets, and how it is told. Source: placement-api.md, "Versioning"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inventories and usages of a provider. Source: Placement API, inventories and provider usages."""
+"""Inventories and usages of a provider. Source: placement-api.md, "Inventories", "Provider usages"."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An unmodified `openstack` client with its placement plugin works against a live service.
 
-Every command at its lowest microversion and at the newest one. Source: what clients send.
+Every command at its lowest microversion and at the newest one. Source: placement-api.md, "What clients send".
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""placement-manage and placement-status, and what a start does. Source: server commands."""
+"""placement-manage and placement-status, and what a start does.
+
+Source: placement-api.md, "Server commands".
+"""
 
 from __future__ import annotations
 

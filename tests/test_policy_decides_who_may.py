@@ -1,4 +1,7 @@
-"""Rules, their defaults and what an operator's files make of them. Source: authorisation, policy rules."""
+"""Rules, their defaults and what an operator's files make of them.
+
+Source: placement-api.md, "Authorisation", "Policy rules".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/resource_providers and /resource_providers/{uuid}. Source: Placement API, resource providers."""
+"""/resource_providers and /resource_providers/{uuid}. Source: placement-api.md, "Resource providers"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""GET /resource_providers: all filters hold for each provider alone. Source: provider list filters."""
+"""GET /resource_providers: all filters hold for each provider alone.
+
+Source: placement-api.md, "Provider list filters".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/resource_classes. Source: Placement API, resource classes."""
+"""/resource_classes. Source: placement-api.md, "Resource classes"."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Worked examples of allocation candidates: small topologies, queries, and the candidates they must give.
 
 Plain data in names (`cn1`, `A1`). A set of labels turns the names of a topology into uuids, so that the same
-rows can be put to a function or to a running service. Source: Placement API, worked examples E1 to E5.
+rows can be put to a function or to a running service. Source: placement-api.md, "Worked examples".
 """
 
 from __future__ import annotations

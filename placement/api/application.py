@@ -79,7 +79,7 @@ _BLUEPRINTS = (
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """What of the configuration concerns HTTP."""
+    """The part of the configuration that concerns HTTP."""
 
     incomplete_consumer_project_id: str = _NOBODY
     incomplete_consumer_user_id: str = _NOBODY
@@ -113,7 +113,7 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     if unknown:
         raise LookupError(f"routes ask for policy rules that are not in api/rules.py: {', '.join(unknown)}")
     for rule in application.url_map.iter_rules():
-        # HEAD and OPTIONS are methods that no path has (Placement API, routing details).
+        # HEAD and OPTIONS are methods that no path has (placement-api.md, "Routing details").
         rule.methods = (rule.methods or set()) - {"HEAD", "OPTIONS"}
     application.before_request(context.begin)
     application.before_request(_attend_caller)
@@ -172,7 +172,7 @@ def _authenticate() -> None:
 
 def _agree_on_version() -> None:
     if request.path.startswith(_EXTENSIONS):
-        # What is our own has no microversions; its errors are those of the newest one.
+        # Our own routes have no microversions; their errors are those of the newest one.
         context.current().version = microversions.NEWEST
         return
     try:

@@ -1,4 +1,4 @@
-"""Who is calling. Source: Placement API, authentication."""
+"""Who is calling. Source: placement-api.md, "Authentication"."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def manifests() -> list[Any]:
 
 
 def peeked() -> Any:
-    """The body as JSON, None if it is none, kept for the handler to read. Raises HttpError."""
+    """The body as JSON, None if it is no JSON; the handler can read it again. Raises HttpError."""
     context.current().body = received()
     try:
         return json_body()
@@ -62,7 +62,7 @@ def peeked() -> Any:
 
 
 def received() -> bytes:
-    """The whole body; what breaks off must not pass for it, as the beginning of YAML is YAML, too.
+    """The whole body. One that breaks off is refused, for the beginning of YAML is YAML, too.
 
     Raises HttpError. Source: RFC 9112, section 8.
     """

@@ -14,7 +14,7 @@ _RETRY_AFTER_SECONDS = 1
 
 
 class Callers:
-    """Counts what is in work, until its answer is sent or given up."""
+    """Counts the requests of each caller from their start until their answer is sent or given up."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -40,7 +40,7 @@ class Callers:
 def limit(application: Flask, most: int) -> None:
     """Answer 429 to more than that many requests of a caller at a time; 0 means any number.
 
-    A caller is a user, or an address where nobody needs to say who asks. The version document is for all.
+    A caller is a user, or an address where no token is needed. The version document is not limited.
     """
     if not most:
         return

@@ -1,7 +1,6 @@
 """The query string of allocation candidates as a CandidateQuery.
 
-Source of the grammar, the combinations that are refused and their messages: Placement API, allocation
-candidates, in the order of checks given there.
+Source: placement-api.md, "Query grammar", "Value parsing", "Refused combinations".
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def grammar_of(version: Microversion) -> Grammar:
 
 @lru_cache(maxsize=256)
 def parse_text(query_string: bytes, version: Microversion) -> CandidateQuery:
-    """The query as it was sent; orchestrators send the same ones again and again. Raises BadRequest."""
+    """The query of a query string; kept, as callers send the same ones again and again. Raises BadRequest."""
     return parse(read(query_string.decode("latin-1")), version)
 
 
@@ -159,7 +158,7 @@ class _Draft:
     values: dict[str, list[str]] = field(default_factory=dict)
 
     def group(self, version: Microversion) -> RequestGroup:
-        """The group, its values parsed in the order they came; of some only the last counts."""
+        """The group, its values parsed in the order they came; of some parameters only the last counts."""
         forms = grammar_of(version)
         resources: dict[str, int] = {}
         traits = grammar.TraitExpression()

@@ -1,4 +1,4 @@
-"""The connection a request came by: whether its caller is still there."""
+"""The connection of a request: whether its caller is still there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SOCKET = "gunicorn.socket"
 
 
 def watch_of(environ: dict[str, Any]) -> Callable[[], bool] | None:
-    """Tells, when asked, whether the caller of this request has gone away; None if nobody can tell."""
+    """A function that tells whether the caller of this request has gone away; None where that is unknown."""
     connected = environ.get(_SOCKET)
     if not isinstance(connected, socket.socket):
         return None

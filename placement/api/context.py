@@ -1,4 +1,4 @@
-"""What every request carries: its id, its version, its caller."""
+"""The context of a request: its id, its version, its caller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, with lower-case role names.
+    """The sender of a request, with lower-case role names.
 
     `domain_id` is of a token for a whole domain. `clusters` is None for a token that is bound to none.
     """

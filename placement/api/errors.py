@@ -1,4 +1,4 @@
-"""One shape for every error. Source: Placement API, error object."""
+"""One shape for every error. Source: placement-api.md, "Error object"."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Misconfigured(Exception):
 
 
 class Relayed(Exception):
-    """Somebody else's answer, which the caller gets as it is."""
+    """The answer of another server, which the caller gets as it is."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(response.status)
@@ -79,7 +79,7 @@ def status_of(error: errors.PlacementError) -> int:
 
 
 def unsupported_version(text: str) -> HttpError:
-    """The 406 that tells clients what they may ask for."""
+    """The 406 that tells clients which versions they may ask for."""
     return HttpError(
         406,
         f"Invalid microversion: Unacceptable version header: {text}",
@@ -97,7 +97,7 @@ def render(
 def render_all(
     status: int, problems: Sequence[tuple[str, str]], *, extra: dict[str, Any] | None = None
 ) -> Response:
-    """Everything that is wrong, (code, message) each, as one response; JSON has one error for each."""
+    """Several problems, (code, message) each, as one response; in JSON each is an error."""
     response = _rendered(status, problems, extra)
     if status == 503:
         response.headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
@@ -168,7 +168,7 @@ def _accepted_kind() -> str:
 
 
 def _accepted() -> MIMEAccept | None:
-    """What the caller takes, None for anything: no header, the bare wildcard, or no media type in it."""
+    """The Accept header, None if it admits anything: no header, the bare wildcard, or no media type in it."""
     accept = request.accept_mimetypes
     if request.headers.get("Accept", "").strip() == "*/*" or not any("/" in kind for kind in accept.values()):
         return None

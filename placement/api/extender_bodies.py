@@ -1,6 +1,7 @@
 """The scheduler extender protocol of Kubernetes, as JSON. Source: k8s.io/kube-scheduler, extender/v1.
 
-The types carry no names for JSON, so members are called as in Go; Go takes them in any case, and so do we.
+The types carry no names for JSON, so members are called as in Go. Go accepts them in any letter case, and so
+does this module.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class ExtenderArgs:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionArgs:
-    """A pod, and who would be evicted for it from which node."""
+    """A pod, and the pods that would be evicted for it from each node."""
 
     pod: Mapping[str, Any]
     proposed: Mapping[str, Victims]
@@ -103,7 +104,7 @@ def _pod_uid(pod: object, place: str) -> object:
 
 
 def preemption_result(found: Mapping[str, Victims]) -> dict[str, Any]:
-    """Who has to go from which node; always as uids, which is all that the protocol has for answers."""
+    """The pods to evict from each node, always as uids, the only form that the protocol has for answers."""
     return {
         "NodeNameToMetaVictims": {
             node: {"Pods": [{"UID": uid} for uid in victims.uids], "NumPDBViolations": victims.violations}
@@ -115,7 +116,7 @@ def preemption_result(found: Mapping[str, Victims]) -> dict[str, Any]:
 def filter_result(
     args: ExtenderArgs, failed: Mapping[str, str], unresolvable: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The nodes that are left, in the form they came in, and why the others are not; (name, reason) each."""
+    """The nodes that fit, in the form they came in, and the others as (name, reason)."""
     left = [name for name in args.names if name not in failed and name not in unresolvable]
     nodes = None
     if args.objects is not None:
@@ -130,7 +131,7 @@ def filter_result(
 
 
 def filter_error(message: str) -> dict[str, Any]:
-    """No answer, and why."""
+    """The answer to a filter request that failed, with the reason."""
     return {
         "Nodes": None,
         "NodeNames": None,
@@ -146,7 +147,7 @@ def host_priorities(scores: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
 
 
 def binding_result(error: str = "") -> dict[str, Any]:
-    """Done, or why not."""
+    """The answer to a bind request: empty if it succeeded, else the reason."""
     return {"Error": error}
 
 

@@ -2,8 +2,8 @@
 
     token -> remembered? -> waiting room -> middleware asks Keystone -> remembered until it expires
 
-A Keystone that hangs must not take all threads with it: whose token is remembered never waits, and of the
-others only as many as the room lets in.
+A Keystone that hangs must not take all threads with it: callers whose token is remembered never wait, and of
+the others only as many wait as the waiting room lets in.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FOUND = "placement.found"
 
 
 class Keystone:
-    """The strategy `keystone`: who the request's token stands for."""
+    """The strategy `keystone`: the caller that the request's token stands for."""
 
     def __init__(self, configuration: cfg.ConfigOpts) -> None:
         """Raises Misconfigured with what to install or to configure."""
@@ -60,7 +60,7 @@ class Keystone:
             return caller
         try:
             with self._room.entered():
-                # Whoever had to wait may have waited for this very token.
+                # Another thread may have validated this very token while this one waited.
                 return self._recall(key) or self._ask(key)
         except Full:
             message = "Too many requests wait for the identity service to validate their tokens."
@@ -68,7 +68,7 @@ class Keystone:
 
     def _ask(self, key: bytes | None) -> Caller:
         environ = {**request.environ, "wsgi.input": io.BytesIO(), "CONTENT_LENGTH": "0"}
-        # The middleware would take it for X-Auth-Token, by which callers are remembered.
+        # The middleware would read it as X-Auth-Token, by which callers are remembered.
         environ.pop("HTTP_X_STORAGE_TOKEN", None)
         answered: list[Any] = []
 
@@ -109,7 +109,7 @@ class Keystone:
 
 
 def _key() -> bytes | None:
-    """Stands for the tokens of the request without telling them; None without a token."""
+    """A key for the tokens of the request that does not reveal them; None without a token."""
     if not request.headers.get(_TOKEN):
         return None
     sent = (request.headers.get(name, "").encode() for name in (_TOKEN, _SERVICE_TOKEN))
@@ -131,7 +131,7 @@ def _usable_middleware(configuration: cfg.ConfigOpts) -> Callable[..., Iterable[
     except Exception as error:
         if not isinstance(error, (*_failures(), cfg.Error, ValueError, OSError)):
             raise
-        # What a plugin needs only it knows, and says when it is made.
+        # Only the plugin knows its options; it reports missing ones when it is created.
         reason = " ".join(str(error).split())
         raise Misconfigured(f"[{_GROUP}] cannot be used: {reason}") from None
 
@@ -148,12 +148,12 @@ def _middleware(configuration: cfg.ConfigOpts) -> Callable[..., Iterable[bytes]]
         ) from None
     for group, options in list_auth_token_opts():
         configuration.register_opts(options, group=group)
-    # Without these it waits for an answer without end.
+    # Without these it would wait for an answer for ever.
     configuration.set_default("http_connect_timeout", _ANSWER_SECONDS, group=_GROUP)
     configuration.set_default("http_request_max_retries", _RETRIES, group=_GROUP)
     settings: dict[str, Any] = {"oslo_config_config": configuration}
     if not configuration[_GROUP].memcached_servers:
-        # Its memory of this process would only add its time to that of ours.
+        # A cache of its own would only prolong the time for which we remember callers.
         settings["token_cache_time"] = "-1"
     guarded: Callable[..., Iterable[bytes]] = AuthProtocol(_note, settings)
     if not (configuration[_GROUP].auth_type or configuration[_GROUP].auth_section):
@@ -180,7 +180,7 @@ def _note(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterab
 
 
 def _seconds_left(info: Mapping[str, Any]) -> float:
-    """For how long the token alone says who calls; 0 if it depends on the request, too."""
+    """For how many seconds the token alone identifies the caller; 0 if the request matters, too."""
     token = info.get("token") or {}
     credential = token.get("application_credential") or {}
     if token.get("bind") or credential.get("access_rules") is not None:

@@ -1,7 +1,7 @@
-"""Who is on this machine: the only callers that a service which believes everybody listens to.
+"""Telling callers on this machine from others: without authentication only they are served.
 
-A page of another site may reach it through a name that its owner lets point to loopback (DNS rebinding), and
-a proxy beside it brings in the whole network.
+A web page of another site may reach the service through a name that points to loopback (DNS rebinding), and a
+proxy on this machine may forward requests of the whole network.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ADVICE = "with [api] auth_strategy noauth2 only callers on this machine are bel
 
 
 def objection(environ: Mapping[str, Any]) -> str | None:
-    """Why the sender of a WSGI request cannot be taken for somebody on this machine, None if it can."""
+    """Why the sender of a WSGI request may not be on this machine, None if it certainly is."""
     if not is_loopback(environ.get("REMOTE_ADDR", "")):
         return f"The request comes from another address; {_ADVICE}."
     passed_on = sorted(key for key in environ if key in _PROXIES or key.startswith(_PROXIES_START))
@@ -45,7 +45,7 @@ def is_loopback(host: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _name(host: str) -> str:
-    """The Host header without its port; what is no Host stands for nobody."""
+    """The Host header without its port; empty if it is malformed."""
     try:
         return "" if set("@/?#") & set(host) else urlsplit(f"//{host}").hostname or ""
     except ValueError:

@@ -1,4 +1,4 @@
-"""Microversions: negotiation, and the one table of what came when. Source: Placement API, versioning."""
+"""Microversions: negotiation, and the one table of what came when. Source: placement-api.md, "Versioning"."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NEWEST = Microversion(1, 39)
 
 
 class Feature(Enum):
-    """What changed in which microversion; the value is the first version that has it."""
+    """The changes of the API; the value is the first microversion that has the change."""
 
     AGGREGATES = Microversion(1, 1)
     RESOURCE_CLASSES = Microversion(1, 2)
@@ -78,7 +78,7 @@ class InvalidVersion(ValueError):
 
 
 class UnsupportedVersion(ValueError):
-    """The header names a version nobody speaks."""
+    """The header names a version that the service does not have."""
 
 
 def negotiate(header: str | None) -> Microversion:
@@ -105,6 +105,6 @@ def negotiate(header: str | None) -> Microversion:
 
 
 def _number(text: str) -> int:
-    """A number of any length as far as it matters: no version has nine digits."""
+    """The number, cut to nine digits: no version has so many, and longer texts would cost time."""
     sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
     return int(f"{sign}{digits.lstrip('0')[:9] or '0'}")

@@ -1,4 +1,4 @@
-"""What stands around the application: proxy headers, the request's id and log line, CORS."""
+"""The WSGI layers around the application: proxy headers, the request's id and log line, CORS."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _EXPOSED = [
 
 
 def surrounded(application: Wsgi, configuration: cfg.ConfigOpts, request_seconds: float) -> Wsgi:
-    """The application behind everything that the configuration asks for."""
+    """The application in the layers that the configuration asks for."""
     cors.set_defaults(allow_methods=_METHODS, allow_headers=_ALLOWED, expose_headers=_EXPOSED)
     configuration.register_opts(cors.OPTS, group="cors")
     if configuration.cors.allowed_origin:
@@ -73,7 +73,7 @@ class RequestLog:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         request_id = environ[ENVIRONMENT_KEY] = f"req-{uuid.uuid4()}"
-        # Our own server counts from when the request was there, others begin with it at once.
+        # Our own server sets the deadline from the arrival of the request; with others it begins here.
         deadline.until(environ.get(deadline.KEY) or time.monotonic() + self._request_seconds)
         # Mounted under a prefix the version document has an empty path, which the router would redirect.
         environ["PATH_INFO"] = environ.get("PATH_INFO") or "/"
@@ -110,7 +110,7 @@ def _with_usual_phrase(status: str) -> str:
 
 
 def _audit(environ: dict[str, Any], uri: str, status: str) -> None:
-    """Tell who tried to change what, and what became of it."""
+    """Log who tried to change what, and the outcome."""
     if environ["REQUEST_METHOD"] in _READING or environ.get(READS_KEY):
         return
     caller = environ.get(CALLER_KEY, ANONYMOUS)
@@ -126,7 +126,7 @@ def _audit(environ: dict[str, Any], uri: str, status: str) -> None:
 
 
 def _uri(environ: dict[str, Any]) -> str:
-    """The request's URI, quoted: nobody writes lines of their own into the log."""
+    """The request's URI, quoted, so that a caller cannot write lines of its own into the log."""
     path = quote(environ.get("SCRIPT_NAME", "") + environ["PATH_INFO"], encoding="latin-1", errors="replace")
     query = environ.get("QUERY_STRING", "")
     return f"{path}?{quote(query, safe='%/?&=:,!+', encoding='latin-1')}" if query else path

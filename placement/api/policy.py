@@ -1,4 +1,4 @@
-"""Who may do what: the rules of this service and what an operator's policy file makes of them."""
+"""Authorisation: the rules of this service with the changes of an operator's policy files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _prepared: list[policy.Enforcer] = []
 
 
 def prepare(configuration: cfg.ConfigOpts) -> Callable[[], None]:
-    """Read the rules; once the result is called, processes started from then on have them.
+    """Read the rules; calling the result hands them to processes that are started from then on.
 
     Raises BadPolicy.
     """
@@ -38,7 +38,7 @@ def prepare(configuration: cfg.ConfigOpts) -> Callable[[], None]:
 
 
 class Policy:
-    """Judges callers by rules; a changed file counts within a second, and not at all if it is broken."""
+    """Checks callers against rules; a changed file counts within a second, unless it is broken."""
 
     def __init__(self, configuration: cfg.ConfigOpts) -> None:
         """The rules of the configuration, or those that were prepared if it is broken. Raises BadPolicy."""
@@ -46,7 +46,7 @@ class Policy:
         self._configuration = configuration
         self._read = fingerprint(configuration)
         self._enforcer = self._first()
-        # Judging costs as much as a search; the same few callers ask the same few things all the time.
+        # A decision costs as much as a search, and the same few callers ask for the same few things.
         self._judged: dict[tuple[str, Caller, frozenset[tuple[str, str]]], bool] = {}
         self._judged_since = time.monotonic()
         self._turn = threading.Lock()
@@ -67,8 +67,8 @@ class Policy:
     def authorize(self, rule: str, target: dict[str, str], *, own_only: bool = False) -> None:
         """Raises Forbidden unless the caller passes the rule on the target.
 
-        A caller who is bound to clusters stays in them: the target must name one of these, or the route be
-        `own_only`, which shows such a caller nothing else, or the rule for elsewhere allow it.
+        A caller who is bound to clusters is refused elsewhere: the target must name one of these, or the
+        route is `own_only` and shows such a caller nothing else, or the rule for elsewhere allows it.
         """
         caller = context.current().caller
         if caller.clusters is not None and not own_only:
@@ -99,7 +99,7 @@ class Policy:
         return allowed
 
     def _refresh(self, now: float) -> None:
-        """Forget decisions, and go by the files as they are now if they can be used."""
+        """Forget decisions, and use the present files if they are valid."""
         with self._turn:
             if now - self._judged_since <= _MEMORY_SECONDS:
                 return
@@ -122,7 +122,7 @@ class Policy:
 
 
 def _credentials(caller: Caller) -> dict[str, Any]:
-    """What rules may look at. What a caller has not got is left out: "None" is the name of no project."""
+    """The properties of a caller for rules; absent ones are left out, lest a rule compares with "None"."""
     credentials: dict[str, Any] = {"roles": sorted(caller.roles)}
     for name in ("user_id", "project_id", "domain_id"):
         value = getattr(caller, name)

@@ -1,4 +1,4 @@
-"""Reading rules: the defaults with what an operator's policy files change, or why these cannot be used."""
+"""Reading rules: the defaults, changed by an operator's policy files, or why these cannot be used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oslo_policy import policy
 from placement.api.errors import Misconfigured
 from placement.api.rules import list_rules
 
-# What the library puts where it does not understand a rule, and for "!".
+# The check that the library puts where it cannot parse a rule, and for "!".
 _REFUSAL = type(policy.RuleDefault("nobody", "!").check)
 Fingerprint = tuple[tuple[str, int, int, int], ...]
 
@@ -38,7 +38,7 @@ class ClusterCheck(policy.Check):
 
 
 def fingerprint(configuration: cfg.ConfigOpts) -> Fingerprint:
-    """What tells that the policy files are not the same any more."""
+    """A value that differs when the policy files have changed."""
     return tuple(_marks(configuration))
 
 
@@ -65,7 +65,7 @@ def _files(configuration: cfg.ConfigOpts) -> Iterator[Path]:
 
 
 def enforcer_of(configuration: cfg.ConfigOpts) -> policy.Enforcer:
-    """The rules as the files have them now; the files are not looked at again. Raises BadPolicy."""
+    """The rules with the present files; the files are not read again. Raises BadPolicy."""
     for path in _files(configuration):
         _check(path)
     enforcer = policy.Enforcer(configuration)
@@ -104,7 +104,7 @@ def _check(path: Path) -> None:
 
 
 def _refusals(check: Any) -> int:
-    """How many parts of a rule refuse everybody; the library puts one where it does not understand a part."""
+    """How many parts of a rule refuse every caller; the library puts one where it cannot parse a part."""
     if isinstance(check, _REFUSAL):
         return 1
     inner = [*getattr(check, "rules", ()), *([check.rule] if hasattr(check, "rule") else [])]

@@ -13,7 +13,7 @@ from placement.domain.errors import BadRequest, Violation
 
 PREFIX = "Invalid query string parameters: "
 POLICIES = ("none", "isolate")
-# Parameters that are more than any text.
+# Parameters whose values have a rule; the others may be any text.
 _SPECIAL: dict[str, Document] = {
     "uuid": {"type": "string", "format": "uuid"},
     "in_tree": {"type": "string", "format": "uuid"},
@@ -44,7 +44,7 @@ def _decode(text: str) -> str:
     except UnicodeDecodeError:
         raise BadRequest(f"{PREFIX}the query string is not UTF-8.") from None
     if "\0" in decoded:
-        # No database holds such a text; asking it would only fail.
+        # No database can hold such a text; a query for it would only fail.
         raise BadRequest(f"{PREFIX}the query string contains a NUL character.")
     return decoded
 

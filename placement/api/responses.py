@@ -22,7 +22,7 @@ _BUILT_AT_ONCE_BYTES = 4 * 2**20
 
 
 def now() -> datetime.datetime:
-    """The present, UTC without a zone as the database keeps it."""
+    """The present time, UTC without a zone, as the database keeps it."""
     return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
 
 
@@ -62,7 +62,7 @@ def list_response(
 ) -> Response:
     """{name: [each item as rendered]}; a long list is rendered while it is sent, the bytes are the same.
 
-    `render` is called when the request is over, so it must not ask what the request was.
+    `render` is called after the request, so it must not use the request.
     """
     if len(items) <= _ITEMS_AT_ONCE:
         return json_response({name: [render(item) for item in items]}, modified=modified)

@@ -1,8 +1,8 @@
-"""The policy rules of every route, with their defaults. Source: Placement API, policy rules.
+"""The policy rules of every route, with their defaults. Source: placement-api.md, "Policy rules".
 
 Administrators and services may do everything, except that reshaping is for services: moving inventories
-under live allocations is something deployments do, not people. Older deployments knew nobody but the
-administrator; as long as `[oslo_policy] enforce_new_defaults` is False that role passes every rule, too.
+under live allocations is something deployments do, not people. Older deployments had the role admin only; as
+long as `[oslo_policy] enforce_new_defaults` is False that role passes every rule.
 """
 
 from __future__ import annotations

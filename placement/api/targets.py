@@ -1,7 +1,7 @@
-"""What of a request a policy rule may look at: the cluster that it is about.
+"""The target of policy rules: the cluster that a request is about.
 
-What cannot be understood names no cluster: callers who are bound to some are refused, and everybody else is
-told by the handler what is wrong.
+A request that cannot be understood names no cluster: callers who are bound to clusters are refused, and
+others learn from the handler what is wrong.
 """
 
 from __future__ import annotations
@@ -49,6 +49,6 @@ def _member(name: str) -> Any:
 
 
 def _only(given: Parameters) -> Target:
-    """Several are none: which of them counts is for nobody to guess."""
+    """The cluster if exactly one is named; with several it would be a guess which of them counts."""
     found = every(given, "cluster")
     return {"cluster": found[0]} if len(found) == 1 else {}

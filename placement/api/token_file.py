@@ -29,7 +29,7 @@ _HASHED = "sha256:"
 _HASH = re.compile(r"sha256:([0-9a-fA-F]{64})")
 _TOKEN = re.compile(r"[!-~]+")
 _NAME = re.compile(r"[!-~]{1,255}")
-# Of no text at all, and of the word "test", which a documentation had for its example.
+# The hashes of the empty text and of "test", the example of a documentation.
 _KNOWN_TO_ALL = frozenset(hashlib.sha256(text).digest() for text in (b"", b"test"))
 _TEXT = "tag:yaml.org,2002:str"
 _NOTHING = "tag:yaml.org,2002:null"
@@ -40,7 +40,7 @@ class BadTokens(Misconfigured):
 
 
 class Entry(NamedTuple):
-    """A token, by its SHA-256, and who has it."""
+    """A token, by its SHA-256, and its owner."""
 
     digest: bytes
     caller: Caller

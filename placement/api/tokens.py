@@ -1,4 +1,4 @@
-"""Static bearer tokens: who they stand for."""
+"""Static bearer tokens and their owners."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _prepared: dict[Path, tuple[Entry, ...]] = {}
 
 
 def prepare(path: Path | None) -> Callable[[], None]:
-    """Read the file; once the result is called, processes started from then on have it. Raises BadTokens."""
+    """Read the file; calling the result hands it to processes started from then on. Raises BadTokens."""
     if path is None:
         raise BadTokens(NO_FILE)
     entries = read(path)
@@ -31,16 +31,16 @@ def prepare(path: Path | None) -> Callable[[], None]:
 
 
 class Tokens:
-    """The tokens of a file by their hashes: what is in memory logs nobody in."""
+    """The tokens of a file by their hashes, so that the memory of the process holds no usable token."""
 
     def __init__(self, path: Path) -> None:
-        """Those that were prepared, or the file as it is. Raises BadTokens."""
+        """The tokens that were prepared, or those of the file. Raises BadTokens."""
         self._entries = _prepared.get(path) or read(path)
 
     def caller(self, token: str) -> Caller | None:
-        """Whose token this is.
+        """The owner of the token, None if it is unknown.
 
-        All hashes are compared, each in constant time, so the answer's time tells nothing about the tokens.
+        All hashes are compared, each in constant time, so that response times reveal nothing about tokens.
         """
         found = None
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

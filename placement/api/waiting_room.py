@@ -1,4 +1,4 @@
-"""A bound on how many threads wait for somebody else at once."""
+"""A bound on how many threads wait for another server at once."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Full(Exception):
 
 
 class WaitingRoom:
-    """Lets some threads in at once.
+    """Lets a number of threads in at once.
 
-    While they get on, as many others may wait for a moment until one comes out; once one of those inside has
-    been there for longer than that moment, nobody waits any more.
+    As many others may wait for a moment until one leaves. If one has been inside for longer than that moment,
+    no thread waits, and all others are refused at once.
     """
 
     def __init__(self, most: int) -> None:

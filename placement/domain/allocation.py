@@ -1,4 +1,4 @@
-"""What consumers hold and how they ask for it."""
+"""Claims of consumers, and filters for allocations."""
 
 from __future__ import annotations
 

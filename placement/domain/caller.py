@@ -1,4 +1,4 @@
-"""Who waits for the answer of the work at hand: long work ends when nobody does any more."""
+"""The caller of the present work: long work ends when its caller has gone away."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _is_gone: ContextVar[Callable[[], bool]] = ContextVar("placement_caller_is_gone"
 
 
 def attend(is_gone: Callable[[], bool] | None) -> None:
-    """From now on the work of this thread is for a caller of whom `is_gone` tells; None: one who stays."""
+    """From now on this thread works for a caller; `is_gone` tells whether it left, None: it never does."""
     _is_gone.set(is_gone or _stays)
 
 

@@ -1,6 +1,6 @@
-"""Until when a request has to be answered: one moment for all of its attempts and waits.
+"""The deadline of a request: one moment for all of its attempts and waits.
 
-Whoever waits asks here how long it may; outside of requests there is no end.
+Every wait asks here how long it may take; outside of requests there is no deadline.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def begin(seconds: float) -> None:
 
 
 def until(moment: float) -> None:
-    """From now on the work of this thread (or context) has time until then, on the monotonic clock."""
+    """From now on the work of this thread (or context) has time until `moment`, on the monotonic clock."""
     _end.set(moment)
 
 

@@ -6,7 +6,7 @@ PlacementError
  +-- Forbidden             the caller may not do this
  +-- NotFound              the thing named in the path does not exist
  +-- Conflict              the request is fine but the present state refuses it
- |    +-- ConcurrentUpdate     somebody else was faster; read again and retry
+ |    +-- ConcurrentUpdate     another writer was faster; read again and retry
  |    +-- InventoryInUse       an inventory with allocations would disappear
  |    +-- CapacityExceeded     no room, or the amount breaks min_unit, max_unit or step_size
  +-- Unanswered        another server did not say whether it did what it was asked for
@@ -70,13 +70,13 @@ class Conflict(PlacementError):
 
 
 class ConcurrentUpdate(Conflict):
-    """Somebody else changed the same thing first."""
+    """Another writer changed the same thing first."""
 
     code = "placement.concurrent_update"
 
 
 class Unanswered(PlacementError):
-    """Another server was asked for something, and nobody knows whether it did it or still will."""
+    """Another server was asked for something, and did not say whether it did it or will."""
 
 
 class InventoryInUse(Conflict):

@@ -1,7 +1,7 @@
 """The grammar of query values: resources, required, member_of, in_tree, suffixes, same_subtree.
 
 One `Grammar` value says which forms are understood; the API chooses it by microversion.
-Source of every rule and sentence: Placement API, allocation candidates, query grammar and value parsing.
+Source: placement-api.md, "Query grammar", "Value parsing".
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _parse_amount(name: str, text: str) -> int:
     trimmed = text.strip()
     if not (trimmed.isascii() and _INTEGER.fullmatch(trimmed)):
         raise BadRequest(f"Requested resource {name} expected positive integer amount. Got: {text}.")
-    # Nobody can hold more than a 64-bit amount; not converting longer digits keeps hostile input cheap.
+    # No amount is above 64 bits; not converting longer digits keeps hostile input cheap.
     amount = int(trimmed) if len(trimmed) <= _MOST_DIGITS else int(trimmed[:20])
     if amount < 1:
         raise BadRequest(f"Requested resource {name} requires amount >= 1. Got: {amount}.")

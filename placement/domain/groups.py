@@ -13,7 +13,7 @@ class RequestGroup:
     """One group of a candidates query; the empty suffix is the unsuffixed group.
 
     `required` is a conjunction of any-of sets of trait names, `member_of` a conjunction of any-of sets of
-    aggregate uuids. Source: Placement API, allocation candidates.
+    aggregate uuids. Source: placement-api.md, "Allocation candidates".
     """
 
     suffix: str = UNSUFFIXED

@@ -12,7 +12,7 @@ _DASHED = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 def normalize_uuid(text: str) -> str | None:
     """The lower-case dashed form of anything that reduces to 32 hex digits, else None.
 
-    `urn:`, `uuid:`, braces and dashes are removed first (Placement API, identifiers).
+    `urn:`, `uuid:`, braces and dashes are removed first (placement-api.md, "Identifiers, names, numbers").
     """
     digits = text.replace("urn:", "").replace("uuid:", "").strip("{}").replace("-", "")
     if not _HEX.fullmatch(digits):

@@ -12,7 +12,7 @@ MAX_FLOAT = 3.40282e38
 class Inventory:
     """What one provider offers of one resource class, in the units of that class.
 
-    Source of the rules: Placement API, inventories.
+    Source: placement-api.md, "Inventories".
     """
 
     total: int

@@ -1,4 +1,4 @@
-"""Which request group got which providers, also when only the amounts are known any more.
+"""Which request group got which providers; also worked out again from stored amounts.
 
 Allocations do not tell groups. Groups that ask for the same thing may swap their providers, so they are given
 them in order of suffixes and uuids, in the first answer and in every later one.
@@ -13,7 +13,7 @@ from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup
 
 Mappings = Mapping[str, list[str]]
 Held = Mapping[str, Mapping[str, int]]
-# Amounts can be split over groups in very many ways; who looks longer keeps others waiting.
+# Amounts can be split over groups in very many ways, and a long search would keep other requests waiting.
 _MOST_STEPS = 10_000
 
 
@@ -30,7 +30,7 @@ def rebuilt(query: CandidateQuery, held: Held) -> Mappings | None:
     """The mappings of a consumer that holds what the query asks for, as `settled` gave them.
 
     `held`: amounts by provider uuid and class, in sum those of the query. None if they fit the groups in
-    several ways, or if a group asks for no resources, for then nobody knows any more.
+    several ways, or if a group asks for no resources: amounts do not tell then.
     """
     if not all(group.resources for group in query.groups):
         return None

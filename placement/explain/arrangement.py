@@ -1,4 +1,4 @@
-"""The arrangement inside one tree that comes closest to serving a request: which position for which slot.
+"""The arrangement inside one tree that lacks least for a request: which position for which slot.
 
 The words are those of the solver. Amounts may be exceeded here, and what is exceeded is what the tree lacks;
 group_policy and same_subtree hold, trait conditions that several slots meet between them are left out. Slots
@@ -42,7 +42,7 @@ class Arrangement:
 
 
 def arrange(problem: Problem, wants: Sequence[Want], budget: Budget) -> Arrangement:
-    """An arrangement that lacks little; the options are those who could serve if amounts did not matter.
+    """An arrangement that lacks little; the options are those that could serve if amounts did not matter.
 
     Raises SearchEnded.
     """
@@ -62,7 +62,7 @@ class _Arranging:
 
     def run(self) -> Arrangement:
         """Settle whole subtrees first, then slot by slot, those with the least choice first."""
-        # The widest first: what they leave open the narrower ones may still choose.
+        # The widest constraints first: narrower ones choose among what these leave.
         for constraint in sorted(self._problem.subtrees, key=int.bit_count, reverse=True):
             self._settle(constraint)
         self._matchable = self._can_be_apart(
@@ -104,7 +104,7 @@ class _Arranging:
         return sum(room[position] - want.demand[slot] for want, room in rooms if want.demand[slot])
 
     def _place(self, slot: int) -> None:
-        """Where it lacks least, and among those where least is left over."""
+        """The position where the slot lacks least, and among those where least is left over."""
         best: tuple[int, int, int] | None = None
         for position in bits(self._domains[slot]):
             self._budget.spend()
@@ -162,7 +162,7 @@ class _Arranging:
                 # The ancestor is the position of one of them.
                 self._take(min(able, key=lambda slot: (self._gap(slot, top), slot)), top)
         for slot in members:
-            # Another constraint has put it somewhere else: no place serves both.
+            # Another constraint holds the slot somewhere else: no place serves both.
             if self._positions[slot] != NOBODY and not below[top] >> self._positions[slot] & 1:
                 self._leave(slot)
         for slot in self._open(members):

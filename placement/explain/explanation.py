@@ -1,4 +1,4 @@
-"""Why a search found what it found: how many passed each condition, where none was left, who came closest.
+"""The explanation of a search: how many passed each condition, where none was left, what came closest.
 
 Worked out from the trace that the search's own stages left; there is no second search.
 """
@@ -45,7 +45,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The stages in order, the place of the first that nothing passed, and who came closest there.
+    """The stages in order, the place of the first that nothing passed, and what came closest there.
 
     `complete`: the search went through everything; else it stopped at its limit and the last stage counts
     what it had seen by then.

@@ -1,4 +1,4 @@
-"""Explanations in words a person understands."""
+"""The sentences of an explanation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST_NAMES = 4
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """What ids are called; `providers` maps uuids to names, missing ones stay uuids."""
+    """The names of ids; `providers` maps uuids to names, missing ones stay uuids."""
 
     classes: Mapping[int, str]
     traits: Mapping[int, str]
@@ -42,12 +42,12 @@ class Vocabulary:
     providers: Mapping[str, str] = field(default_factory=dict)
 
     def provider(self, uuid: str) -> str:
-        """What a provider is called."""
+        """The name of a provider."""
         return self.providers.get(uuid, uuid)
 
 
 def sentences(explanation: Explanation, words: Vocabulary) -> list[str]:
-    """One sentence per stage; after the first stage that nothing passed, who came closest."""
+    """One sentence per stage; after the first stage that nothing passed, what came closest."""
     said = []
     for at, stage in enumerate(explanation.stages):
         said.append(told(stage, explanation, words))
@@ -89,7 +89,7 @@ def _passed(stage: Stage, explanation: Explanation) -> str:
 
 
 def lacks(miss: Miss, stage: Stage, words: Vocabulary) -> list[str]:
-    """What was missing where somebody nearly passed the stage, in sentences."""
+    """Sentences on what a near miss lacked to pass the stage."""
     name = words.provider(miss.provider)
     if miss.class_id is not None and miss.missing:
         kind = words.classes[miss.class_id]

@@ -1,4 +1,4 @@
-"""Who came closest to a condition that nobody met, and what they lack."""
+"""The providers or trees closest to a condition that none met, and what they lack."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Miss:
     """A provider (for conditions on trees: a root) that failed the first empty condition narrowly.
 
     `missing`: units of `class_id` it lacks of those wanted, 0 if it has room but the amount breaks its units.
-    `lacking`: the suffixes of the groups that a tree has nobody for; `shortages`: all that the tree lacks.
+    `lacking`: the suffixes of the groups that no provider of the tree serves; `shortages`: all it lacks.
     """
 
     provider: str
@@ -46,7 +46,7 @@ class Miss:
 
 
 class NearMisses:
-    """The `most` nearest misses of one search. Hosts that the query rules out by their roots are none."""
+    """The `most` nearest misses of one search, without hosts that the query rules out by their root."""
 
     def __init__(self, forest: Forest, sharing: Sharing, query: ForestQuery, most: int) -> None:
         self._forest = forest
@@ -55,7 +55,7 @@ class NearMisses:
         self._most = most
 
     def providers(self, passed: ProvidersPassed) -> Iterator[Miss]:
-        """Those who met all conditions before; for amounts, those who lack least."""
+        """The providers that met all conditions before; for amounts, those that lack least."""
         if isinstance(passed.condition, Fits):
             yield from self._by_amount(passed.condition, passed.before)
         elif passed.before is not None and not isinstance(passed.condition, Exists):
@@ -79,7 +79,7 @@ class NearMisses:
         return rows
 
     def trees(self, trees: Sequence[TreesPassed], empty: int) -> Iterator[Miss]:
-        """Trees that have somebody for most groups, or that met all conditions before the empty one."""
+        """The trees that can serve most groups, or that met all conditions before the empty one."""
         condition = trees[empty].condition
         if isinstance(condition, AllGroups):
             yield from self._by_groups([tree for tree in trees if isinstance(tree.condition, AllGroups)])
@@ -93,7 +93,7 @@ class NearMisses:
             yield from map(Miss, _uuids(self._forest, trees[empty - 1].roots[: self._most]))
 
     def _by_groups(self, groups: Sequence[TreesPassed]) -> Iterator[Miss]:
-        """Trees with somebody for most groups, among equal ones those who lack least."""
+        """The trees that can serve most groups; of equal ones, those that lack least."""
         present = np.zeros((len(groups), self._forest.count), bool)
         for at, passed in enumerate(groups):
             present[at] = passed.alone

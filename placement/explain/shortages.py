@@ -1,4 +1,4 @@
-"""What a tree lacks to serve a request, worked out from the arrangement that comes closest."""
+"""The shortages of a tree for a request, worked out from the arrangement that lacks least."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from placement.search.filters import Choices, choices_of
 from placement.search.query import ForestQuery, Slot, slots_of
 from placement.search.trace import Trace
 
-# How far away a tree is that has nobody at all for a group; with missing amounts it is at most 1.
+# The distance of a tree without any provider for a group; missing amounts make at most 1.
 _NOBODY_AT_ALL = 2.0
 
 
@@ -38,9 +38,9 @@ class Shortage:
     """What keeps a tree from serving some groups; amounts in units of the class.
 
     AMOUNT: the groups want more of a class than `provider` has free, or several providers of the tree if it
-    is None. UNITS: `provider` has room, but min_unit, max_unit or step_size forbid the amount. NOBODY: nobody
-    in the tree meets `condition`, or nobody offers the class. BELOW: nobody below `provider`, where
-    same_subtree holds the groups. APART: all who could serve are taken by groups that are kept apart.
+    is None. UNITS: `provider` has room, but min_unit, max_unit or step_size forbid the amount. NOBODY: no
+    provider of the tree meets `condition`, or none offers the class. BELOW: no provider is left below
+    `provider`, where same_subtree holds the groups. APART: isolated groups take all that could serve.
     """
 
     reason: Reason
@@ -55,7 +55,7 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class _Able:
-    """Who could serve a slot if amounts did not matter, and the conditions that led there."""
+    """The providers that could serve a slot if amounts did not matter, and the conditions on them."""
 
     choices: Choices
     trace: Trace
@@ -188,7 +188,7 @@ class Shortages:
     def _unserved(
         self, root: int, positions: Sequence[int], tops: Sequence[int], rows: Indices
     ) -> Iterator[Shortage]:
-        """Slots that have nobody, like ones together."""
+        """The slots without a provider, like ones together."""
         alike: dict[tuple[Reason, int, Condition | None], list[int]] = {}
         for slot, position in enumerate(positions):
             if position == NOBODY:

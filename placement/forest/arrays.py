@@ -49,7 +49,7 @@ class Columns:
     def __init__(self, fields: dict[str, tuple[Any, Any]]) -> None:
         self._fields = fields
         self.capacity = 0
-        # Whether somebody else looks at these very arrays, too.
+        # Whether a snapshot shares these arrays.
         self.is_shared = False
         for name, (dtype, _) in fields.items():
             setattr(self, name, np.empty(0, dtype))
@@ -72,7 +72,7 @@ class Columns:
         return copy.copy(self)
 
     def own(self) -> None:
-        """To be called before writing: leave shared arrays to those who look at them, and take copies."""
+        """To be called before writing: copies the arrays that snapshots share."""
         if self.is_shared:
             for name in self._fields:
                 setattr(self, name, getattr(self, name).copy())

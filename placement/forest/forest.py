@@ -1,6 +1,6 @@
 """The forest: every provider tree of the database as columns of this process.
 
-Fed with records, never with requests; whoever writes goes through the database, also this process.
+It is fed with records that were read from the database, also those that this process wrote itself.
 Searches look at a snapshot of it, which stays as it is while the forest goes on.
 """
 
@@ -73,10 +73,10 @@ class Forest:
         self._index = IdIndex()
         self._vacant: list[int] = []
         self._stamp = 0
-        # Worked out, with the version of the shape it is of: in one, for searches run side by side.
+        # The result and the version of the shape that it is of, in one object, for searches run in parallel.
         self._known_flat = (-1, True)
         self._known_roots: tuple[int, Rows] = (-1, np.empty(0, np.intp))
-        # Kept until something changes, for what searches have worked out on it.
+        # Kept until something changes, with what searches have worked out on it.
         self._latest: Forest | None = None
         self._snapshots: weakref.WeakSet[Forest] = weakref.WeakSet()
 
@@ -89,7 +89,7 @@ class Forest:
         """Forget everything and take over a whole snapshot."""
         stamp, version = self._stamp + 1, self.shape_version + 1
         self.__init__()  # type: ignore[misc]
-        # Both only ever grow: whoever keeps something of the old forest must notice.
+        # Both only ever grow, so that caches of the old forest notice.
         self._stamp, self.shape_version = stamp, version
         self._load_providers(snapshot)
         self._load_inventories(snapshot)
@@ -171,8 +171,8 @@ class Forest:
     def snapshot(self) -> Forest:
         """The forest as it is now, for any number of readers at once, whatever is applied later.
 
-        It shares the arrays; what is written to while somebody looks is copied first, once. Not to be called
-        while another thread feeds the forest.
+        It shares the arrays; what is written to while a snapshot is in use is copied first, once. Not to be
+        called while another thread feeds the forest.
         """
         latest = self._latest
         if latest is None:

@@ -83,14 +83,14 @@ class InventoryColumn:
         self._uses_step = bool((slots.step_size[:count] > 1).any())
 
     def frozen(self, providers: int) -> InventoryColumn:
-        """The column as it is now, for `providers` rows of the forest; nobody ever writes to it."""
+        """A view of the column as it is now, for `providers` rows of the forest; it never changes."""
         self.reach(providers)
         twin = copy.copy(self)
         twin.slots, twin._slot_of = self.slots.frozen(), self._slot_of.frozen()
         return twin
 
     def unshare(self) -> None:
-        """Nobody looks at what `frozen` gave away any more."""
+        """Note that no snapshot is in use any more, so that writing need not copy."""
         self.slots.is_shared = self._slot_of.is_shared = False
 
     def reach(self, providers: int) -> None:
@@ -147,7 +147,10 @@ class InventoryColumn:
         return self._slot_of.slot[providers]
 
     def fitting(self, amount: int) -> Rows:
-        """The providers that can take one allocation of `amount` now (Placement API: fit)."""
+        """The providers that can take one allocation of `amount` now.
+
+        Source: placement-api.md, "When does an allocation fit".
+        """
         slots, count = self.slots, self._count
         fits = slots.free[:count] >= amount
         self._keep_admitting(fits, np.s_[:count], amount)

@@ -38,14 +38,14 @@ class Memberships:
         self._sets_are_shared = False
 
     def frozen(self) -> Memberships:
-        """The memberships as they are now; nobody ever writes to them."""
+        """A view of the memberships as they are now; it never changes."""
         self._sets_are_shared = True
         twin = copy.copy(self)
         twin._numbers = self._numbers.frozen()
         return twin
 
     def unshare(self) -> None:
-        """Nobody looks at what `frozen` gave away any more."""
+        """Note that no snapshot is in use any more, so that writing need not copy."""
         self._numbers.is_shared = self._sets_are_shared = False
 
     def _own_sets(self) -> None:

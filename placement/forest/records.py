@@ -1,4 +1,4 @@
-"""What the forest is told: providers as plain rows, by their storage ids."""
+"""The input of the forest: providers as plain rows, by their storage ids."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class InventoryRow(NamedTuple):
 
 
 class ProviderRow(NamedTuple):
-    """One provider without what hangs on it; `parent_id` is None for a root."""
+    """One provider without inventories and memberships; `parent_id` is None for a root."""
 
     id: int
     uuid: str

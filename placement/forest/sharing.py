@@ -23,7 +23,7 @@ class Sharing:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody shares anything."""
+        """Whether there is no sharing provider."""
         return not len(self.providers)
 
     def mask(self, count: int) -> Mask:
@@ -44,7 +44,7 @@ class SharingMap:
         version, sharing = self._known
         if version != forest.shape_version:
             sharing = _work_out(forest, sharing_trait)
-            # In one step, for searches on older and newer snapshots run side by side.
+            # In one step, for searches on older and newer snapshots run in parallel.
             self._known = (forest.shape_version, sharing)
         return sharing
 

@@ -22,7 +22,7 @@ class Field:
     """A value and its path in a manifest; reading it as the wrong type complains and gives nothing.
 
     A complaint refuses the manifests, or is a warning where the field is `soft`. An absent member has the
-    value None, like one that is null (Koordinator semantics: unknown keys are ignored, null means absent).
+    value None, like one that is null (koordinator.md, "Keys and schemas").
     """
 
     path: str

@@ -28,7 +28,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class NodeFace:
-    """What pods choose nodes by."""
+    """The properties by which pods choose nodes."""
 
     name: str
     labels: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Under which uuids pods are known."""
+"""The uids and consumer uuids of pods."""
 
 from __future__ import annotations
 

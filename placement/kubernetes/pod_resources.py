@@ -14,7 +14,7 @@ def pod_requests(pod: Pod) -> Quantities:
     """The requests of a whole pod: the larger of containers and init containers, plus overhead.
 
     Requests of the pod level stand in for those of its containers.
-    Source: Koordinator semantics, who is bound; Kubernetes effective requests.
+    Source: koordinator.md, "Who is bound"; Kubernetes effective requests.
     """
     return _effective(pod, lambda container: container.requests, pod.requests)
 

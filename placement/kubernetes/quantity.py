@@ -30,7 +30,7 @@ def parse_quantity(value: object) -> Fraction:
     if isinstance(value, int) and not isinstance(value, bool):
         return Fraction(value)
     if isinstance(value, float) and math.isfinite(value):
-        return Fraction(repr(value))  # the digits somebody wrote, not their nearest binary fraction
+        return Fraction(repr(value))  # the digits as written, not their nearest binary fraction
     raise QuantityError(f"{shown(value)} is not a Kubernetes quantity")
 
 

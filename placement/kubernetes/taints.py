@@ -12,7 +12,7 @@ _REFUSING = frozenset({"NoSchedule", "NoExecute"})
 
 
 class Taint(NamedTuple):
-    """What keeps pods off a node that do not tolerate it."""
+    """A taint: pods that do not tolerate it are kept off the node."""
 
     key: str
     value: str

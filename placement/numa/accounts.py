@@ -16,7 +16,7 @@ def numa_used(host: HostState, use: CpuUse, reusable: AmountsByNuma) -> dict[int
     """What counts as used on NUMA nodes that have any record: held amounts less reusable ones, at least 0.
 
     Bound CPUs cost more than their face value where the host is amplified.
-    Source: Koordinator semantics, per-NUMA accounts.
+    Source: koordinator.md, "Per-NUMA accounts".
     """
     used = {numa: dict(host.held[numa]) for numa in host.capacity if numa in host.held}
     if host.cpu_ratio > FACE_VALUE:
@@ -42,7 +42,7 @@ def _surcharges(host: HostState, use: CpuUse) -> dict[int, int]:
 def numa_available(host: HostState, used: AmountsByNuma) -> dict[int, dict[str, int]]:
     """What is left of the capacity of every NUMA node, at least 0.
 
-    Source: Koordinator semantics, per-NUMA accounts.
+    Source: koordinator.md, "Per-NUMA accounts".
     """
     return {numa: _left(capacity, used.get(numa, _EMPTY)) for numa, capacity in host.capacity.items()}
 

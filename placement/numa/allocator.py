@@ -34,7 +34,7 @@ class ReservedCredit:
 
     `preferred` CPUs (a mask) are taken first. Each mask in `returned` and the `reusable` amounts are handed
     back once. `limits`: of the resources named in it NUMA nodes give no more than that.
-    Source: Koordinator semantics, available CPUs, per-NUMA accounts and reservations.
+    Source: koordinator.md, "Available CPUs and the view", "Per-NUMA accounts", "Reservations".
     """
 
     preferred: int = 0
@@ -71,7 +71,7 @@ class NumaAllocator:
 
     @cached_property
     def available(self) -> dict[int, dict[str, int]]:
-        """What NUMA nodes can give to the pod (Koordinator semantics: per-NUMA accounts)."""
+        """What NUMA nodes can give to the pod (koordinator.md, "Per-NUMA accounts")."""
         used = numa_used(self.host, self._use, self._credit.reusable)
         available = numa_available(self.host, used)
         cpus = self.demand.cpus
@@ -100,7 +100,7 @@ class NumaAllocator:
     def allocate(self, affinity: Sequence[int] | None) -> Allocation:
         """What the pod gets on the NUMA nodes of an ascending affinity, or anywhere on the host without one.
 
-        Raises Refused. Source: Koordinator semantics, splitting a request and strict bind policy.
+        Raises Refused. Source: koordinator.md, "Splitting a request", "Strict bind policy".
         """
         cpus = self.demand.cpus
         if cpus is not None and not self.host.has_cpus:
@@ -118,12 +118,12 @@ class NumaAllocator:
         return Allocation(taken, NumaAmounts(shares))
 
     def fits(self, affinity: Sequence[int]) -> bool:
-        """Whether `allocate` would succeed, found out by counting wherever counting suffices."""
+        """Whether `allocate` would succeed; counts instead of trying wherever counting suffices."""
         cpus = self.demand.cpus
         if not self.has_room(affinity):
             return False
         if cpus is None:
-            return True  # what there is room for can always be split
+            return True  # an amount for which there is room can always be split
         if not self.host.has_cpus:
             return False
         if CPU in self.known_requests:

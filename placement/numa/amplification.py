@@ -8,7 +8,7 @@ from fractions import Fraction
 def bound_cost(milli: int, ratio: Fraction) -> int:
     """The millicores that bound CPUs of this many millicores cost, rounded up.
 
-    Source: Koordinator semantics, CPU amplification.
+    Source: koordinator.md, "CPU amplification".
     """
     return milli if ratio == 1 else -(-milli * ratio.numerator // ratio.denominator)
 
@@ -16,8 +16,7 @@ def bound_cost(milli: int, ratio: Fraction) -> int:
 def host_cpu_requested(requested: int, bound_cpus: int, ratio: Fraction) -> int:
     """The millicores requested on a whole host if `bound_cpus` of its CPUs are bound at that ratio.
 
-    Nothing changes unless the requests cover the bound CPUs.
-    Source: Koordinator semantics, CPU amplification.
+    Nothing changes unless the requests cover the bound CPUs. Source: koordinator.md, "CPU amplification".
     """
     bound = 1000 * bound_cpus
     return requested - bound + bound_cost(bound, ratio) if requested >= bound else requested

@@ -23,7 +23,7 @@ def find_inconsistencies(rows: Sequence[LogicalCpu]) -> list[Inconsistency]:
     """Everything that contradicts itself in rows of any four integers, in the order of the rows.
 
     Negative ids, ids above 4096, a CPU named twice, a core in two NUMA nodes, a NUMA node in two sockets,
-    more than 64 NUMA nodes. Source: Koordinator semantics, CPU topology (checks of ours).
+    more than 64 NUMA nodes. Source: koordinator.md, "CPU topology".
     """
     return sorted([*_bad_ids(rows), *_repeated_cpus(rows), *_scattered(rows), *_too_many_numa_nodes(rows)])
 

@@ -1,4 +1,4 @@
-"""Who uses the CPUs of a host: how often each one is held and next to whom it would be."""
+"""The use of the CPUs of a host: how often each is held, and by pods of which exclusive level."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class CpuUse:
 
     `counts[i]` are the CPUs held at least i + 1 times, without empty masks at the end; `pcpu_level` and
     `numa_level` are held CPUs whose last recorded pod has that exclusive level.
-    Source: Koordinator semantics, sharing and exclusivity.
+    Source: koordinator.md, "Sharing", "Exclusivity".
     """
 
     counts: tuple[int, ...] = ()
@@ -45,9 +45,9 @@ class CpuUse:
         )
 
     def without(self, returned: Iterable[int]) -> CpuUse:
-        """The use as if each of these sets of CPUs were held once less; what nobody holds any more is free.
+        """The use as if each of these sets of CPUs were held once less; CPUs without a holder are free.
 
-        Source: Koordinator semantics, available CPUs and the view.
+        Source: koordinator.md, "Available CPUs and the view".
         """
         counts = self.counts
         for cpus in returned:

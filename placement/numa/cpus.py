@@ -72,7 +72,7 @@ class CpuTopology:
     def threads_per_core(self) -> int:
         """CPUs // cores over the whole host, 0 when there are none; an offline sibling lowers it.
 
-        Source: Koordinator semantics, derived numbers.
+        Source: koordinator.md, "Derived numbers".
         """
         return _share(len(self.rows), len(self.cores))
 

@@ -23,8 +23,7 @@ def parse_cpu_list(text: str) -> CpuSet:
     """The logical CPU ids that a list such as `0-3,8` names; the empty text names none.
 
     Parts may come in any order and repeat; a descending range is empty. Raises CpuListError for blanks,
-    empty or non-decimal parts, and ranges that end above 4096.
-    Source: Koordinator semantics, CPU list syntax.
+    empty or non-decimal parts, and ranges that end above 4096. Source: koordinator.md, "CPU list syntax".
     """
     cpus: set[int] = set()
     for part in text.split(",") if text else ():
@@ -48,7 +47,7 @@ def _parse_part(part: str) -> range:
 def format_cpu_list(cpus: Iterable[int]) -> str:
     """The canonical list of logical CPU ids: ascending, neighbours joined (`0-3,8,10-11`), none = empty text.
 
-    Raises CpuListError for a negative id. Source: Koordinator semantics, CPU list syntax.
+    Raises CpuListError for a negative id. Source: koordinator.md, "CPU list syntax".
     """
     ranges: list[list[int]] = []
     for cpu in sorted(set(cpus)):

@@ -1,4 +1,4 @@
-"""What a pod asks of the CPUs of a host, and by which rules the host chooses them."""
+"""The demand of a pod for CPUs of a host, and the rules by which the host chooses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a host that decides what fits on it."""
+"""The state of a host, as far as the choice of CPUs and NUMA nodes depends on it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class HostState:
     """All that the choice of CPUs and NUMA nodes depends on, and no names: alike hosts are equal.
 
     `capacity` is what NUMA nodes have, multiplied by the amplification ratios; its keys are the NUMA nodes
-    of the host. `held` is what recorded pods hold there. `unallocatable` are CPUs nobody may be given,
-    `pool` the CPUs that unbound pods may run on as long as nobody is bound (masks). `cpu_ratio` is what a
+    of the host. `held` is what recorded pods hold there. `unallocatable` are CPUs that no pod may be given,
+    `pool` those that unbound pods may run on as long as no pod is bound (masks). `cpu_ratio` is what a
     bound CPU costs. Answers about a host can be remembered by its state: the hash is computed once, and the
     comparison of a state with itself is free, so keep one object for equal hosts.
     """
@@ -49,17 +49,17 @@ class HostState:
 
     @property
     def has_cpus(self) -> bool:
-        """Whether CPUs are known at all; without them nobody can be bound."""
+        """Whether CPUs are known at all; without them no pod can be bound."""
         return bool(self.layout.cpus)
 
     def free_cpus(self, use: CpuUse) -> int:
         """The CPUs that may still be given to a pod if the host is used like that.
 
-        Source: Koordinator semantics, available CPUs and the view.
+        Source: koordinator.md, "Available CPUs and the view".
         """
         return self.layout.cpus & ~use.saturated(self.rules.share_limit) & ~self.unallocatable
 
     @property
     def shared_pool(self) -> int:
-        """The CPUs that unbound pods run on, given who is bound."""
+        """The CPUs that unbound pods run on, that is the pool without the CPUs of bound pods."""
         return self.pool & ~self.use.held

@@ -39,7 +39,7 @@ def host_scorer(host: HostState, demand: PodDemand, scoring: Strategy, is_aligne
     """The score of a pod for which the host as a whole counts, 0 to 100, by the totals of the host.
 
     That is a pod without NUMA policy, or one that has one (`is_aligned`) but got no NUMA nodes.
-    Source: Koordinator semantics, score.
+    Source: koordinator.md, "Score".
     """
     costs, held = demand_costs(host, demand), host.use.held.bit_count()
     score_of = scorer_for(scoring, costs)
@@ -66,7 +66,7 @@ def score_on_numa_nodes(
     """The score of a pod that would use these NUMA nodes, 0 to 100: nothing else of the host counts.
 
     Except that for a bound pod all CPUs that are bound on the host count as used.
-    Source: Koordinator semantics, score.
+    Source: koordinator.md, "Score".
     """
     used = numa_used(host, host.use, NOTHING)
     requested = _sum([used.get(numa, {}) for numa in numa_ids])

@@ -1,4 +1,4 @@
-"""A CPU topology as bit masks: what the choice of CPUs asks for over and over again."""
+"""A CPU topology as bit masks, in the forms that the choice of CPUs needs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ _LAYOUTS_KEPT = 4096
 
 
 class CpuLayout:
-    """The places of a host as masks of logical CPU ids, computed once; equal for equal topologies.
+    """The cores, NUMA nodes and sockets of a host as masks of CPU ids; equal for equal topologies.
 
     `cores` are ascending by (socket, core), `numa_nodes` and `sockets` by id. `threads`, `numa_size` and
-    `socket_size` are averages over the whole host, rounded down.
-    Source: Koordinator semantics, CPU accumulator (derived numbers).
+    `socket_size` are averages over the whole host, rounded down. Source: koordinator.md, "Derived numbers".
     """
 
     def __init__(self, topology: CpuTopology) -> None:

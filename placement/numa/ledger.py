@@ -31,7 +31,7 @@ class Holding:
 class NumaNeighbours:
     """Masks of NUMA ids: where only bound pods of that one NUMA node live, and where some span several.
 
-    NUMA nodes in neither are idle. Source: Koordinator semantics, NUMA exclusivity.
+    NUMA nodes in neither are idle. Source: koordinator.md, "NUMA exclusivity".
     """
 
     single: int = 0
@@ -43,7 +43,7 @@ class HostLedger:
     """The holdings of a host by pod, in the order in which they were recorded; never changed in place.
 
     CPUs may overlap, and may be unknown to the host: those count as soon as its topology has them.
-    Source: Koordinator semantics, sharing and recovery from pods.
+    Source: koordinator.md, "Sharing", "Recovery from pods".
     """
 
     holdings: Mapping[str, Holding] = field(default_factory=lambda: MappingProxyType({}))

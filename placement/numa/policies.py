@@ -1,4 +1,4 @@
-"""The words with which pods and hosts say how CPUs and NUMA nodes are chosen."""
+"""The policies by which pods and hosts say how CPUs and NUMA nodes are chosen."""
 
 from __future__ import annotations
 

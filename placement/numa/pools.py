@@ -24,7 +24,7 @@ def shared_pools(topology: CpuTopology, exclusive: CpuSet, withheld: CpuSet) -> 
     Exclusive are kubelet-managed CPUs and, for the LS pools, those of every pod with a list of its own, for
     the BE pools those of LSE pods only. Withheld are the node's reservation and an exclusive SYSTEM list.
     NUMA nodes that are wholly exclusive have no pool; the others have one, even if nothing is left in it.
-    Source: Koordinator semantics, pools.
+    Source: koordinator.md, "Pools".
     """
     sockets = {row.numa: row.socket for row in topology.rows}
     places = sorted((sockets[numa], numa) for numa in topology.numa_nodes)
@@ -35,5 +35,5 @@ def shared_pools(topology: CpuTopology, exclusive: CpuSet, withheld: CpuSet) -> 
 
 
 def trimmed(pools: Iterable[SharedPool], withheld: CpuSet) -> tuple[SharedPool, ...]:
-    """The same pools without these CPUs (Koordinator semantics: pools)."""
+    """The same pools without these CPUs (koordinator.md, "Pools")."""
     return tuple(replace(pool, cpus=pool.cpus - withheld) for pool in pools)

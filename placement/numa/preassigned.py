@@ -1,4 +1,4 @@
-"""Allocations that somebody else has decided on already."""
+"""Designated allocations: another scheduler has decided on them already."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def allocate_designated(host: HostState, demand: PodDemand, designated: Allocati
     """The designated CPUs, and the request split over the designated amounts.
 
     Raises Refused unless the pod would get exactly these CPUs and finds its amounts in these.
-    Source: Koordinator semantics, designated allocation.
+    Source: koordinator.md, "Designated allocation".
     """
     given = replace(host, capacity=designated.amounts, held=NOTHING, cpu_ratio=FACE_VALUE)
     affinity = tuple(designated.amounts) or None

@@ -21,7 +21,7 @@ class RefusalClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The words that people search for, at least one, and their class (Koordinator semantics: filter)."""
+    """The words that people search for, at least one, and their class (koordinator.md, "Filter")."""
 
     reasons: tuple[str, ...]
     status: RefusalClass = RefusalClass.UNSCHEDULABLE

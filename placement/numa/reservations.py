@@ -36,9 +36,9 @@ class Reservation:
 
 
 def what_is_left(held: Holding, owners: Iterable[Holding], restricted: bool = False) -> Reservation:
-    """The reservation that holds this on behalf of owners, which have taken that out of it.
+    """What a reservation has left, from what it holds in total and what its owners took out of it.
 
-    Source: Koordinator semantics, reservations.
+    Source: koordinator.md, "Reservations".
     """
     owned = list(owners)
     taken = summed(owner.amounts for owner in owned)
@@ -87,7 +87,7 @@ class Found(NamedTuple):
 class Placing:
     """A pod on a host where some of what is held is reserved for it.
 
-    Source: Koordinator semantics, reservations.
+    Source: koordinator.md, "Reservations".
     """
 
     def __init__(

@@ -16,7 +16,7 @@ def split_amount(
     """What each NUMA node of an affinity gives: the poorest first, an equal share of what is left.
 
     Shares are multiples of `grain` unless there is less room. They add up to less than the amount if it does
-    not fit; `rooms` is what each NUMA node has. Source: Koordinator semantics, splitting a request.
+    not fit; `rooms` is what each NUMA node has. Source: koordinator.md, "Splitting a request".
     """
     shares = {}
     nodes = len(affinity)
@@ -32,8 +32,7 @@ def split_amount(
 def deal_amount(amount: int, rooms: Mapping[int, int], affinity: Sequence[int], grain: int) -> dict[int, int]:
     """An amount dealt evenly over an ascending affinity in multiples of `grain`, remainders to the first.
 
-    Empty if the affinity has too little room for that.
-    Source: Koordinator semantics, profiles (DistributeEvenly).
+    Empty if the affinity has too little room for that. Source: koordinator.md, "DistributeEvenly".
     """
     units = [rooms.get(numa, 0) // grain for numa in affinity]
     if amount % grain or sum(units) * grain < amount:

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         exit_code = Placement().run(given)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output has seen enough; the interpreter shall not complain while it flushes.
+        # The reader of the output closed it; the interpreter shall not complain while it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE_EXIT
     return exit_code

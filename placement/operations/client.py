@@ -95,7 +95,7 @@ class Client:
 
 
 class _Session(requests.Session):
-    """Keeps the token from other hosts that the service's, or whoever answers for it, redirects to."""
+    """Does not send the token to other hosts, to which the service or a proxy redirects."""
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
         """Called before a redirect is followed; the library knows only headers that are not ours."""

@@ -1,4 +1,4 @@
-"""Which configuration files are read, and what in them nobody would ever look at."""
+"""Which configuration files are read, and which of their options do not exist."""
 
 from __future__ import annotations
 

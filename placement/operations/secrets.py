@@ -1,4 +1,4 @@
-"""Passwords of databases: where they come from, and that nobody sees them."""
+"""Passwords of databases: where they come from, and how they are kept secret."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _read(file: str) -> str:
 def warn_if_readable(file: str, what: str) -> None:
     """Say so in the log if others than the owner may read a file with a secret.
 
-    It is used all the same: Kubernetes mounts secrets this way, in a container that nobody else is in.
+    It is used all the same: Kubernetes mounts secrets this way, in a container without other users.
     """
     try:
         open_to_others = Path(file).stat().st_mode & _OTHERS

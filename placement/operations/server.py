@@ -56,7 +56,7 @@ class Server(BaseApplication):  # type: ignore[misc]
             "loglevel": "warning",
             # The worker has bounds of its own; gunicorn's cannot be as long as query strings of many groups.
             "limit_request_line": 0,
-            # Nobody tells us by header where we are mounted.
+            # No header tells where the application is mounted.
             "forwarder_headers": "",
             # It would be one for all instances of a user.
             "control_socket_disable": True,

@@ -28,11 +28,11 @@ CONNECTION_VARIABLE = "OS_PLACEMENT_DATABASE__CONNECTION"
 STRATEGY_VARIABLE = "OS_API__AUTH_STRATEGY"
 REMOTE_VARIABLE = "OS_API__ALLOW_REMOTE_NOAUTH"
 NEW_DEFAULTS_VARIABLE = "OS_OSLO_POLICY__ENFORCE_NEW_DEFAULTS"
-# Set in the environment of worker processes whose database somebody has made ready.
+# Set in the environment of worker processes: their database has been made ready.
 MADE_READY_VARIABLE = "PLACEMENT_DATABASE_MADE_READY"
 LOG = logging.getLogger(__name__)
 _SHOW_STATEMENTS, _SHOW_RESULTS = 50, 100
-# Libraries that tell at level debug what nobody looks for here.
+# Libraries whose messages at level debug are of no use here.
 _QUIET = ["oslo_policy=INFO", "keystonemiddleware=INFO", "stevedore=INFO", "urllib3=INFO", "alembic=WARNING"]
 
 
@@ -57,7 +57,7 @@ def load(files: Sequence[str] = (), directories: Sequence[str] = ()) -> cfg.Conf
 
 
 def require_strategy(settings: cfg.ConfigOpts) -> None:
-    """Raises PlacementError if nobody has said how callers are identified.
+    """Raises PlacementError unless the configuration says how callers are identified.
 
     The default is for those who configure Keystone; a forgotten or misplaced file must not choose anything.
     """
@@ -70,7 +70,7 @@ def require_strategy(settings: cfg.ConfigOpts) -> None:
 
 
 def is_set(settings: cfg.ConfigOpts, group: str, option: str) -> bool:
-    """Whether somebody has set the option, in a file or in the environment."""
+    """Whether the option is set, in a file or in the environment."""
     location = settings.get_location(option, group)
     return location is not None and location.location not in (
         cfg.Locations.opt_default,
@@ -79,7 +79,7 @@ def is_set(settings: cfg.ConfigOpts, group: str, option: str) -> bool:
 
 
 def sets_new_defaults() -> bool:
-    """Whether somebody has set [oslo_policy] enforce_new_defaults."""
+    """Whether [oslo_policy] enforce_new_defaults is set."""
     settings = load()
     opts.set_defaults(settings)
     return is_set(settings, "oslo_policy", "enforce_new_defaults")

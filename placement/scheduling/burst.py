@@ -13,7 +13,7 @@ POOLS_TOO_SMALL = "node(s) CPU shared pools do not cover the pod's CPU limit"
 def covers(host: HostState, numa_ids: Iterable[int], limit: int) -> bool:
     """Whether the LS pool of any of these NUMA nodes has that many millicores.
 
-    Source: Koordinator semantics, profiles (ConstrainedBurst).
+    Source: koordinator.md, "ConstrainedBurst".
     """
     return any(_pool_size(host, numa) >= limit for numa in numa_ids)
 
@@ -21,7 +21,7 @@ def covers(host: HostState, numa_ids: Iterable[int], limit: int) -> bool:
 def choose_pool(host: HostState, numa_ids: Iterable[int], limit: int) -> int:
     """The NUMA node whose LS pool covers the limit, the smallest or the largest such as the strategy asks.
 
-    Raises Refused if there is none. Source: Koordinator semantics, profiles (ConstrainedBurst).
+    Raises Refused if there is none. Source: koordinator.md, "ConstrainedBurst".
     """
     sign = 1 if host.rules.fullest_first else -1
     sizes = ((sign * _pool_size(host, numa), numa) for numa in numa_ids if covers(host, [numa], limit))

@@ -47,7 +47,7 @@ class PodJudge:
     """The phases filter and score for one pod, None if it requests nothing.
 
     Equal hosts are looked at once; only what depends on their totals is found out for each.
-    Source: Koordinator semantics, filter and score.
+    Source: koordinator.md, "Filter", "Score".
     """
 
     def __init__(self, request: PodRequest | None, scoring: Strategy = DEFAULT_SCORING) -> None:

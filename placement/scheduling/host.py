@@ -60,7 +60,7 @@ def host_of(
 ) -> Host:
     """An imported node with the pods recorded there, under the settings of its cluster.
 
-    Source: Koordinator semantics, keys on the node, scheduler settings and profiles.
+    Source: koordinator.md, "Keys on the node", "Scheduler settings", "Profiles".
     """
     layout = layout_of(node.topology)
     pinned = frozenset[int]().union(*(pod.cpus for pod in node.kubelet_pods))
@@ -89,7 +89,7 @@ def host_of(
 def host_totals(node: NodeImport, requests: Iterable[Amounts]) -> HostTotals:
     """What an imported node as a whole can give, and what the pods on it request together.
 
-    Source: Koordinator semantics, score.
+    Source: koordinator.md, "Score".
     """
     requested = summed({0: amounts} for amounts in requests)
     allocatable = {}
@@ -104,7 +104,7 @@ def numa_capacity(node: NodeImport) -> NumaAmounts:
 
     That is what its zones report less 1000 millicores for each unallocatable CPU, at least 0, multiplied by
     the node's ratios unless it is reported multiplied.
-    Source: Koordinator semantics, NUMA amounts and CPU amplification.
+    Source: koordinator.md, "NUMA amounts", "CPU amplification".
     """
     ratios: Mapping[str, Fraction] = {} if node.zones_amplified else node.amplification
     capacity = {}

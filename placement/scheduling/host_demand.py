@@ -19,7 +19,7 @@ UNREADABLE_PODS = "node(s) have pods with unreadable resource-status"
 def demand_on(host: Host, request: PodRequest) -> PodDemand:
     """What a pod asks of a host; one with a bind policy binds everybody who requests CPUs.
 
-    Source: Koordinator semantics, who is bound and strict bind policy.
+    Source: koordinator.md, "Who is bound", "Strict bind policy".
     """
     if not is_bound_on(host, request):
         return PodDemand(request.amounts)
@@ -30,7 +30,7 @@ def demand_on(host: Host, request: PodRequest) -> PodDemand:
 def alignment_on(host: Host, request: PodRequest) -> Alignment:
     """How a pod is aligned on a host. Raises Refused if their NUMA policies differ.
 
-    Source: Koordinator semantics, effective policy and NUMA exclusivity.
+    Source: koordinator.md, "Effective policy", "NUMA exclusivity".
     """
     return Alignment(
         merged_numa_policy(host.numa_policy, request.numa.policy),
@@ -43,7 +43,7 @@ def alignment_on(host: Host, request: PodRequest) -> Alignment:
 def check_whole_cpus(host: Host, request: PodRequest) -> None:
     """Raise Refused if a host binds every pod and this one does not request whole CPUs.
 
-    Source: Koordinator semantics, filter.
+    Source: koordinator.md, "Filter".
     """
     if _host_binds(host, request) and request.is_fractional:
         raise Refused(CPUS_MUST_BE_INTEGER, status=RefusalClass.UNRESOLVABLE)
@@ -52,7 +52,7 @@ def check_whole_cpus(host: Host, request: PodRequest) -> None:
 def check_binding(host: Host, request: PodRequest, demand: PodDemand) -> None:
     """Raise Refused if a host can never bind CPUs for this pod, if it has to.
 
-    Source: Koordinator semantics, filter and recovery from pods.
+    Source: koordinator.md, "Filter", "Recovery from pods".
     """
     cpus, layout = demand.cpus, host.state.layout
     if cpus is None:

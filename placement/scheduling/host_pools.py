@@ -20,7 +20,7 @@ class HostPools(NamedTuple):
 def host_pools(node: NodeImport, ledger: HostLedger) -> HostPools:
     """The pools of a node. CPUs of LSR pods are shared with BE, those of LSE pods with nobody.
 
-    Source: Koordinator semantics, pools.
+    Source: koordinator.md, "Pools".
     """
     pinned: CpuSet = frozenset[int]().union(*(pod.cpus for pod in node.kubelet_pods))
     bound: CpuSet = frozenset[int]().union(*(holding.cpus for holding in ledger.holdings.values()))

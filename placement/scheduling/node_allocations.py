@@ -113,7 +113,7 @@ def settle(
 ) -> NodeAccounts:
     """The accounts of a node: recorded pods in their order, then (consumer, pod) that kubelet manages.
 
-    Source: Koordinator semantics, resource classes.
+    Source: koordinator.md, "Resource classes".
     """
     accountant = Accountant(offers, others)
     for pod in pods:

@@ -14,7 +14,7 @@ from placement.scheduling.host_demand import alignment_on, demand_on
 def remarks_on(host: Host, request: PodRequest) -> tuple[str, ...]:
     """What is remarkable about a pod on a host, one sentence each, whether it fits there or not.
 
-    Source: Koordinator semantics, hardware and what users trip over.
+    Source: koordinator.md, "Hardware", "Warnings and remarks".
     """
     return (*_on_binding(host, request), *_on_amplification(host, request), *_on_alignment(host, request))
 

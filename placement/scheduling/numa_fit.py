@@ -48,7 +48,7 @@ class Fit:
 def screen_host(host: Host, request: PodRequest) -> Fit | Refusal | None:
     """What is known about a pod on a host before its totals and CPUs are looked at; None if nothing is.
 
-    Source: Koordinator semantics, filter.
+    Source: koordinator.md, "Filter".
     """
     try:
         alignment_on(host, request)
@@ -70,8 +70,7 @@ def fit_host(
 
     Expects a host that `screen_host` has nothing to say about. Depends on nothing but its arguments, so that
     answers for equal hosts can be remembered. `devices` are NUMA hints of other resources. What fits can be
-    allocated (`allocate_on_host`).
-    Source: Koordinator semantics, filter (free CPUs and BestEffort are checked here already).
+    allocated (`allocate_on_host`). Source: koordinator.md, "Filter".
     """
     try:
         demand, alignment = demand_on(host, request), alignment_on(host, request)
@@ -98,7 +97,7 @@ def check_amplified(
     """Raise Refused if an amplified host has too little CPU, where bound CPUs cost the ratio.
 
     CPUs that the pod may take out of reservations are returned first.
-    Source: Koordinator semantics, CPU amplification.
+    Source: koordinator.md, "CPU amplification".
     """
     ratio, milli = host.state.cpu_ratio, demand.amounts.get("cpu", 0)
     if ratio <= FACE_VALUE:

@@ -35,7 +35,7 @@ def occupied_host(
     NUMA amounts are whole units of their classes, so that what fits here can be claimed. CPUs of the pods'
     own count on their NUMA nodes even if the pods are aligned to none. Cores of which others hold threads
     are left alone altogether, as nobody says which threads those are.
-    Source: Koordinator semantics, resource classes (two ledgers) and per-NUMA accounts.
+    Source: koordinator.md, "Resource classes", "Per-NUMA accounts".
     """
     recorded = list(pods)
     counted = {pod.consumer: _counted(pod.holding, offers) for pod in recorded}

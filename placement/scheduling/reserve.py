@@ -54,7 +54,7 @@ class PodAllocation:
     def annotations(self, spec: ResourceSpec) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """The pod's resource-status, empty if it was given nothing, and its completed resource-spec.
 
-        Source: Koordinator semantics, what is written.
+        Source: koordinator.md, "What is written".
         """
         return status_document(self.status), completed_spec(spec, self.bind, self.strict)
 
@@ -67,7 +67,7 @@ def allocate_on_host(
 ) -> PodAllocation:
     """What a pod gets on a host on which it was found to fit; nothing if nothing has to be remembered.
 
-    Raises Refused if it does not fit after all. Source: Koordinator semantics, reserve.
+    Raises Refused if it does not fit after all. Source: koordinator.md, "Reserve".
     """
     if request is None:
         return PodAllocation()
@@ -111,7 +111,7 @@ def _written(
 
 
 def _pools(host: Host, request: PodRequest, alignment: Alignment, amounts: NumaAmounts) -> tuple[int, ...]:
-    """The NUMA nodes in whose LS pools an unbound pod has to stay (Koordinator semantics: profiles)."""
+    """The NUMA nodes in whose LS pools an unbound pod has to stay (koordinator.md, "Profiles")."""
     if request.burst_limit is not None:
         numa_ids = amounts or host.state.layout.numa_nodes
         return (choose_pool(host.state, numa_ids, request.burst_limit),)

@@ -36,7 +36,7 @@ def rate_host(
     """How a host is scored that gave this answer to a pod, 0 to 100; 0 if it cannot be allocated.
 
     Where a pod has a NUMA policy only the NUMA nodes count that it would use, whatever the totals are.
-    Source: Koordinator semantics, score and profiles (preferred NUMA exclusivity).
+    Source: koordinator.md, "Score", "Preferred NUMA exclusivity".
     """
     if isinstance(answer, Refusal):
         return worst

@@ -1,4 +1,4 @@
-"""BalancedAllocation: resources used evenly. Source: Bin packing, balanced.
+"""BalancedAllocation: resources used evenly. Source: scoring.md, "BalancedAllocation".
 
 The result is the largest k of 0..100 with ((100 - k) / 100)^2 >= variance of the used fractions, so no root
 is ever drawn: binary floating point would be wrong on about one input in a thousand.

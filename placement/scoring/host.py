@@ -20,7 +20,7 @@ Use = tuple[int, int]
 def score_host(strategy: Strategy, requested: Amounts, capacity: Amounts, request: Amounts) -> int:
     """The score of a host with `requested` of its `capacity` in use if `request` were added.
 
-    Source: Bin packing; Koordinator semantics, score.
+    Source: scoring.md, "Scoring and ordering of candidates"; koordinator.md, "Score".
     """
     return scorer_for(strategy, request)(requested, capacity)
 

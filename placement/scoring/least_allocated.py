@@ -1,4 +1,7 @@
-"""LeastAllocated: the cut mean of what would be free, in percent. Source: Bin packing, least and most."""
+"""LeastAllocated: the cut mean of what would be free, in percent.
+
+Source: scoring.md, "LeastAllocated and MostAllocated".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which resources count on a host. Source: Bin packing, which classes."""
+"""Which resources count on a host. Source: scoring.md, "Which classes count for a host"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""MostAllocated: the cut mean of what would be in use, in percent. Source: Bin packing, least and most."""
+"""MostAllocated: the cut mean of what would be in use, in percent.
+
+Source: scoring.md, "LeastAllocated and MostAllocated".
+"""
 
 from __future__ import annotations
 

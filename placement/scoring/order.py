@@ -1,4 +1,4 @@
-"""The order of candidates: one or several strategies over a scope. Source: Bin packing, ordering."""
+"""The order of candidates: one or several strategies over a scope. Source: scoring.md, "Ordering"."""
 
 from __future__ import annotations
 

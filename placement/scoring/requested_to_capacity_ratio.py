@@ -1,4 +1,4 @@
-"""RequestedToCapacityRatio: the fuller the better, or any other shape. Source: Bin packing, RTCR.
+"""RequestedToCapacityRatio: the fuller the better, or any other shape. Source: scoring.md, "RTCR".
 
 The mean is rounded, halves upward, and a resource that scores 0 leaves it altogether with its weight.
 """

@@ -1,4 +1,4 @@
-"""Shapes: broken lines from utilization to score. Source: Bin packing, shape and curve."""
+"""Shapes: broken lines from utilization to score. Source: scoring.md, "Shape", "RTCR"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strategies as parameters: which kind of score, over which classes. Source: Bin packing, parameters."""
+"""Strategies as parameters: which kind of score, over which classes. Source: scoring.md, "Parameters"."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Columns = Mapping[str, tuple[Amounts, Amounts]]
 def score_hosts(strategy: Strategy, columns: Columns, request: Mapping[str, int]) -> Amounts:
     """One score per host for one request; a listed resource without columns is on no host.
 
-    All columns, one at least, are of one length. Source: Bin packing.
+    All columns, one at least, are of one length. Source: scoring.md, "Scoring and ordering of candidates".
     """
     return _scores(strategy, _loads(strategy, columns, request), request)
 

@@ -1,4 +1,4 @@
-"""Which resource classes count for a score, and how much. Source: Bin packing, resources and weights."""
+"""Which resource classes count for a score, and how much. Source: scoring.md, "Resources and weights"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Second stage of a search: the roots at which every slot has somebody."""
+"""Second stage of a search: the anchors, that is the roots at which every slot can be filled."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def viable_roots(
     sharing: Sharing,
     trace: Trace | None = None,
 ) -> Indices:
-    """The roots at which every slot has somebody, in order of their ids."""
+    """The roots at which every slot can be filled, in order of their ids."""
     viable: Mask | None = None
     for slot, choice in {
         id(choice): (slot, choice) for slot, choice in zip(slots, choices, strict=True)
@@ -52,7 +52,7 @@ def viable_roots(
 
 
 def root_conditions(query: ForestQuery, slots: Sequence[Slot]) -> Iterator[RootCarries | RootIsIn]:
-    """What the query asks of roots alone."""
+    """The conditions of the query on roots."""
     if query.root_required or query.root_forbidden:
         yield RootCarries(query.root_required, query.root_forbidden)
     banned = next(_forbidden_at_root(slots), frozenset())
@@ -68,7 +68,7 @@ def _note(
 
 
 def _anchors(forest: Forest, choice: Choices, sharing: Sharing) -> Mask:
-    """The roots at which somebody of the choices can serve."""
+    """The roots at which at least one of the choices can serve."""
     if forest.is_flat:
         reached = choice.own_mask
     else:
@@ -86,7 +86,7 @@ def _collective_sets(slots: Sequence[Slot]) -> tuple[frozenset[int], ...]:
 
 
 def _forbidden_at_root(slots: Sequence[Slot]) -> Iterator[frozenset[int]]:
-    """The unsuffixed group forbids aggregates to the anchor, too."""
+    """The forbidden aggregates of the unsuffixed group; the anchor must be in none of them, either."""
     for slot in slots:
         if not slot.suffixed and slot.group.forbidden_aggregates:
             yield slot.group.forbidden_aggregates
@@ -100,7 +100,7 @@ def _anchors_covering(
     sharing: Sharing,
     any_of: frozenset[int],
 ) -> Mask:
-    """The roots at which somebody of the unsuffixed group meets a trait condition."""
+    """The roots at which a provider of the unsuffixed group meets a trait condition."""
     covered = np.zeros(forest.count, bool)
     for slot, choice in zip(slots, choices, strict=True):
         if not slot.suffixed:

@@ -23,7 +23,7 @@ from placement.search.ranking import ScoreTable
 from placement.search.search import Found
 from placement.search.summary_cache import SummaryCache
 
-# Instead of a provider: another slot uses it first.
+# Stands in the place of a provider that another slot uses first.
 NO_USE = -1
 _WORD = 62
 
@@ -134,7 +134,7 @@ def _chosen(slots: Sequence[int], flags: Mask) -> tuple[int, ...]:
 
 
 class Answer:
-    """Everything a rendering needs to know about found candidates."""
+    """The candidates found, in the forms that rendering needs."""
 
     def __init__(self, forest: Forest, found: Found) -> None:
         self._forest = forest
@@ -155,7 +155,7 @@ class Answer:
         return self._found.ranking.table(self._found.candidates)
 
     def elements(self) -> Iterator[Element]:
-        """The candidates one by one, with all there is to say of each."""
+        """The candidates one by one, each with its amounts, mappings and score."""
         ranking = self._found.ranking
         scores = [] if ranking is None else ranking.of_candidates(self._found.candidates).tolist()
         for at, row in enumerate(self._found.candidates):
@@ -247,7 +247,7 @@ class Answer:
 
 
 def summarise(forest: Forest, rows: Indices) -> list[ProviderSummary]:
-    """What the forest knows of some providers."""
+    """The summaries of some providers, read from the forest."""
     rows = rows.astype(np.int32)
     providers = forest.providers
     resources: list[list[tuple[int, int, int]]] = [[] for _ in range(len(rows))]

@@ -34,7 +34,7 @@ def best_first(
     *,
     by_turn: bool,
 ) -> Iterator[Candidates]:
-    """Blocks of candidates, best first; whoever has enough stops.
+    """Blocks of candidates, best first; the caller stops reading when it has enough.
 
     `enumeration` gives the candidates of trees of one score in their order; `by_turn` tells that it is one
     candidate per tree in turn, not tree by tree.
@@ -160,7 +160,7 @@ def _wanted(counts: Amounts, levels: Amounts, maximum: int) -> Amounts:
     """How many candidates of each tree can be among the first `maximum`."""
     before = np.cumsum(counts) - counts
     wanted = counts.copy()
-    # What comes before a level, is before all trees of the level.
+    # Trees before a level come before all trees of the level.
     first_of_level = np.searchsorted(levels, levels)
     wanted[before[first_of_level] >= maximum] = 0
     last = levels == levels[wanted > 0].max(initial=0)

@@ -1,4 +1,4 @@
-"""How long one search may go on. Whoever does work of unknown length pays for it here, step by step."""
+"""The time one search may take. Work of unknown length spends from it, step by step."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 # Steps between two looks at the clock: a step is some tens of microseconds of work at most.
 _STEPS = 128
-# A search that lasts lets the other threads in, which the interpreter would let wait for longer.
+# A long search lets other threads run; the interpreter alone would make them wait for longer.
 _UNNOTICED_SECONDS = 0.02
 _BETWEEN_PAUSES_SECONDS = 0.005
 _PAUSE_SECONDS = 0.00005
 
 
 class SearchEnded(Exception):
-    """The search was ended before it was through: its time is up, or nobody waits for it any more."""
+    """The search was ended before it was through: its time is up, or its caller has gone away."""
 
     def __init__(self, *, abandoned: bool) -> None:
         super().__init__("the caller went away" if abandoned else "the time is up")
@@ -37,7 +37,7 @@ class Budget:
         self.dead_ends: Counter[int] = Counter()
 
     def spend(self, steps: int = 1) -> None:
-        """Pay for some steps of work. Raises SearchEnded when the budget is used up."""
+        """Account for some steps of work. Raises SearchEnded when the budget is used up."""
         self._left -= steps
         if self._left < 0:
             self._left = _STEPS

@@ -1,8 +1,8 @@
 """Whether a half-filled problem can be completed at all.
 
-The enumeration asks this when it has met one dead end after another. Here nothing has to be listed, so what
-looks alike counts once: positions with the same room that the same slots could take are tried once for all of
-them (whole subtrees alike), and a state that was a dead end is one wherever it comes up again.
+The enumeration asks this when it has met one dead end after another. The answer is yes or no, so what looks
+alike is tried once: positions with the same room that the same slots could take, whole subtrees included. A
+state that was a dead end is remembered, and is one wherever it comes up again.
 
 What this never does: call something impossible that has a solution. States are equal only if one can be
 turned into the other by swapping like positions. The order of interchangeable slots, which the enumeration
@@ -20,7 +20,7 @@ from placement.search.placing import Placing
 from placement.search.problem import Problem, Solution, bits
 
 _NO_PARENT = -1
-# What is remembered of one problem, at some hundred bytes each; a state adds one or a few.
+# How much is remembered of one problem, at some hundred bytes each; a state adds one or a few.
 _MOST_NUMBERS = 200_000
 
 
@@ -45,7 +45,7 @@ class Completion:
             sum(1 << at for at, satisfying in enumerate(problem.coverage) if satisfying >> p & 1)
             for p in range(width)
         ]
-        # What is hardest to place first: the greatest share of the largest room, then the fewest positions.
+        # The hardest slots first: the greatest share of the largest room, then the fewest positions.
         self._hardness = [
             (-_largest_share(problem, slot), options.bit_count())
             for slot, options in enumerate(problem.options)
@@ -96,7 +96,7 @@ class Completion:
 
     def _remember(self, key: Hashable, outcome: bool) -> None:
         if len(self._numbers) >= _MOST_NUMBERS:
-            # Keys made before stand for something else afterwards, so they carry their time.
+            # Keys mean something else afterwards, so they carry the number of this reset.
             self._known, self._numbers = {}, {}
             self._time += 1
         self._known[key] = outcome

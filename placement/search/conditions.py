@@ -1,7 +1,7 @@
 """What a group asks of one provider, condition by condition.
 
-Each condition tells which of some providers meet it. A search takes as few and as large ones as possible;
-one that shall explain itself takes them one by one, through the same code.
+Each condition tells which of some providers meet it. A search applies few compound conditions; a search that
+is to be explained applies their parts one by one, through the same code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _NO_TREE = -2
 
 @dataclass(frozen=True, slots=True)
 class Fits:
-    """The provider can take one allocation of `amount` now (Placement API: fit)."""
+    """The provider can take one allocation of `amount` now.
+
+    Source: placement-api.md, "When does an allocation fit".
+    """
 
     class_id: int
     amount: int
@@ -36,7 +39,7 @@ class Fits:
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """The provider has an inventory of the class, whatever is left of it."""
+    """The provider has an inventory of the class, however much of it is free."""
 
     class_id: int
 
@@ -84,7 +87,7 @@ class IsIn:
 
 @dataclass(frozen=True, slots=True)
 class InTree:
-    """The provider is in the tree of the named provider; nobody is in that of an unknown one."""
+    """The provider is in the tree of the named provider; an unknown one has no tree."""
 
     uuid: str
 
@@ -113,7 +116,7 @@ Condition = Fits | Offers | Carries | IsIn | InTree | Exists
 
 
 def conditions_of(group: GroupQuery, *, one_by_one: bool) -> Iterator[Condition]:
-    """All that a suffixed group asks of its provider beside resources."""
+    """The conditions of a suffixed group on its provider, beside resources."""
     if group.required or group.forbidden:
         yield from split(Carries(group.required, group.forbidden), one_by_one=one_by_one)
     if group.member_of or group.forbidden_aggregates:

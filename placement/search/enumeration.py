@@ -19,7 +19,7 @@ Candidates = NDArray[np.int32]
 
 
 class _Lazy:
-    """The solutions of one problem, worked out as far as somebody asked."""
+    """The solutions of one problem, worked out as far as they were asked for."""
 
     def __init__(self, trees: EquivalenceClass, budget: Budget) -> None:
         self.trees = trees

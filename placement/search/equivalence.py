@@ -1,4 +1,4 @@
-"""Third stage of a search: trees that look alike to the query become one problem.
+"""Third stage of a search: roots are sorted into equivalence classes, each of which is one problem.
 
 What matters of a tree are its providers that can fill some slot, and the sharing providers anchored there.
 Two roots where these have the same features pose the same `Problem`: they are of one equivalence class.
@@ -24,7 +24,7 @@ from placement.search.solver import solutions
 
 _WORD = 62
 _FEW = 8
-# What decoding a problem costs the budget.
+# The steps that decoding a problem costs the budget.
 _STEPS_PER_PROBLEM = 4
 Table = NDArray[np.int32]
 
@@ -99,7 +99,7 @@ class EquivalenceClasses:
         return contended
 
     def _interchangeable(self) -> tuple[tuple[int, ...], ...]:
-        """The slots, partitioned into those that can swap providers without changing anything but names."""
+        """The slots in blocks: inside a block slots can swap providers, and only the mappings change."""
         blocks: dict[object, list[int]] = {}
         for number, slot in enumerate(self._slots):
             roles = tuple(constraint >> number & 1 for constraint in self._subtrees)

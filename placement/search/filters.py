@@ -28,7 +28,7 @@ from placement.search.trace import ProvidersPassed, Trace
 
 @dataclass(frozen=True)
 class Choices:
-    """Who can fill a slot: `own` for the tree they are in, `foreign` as sharing providers of another tree.
+    """The providers that can fill a slot: `own` for their own tree, `foreign` as sharing ones for others.
 
     `count` is the number of rows of the forest.
     """
@@ -62,7 +62,7 @@ def providers_matching(
 ) -> Rows:
     """The providers that alone satisfy everything a group says, ascending; of `among`, in its order.
 
-    This is the rule of suffixed groups and of the provider list (Placement API).
+    This is the rule of suffixed groups and of the provider list.
     """
     narrowing = _Narrowing(forest, group, trace, among)
     narrowing.meet_all()
@@ -78,9 +78,9 @@ def choices_of(
     *,
     with_room: bool = True,
 ) -> Choices:
-    """Who can fill the slot, of all providers or `among` some.
+    """The providers that can fill the slot, of all or `among` some.
 
-    Without `with_room` whoever could if amounts did not matter.
+    Without `with_room` those that could if amounts did not matter.
     """
     narrowing = _Narrowing(forest, slot.group, trace, among, Fits if with_room else _offers)
     if slot.suffixed:
@@ -119,7 +119,7 @@ def _sharing_among(rows: Rows, sharing: Sharing) -> Rows:
 
 
 class _Narrowing:
-    """Providers that become fewer, condition by condition."""
+    """A set of providers that each condition makes smaller."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class _Narrowing:
             self.keep(condition)
 
     def begin(self, resources: tuple[tuple[int, int], ...]) -> None:
-        """Begin with those that serve all the resources, with all providers if there are none."""
+        """Begin with the providers that serve all the resources; with all providers if none are asked for."""
         first, *others = (
             (self._serves(class_id, amount) for class_id, amount in resources) if resources else (Exists(),)
         )

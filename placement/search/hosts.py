@@ -2,7 +2,7 @@
 
 A host is a provider tree, the candidate's own, with the sharing providers of other trees that it draws on;
 or, in the scope `allocated`, per class only the providers the candidate takes that class from.
-Source: Bin packing, a host in Placement terms.
+Source: scoring.md, "A host in Placement terms".
 """
 
 from __future__ import annotations

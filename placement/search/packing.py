@@ -41,7 +41,7 @@ def can_pack(demand: Sequence[int], room: Sequence[int], domains: Sequence[int],
 def can_still_pack(
     demand: Sequence[int], room: Sequence[int], domains: Sequence[int], slots: Sequence[int]
 ) -> bool:
-    """The same of some slots, with less effort: as if each of them reached what one of them does."""
+    """A weaker form of `can_pack` for some slots, with less effort: each may go where any of them may."""
     asking = [slot for slot in slots if demand[slot]]
     if len(asking) < 2 or _fits_greedily(demand, room, domains, asking):
         return True

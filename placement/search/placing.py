@@ -1,4 +1,4 @@
-"""A half-filled problem: what has been placed, and what that leaves for the slots still to be placed."""
+"""A half-filled problem: the slots that were placed, and what that leaves for the others."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Placing:
         ]
 
     def begin(self) -> list[int] | None:
-        """The domains before anything is placed, None if it is plain that the problem has no solution."""
+        """The domains before anything is placed, None if the problem obviously has no solution."""
         domains = list(self.problem.options)
         if not self._contention_can_hold(self.order, domains):
             return None
@@ -56,7 +56,7 @@ class Placing:
     def place(
         self, slot: int, position: int, unplaced: Solution, domains: list[int], *, ascending: bool
     ) -> list[int] | None:
-        """Put the slot there: the domains that this leaves the `unplaced` others, None if one has nothing.
+        """Put the slot at a position: the domains left for the `unplaced` others, None if one is empty.
 
         `ascending`: interchangeable slots take ascending positions only. `take_back` undoes it in both cases.
         Raises SearchEnded.
@@ -81,7 +81,7 @@ class Placing:
             self.room[at][position] += self.problem.contentions[at].demand[slot]
 
     def _narrow(self, slot: int, position: int, unplaced: Solution, domains: list[int]) -> bool:
-        """Take from the unplaced slots what the choice forbids; False if one is left with nothing."""
+        """Remove from the domains what the choice forbids; False if one becomes empty."""
         problem = self.problem
         if problem.isolated >> slot & 1:
             taken = ~(1 << position)
@@ -159,7 +159,7 @@ class Placing:
         return can_match(isolated, capacities, self._budget)
 
     def _contention_can_hold(self, unplaced: Solution, domains: list[int]) -> bool:
-        """No class is asked for more than is left where it may come from."""
+        """Whether for every class enough is left where the unplaced slots may take it."""
         for contention, room in zip(self.problem.contentions, self.room, strict=True):
             wanted = reachable = 0
             for slot in unplaced:

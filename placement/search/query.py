@@ -1,4 +1,4 @@
-"""A candidates query in the forest's own terms: ids instead of names."""
+"""A candidates query with ids instead of names, as the forest knows them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class GroupQuery:
 class Preference:
     """A soft condition: the host carries one of the traits or is in one of the aggregates, or is not.
 
-    Whoever meets it gains 100 times the weight, as from a strategy that scores all or nothing.
+    A host that meets it gains 100 times the weight, as from a strategy that scores all or nothing.
     """
 
     weight: int

@@ -1,4 +1,4 @@
-"""How good trees and candidates are for one query, and why."""
+"""The scores of trees and candidates for one query, and their parts."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class CandidateScores:
 
 
 def _request_of(slots: Sequence[Slot], class_ids: Mapping[str, int]) -> dict[str, int]:
-    """What a candidate takes in all, by class name; the same for every candidate of a query."""
+    """The amounts that every candidate of the query takes in sum, by class name."""
     amounts: dict[int, int] = defaultdict(int)
     for slot in slots:
         for class_id, amount in slot.resources:

@@ -1,4 +1,4 @@
-"""Scores of whole trees, kept as long as nothing in the tree changes.
+"""Scores of whole trees, kept until something in the tree changes.
 
 The same few requests come again and again while most trees stand still, and scoring ten thousand trees costs
 more than all the rest of an ordered search.

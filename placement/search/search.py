@@ -161,7 +161,7 @@ def _choices(
 
 
 def _whole(slots: Sequence[Slot]) -> list[Slot]:
-    """Each slot with the resources of its whole group: where nobody has children, one provider serves it."""
+    """Each slot with the resources of its whole group: in a flat forest one provider serves the group."""
     groups: dict[str, list[Slot]] = {}
     for slot in slots:
         groups.setdefault(slot.suffix, []).append(slot)

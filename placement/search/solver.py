@@ -16,7 +16,7 @@ from placement.search.completion import Completion
 from placement.search.placing import Placing
 from placement.search.problem import Problem, Solution, bits
 
-# Dead ends in a row after which it pays to ask whether there is anything to find ahead.
+# Dead ends in a row after which it pays to ask whether the rest can be completed.
 _PATIENCE = 64
 
 
@@ -43,7 +43,7 @@ class _Enumeration:
         self._budget = budget
         self._completion: Completion | None = None
         self._dead_ends = 0
-        # Of the last slot nothing can go wrong any more unless more than room and isolation counts.
+        # The last slot cannot fail any more unless more than room and isolation counts.
         self._last_is_plain = not (problem.subtrees or problem.coverage)
 
     def run(self) -> Iterator[Solution]:

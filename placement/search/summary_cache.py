@@ -1,4 +1,4 @@
-"""Texts about trees, kept as long as nothing in the tree changes."""
+"""Summaries of trees as texts, kept until something in the tree changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SummaryCache:
         self._forget()
 
     def forget(self) -> None:
-        """Write everything anew."""
+        """Forget all texts, so that they are written anew."""
         with self._lock:
             self._forget()
 

@@ -1,7 +1,7 @@
-"""What a search leaves behind on its way, for explaining it afterwards.
+"""The trace of a search, from which it is explained afterwards.
 
-The stages of the search note what passed each condition. A note is an append; counting is left to whoever
-asks, so that a search which nobody asks about pays next to nothing.
+The stages of the search note what passed each condition. A note is an append; only an explanation counts, so
+a search that is not explained pays next to nothing.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from placement.search.query import GroupQuery, Ids
 
 @dataclass(frozen=True, slots=True)
 class AllGroups:
-    """The tree has somebody for every group up to this one."""
+    """The tree has a provider for every group up to this one."""
 
     suffix: str
 
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Those who give resources for the unsuffixed group have a trait of the set between them."""
+    """At least one of the providers that serve the unsuffixed group has a trait of the set."""
 
     any_of: Ids
 
@@ -56,7 +56,7 @@ class RootIsIn:
 
 @dataclass(frozen=True, slots=True)
 class Combines:
-    """The groups can be served side by side: sums, group_policy and same_subtree included."""
+    """All groups can be served together: sums, group_policy and same_subtree included."""
 
 
 TreeCondition = AllGroups | Together | RootCarries | RootIsIn | Combines

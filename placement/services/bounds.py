@@ -1,4 +1,4 @@
-"""How deep and large texts may be: found out before they are parsed, in time linear in their size."""
+"""Limits on the depth and size of texts, checked before they are parsed, in time linear in their size."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _depth(text: bytes) -> int:
 def check_yaml(text: str, loader: type, most_values: int | None) -> None:
     """Raises BadRequest for what is nested too deep, for too many values, and for aliases; or YAMLError.
 
-    The parser's events come one by one and without recursion, what is built of them does not.
+    The events of the parser are read one by one, without recursion; building values of them recurses.
     """
     if text.count(_TAG_DIRECTIVE) > _MOST_TAG_DIRECTIVES:
         raise BadRequest(f"Malformed YAML: more than {_MOST_TAG_DIRECTIVES} directives")

@@ -13,7 +13,7 @@ from placement.storage.statements import online_migrations
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Whose consumers are that nobody has labelled."""
+    """The project and the user that consumers get which have none."""
 
     project_id: str
     user_id: str

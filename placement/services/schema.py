@@ -16,12 +16,12 @@ class SchemaOutdated(PlacementError):
 
 
 class SessionsShared(PlacementError):
-    """Something between the service and the database does not keep sessions."""
+    """A connection pooler between the service and the database mixes the sessions of its clients."""
 
 
 @contextmanager
 def _opened(connection: str) -> Iterator[Database]:
-    """A database for an operator, who is told what is wrong with it in its own words."""
+    """A database for an operator, who reads the errors of the database as they are."""
     database = Database(connection, log_failures=False)
     try:
         yield database

@@ -32,7 +32,7 @@ KINDS: Mapping[str, Kind] = {
     **koordinator_agents.KINDS,
 }
 
-# What the profile `design` reads in another way, as it is written in inputs (semantics: profiles).
+# What the profile `design` reads in another way, as it is written in inputs (koordinator.md, "Profiles").
 _READ_DIFFERENTLY = (
     "DistributeEvenly",
     "distribute-cpus-across-numa",

@@ -1,1 +1,1 @@
-"""From values to bodies."""
+"""Rendering: values to bodies."""

@@ -112,7 +112,7 @@ class _ElementWriter:
         for number, slot in enumerate(self._slots):
             self._groups.setdefault(slot.suffix, []).append(number)
         self._amounts_of: dict[tuple[int, ...], bytes] = {}
-        # Of the block at hand, by slot.
+        # For the present block, by slot.
         self._uuids_of: dict[int, Texts] = {}
 
     def written(self, block: Block, remarks: Texts | None) -> bytes:
@@ -141,7 +141,7 @@ class _ElementWriter:
         yield b"},"
 
     def _allocations(self, block: Block) -> Iterator[Part]:
-        """What a candidate takes of whom, providers in order of the slots that use them first."""
+        """What a candidate takes from which provider, in order of the slots that use it first."""
         before, after = _ALLOCATION if self._by_uuid else _LISTED_ALLOCATION
         yield b'"allocations":' + (b"{" if self._by_uuid else b"[")
         comma = b""

@@ -18,7 +18,7 @@ from placement.explain.shortages import Shortage
 
 
 def explanation_body(explanation: Explanation, words: Vocabulary) -> dict[str, Any]:
-    """Every stage with its figures, the first empty one, who came closest, and all of it in sentences."""
+    """Every stage with its figures, the first empty one, the near misses, and all of it in sentences."""
     return {
         "stages": [
             {

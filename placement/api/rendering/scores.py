@@ -32,7 +32,7 @@ def score_remarks(table: ScoreTable, preferences: Sequence[SoftCondition]) -> Te
 
 
 def _texts(table: ScoreTable, preferences: Sequence[SoftCondition], places: Rows) -> Texts:
-    """The texts of the candidates at these places, who are alike."""
+    """The texts of the candidates at these places, which are alike."""
     at = int(places[0])
     columns = [Field("score", table.scores)]
     parts = [_strategy_template(strategy, at, columns) for strategy in table.strategies]

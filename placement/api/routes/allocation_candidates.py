@@ -1,4 +1,4 @@
-"""/allocation_candidates. Source: Placement API, allocation candidates."""
+"""/allocation_candidates. Source: placement-api.md, "Allocation candidates"."""
 
 from __future__ import annotations
 

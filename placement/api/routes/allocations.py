@@ -1,4 +1,7 @@
-"""/allocations and /resource_providers/{uuid}/allocations. Source: Placement API, allocations."""
+"""/allocations and /resource_providers/{uuid}/allocations.
+
+Source: placement-api.md, "Allocations of a provider", "Allocations of a consumer".
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _RULE = "placement:clusters:"
 
 @route(blueprint, _ALL, "GET", f"{_RULE}list", gives_json=True, own_only=True)
 def listed() -> Response:
-    """All clusters that the caller is not kept out of."""
+    """All clusters that the caller may see."""
     own = context.current().caller.clusters
     shown = [cluster for cluster in use_cases().clusters.listed() if own is None or cluster.name in own]
     return json_response({"clusters": [cluster_body(cluster) for cluster in shown]})

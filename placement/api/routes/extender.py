@@ -53,7 +53,7 @@ def prioritize(cluster: str) -> Response:
 
 @route(blueprint, f"{_PATH}/preempt", "POST", f"{_RULE}preempt", takes_json=True, gives_json=True)
 def preempt(cluster: str) -> Response:
-    """Whom to evict so that a pod fits."""
+    """Which pods to evict so that a pod fits."""
     args = preemption_args(json_body())
     return json_response(preemption_result(use_cases().extender.preempt(cluster, args.pod, args.proposed)))
 

@@ -1,4 +1,4 @@
-"""/resource_providers/{uuid}/inventories and usages. Source: Placement API, inventories."""
+"""/resource_providers/{uuid}/inventories and usages. Source: placement-api.md, "Inventories"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""/resource_providers/{uuid}/traits and aggregates. Source: Placement API, sections of these names."""
+"""/resource_providers/{uuid}/traits and aggregates.
+
+Source: placement-api.md, "Aggregates", "Traits of a provider".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/resource_classes and /traits. Source: Placement API, resource classes and traits."""
+"""/resource_classes and /traits. Source: placement-api.md, "Resource classes", "Traits"."""
 
 from __future__ import annotations
 

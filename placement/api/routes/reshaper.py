@@ -1,4 +1,4 @@
-"""/reshaper. Source: Placement API, reshaper."""
+"""/reshaper. Source: placement-api.md, "Reshaper"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/resource_providers. Source: Placement API, resource providers and provider list filters."""
+"""/resource_providers. Source: placement-api.md, "Resource providers", "Provider list filters"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The version document. Source: Placement API, version document."""
+"""The version document. Source: placement-api.md, "Version document"."""
 
 from flask import Blueprint, Response
 

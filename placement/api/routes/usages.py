@@ -1,4 +1,4 @@
-"""/usages. Source: Placement API, usages by project."""
+"""/usages. Source: placement-api.md, "Usages by project"."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Field types that speak of violations in the words of JSON Schema, which clients match.
 
-Source: Placement API, schema-violation messages.
+Source: placement-api.md, "Schema-violation messages".
 """
 
 from __future__ import annotations

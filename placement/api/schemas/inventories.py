@@ -48,7 +48,7 @@ class AllInventories(VersionedSchema):
     """PUT .../inventories, and each provider of POST /reshaper."""
 
     resource_provider_generation = Integer(required=True)
-    # Any key: what is no name at all is answered like a class that does not exist.
+    # Any key: one that is no name is answered like a class that does not exist.
     inventories = Mapping(patterns.ANYTHING, Object(_RecordInMap), shown_pattern=patterns.NAME, required=True)
 
 

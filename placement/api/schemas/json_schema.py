@@ -27,7 +27,7 @@ from placement.api.schemas.fields import (
 from placement.domain.errors import Violation
 
 _WIDTH = 72
-# An answer is not an echo of the body: so much of a value is shown.
+# How much of a value is shown: an answer is not an echo of the body.
 _MOST_VALUES = 60
 _LONGEST_TEXT = 300
 _DEEPEST = 6

@@ -1,4 +1,4 @@
-"""The patterns of names on the wire. Source: Placement API, identifiers and names."""
+"""The patterns of names on the wire. Source: placement-api.md, "Identifiers, names, numbers"."""
 
 NAME = "^[A-Z0-9_]+$"
 CUSTOM_NAME = "^CUSTOM_[A-Z0-9_]+$"

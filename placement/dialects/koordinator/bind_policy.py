@@ -24,7 +24,7 @@ def host_bind_policy(label: str, kubelet: KubeletPolicy) -> HostBindPolicy:
     """The effective policy of a host with that label, which counts as None if unknown.
 
     Kubelet's option full-pcpus-only beats a SpreadByPCPUs label.
-    Source: Koordinator semantics, effective host bind policy.
+    Source: koordinator.md, "Effective host bind policy".
     """
     if kubelet.has_option(FULL_PCPUS_ONLY_OPTION):
         return HostBindPolicy.FULL_PCPUS_ONLY
@@ -35,7 +35,7 @@ def pod_bind_policy(host: HostBindPolicy, required: str, preferred: str) -> tupl
     """The policy a bound pod gets on a host and whether it is strict; empty policies are not set.
 
     What the pod requires comes first, then the host (both strict), then what the pod prefers.
-    Source: Koordinator semantics, strict bind policy.
+    Source: koordinator.md, "Strict bind policy".
     """
     strict = required or _POD_POLICIES.get(host, "")
     return (strict, True) if strict else (preferred, False)

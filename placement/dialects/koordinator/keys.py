@@ -1,4 +1,4 @@
-"""Labels and annotations of nodes and pods (Koordinator semantics: keys and schemas)."""
+"""Labels and annotations of nodes and pods (koordinator.md, "Keys and schemas")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two readings of Koordinator that a cluster may carry."""
+"""The two readings of Koordinator; each cluster follows one of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Profile(StrEnum):
-    """What the design documents promise, or what the running scheduler does (semantics: profiles)."""
+    """What the design documents promise, or what the running scheduler does (koordinator.md, "Profiles")."""
 
     DESIGN = "design"
     KOORD_SCHEDULER = "koord-scheduler"

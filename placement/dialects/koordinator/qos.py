@@ -16,7 +16,7 @@ class QosClass(StrEnum):
     """What a pod may expect of its CPUs, and with whom it shares them; `UNSET` if its label names no class.
 
     Every rule that depends on the class is a question that the class answers.
-    Source: Koordinator semantics, QoS class.
+    Source: koordinator.md, "QoS class".
     """
 
     LSE = "LSE"
@@ -82,7 +82,7 @@ _COMPUTE = ("cpu", "memory")
 def raw_qos(pod: Pod) -> QosClass:
     """The class a pod's label names; UNSET if it names none that exists. Annotations do not count.
 
-    Source: Koordinator semantics, QoS class.
+    Source: koordinator.md, "QoS class".
     """
     label = pod.label(keys.QOS_CLASS)
     return QosClass(label) if label in set(QosClass) else QosClass.UNSET
@@ -91,7 +91,7 @@ def raw_qos(pod: Pod) -> QosClass:
 def kubernetes_qos(pod: Pod) -> KubernetesQos:
     """The class its status reports, else the one that follows from cpu and memory of all containers.
 
-    Source: Koordinator semantics, QoS class.
+    Source: koordinator.md, "QoS class".
     """
     if pod.reported_qos in set(KubernetesQos):
         return KubernetesQos(pod.reported_qos)
@@ -111,7 +111,7 @@ def kubernetes_qos(pod: Pod) -> KubernetesQos:
 def qos_with_default(pod: Pod, guaranteed: QosClass = QosClass.LSR) -> QosClass:
     """The class of the label, else what the Kubernetes class stands for, never UNSET.
 
-    Source: Koordinator semantics, QoS class.
+    Source: koordinator.md, "QoS class".
     """
     defaults = {
         KubernetesQos.GUARANTEED: guaranteed,
@@ -125,8 +125,7 @@ def running_qos(pod: Pod, kubelet: KubeletPolicy) -> QosClass:
     """How a pod is treated on the host it runs on, where kubelet has that policy.
 
     Without a label a Guaranteed pod with whole CPUs counts as LSR where kubelet is static and pins them, and
-    otherwise runs in the LS pool like a Burstable one.
-    Source: Koordinator semantics, QoS class.
+    otherwise runs in the LS pool like a Burstable one. Source: koordinator.md, "QoS class".
     """
     cpu = pod_requests(pod).get("cpu", Fraction(0))
     pinned = kubelet.is_static and cpu > 0 and cpu.denominator == 1

@@ -1,4 +1,4 @@
-"""Kubernetes resource names and what they are called and counted in here."""
+"""Kubernetes resource names, and the resource classes and units they have here."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def base_amount(resource: str, quantity: Fraction) -> int:
 
 
 def host_class(resource: str) -> ResourceClass:
-    """The class in which a host as a whole offers a resource (Koordinator semantics: resource classes)."""
+    """The class in which a host as a whole offers a resource (koordinator.md, "Resource classes")."""
     return _HOST_CLASSES.get(resource) or _common_class(resource)
 
 
 def numa_class(resource: str) -> ResourceClass:
-    """The class in which a NUMA node offers a resource (Koordinator semantics: resource classes)."""
+    """The class in which a NUMA node offers a resource (koordinator.md, "Resource classes")."""
     return _NUMA_CLASSES.get(resource) or _common_class(resource)
 
 

@@ -18,7 +18,7 @@ def agreed_value(
     """The value of the (flavor key, image key) pair, None if neither is set, REFUSED after a problem.
 
     Adds `flavor_image_conflict` if the two differ and `value_invalid` for a value that is not in the list.
-    Source: Nova flavor rules, optional additions.
+    Source: nova-flavors.md, "Optional additions".
     """
     found_before = len(problems)
     ours, theirs = given(extra_specs, keys[0]), given(image, keys[1])

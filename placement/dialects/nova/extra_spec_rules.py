@@ -136,8 +136,8 @@ _STRICT_TRAIT = re.compile(r"[A-Z0-9_]+")
 def extra_spec_fault(key: str, text: str) -> str | None:
     """What is wrong with one extra spec taken on its own, None if nothing is.
 
-    Keys of foreign namespaces and keys without a namespace are accepted unseen. Source: Nova flavor rules,
-    strict mode.
+    Keys of foreign namespaces and keys without a namespace are accepted unseen.
+    Source: nova-flavors.md, "Strict mode".
     """
     rule = _rule_for(key)
     if rule is not None:

@@ -93,7 +93,7 @@ class _Reader:
 def read_extra_specs(extra_specs: Mapping[str, str]) -> ExplicitRequests:
     """The groups an operator wrote out; the suffix is all between the keyword and the first colon.
 
-    Source: Nova flavor rules, extra specs that name resources and traits.
+    Source: nova-flavors.md, "Extra specs that name resources and traits".
     """
     reader = _Reader()
     for key, text in extra_specs.items():
@@ -109,7 +109,7 @@ def read_extra_specs(extra_specs: Mapping[str, str]) -> ExplicitRequests:
 def image_traits(image: ImageProperties) -> FlavorGroup:
     """The traits an image requires of the base group; images cannot forbid and know no suffixes.
 
-    Source: Nova flavor rules, image traits.
+    Source: nova-flavors.md, "Image traits".
     """
     names = {
         key.removeprefix(_IMAGE_TRAIT): text for key, text in image.items() if key.startswith(_IMAGE_TRAIT)

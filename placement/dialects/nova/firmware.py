@@ -15,5 +15,5 @@ def is_uefi(image: ImageProperties) -> bool:
 
 
 def is_stateless(image: ImageProperties) -> bool:
-    """Whether the image boots with UEFI that keeps no state (Nova flavor rules, optional additions)."""
+    """Whether the image boots with UEFI that keeps no state (nova-flavors.md, "Optional additions")."""
     return is_uefi(image) and is_true(image.get(STATELESS_KEY, ""))

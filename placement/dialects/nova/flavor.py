@@ -43,5 +43,5 @@ class Options:
 
 
 def given(texts: Mapping[str, str], key: str) -> str | None:
-    """The text under this key; an empty text means the same as a missing key (Nova flavor rules, input)."""
+    """The text under this key; an empty text means the same as a missing key (nova-flavors.md, "Input")."""
     return texts.get(key) or None

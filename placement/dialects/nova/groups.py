@@ -45,7 +45,7 @@ def merged(groups: Iterable[FlavorGroup]) -> FlavorGroup:
 def stripped(groups: Groups) -> dict[str, FlavorGroup]:
     """The groups without amounts of 0, and without groups that have neither resources nor traits then.
 
-    Source: Nova flavor rules, zero stripping.
+    Source: nova-flavors.md, "Zero stripping".
     """
     kept = {
         suffix: FlavorGroup(
@@ -68,7 +68,7 @@ def check_trait_conflicts(groups: Groups, problems: Problems) -> None:
 def check_groups(groups: Groups, group_policy: str | None, problems: Problems) -> None:
     """What Placement would answer with 400: traits alone, nothing at all, several groups without a policy.
 
-    Source: Nova flavor rules, checks after zero stripping.
+    Source: nova-flavors.md, "Checks after zero stripping".
     """
     for suffix, group in groups.items():
         if not group.resources:

@@ -20,7 +20,7 @@ MAX_VCPUS = 65536
 def check_input(flavor: Flavor, image: Mapping[str, str], options: Options, problems: Problems) -> None:
     """Refuse whatever the rules could not even read: wrong types, negative amounts, unknown option values.
 
-    Source: Nova flavor rules, input.
+    Source: nova-flavors.md, "Input".
     """
     _check_amount(flavor.vcpus, "flavor.vcpus", 1, MAX_VCPUS, "flavor_invalid", problems)
     for name in ("memory_mb", "root_gb", "ephemeral_gb", "swap_mb"):

@@ -19,7 +19,7 @@ def integer(text: str) -> int | None:
 def is_true(text: str) -> bool:
     """Whether the text is a word for true in any letter case; everything else is false.
 
-    Source: Nova flavor rules, input.
+    Source: nova-flavors.md, "Input".
     """
     return text.strip().lower() in _TRUE
 

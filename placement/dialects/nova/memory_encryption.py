@@ -32,7 +32,7 @@ def memory_encryption(
     """One encryption context and the trait of the model if either side asks for it, else nothing.
 
     Adds `flavor_image_conflict`, `value_invalid`, `machine_type_invalid` or `stateless_firmware_required`.
-    Source: Nova flavor rules, optional additions.
+    Source: nova-flavors.md, "Optional additions".
     """
     ours = is_true(extra_specs[FLAVOR_KEY]) if FLAVOR_KEY in extra_specs else None
     theirs = is_true(image[IMAGE_KEY]) if IMAGE_KEY in image else None

@@ -20,7 +20,7 @@ _WITH_UNIT = re.compile(r"\+?(?P<number>[0-9]{0,18}\.?[0-9]{1,18})(?:[KMGTPEZYRQ
 def has_page_size(extra_specs: Mapping[str, str], image: ImageProperties, problems: Problems) -> bool:
     """Whether a page size is set; an image may set one only under a flavor that says any or large.
 
-    Adds `page_size_invalid` or `page_size_forbidden`. Source: Nova flavor rules, page size.
+    Adds `page_size_invalid` or `page_size_forbidden`. Source: nova-flavors.md, "Page size".
     """
     ours, theirs = given(extra_specs, FLAVOR_KEY), given(image, IMAGE_KEY)
     if ours is not None:

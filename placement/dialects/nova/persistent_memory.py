@@ -14,7 +14,7 @@ KEY = "hw:pmem"
 def persistent_memory(extra_specs: Mapping[str, str]) -> FlavorGroup:
     """One CUSTOM_PMEM_NAMESPACE_<LABEL> for each time a label is listed; empty labels do not count.
 
-    Source: Nova flavor rules, optional additions.
+    Source: nova-flavors.md, "Optional additions".
     """
     labels = (label.strip() for label in extra_specs.get(KEY, "").split(","))
     return FlavorGroup(Counter(custom_class(f"PMEM_NAMESPACE_{label}") for label in labels if label))

@@ -42,7 +42,7 @@ def platform_traits(
 ) -> FlavorGroup:
     """The traits these keys require of the base group.
 
-    Adds `flavor_image_conflict` or `value_invalid`. Source: Nova flavor rules, optional additions.
+    Adds `flavor_image_conflict` or `value_invalid`. Source: nova-flavors.md, "Optional additions".
     """
     traits = _tpm_traits(extra_specs, image, problems)
     for keys, trait_of in _TRAITS_BY_VALUE.items():

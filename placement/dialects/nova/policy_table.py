@@ -27,7 +27,7 @@ class PolicyTable:
         """The policy of both sides, None if neither sets one, REFUSED after a problem.
 
         An image may only repeat what the flavor says, or speak where the flavor is silent; under the ruling
-        value it is not even listened to.
+        value it is ignored.
         """
         if not self._are_legal(flavor_policy, image_policy, problems):
             return REFUSED

@@ -24,7 +24,7 @@ _SAME_SUBTREE = 36
 def query_string(request: Request, limit: int | None) -> str:
     """The form-encoded query: pairs sorted as text, entries of each value sorted as text.
 
-    Source: Nova flavor rules, the query string.
+    Source: nova-flavors.md, "The query string".
     """
     pairs = [("same_subtree", ",".join(suffixes)) for suffixes in request.same_subtree]
     if limit is not None:
@@ -44,7 +44,7 @@ def query_string(request: Request, limit: int | None) -> str:
 def minimum_microversion(request: Request, limit: int | None) -> str:
     """The lowest microversion, such as `1.25`, that takes every parameter of the query.
 
-    Source: Placement API, GET /allocation_candidates, query grammar.
+    Source: placement-api.md, "Query grammar".
     """
     groups = request.groups.values()
     suffixes = [suffix for suffix in request.groups if suffix != BASE]

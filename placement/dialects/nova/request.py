@@ -1,7 +1,7 @@
 """One query to Placement, put together from everything a flavor and an image ask for.
 
 explicit entries + image traits + CPU plan   what is asked for by name
-  -> defaults                                VCPU, MEMORY_MB, DISK_GB where nobody mentions them
+  -> defaults                                VCPU, MEMORY_MB, DISK_GB where no group mentions them
   -> additions                               memory encryption, platform traits, persistent memory
   -> zero stripping, trait conflicts
   -> granular form                           only with numa=granular and guest cells
@@ -72,7 +72,7 @@ class Demand:
 def build_request(demand: Demand, cpus: CpuShare, problems: Problems) -> Request:
     """The query for this demand; adds a problem for each thing that cannot be asked.
 
-    Source: Nova flavor rules, default amounts, zero stripping, NUMA cells as request groups.
+    Source: nova-flavors.md, "Default amounts", "Zero stripping", "NUMA cells as request groups".
     """
     groups = stripped(_all_groups(demand, cpus))
     check_trait_conflicts(groups, problems)
@@ -80,7 +80,7 @@ def build_request(demand: Demand, cpus: CpuShare, problems: Problems) -> Request
     if demand.options.numa == GRANULAR and cpus.cell_count:
         request = _granular(request, demand, cpus, problems)
     check_groups(request.groups, request.group_policy, problems)
-    # While a problem keeps the cells unknown, nobody can say what is wrong with a tie to one of them.
+    # While a problem keeps the cells unknown, ties to them cannot be checked.
     if cpus.cells is None and len(problems):
         return request
     return _tied(request, demand.options, problems)
@@ -97,7 +97,7 @@ def _all_groups(demand: Demand, cpus: CpuShare) -> dict[str, FlavorGroup]:
 def _defaults(demand: Demand, mentioned: set[str]) -> FlavorGroup:
     """The flavor's own amounts where no group mentions the class, not even with 0.
 
-    Source: Nova flavor rules, default amounts.
+    Source: nova-flavors.md, "Default amounts".
     """
     flavor = demand.flavor
     amounts: dict[str, int] = {}
@@ -129,7 +129,7 @@ def _granular(request: Request, demand: Demand, cpus: CpuShare, problems: Proble
 def _tied(request: Request, options: Options, problems: Problems) -> Request:
     """The request with each device group kept below the provider of its guest cell.
 
-    Source: Nova flavor rules, a device tied to a cell.
+    Source: nova-flavors.md, "A device tied to a cell".
     """
     ties: list[tuple[str, ...]] = []
     for suffix, cell in sorted(options.device_cells.items()):

@@ -46,7 +46,7 @@ _NOT_ALPHANUMERIC = re.compile(r"[^A-Z0-9]+")
 def is_known_class(name: str) -> bool:
     """Whether an entry for this class is kept: a standard class, or anything that starts with `CUSTOM_`.
 
-    Source: Nova flavor rules, values of resource entries.
+    Source: nova-flavors.md, "Values of resource entries".
     """
     return name in STANDARD_CLASSES or _CUSTOM.fullmatch(name) is not None
 
@@ -54,7 +54,7 @@ def is_known_class(name: str) -> bool:
 def is_well_formed_class(name: str) -> bool:
     """Whether strict mode takes this class: a standard class, or `CUSTOM_` and `A-Z 0-9 _`.
 
-    Source: Nova flavor rules, strict mode.
+    Source: nova-flavors.md, "Strict mode".
     """
     return name in STANDARD_CLASSES or _WELL_FORMED_CUSTOM.fullmatch(name) is not None
 

@@ -65,7 +65,7 @@ def translate(
 ) -> Translation:
     """Translate, or raise FlavorRefused with every problem there is.
 
-    Source: Nova flavor rules, order of checks.
+    Source: nova-flavors.md, "Order of checks and error codes".
     """
     image = {} if image is None else image
     problems = Problems()
@@ -114,8 +114,8 @@ def _translation(
 def _fallback(demand: Demand, plan: CpuPlan, cells: tuple[Cell, ...] | None) -> str | None:
     """The query as if the policy keys were not there, for hosts that do not report PCPU yet.
 
-    None unless the policy is dedicated by a key, and when nothing could be asked for that way. Source: Nova
-    flavor rules, PCPU fallback.
+    None unless the policy is dedicated by a key, and when nothing could be asked for that way.
+    Source: nova-flavors.md, "PCPU fallback".
     """
     if not (demand.options.pcpu_fallback and plan.policy == DEDICATED and plan.from_keys):
         return None

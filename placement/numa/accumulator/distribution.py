@@ -15,7 +15,7 @@ def deal_over_numa_nodes(run: Run) -> Mapping[int, int]:
     As few NUMA nodes as can hold the request take part, those with most room, or all that have room. CPUs
     without exclusive neighbours are dealt first, in whole cores or on a core each if the policy asks for
     that; any free CPU will do in the end. Expects as many free CPUs as are needed.
-    Source: Koordinator semantics, profiles (DistributeEvenly).
+    Source: koordinator.md, "DistributeEvenly".
     """
     *offers, anything = _offers(run)
     nodes = _participants(run, *anything)

@@ -12,7 +12,7 @@ from placement.numa.masks import mask_of
 def take_leftovers(run: Run) -> None:
     """Take free CPUs from anywhere on the host, near what the run has taken and from broken cores first.
 
-    Source: Koordinator semantics, CPU accumulator part C.
+    Source: koordinator.md, "Part C: leftovers".
     """
     for avoided in dict.fromkeys((*run.avoided(cores=True, numa_nodes=True), 0)):
         if run.need:

@@ -75,7 +75,7 @@ class Run:
         """The CPUs to leave out in each honouring pass of a step that honours these levels, best pass first.
 
         Neighbours count that were recorded with the requester's own level, and the CPUs of this run.
-        Source: Koordinator semantics, exclusivity and profiles.
+        Source: koordinator.md, "Exclusivity", "Profiles".
         """
         level, use = self.demand.exclusive, self.use
         if level is ExclusiveLevel.PCPU_LEVEL and cores:

@@ -10,7 +10,7 @@ from placement.numa.accumulator.run import Run
 def take_spread(run: Run) -> None:
     """Take CPUs of one NUMA node, else of one socket, from as many cores as possible; else take nothing.
 
-    Source: Koordinator semantics, CPU accumulator part B.
+    Source: koordinator.md, "Part B: spread".
     """
     if run.need <= run.layout.numa_size and _take_from_numa_node(run):
         return
@@ -67,7 +67,7 @@ def _listed(run: Run, cpus: int, cores: tuple[int, ...], thinned: bool) -> int:
 def _first_spread(run: Run, cpus: int, cores: tuple[int, ...]) -> int:
     """The first needed CPUs of a list in CPU order after spreading it.
 
-    Source: Koordinator semantics, spreading a list.
+    Source: koordinator.md, "Spreading a list".
     """
     if cpus.bit_count() <= run.layout.threads:
         return run.first_cpus(cpus, run.need)

@@ -10,7 +10,7 @@ from placement.numa.refusal import Refused
 def thinned(layout: CpuLayout, available: int, bind: BindPolicy) -> int:
     """The available CPUs that a strict policy leaves: of complete cores, or the lowest one of every core.
 
-    Source: Koordinator semantics, strict bind policy.
+    Source: koordinator.md, "Strict bind policy".
     """
     if bind is BindPolicy.FULL_PCPUS:
         return layout.whole_cores(available)
@@ -22,7 +22,7 @@ def thinned(layout: CpuLayout, available: int, bind: BindPolicy) -> int:
 def check_binding(layout: CpuLayout, cpus: int, bind: BindPolicy) -> None:
     """Raise Refused if chosen CPUs break a strict policy: they must fill cores, or lie on one core each.
 
-    Source: Koordinator semantics, strict bind policy.
+    Source: koordinator.md, "Strict bind policy".
     """
     cores = sum(1 for core in layout.cores if core & cpus)
     size = cpus.bit_count()

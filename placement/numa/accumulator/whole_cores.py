@@ -12,7 +12,7 @@ def take_whole_cores(run: Run) -> None:
     """Take CPUs core by core from one NUMA node, else one socket, else several sockets.
 
     What is needed beyond whole cores stays needed, unless one place offers it on one more whole core.
-    Source: Koordinator semantics, CPU accumulator part A (no core too many over three sockets).
+    Source: koordinator.md, "Part A: whole cores".
     """
     if run.need <= run.layout.numa_size and _take_from_numa_node(run):
         return

@@ -47,7 +47,7 @@ def choose_affinity(
 
     `fits` answers for the allocator where not all that it sees as free can be used together. `devices` are
     the hints of other providers. Raises Refused if the policy does not admit the pod.
-    Source: Koordinator semantics, NUMA alignment.
+    Source: koordinator.md, "NUMA alignment".
     """
     host = allocator.host
     if not host.capacity:

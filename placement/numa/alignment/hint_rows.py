@@ -1,4 +1,4 @@
-"""Hints of all providers as rows to merge, and in words."""
+"""The hints of all providers as rows to be merged, and as text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class HintRows(NamedTuple):
 def collect_rows(providers: Iterable[ProviderHints | None]) -> HintRows:
     """One row for every resource of every provider, and one for each provider without an opinion.
 
-    Source: Koordinator semantics, merge.
+    Source: koordinator.md, "Merge".
     """
     rows: list[Sequence[Hint]] = []
     reasons = []
@@ -44,7 +44,7 @@ def collect_rows(providers: Iterable[ProviderHints | None]) -> HintRows:
 
 
 def summarize(providers: Iterable[ProviderHints | None]) -> list[str]:
-    """What each resource would like and what it could do with, in words (Koordinator semantics: policies)."""
+    """Preferred and possible NUMA nodes of each resource, in words (koordinator.md, "Policies")."""
     return sorted(
         _summary(resource, hints)
         for provider in providers
@@ -56,7 +56,7 @@ def summarize(providers: Iterable[ProviderHints | None]) -> list[str]:
 def single_numa_rows(rows: Iterable[Sequence[Hint]]) -> tuple[Sequence[Hint], ...]:
     """The rows reduced to preferred hints that do not care or name exactly one NUMA node.
 
-    Source: Koordinator semantics, policies.
+    Source: koordinator.md, "Policies".
     """
     return tuple(
         [hint for hint in row if hint.preferred and (hint.affinity is None or hint.affinity.bit_count() == 1)]

@@ -1,4 +1,4 @@
-"""What each resource of a pod says about the NUMA nodes it could come from."""
+"""Hints: the sets of NUMA nodes that each resource of a pod could come from."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class HintTable:
     """The hints of a pod on a host, found for ever wider combinations of NUMA nodes.
 
     `fits` answers whether the whole pod can be allocated on exactly these NUMA nodes, `score` how well.
-    Source: Koordinator semantics, hints.
+    Source: koordinator.md, "Hints".
     """
 
     def __init__(self, allocator: NumaAllocator, fits: Fits, score: Score, all_preferred: bool) -> None:

@@ -39,7 +39,7 @@ def merge_hints(rows: Sequence[Row], numa_ids: int, allowed: Allowed) -> Merged:
     """The best combination of one hint per row; all NUMA nodes, not preferred, if none is better.
 
     `numa_ids` is the mask of the host's NUMA nodes, `allowed` says which merged affinities may be preferred.
-    Source: Koordinator semantics, merge.
+    Source: koordinator.md, "Merge".
     """
     # Once there is a preferred combination no other one counts, and those are few and easy to find.
     preferred = merge_preferred(rows, numa_ids, allowed)

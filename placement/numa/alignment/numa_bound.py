@@ -1,4 +1,4 @@
-"""How well a pod can suit the NUMA nodes of a host at best, found out without placing it.
+"""An upper bound of the score of a pod on the NUMA nodes of a host, found without placing it.
 
 An upper bound for `host_score.score_on_numa_nodes` over all NUMA nodes that the pod might use. For any of
 them together, what is used is at least the smallest share of a single one, and what is asked for is at least

@@ -1,4 +1,4 @@
-"""Keeping pods on one NUMA node and pods over several apart."""
+"""NUMA exclusivity: keeping pods on one NUMA node apart from pods over several."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def is_allowed(affinity: int, exclusivity: NumaExclusivity, neighbours: NumaNeig
     """Whether a mask of NUMA ids respects required exclusivity; one that is only preferred always does.
 
     Several NUMA nodes may not include one with pods of its own, and a single one may not be shared.
-    Source: Koordinator semantics, NUMA exclusivity.
+    Source: koordinator.md, "NUMA exclusivity".
     """
     if exclusivity is not NumaExclusivity.REQUIRED:
         return True
@@ -22,7 +22,7 @@ def is_allowed(affinity: int, exclusivity: NumaExclusivity, neighbours: NumaNeig
 def favour_idle(score: int, numa_ids: int, neighbours: NumaNeighbours) -> int:
     """A score of 0 to 100 drawn halfway towards the share of these NUMA nodes that have no bound pods.
 
-    Source: Koordinator semantics, profiles (preferred NUMA exclusivity).
+    Source: koordinator.md, "Preferred NUMA exclusivity".
     """
     idle = numa_ids & ~neighbours.single & ~neighbours.shared
     return (score + BEST * idle.bit_count() // max(1, numa_ids.bit_count())) // 2

@@ -19,7 +19,7 @@ def numa_scorer(allocator: NumaAllocator, scoring: Strategy, idle_counts: bool) 
     """How well a pod would sit on any NUMA nodes: what is used there and its request against the capacity.
 
     `idle_counts`: those without bound pods score higher.
-    Source: Koordinator semantics, hints and profiles (preferred NUMA exclusivity).
+    Source: koordinator.md, "Hints", "Preferred NUMA exclusivity".
     """
     host, weighted = allocator.host, [resource for resource, _ in scoring.resources]
     capacity = {resource: _of(host.capacity, resource) for resource in weighted}

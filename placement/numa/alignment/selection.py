@@ -33,7 +33,7 @@ class Selection(NamedTuple):
 def admits(policy: NumaPolicy, preferred: bool) -> bool:
     """Whether a policy admits a pod whose merged hint is preferred, or is not.
 
-    Source: Koordinator semantics, policies.
+    Source: koordinator.md, "Policies".
     """
     return preferred or policy in (NumaPolicy.NONE, NumaPolicy.BEST_EFFORT)
 
@@ -44,7 +44,7 @@ def select_affinity(
     """The affinity a policy makes of all hints on a host with these NUMA nodes (a mask).
 
     `allowed` says which affinities may be preferred. A selection with reasons is not admitted.
-    Source: Koordinator semantics, policies.
+    Source: koordinator.md, "Policies".
     """
     if policy is NumaPolicy.NONE:
         return Selection(None)
@@ -74,6 +74,6 @@ def _relevant(policy: NumaPolicy, rows: Sequence[Row]) -> Sequence[Row]:
 def _selected(policy: NumaPolicy, best: Merged, numa_ids: int) -> Selection:
     if policy is NumaPolicy.BEST_EFFORT and best.unsatisfied:
         return Selection(numa_ids)
-    # One NUMA node that is all there is needs no accounts of its own.
+    # A host with a single NUMA node needs no accounts per NUMA node.
     aligned = policy is not NumaPolicy.SINGLE_NUMA_NODE or best.affinity != numa_ids
     return Selection(best.affinity if aligned else None, best.preferred, best.unsatisfied)

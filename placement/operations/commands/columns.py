@@ -33,7 +33,7 @@ class Pairs(FormattableColumn[Mapping[str, str]]):
 
 
 class Misses(FormattableColumn[Sequence[Mapping[str, Any]]]):
-    """Who came closest to a condition that nobody meets."""
+    """What came closest to a condition that none meets."""
 
     def human_readable(self) -> str:
         """What each lacks, a sentence a line."""

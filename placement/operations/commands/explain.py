@@ -45,7 +45,7 @@ def _explaining(query: Pairs) -> Pairs:
 
 
 def _told(explanation: Explanation) -> Iterator[str]:
-    """The verdict, then a line for each condition up to the first that nobody meets, with those nearest."""
+    """The result, then a line for each condition up to the first that none meets, with the near misses."""
     stages, empty = explanation["stages"], explanation["first_empty"]
     yield _verdict(explanation)
     yield ""
@@ -65,7 +65,7 @@ def _verdict(explanation: Explanation) -> str:
 
 
 def _rows(explanation: Explanation) -> Iterator[tuple[Any, ...]]:
-    """A row for each condition; those nearest beside the first that nobody meets."""
+    """A row for each condition; the near misses beside the first that none meets."""
     for at, stage in enumerate(explanation["stages"]):
         passed = stage["trees"] if stage["providers"] is None else stage["providers"]
         nearest = explanation["nearest"] if at == explanation["first_empty"] else []

@@ -101,7 +101,7 @@ def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
 
 
 def _develop() -> None:
-    """Let the user admin pass every rule, unless somebody has set that."""
+    """Let the user admin pass every rule, unless the configuration says otherwise."""
     from placement.operations import settings
 
     if not settings.sets_new_defaults():

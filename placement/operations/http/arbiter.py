@@ -101,7 +101,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
             time.sleep(_LOOK_EVERY_SECONDS)
 
     def _has_signals(self) -> bool:
-        """Whether somebody wants something of the master, other than that a worker has ended."""
+        """Whether a signal waits for the master, other than that a worker has ended."""
         children = {gunicorn.arbiter.signal.SIGCHLD}
         waiting = [self.SIG_QUEUE.get_nowait() for _ in range(self.SIG_QUEUE.qsize())]
         for signal in waiting:

@@ -29,7 +29,7 @@ class Limits:
     # An answer may take so long, and longer if the client takes at least this much per second.
     send_seconds: float = 60
     slowest_reader_bytes_per_second: int = 100_000
-    # How long a refused client may still send what nobody reads.
+    # How long a refused client may go on sending; it is not read.
     drain_seconds: float = 2
     # How long a stopping worker waits for requests that are on their way over idle connections.
     linger_seconds: float = 2

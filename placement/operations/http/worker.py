@@ -250,7 +250,7 @@ class LaneWorker(Worker):  # type: ignore[misc]
         if error.errno in _EXHAUSTED and self._make_room():
             return
         LOG.warning("no connection can be accepted: %s", error)
-        # The listener would say at once, and again and again, that somebody waits.
+        # The selector would report the waiting connection at once, again and again.
         self._pause(listener)
 
     def _make_room(self) -> bool:
@@ -312,7 +312,7 @@ class LaneWorker(Worker):  # type: ignore[misc]
         exchange.keep_alive = self.alive and not connection.ended
         exchange.lane = self._lanes.of(request.method, request.path)
         most = self.limits.requests_per_caller
-        # Whoever asks whether the service lives is told.
+        # Health checks are answered whatever the caller has in work.
         if most and self._in_flight[exchange.caller] >= most and exchange.lane is not self._lanes.status:
             self._refuse(connection, refusals.TOO_MANY_OF_CALLER)
             return

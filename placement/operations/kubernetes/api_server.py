@@ -180,7 +180,7 @@ class ApiServer:
         return answer
 
     def _timeout(self, silence: float) -> urllib3.Timeout:
-        """So long the server may be silent, but no longer than whoever asks has time."""
+        """How long the server may be silent: at most the time that the caller has left."""
         left = deadline.remaining(silence)
         if left <= 0:
             raise ApiServerError(f"{self.url} is not asked any more: time is up")

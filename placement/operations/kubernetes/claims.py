@@ -1,4 +1,4 @@
-"""Claims of the service for pods that nobody has reported on their nodes, and what becomes of them."""
+"""Claims of the service for pods that were not reported on their nodes: kept, or released in the end."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Rejections(Generic[Thing]):
     """Things by what they were when they were refused.
 
     What is wrong in itself waits until it changes. A conflict may be over without any change of the thing,
-    when somebody else has made room, so it is tried again, less and less often.
+    when another consumer has made room, so it is tried again, less and less often.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Rejections(Generic[Thing]):
         return self._found.pop(thing, None) is not None
 
     def forgive(self) -> None:
-        """Whoever refused may see it differently now: nothing is held back."""
+        """Forget all refusals: everything is tried again."""
         for rejection in self._found.values():
             rejection.again_at = 0.0
 

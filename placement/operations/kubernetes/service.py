@@ -72,7 +72,7 @@ class ServiceCluster:
         return self._pods([] if node is None else [("node", node)])
 
     def claims(self) -> Iterator[HeldPod]:
-        """Pods that were placed by the service, and that nobody has reported on their nodes yet."""
+        """Pods that the service has placed and that were not reported on their nodes yet."""
         return self._pods([("scheduled", "true")])
 
     def _pods(self, wanted: list[tuple[str, str]]) -> Iterator[HeldPod]:
@@ -93,7 +93,7 @@ class ServiceCluster:
     def release(self, pod: PodId, changed_at: str | None = None) -> bool:
         """Release what the pod of that uid holds; whether it held anything.
 
-        With `changed_at` only if nobody has claimed or reported it again since.
+        With `changed_at` only if it was not claimed or reported again since.
         """
         query = [("uid", pod.uid)]
         if changed_at is not None:

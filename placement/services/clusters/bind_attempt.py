@@ -1,8 +1,8 @@
 """Binding a pod once, beside other attempts for the same pod that may still be under way.
 
-Nothing can call a Binding back that was sent: kube-scheduler hangs up and tries again while the API server is
-still at work. So a claim is given back only by the attempt that made or renewed it last, and only if no
-Binding for it can still take effect; in doubt it stays, until the synchronisation finds out.
+A Binding that was sent cannot be called back: kube-scheduler may hang up and try again while the API server
+is still at work. So only the attempt that made or renewed a claim last releases it, and only if no Binding
+for it can still take effect. In doubt the claim stays, and the synchronisation releases it later.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Binding:
 
 
 class _Overtaken(Conflict):
-    """The claim is not that of this attempt any more."""
+    """Another attempt has renewed the claim since."""
 
 
 class BindAttempt:
@@ -93,7 +93,7 @@ class BindAttempt:
         return self._pods.bind(self._cluster, binding.namespace, binding.name, binding.uid, binding.node, pod)
 
     def _held(self) -> PodAnswer | None:
-        """The claim of this pod, not of one of the same name."""
+        """The claim of this very pod; another pod of the same name does not count."""
         binding = self._binding
         try:
             held = self._pods.get(self._cluster, binding.namespace, binding.name)
@@ -131,7 +131,7 @@ class BindAttempt:
         self._binder.annotate(binding.namespace, binding.name, binding.uid, annotations, version)
 
     def _settle(self, error: PlacementError, taken: Taken, before: Mapping[str, Any]) -> None:
-        """A call failed, which may have had its effect; raises unless the pod is where it shall be."""
+        """After a failed call, which may have taken effect: raises unless the pod is on its node."""
         if isinstance(error, _Overtaken):
             raise error
         claim = taken.answer
@@ -155,7 +155,7 @@ class BindAttempt:
         raise error
 
     def _release(self, claim: PodAnswer) -> None:
-        """Give that claim back; one that was renewed or made meanwhile stays."""
+        """Release the claim, unless another attempt has made or renewed it meanwhile."""
         condition = Condition(claim.uid, claim.changed_at)
         with suppress(NotFound, Conflict):
             self._pods.delete(self._cluster, claim.namespace, claim.name, condition)
@@ -163,7 +163,7 @@ class BindAttempt:
     def _take_back(
         self, before: Mapping[str, Any], now: Mapping[str, Any], written: Mapping[str, str]
     ) -> None:
-        """What is left on a pod that waits misleads nobody but people, so a failure is none here."""
+        """Take our annotations off a pod that still waits; a failure is ignored, as they do no harm there."""
         had = before["metadata"].get("annotations") or {}
         if written:
             with suppress(PlacementError):

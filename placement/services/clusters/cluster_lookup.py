@@ -14,7 +14,7 @@ NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 
 def found(connection: Executor, name: str) -> Cluster:
     """The cluster of this name. Raises NotFound."""
-    # What no cluster may be called need not be looked up; a database would choke on some of it.
+    # Names that no cluster can have are not looked up; a database would fail on some of them.
     cluster = clusters.find(connection, name) if NAME.fullmatch(name) else None
     if cluster is None:
         raise unknown(name)

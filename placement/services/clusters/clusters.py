@@ -27,7 +27,7 @@ _LONGEST_DESCRIPTION = 1000
 
 @dataclass(frozen=True, slots=True)
 class NodeTree:
-    """A node with its providers, each with its records, and what is to be seen of it beside them."""
+    """A node with its providers, each with its inventories, and the view of its CPUs and pods."""
 
     cluster: Cluster
     node: Node

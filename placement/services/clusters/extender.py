@@ -31,7 +31,7 @@ class Filtered:
 
 
 class Extender:
-    """Answers kube-scheduler. Nothing is remembered between its calls, so any process can take each."""
+    """Answers kube-scheduler. It keeps no state between calls, so any process can answer each of them."""
 
     def __init__(
         self, clusters: Clusters, pods: Pods, preemption: Preemption, binders: Binders | None
@@ -47,7 +47,7 @@ class Extender:
         preview = self._pods.preview(cluster, pod, names, most=0)
         nominated = str((pod.get("status") or {}).get("nominatedNodeName"))
         if nominated in preview.refusals and self._vanished.release(cluster, nominated):
-            # Others were evicted there for this pod, which the scheduler heard of before this service did.
+            # Pods were evicted there for this one; the scheduler knows of it before this service does.
             preview = self._pods.preview(cluster, pod, names, most=0)
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
@@ -72,7 +72,7 @@ class Extender:
     def preempt(
         self, cluster: str, pod: Mapping[str, Any], proposed: Mapping[str, Victims]
     ) -> dict[str, Victims]:
-        """Who has to go from each of the proposed nodes; nodes where that does not help are left out.
+        """The pods to evict from each of the proposed nodes; nodes where eviction does not help are left out.
 
         Raises NotFound for the cluster, ManifestError.
         """
@@ -83,7 +83,7 @@ class Extender:
     def bind(self, cluster: str, binding: Binding) -> None:
         """Claim a place for the pod on the node, write it to the pod, and assign the pod to the node.
 
-        In this order, so that nobody sees a pod on a node without its CPUs. Raises PlacementError; nothing is
+        In this order, so that a pod is never on a node without its CPUs. Raises PlacementError; nothing is
         claimed then, unless the text says so.
         """
         if self._binders is None:

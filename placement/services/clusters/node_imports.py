@@ -53,7 +53,7 @@ _LONGEST_FINDING = 200
 
 @dataclass(frozen=True, slots=True)
 class ImportedNode:
-    """The outcome of an import: whether the node is new, what changed, what the manifests left doubtful."""
+    """The outcome of an import: whether the node is new, what changed, warnings about its manifests."""
 
     created: bool
     change: TreeChange
@@ -61,7 +61,7 @@ class ImportedNode:
 
 
 class NodeImports:
-    """Brings about what manifests say of nodes; `loader` reads nodes as they are stored."""
+    """Imports nodes from manifests and deletes them; `loader` reads nodes as they are stored."""
 
     def __init__(self, database: Database, loader: NodeLoader, writer: NodeWriter) -> None:
         self._database = database
@@ -117,9 +117,9 @@ class NodeImports:
         patiently(once)
 
     def check_readable(self, transaction: Transaction, cluster: Cluster) -> None:
-        """Raises Conflict naming the nodes that could not be read any more, were the cluster like this.
+        """Raises Conflict naming the nodes whose manifests cannot be read with these settings of the cluster.
 
-        The caller holds the cluster.
+        The caller has locked the cluster.
         """
         facts = facts_of(cluster)
         errors = self._loader.unreadable(transaction, facts)
@@ -133,12 +133,12 @@ class NodeImports:
             )
 
     def state(self, connection: Executor, cluster: Cluster, node: Node) -> NodeState:
-        """A node with everybody on it."""
+        """A node with its pods and its other consumers."""
         return self._loader.load(connection, facts_of(cluster), [node.provider_id])[node.provider_id]
 
 
 def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeState, what: str) -> None:
-    """Delete a node that is held, and its tree; what kubelet had given to pods there goes with it.
+    """Delete a node whose row is locked, and its tree, with the CPUs that kubelet gave to pods there.
 
     Raises InTheWay if pods are recorded there, or others hold something of it.
     """
@@ -190,7 +190,7 @@ class _Importing:
         try:
             return self.loader.load(self.transaction, facts, [root_id])[root_id]
         except ManifestError:
-            # What is sent now takes the place of manifests that nobody can read any more.
+            # The manifests sent now replace stored ones that cannot be read.
             former = replace(nature, identity=identity_of(facts, known.name, known.manifest))
             return self.loader.load(self.transaction, facts, [root_id], given={root_id: former})[root_id]
 
@@ -216,7 +216,7 @@ class _Importing:
         joined = memberships.add_aggregate(transaction, root_id, cluster.aggregate_uuid)
         same = known is not None and (known.manifest, known.topology_manifest) == (node, topology)
         if joined or not same:
-            # Whoever keeps an image of the node learns of new manifests by the stamp of the host.
+            # Caches of the node learn of new manifests by the stamp of the host.
             providers.touch(transaction, (), [root_id])
         if known is not None and same:
             return known.id

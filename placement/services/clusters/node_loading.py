@@ -1,4 +1,4 @@
-"""Putting nodes together from rows: manifests, pods, inventories, and what others hold."""
+"""Loading nodes from rows: manifests, pods, inventories, and what other consumers hold."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What of a cluster decides how its pods are scheduled."""
+    """The properties of a cluster that decide how its pods are scheduled."""
 
     id: int
     name: str
@@ -60,7 +60,7 @@ class Nature:
 
 
 class NodeLoader:
-    """Loads the nodes of clusters; what it has made of manifests before it keeps."""
+    """Loads the nodes of clusters; it keeps what it has read from manifests for the next time."""
 
     def __init__(self) -> None:
         self._likenesses = Likenesses()
@@ -73,10 +73,10 @@ class NodeLoader:
         known: Mapping[int, NodeState] | None = None,
         given: Mapping[int, Nature] | None = None,
     ) -> dict[int, NodeState]:
-        """The nodes with these host providers, or all, by the id of that.
+        """The nodes with these host providers, or all nodes, by the id of the host provider.
 
         `known` are former states: manifests that did not change are not read again; those of `given` are not
-        read at all. The connection should see one state of the database all the while. Raises ManifestError
+        read at all. All reads of the connection should see one state of the database. Raises ManifestError
         for manifests that cannot be read with the present settings.
         """
         rows = node_rows.nodes(connection, cluster.id, roots)
@@ -138,7 +138,7 @@ class NodeLoader:
         return natures
 
     def unreadable(self, connection: Executor, cluster: ClusterFacts) -> dict[str, ManifestError]:
-        """What is wrong with the stored manifests of nodes, were the cluster like this; by name of node."""
+        """What is wrong with stored manifests under these settings of the cluster, by name of node."""
         errors = {}
         readable = []  # what was read of a node helps with like ones as long as it is kept
         for row, manifests in _with_manifests(connection, node_rows.nodes(connection, cluster.id)):
@@ -172,7 +172,7 @@ class NodeLoader:
 
 
 def _rescued(connection: Executor, cluster: ClusterFacts, pod: PodRow) -> RecordedPod:
-    """A pod whose row cannot be read: what its manifest requests, and the CPUs that are its own."""
+    """A substitute for a pod whose row cannot be read: its manifest's requests, and its stored CPUs."""
     cpus = pods.cpus_of(connection, consumer_of(pod))
     try:
         (manifest,) = pods.manifests(connection, cluster.id, [pod.uid])
@@ -208,14 +208,14 @@ def _totals(
 
 
 def identity_of(cluster: ClusterFacts, name: str, node: Mapping[str, Any]) -> HostIdentity:
-    """Which machine a node is that was imported before."""
+    """The identity of the machine behind a node that was imported before."""
     return HostIdentity(cluster.name, name, node["metadata"].get("uid") or name)
 
 
 def stored_accounts(
     connection: Executor, state: NodeState, owners: Mapping[int, CpuOwner] | None = None
 ) -> NodeAccounts:
-    """Who holds what of a node, as it is stored; `owners` of its CPUs are not asked for if they are known."""
+    """The stored allocations and CPU owners of a node; `owners` are read unless they are given."""
     shares: dict[str, dict[Place, int]] = {}
     for use in node_rows.own_uses(connection, state.cluster_id, state.row.root_id):
         path = state.identity.path(use.provider_name)

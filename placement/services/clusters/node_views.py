@@ -1,4 +1,4 @@
-"""What is to be seen of a node beside its providers: whose each CPU is, pools, kubelet, quarantine."""
+"""The view of a node beside its providers: the owner of each CPU, pools, kubelet, quarantine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BLIND = (
 
 @dataclass(frozen=True, slots=True)
 class CpuView:
-    """One logical CPU and whose it is.
+    """One logical CPU and its owner.
 
     `owner`: pod, kubelet (a pod that kubelet manages), system, reserved, kubelet-reserved, others (consumers
     that are no pods hold threads of its core), or free. All but the first four are in the LS pool, unless
@@ -38,7 +38,7 @@ class CpuView:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node as its pods make it; `takeover_warning` says what is doubtful about kubelet, if anything."""
+    """The CPUs, pods and pools of a node; `takeover_warning` is about kubelet, if it is to be doubted."""
 
     cpus: Sequence[CpuView]
     pods: Sequence[RecordedPod]
@@ -51,7 +51,7 @@ class NodeView:
 
 
 def view_of(state: NodeState) -> NodeView:
-    """The view of a node. Source: Koordinator semantics, pools and taking a host over."""
+    """The view of a node. Source: koordinator.md, "Pools", "Taking a host over"."""
     imported = state.kind.imported
     pools = host_pools(imported, ledger_of(state.pods))
     return NodeView(

@@ -1,7 +1,7 @@
-"""Writing down who holds what on a node: allocations, logical CPUs, consumers.
+"""Writing what the pods of a node hold: allocations, logical CPUs, consumers.
 
-The caller holds the host provider of the node and knows its accounts before and after. Only the difference
-is written, by the statements of ordinary claims: they refuse what does not fit.
+The caller has locked the host provider of the node and knows the allocations before and after. Only the
+difference is written, by the statements of ordinary claims, which refuse what does not fit.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _KUBELET_USER = "kubelet"
 
 
 class NodeChanged(TryAgain):
-    """Somebody else changed the node meanwhile; look again and decide again."""
+    """Another writer changed the node meanwhile; the caller has to load it and decide again."""
 
 
 class NodeRefused(NodeChanged):
-    """The providers of a node do not take what follows from its pods: others were faster, or edited them."""
+    """The providers of a node have no room for its pods: other consumers took it, or inventories changed."""
 
     def __init__(self, node_id: int) -> None:
         super().__init__("Other consumers were faster.")
@@ -53,10 +53,10 @@ class ProviderGone(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The labels that consumers of a cluster carry.
+    """The project, user and type of the consumers of a cluster.
 
-    Their project is the cluster, so that its usages can be told. The user of recorded pods is their
-    namespace, that of pods which only kubelet reports is kubelet.
+    Their project is the cluster, so that GET /usages shows the use of a cluster. The user of recorded pods
+    is their namespace; the user of pods that only kubelet reports is `kubelet`.
     """
 
     cluster: str

@@ -27,7 +27,7 @@ class Placed:
 def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed:
     """What the pod gets on the node. Raises Refused if it does not fit after all.
 
-    Source: Koordinator semantics, reserve and what is written.
+    Source: koordinator.md, "Reserve", "What is written".
     """
     state = ranked.state
     allocation = allocate_on_host(state.host, incoming.request, ranked.fit)

@@ -93,7 +93,7 @@ class Preemption:
         self, cluster: str, preemptor: _Preemptor, node: str, proposal: Victims, refresh: Refresh
     ) -> Sequence[str] | None:
         chosen = self._chosen(self._fleet.view(cluster), preemptor, node, proposal)
-        # Somebody who is gone already, of which nobody has told yet, must cost nobody else his place.
+        # A pod that has ended but was not reported yet must not cost another pod its place.
         if not (chosen and set(chosen) <= set(proposal.uids)) and refresh(node):
             chosen = self._chosen(self._fleet.view(cluster), preemptor, node, proposal)
         return chosen or None

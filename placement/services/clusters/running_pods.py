@@ -1,6 +1,6 @@
-"""Pods that run somewhere already, or have ended: facts, which are recorded as they are.
+"""Recording pods that run already, or have ended; as they are facts, they are not refused.
 
-Source: Koordinator semantics, recovery from pods.
+Source: koordinator.md, "Recovery from pods".
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Recording:
         return Arrival(document, answer, state.row.root_id, recorded)
 
     def _record(self, running: RunningPod, state: NodeState) -> RecordedPod:
-        """What to record of the pod; what it was given here stays as long as its status does not say else."""
+        """What to record of the pod; what it was given here stays unless its status says otherwise."""
         document, before = self.document, _recorded_before(state, self.document)
         holding = running.record.holding or NO_HOLDING
         if before is not None and not running.has_status:
@@ -170,9 +170,9 @@ def _given(document: PodDocument) -> dict[str, str]:
 def _limited(
     running: RunningPod, state: NodeState, before: RecordedPod | None, consumer: str
 ) -> tuple[RunningPod, tuple[str, ...]]:
-    """The pod with no more to record than it may have on that node, and what is to be said about the rest.
+    """The pod, cut to what it may have on that node, and the warnings about the rest.
 
-    Nobody else is kept off by what a pod says that gets no CPUs of its own whatever it says.
+    What a pod says that can have no CPUs of its own does not put its node in quarantine.
     """
     owns_cpus = may_own_cpus(running, state.kind.imported.policies.bind)
     record = running.record

@@ -1,4 +1,4 @@
-"""Bringing a wanted provider tree about: the difference to what is stored, in a handful of statements."""
+"""Making a stored tree what an import wants: the difference is written, in a handful of statements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHOWN = 20
 
 
 class InTheWay(Conflict):
-    """Live allocations refuse the change; `obstacles` names each of them."""
+    """The change is refused because of live allocations; `obstacles` names each of them."""
 
     code = "placement.inventory.inuse"
 
@@ -49,15 +49,15 @@ class TreeChange:
 def bring_about(transaction: Transaction, spec: TreeSpec, cluster_id: int) -> tuple[int, TreeChange]:
     """Make the stored tree of a cluster what the spec says; the id of its root and what changed.
 
-    Providers that differ in nothing keep their generation; those that others put into the tree stay. Raises
-    InTheWay when allocations would lose what they hold, or others' providers their parent; Conflict when a
-    name or uuid belongs to something else.
+    Unchanged providers keep their generation; providers that were not made by an import stay. Raises
+    InTheWay when allocations would lose what they hold, or such providers their parent; Conflict when a
+    name or uuid belongs to another tree.
     """
     return _TreeWriter(transaction, spec, cluster_id).run()
 
 
 def remove(transaction: Transaction, root_id: int, what: str) -> None:
-    """Delete a whole tree. Raises InTheWay if somebody holds something of it."""
+    """Delete a whole tree. Raises InTheWay if there are allocations on it."""
     ids = trees.ids_below(transaction, root_id)
     providers.lock_all(transaction, (), ids)
     held = trees.allocated(transaction, ids)
@@ -101,7 +101,7 @@ class _TreeWriter:
         return ids[self.spec.root.uuid], self.change
 
     def _lock(self) -> dict[str, Locked]:
-        """The stored tree and whatever else has the wanted uuids, held in order of ids."""
+        """The stored tree and all other providers with the wanted uuids, locked in order of ids."""
         providers.lock_trees(self.transaction, shared=True)
         root = provider_rows.find(self.transaction, self.spec.root.uuid)
         stored = trees.ids_below(self.transaction, root.id) if root else set()
@@ -230,7 +230,7 @@ class _TreeWriter:
 
 
 def _shrinking(spec: ProviderSpec, stored: Mapping[int, Stored], wanted: Mapping[int, Inventory]) -> set[str]:
-    """What of one provider would no longer cover its use."""
+    """The inventories of one provider that would no longer cover their use."""
     obstacles = set()
     for class_id, record in stored.items():
         if not record.used:

@@ -1,4 +1,4 @@
-"""Pods that are recorded on a node, but over or gone in Kubernetes, before anybody has told so."""
+"""Releasing pods that are recorded on a node but over or gone in Kubernetes, before they are reported."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Binders(Protocol):
     """The API servers that this service may bind in."""
 
     def of(self, cluster: str) -> Binder:
-        """That of a cluster. Raises PlacementError that says what is missing."""
+        """The API server of a cluster. Raises PlacementError that says what is missing."""
 
 
 class VanishedPods:
@@ -61,14 +61,14 @@ class VanishedPods:
     def release(self, cluster: str, node: str) -> bool:
         """Release pods on that node that are over or gone; whether there was one.
 
-        Where Kubernetes cannot be asked there is none. Raises Unavailable.
+        Without an answer of Kubernetes none is released. Raises Unavailable.
         """
         return self.refresher(cluster)(node)
 
     def refresher(self, cluster: str, most: int = 1) -> Callable[[str], bool]:
-        """Does the same for several nodes, but for so many only, and for none after Kubernetes failed once.
+        """A function that does the same node by node: for a number of nodes, and for none after a failure.
 
-        Otherwise the time-outs of an API server that is away would add up.
+        Otherwise the time-outs of an API server that does not answer would add up.
         """
         left = most if self._binders is not None else 0
 
@@ -98,7 +98,7 @@ class VanishedPods:
         binder = self._binders.of(cluster)
         recorded = self._pods.listed(cluster, PodFilter(node=node), 0, _MOST_PODS_OF_A_NODE).pods
         present = {canonical_uid(uid) for uid in binder.uids_on(node)}
-        # What is on no node yet, or newer than the list, is asked for one by one.
+        # Pods on no node yet, or newer than the list, are asked for one by one.
         return [pod for pod in recorded if pod.uid not in present and not _lives(binder, pod)]
 
 

@@ -1,7 +1,7 @@
 """Search and claim in one call: a consumer gets the best candidate that is still there.
 
-The search is advice and the claim decides (Claims): when another consumer was faster, the search is asked
-again, which by then knows of that. "Nothing fits" is only ever said by a search that began after the call.
+The search proposes and the claim decides (Claims): when another consumer was faster, the search runs again
+and sees the other claim. Only a search that began after the call may answer that nothing fits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Resources = Mapping[str, Mapping[str, int]]
 
 
 class NoCandidate(Conflict):
-    """Nothing fits the query at present; the message says what was in the way."""
+    """Nothing fits the query at present; the message says why."""
 
     code = "no_candidate"
 
@@ -59,7 +59,7 @@ class Fitted:
     """What a consumer holds: amounts by provider and class.
 
     `fresh` unless it held that before the call. `mappings` tells which group got which providers, None where
-    the amounts do not tell any more.
+    the stored amounts leave several possibilities.
     """
 
     applicant: Applicant
@@ -76,7 +76,7 @@ class _Proposal:
 
     @property
     def key(self) -> frozenset[tuple[str, str, int]]:
-        """What tells the proposal from others."""
+        """Equal for equal proposals."""
         return frozenset(
             (uuid, name, amount) for uuid, held in self.resources.items() for name, amount in held.items()
         )
@@ -90,7 +90,7 @@ class _Contest:
     lost: set[frozenset[tuple[str, str, int]]] = field(default_factory=set)
 
     def lose(self, proposal: _Proposal) -> None:
-        """Another consumer was faster. Raises Unavailable when patience is at its end."""
+        """Note that another consumer was faster. Raises Unavailable when the time is up."""
         self.lost.add(proposal.key)
         if not self.attempts.may_go_on():
             raise Unavailable(
@@ -170,12 +170,12 @@ class BestFit:
             if left:
                 equal = [proposal for score, proposal in left if score == left[0][0]]
                 return random.choice(equal) if contest.lost else equal[0]
-            # All that is there was lost before and has become free again meanwhile.
+            # All candidates were lost before, and have become free again meanwhile.
             contest.lost.clear()
             contest.attempts.pause()
 
     def _won(self, applicant: Applicant, proposal: _Proposal) -> int | None:
-        """The generation of the consumer that holds the proposal now; None if it could not be had."""
+        """The generation of the consumer that claimed the proposal; None if another one was faster."""
         try:
             try:
                 return self._claim(applicant, proposal, None)
@@ -204,7 +204,7 @@ class BestFit:
 
 
 def _check_owner(applicant: Applicant, consumer: Consumer) -> None:
-    """Raises Conflict if a consumer that exists is somebody else's."""
+    """Raises Conflict if the consumer exists and has another project or user."""
     if (consumer.project_id, consumer.user_id) != (applicant.project_id, applicant.user_id):
         raise Conflict(
             f"consumer_uuid: {applicant.consumer_uuid} exists and belongs to project {consumer.project_id} "

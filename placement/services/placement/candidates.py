@@ -34,9 +34,9 @@ from placement.storage.statements.clusters import Cluster
 from placement.storage.statements.names import SHARING_TRAIT, Names
 
 LOG = logging.getLogger(__name__)
-# No aggregate has this id; an aggregate nobody was ever in matches nobody.
+# No aggregate has this id: it stands for aggregates that never had a member.
 _NO_AGGREGATE = -1
-# What the one near miss in the log line may cost whom nobody asked for an explanation.
+# What the near miss in the log line may cost where no explanation was asked for.
 _SECONDS_FOR_THE_LOG = 0.25
 # A group is hard to place if it found no place at least as often, compared with the hardest one.
 _HARD = 0.1
@@ -62,7 +62,7 @@ class SearchSettings:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One finished search; `aggregates` says what those of the query are called."""
+    """One finished search; `aggregates` are the names of the aggregates in the query, by id."""
 
     answer: Answer
     names: Names
@@ -71,7 +71,7 @@ class Search:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """What the ids of the explanation are called; providers stay uuids."""
+        """The names of the ids in the explanation; providers stay uuids."""
         return Vocabulary(self.names.classes, self.names.traits, self.aggregates)
 
 
@@ -215,7 +215,7 @@ def _explained(view: View, wanted: ForestQuery, trace: Trace, most: int) -> Expl
 
 
 def _hardest(wanted: ForestQuery) -> list[str]:
-    """What to call the groups that found no place most often; all groups if none stood out."""
+    """The names of the groups that found no place most often; of all groups if none stood out."""
     dead_ends = wanted.budget.dead_ends
     most = max(dead_ends.values(), default=0)
     suffixes = [
@@ -260,7 +260,7 @@ def trait_set(known: Names, traits: Iterable[str], prefix: str = "") -> frozense
 
 
 def group_aggregates(database: Database, group: RequestGroup) -> Mapping[str, int]:
-    """The ids of the aggregates of one group that somebody has ever been in."""
+    """The ids of the aggregates of one group; those that never had a member have none."""
     return _aggregate_ids(database, _aggregates_of(group))
 
 

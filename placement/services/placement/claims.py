@@ -1,7 +1,8 @@
-"""Claims: what consumers shall hold from now on, all of it or nothing.
+"""Claims: replacing what consumers hold, all of it or nothing.
 
 The decision is taken in SQL: rows are locked in ascending order, and `used` of an inventory is only raised
-by a conditional update where it still fits. Source of the rules: Placement API, allocations.
+by a conditional update where it still fits.
+Source: placement-api.md, "Allocations of a provider", "Allocations of a consumer".
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def _is_fresh(claim: ConsumerClaim) -> bool:
 
 
 def _rises(amounts: Sequence[Amount]) -> list[Rise]:
-    """What the use of each inventory rises by."""
+    """By how much the use of each inventory rises."""
     together: dict[tuple[str, str], list[int]] = defaultdict(list)
     for given in amounts:
         together[given.provider_uuid, given.class_name].append(given.amount)

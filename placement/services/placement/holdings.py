@@ -1,6 +1,6 @@
-"""Who holds what, for reading: by consumer, by provider, by project.
+"""Reading allocations and usages: by consumer, by provider, by project.
 
-Source of the rules: Placement API, allocations and usages.
+Source: placement-api.md, "Allocations of a consumer", "Provider usages", "Usages by project".
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Holdings:
         return (consumer, held) if consumer is not None else None
 
     def idle(self, uuid: str) -> Consumer | None:
-        """A consumer that exists although it holds nothing; None for any other."""
+        """A consumer that exists but holds nothing; None if it holds something or does not exist."""
         with self._database.read() as connection:
             consumer = consumers.find(connection, uuid)
             return None if allocations.of_consumer(connection, uuid) else consumer

@@ -1,4 +1,4 @@
-"""Use cases on the inventories of one provider. Source: Placement API, inventories."""
+"""Use cases on the inventories of one provider. Source: placement-api.md, "Inventories"."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class Inventories:
 
 
 def check_generation(locked: Locked, generation: int) -> None:
-    """Raises ConcurrentUpdate unless the caller knows the provider as it is."""
+    """Raises ConcurrentUpdate unless the caller sent the present generation of the provider."""
     if locked.generation != generation:
         raise ConcurrentUpdate("resource provider generation conflict")
 
@@ -186,7 +186,7 @@ def _warn_of_shrinking(stored: Stored, wanted: Inventory, uuid: str) -> None:
 
 
 def in_use(records: Iterable[Stored], uuid: str) -> str:
-    """The sentence about records that cannot go, classes in the order of their ids."""
+    """The sentence about inventories that cannot be deleted, classes in the order of their ids."""
     listed = ", ".join(record.class_name for record in sorted(records, key=lambda record: record.class_id))
     return f"Inventory for '{listed}' on resource provider '{uuid}' in use."
 

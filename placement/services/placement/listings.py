@@ -1,4 +1,4 @@
-"""Long lists in pages: all allocations, and providers with everything that hangs on them."""
+"""Long lists in pages: all allocations, and providers with their inventories, usages, traits, aggregates."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ProviderPage:
 
 
 class Listings:
-    """Reads pages, each of one moment."""
+    """Reads pages; each shows the database as of one moment."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

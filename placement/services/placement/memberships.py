@@ -1,4 +1,7 @@
-"""Use cases on the traits and aggregates of one provider. Source: Placement API, aggregates and traits."""
+"""Use cases on the traits and aggregates of one provider.
+
+Source: placement-api.md, "Aggregates", "Traits of a provider", "Traits".
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _STALE = "Resource provider's generation already changed. Please update the gene
 
 
 class Memberships:
-    """Reads and writes what a provider carries and is in."""
+    """Reads and writes the traits and aggregates of a provider."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Use cases on resource classes and traits. Source: Placement API, resource classes and traits."""
+"""Use cases on resource classes and traits. Source: placement-api.md, "Resource classes", "Traits"."""
 
 from __future__ import annotations
 

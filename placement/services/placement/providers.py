@@ -1,4 +1,4 @@
-"""Use cases on resource providers and their trees. Source: Placement API, resource providers."""
+"""Use cases on resource providers and their trees. Source: placement-api.md, "Resource providers"."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Providers:
         return attempt(self._database, work)
 
     def update(self, uuid: str, name: str, parent: Parent | None, *, may_move: bool) -> Provider:
-        """Rename a provider and, if `parent` is given, hang it elsewhere with its whole subtree.
+        """Rename a provider and, if `parent` is given, move it there with its whole subtree.
 
         `may_move` allows leaving a parent (microversion 1.37). Raises NotFound, BadRequest, Conflict; what
         the import of a node made stays as it is.
@@ -126,7 +126,7 @@ class Providers:
         return attempt(self._database, work)
 
     def delete(self, uuid: str) -> None:
-        """Delete a leaf without allocations that no node needs. Raises NotFound, Conflict."""
+        """Delete a leaf without allocations that no imported node consists of. Raises NotFound, Conflict."""
 
         def work(transaction: Transaction) -> None:
             locked = providers.lock(transaction, uuid)
@@ -169,14 +169,14 @@ def held(transaction: Transaction, uuid: str) -> Locked:
 
 
 def _node_of(transaction: Transaction, locked: Locked) -> str | None:
-    """`cluster/node` of the node whose import made the provider; None for what others put below its host."""
+    """`cluster/node` of the node whose import made the provider; None for other providers below its host."""
     return None if locked.cluster_id is None else clusters.node_on(transaction, locked.root_id)
 
 
 def _check_import(
     transaction: Transaction, locked: Locked, name: str, parent: Parent | None, prefix: str
 ) -> None:
-    """Raises Conflict for changes after which a node and its pods would not find their providers."""
+    """Raises Conflict for changes that would break the tree of an imported node."""
     if locked.cluster_id is None:
         return
     stored = provider_rows.find(transaction, locked.uuid)

@@ -1,8 +1,7 @@
 """Replacing what consumers hold, inside a transaction that a use case has opened.
 
-The steps are separate so that a use case can put its own between them. Whoever runs them all in the order
-of `Claims.replace` takes its locks in the same order as everybody else: consumers, then providers, both
-ascending.
+The steps are separate so that a use case can put its own between them. Every use case runs them in the
+order of `Claims.replace`, so that all lock in the same order: consumers, then providers, both ascending.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ LARGEST_AMOUNT = 2**40
 
 @dataclass(slots=True)
 class Replacement:
-    """What is known of one replacement while it is under way."""
+    """The state of one replacement between its steps."""
 
     transaction: Transaction
     claims: Sequence[ConsumerClaim]
@@ -45,9 +44,9 @@ class Replacement:
     # -- consumers ----------------------------------------------------------------------------------
 
     def settle_consumers(self) -> None:
-        """Create or lock the consumers, and read what those hold that existed before.
+        """Create or lock the consumers, and read what the existing ones hold.
 
-        Consumers that must be new are simply inserted: in the usual case that answers whether they exist.
+        Consumers that must be new are inserted at once: the insertion tells whether they exist.
         """
         created = self._create([claim for claim in self.claims if claim.generation is None])
         rest = [claim for claim in self.claims if claim.consumer_uuid not in created]
@@ -64,7 +63,7 @@ class Replacement:
         self.held = allocations.held_by(self.transaction, self.existing) if generations else []
 
     def check_generations(self) -> None:
-        """Raises ConcurrentUpdate unless every caller knows its consumer as it is."""
+        """Raises ConcurrentUpdate unless the generation sent for each consumer is its present one."""
         if self._conflict is not None:
             raise self._conflict
 
@@ -90,7 +89,7 @@ class Replacement:
     # -- providers and classes ----------------------------------------------------------------------
 
     def hold_providers(self) -> None:
-        """Hold all providers concerned; those that are named or fully left get the next generation.
+        """Lock all providers concerned; those that are named or fully left get the next generation.
 
         Raises BadRequest if something is claimed of a provider that does not exist.
         """
@@ -109,7 +108,7 @@ class Replacement:
         return {name for claim in self.claims for amounts in claim.resources.values() for name in amounts}
 
     def resolve(self, class_ids: Mapping[str, int]) -> None:
-        """Put the claims in terms of ids; all names must be known by now."""
+        """Replace names in the claims by ids; all names are known by now."""
         self.fresh = [
             Held(claim.consumer_uuid, self.provider_ids[uuid], class_ids[name], min(amount, LARGEST_AMOUNT))
             for claim in self.claims

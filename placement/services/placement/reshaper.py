@@ -1,7 +1,7 @@
 """Reshaping: inventories of providers and allocations of consumers move together, or not at all.
 
-Only the final state is judged: new records appear and changed ones change first, then the allocations move,
-then the records that nobody asks for any more disappear. Source of the rules: Placement API, reshaper.
+Only the final state is judged: first inventories are added and changed, then the allocations move, then the
+inventories that are not wanted any more are deleted. Source: placement-api.md, "Reshaper".
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _Reshape:
         providers.advance(self.transaction, self._steps())
 
     def _lock_providers(self) -> None:
-        """Hold all that the inventories or the allocations concern, at once: in ascending order of ids."""
+        """Lock all providers of the inventories and the allocations at once, in ascending order of ids."""
         uuids = {provider.provider_uuid for provider in self.wanted}
         uuids.update(*(claim.resources for claim in self.replacement.claims))
         held = {row.provider_id for row in self.replacement.held}
@@ -111,7 +111,7 @@ class _Reshape:
         return self.locked[provider.provider_uuid].id
 
     def _extend(self, class_ids: Mapping[str, int]) -> None:
-        """Insert and change records; remember those that must go once nobody uses them."""
+        """Insert and change inventories; note those to be deleted when the allocations have moved."""
         stored = inventories.stored(self.transaction, [self._id(provider) for provider in self.wanted])
         added: list[tuple[int, int, Inventory]] = []
         changed: list[tuple[int, int, Inventory]] = []
@@ -128,7 +128,7 @@ class _Reshape:
         inventories.update_many(self.transaction, changed)
 
     def _shrink(self) -> None:
-        """Delete the records that nobody asks for. Raises InventoryInUse."""
+        """Delete the inventories that are not wanted any more. Raises InventoryInUse."""
         if not self.gone:
             return
         left = inventories.stored(self.transaction, {provider_id for provider_id, _ in self.gone})

@@ -1,4 +1,4 @@
-"""What a caller of our own search may wish beyond the Placement grammar."""
+"""The options of our own search beyond the Placement grammar."""
 
 from __future__ import annotations
 

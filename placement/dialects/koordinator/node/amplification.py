@@ -13,7 +13,7 @@ def read_amplification(annotation: Field) -> Mapping[str, Fraction]:
     """The ratios above 1 of a parsed resource-amplification-ratio annotation by Kubernetes resource name.
 
     Ratios up to 1 have no effect. Refused: ratios that are not finite numbers.
-    Source: Koordinator semantics, CPU amplification.
+    Source: koordinator.md, "CPU amplification".
     """
     ratios = {resource: _read_ratio(ratio) for resource, ratio in annotation.members().items()}
     return {resource: ratio for resource, ratio in ratios.items() if ratio is not None and ratio > 1}

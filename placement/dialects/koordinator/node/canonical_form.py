@@ -1,4 +1,4 @@
-"""Manifests without what has no effect on how a host is imported, so that alike hosts look alike."""
+"""Manifests reduced to what decides how a host is imported, so that like hosts have equal ones."""
 
 from __future__ import annotations
 

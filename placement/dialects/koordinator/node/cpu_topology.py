@@ -14,7 +14,7 @@ def read_cpu_topology(annotation: Field) -> CpuTopology:
     """The topology of `{"detail": [{"id", "core", "socket", "node"}]}`; absent = empty.
 
     Refused: members that are not integers, and every inconsistency, each named with its row.
-    Source: Koordinator semantics, CPU topology.
+    Source: koordinator.md, "CPU topology".
     """
     details = annotation.json().member("detail").elements()
     read = [_read_row(detail) for detail in details]
@@ -36,7 +36,7 @@ def _read_row(detail: Field) -> LogicalCpu | None:
 def read_known_cpus(field: Field, topology: CpuTopology) -> CpuSet:
     """The CPUs of a list that the topology has; the others are left out with a warning.
 
-    Source: Koordinator semantics, decisions taken.
+    Source: koordinator.md, "CPU topology".
     """
     named = field.cpu_list() or frozenset()
     unknown = named - topology.cpus

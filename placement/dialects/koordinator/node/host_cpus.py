@@ -1,4 +1,4 @@
-"""The CPUs of a host and which of them nobody may be given."""
+"""The CPUs of a host, and which of them no pod may be given."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read_host_cpus(node: Manifest, nrt: Manifest, profile: Profile) -> HostCpus:
 
     Unallocatable are the CPUs of kubelet-managed pods, kubelet's reserved list, the node reservation's list
     and an exclusive SYSTEM list. Each of them fails soft, with a warning.
-    Source: Koordinator semantics, unallocatable CPUs.
+    Source: koordinator.md, "Unallocatable CPUs".
     """
     topology = read_cpu_topology(nrt.annotation(keys.CPU_TOPOLOGY))
     manager = nrt.annotation(keys.CPU_MANAGER_POLICY).softly().json()

@@ -38,7 +38,7 @@ def read_host_policies(
 ) -> HostPolicies:
     """The effective policies of a host; unknown and overruled values are warnings.
 
-    Source: Koordinator semantics, node labels, topologyPolicies and profiles.
+    Source: koordinator.md, "Keys on the node", "topologyPolicies", "Profiles".
     """
     reported = _read_topology_policies(topology_policies, profile)
     return HostPolicies(

@@ -31,7 +31,7 @@ def host_inventories(
     """What the host as a whole offers: `status.allocatable`, less what its reservation annotation takes.
 
     Classes that its NUMA nodes offer are left to them, so that nothing is offered twice.
-    Source: Koordinator semantics, resource classes and reservation annotation.
+    Source: koordinator.md, "Resource classes", "Reservation annotation".
     """
     offers: dict[str, Inventory] = {}
     for resource, amount in allocatable.members().items():
@@ -65,7 +65,7 @@ class NumaSupply:
 
         The capacity is what the scheduler counts with (`numa_capacity`): 1000 millicores for each
         unallocatable CPU are taken off first, then the rest is multiplied.
-        Source: Koordinator semantics, resource classes and NUMA amounts.
+        Source: koordinator.md, "Resource classes", "NUMA amounts".
         """
         cpus = self.topology.numa_nodes.get(numa, ())
         reported = dict(self.zones[numa].amounts) if numa in self.zones else {}
@@ -100,7 +100,7 @@ def core_inventories(
     """The threads of each physical core; on FullPCPUsOnly hosts only whole cores can be allocated.
 
     CPUs of pods that kubelet manages are not reserved: those pods are consumers that hold them.
-    Source: Koordinator semantics, resource classes.
+    Source: koordinator.md, "Resource classes".
     """
     whole = bind_policy is HostBindPolicy.FULL_PCPUS_ONLY
     unit = topology.threads_per_core if whole else 1

@@ -47,9 +47,9 @@ def read_kubelet_policy(annotation: Field) -> KubeletPolicy:
 
 
 def takeover_state(kubelet: KubeletPolicy, has_kubelet_pods: bool) -> Takeover:
-    """Mixed while kubelet pins CPUs or may pin them, taken over when it does not, blind when nobody says.
+    """Mixed while kubelet pins CPUs or may pin them, taken over when it does not, blind if not reported.
 
-    Source: Koordinator semantics, taking a host over.
+    Source: koordinator.md, "Taking a host over".
     """
     if has_kubelet_pods or kubelet.is_static:
         return Takeover.MIXED

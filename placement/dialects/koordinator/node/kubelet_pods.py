@@ -28,7 +28,7 @@ def read_kubelet_pods(allocs: Field, topology: CpuTopology, profile: Profile) ->
 
     Unusable entries are left out with a warning. The spellings of the design documents, `cpu` for `cpuset`
     and `"true"` for true, are taken with a warning under `design` and refused under `koord-scheduler`.
-    Source: Koordinator semantics, the two seed documents and unallocatable CPUs.
+    Source: koordinator.md, "Unallocatable CPUs".
     """
     pods: dict[str, KubeletPod] = {}
     for entry in allocs.elements():

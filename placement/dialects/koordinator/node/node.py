@@ -45,11 +45,11 @@ _LONGEST_PATH = "core-4096-4096"
 
 @dataclass(frozen=True, slots=True)
 class NodeImport:
-    """All that two manifests say about a host.
+    """A host as its two manifests describe it.
 
     `name` is the Kubernetes name; `topology` is empty when no CPUs are reported; CPU sets hold logical CPU
     ids of the topology, except those of the reported pools. `withheld` CPUs are in no pool either, and
-    `reserved` and `system` ones are nobody's, see `HostCpus`. `amplification` has the host's ratios above 1
+    no pod has `reserved` and `system` ones, see `HostCpus`. `amplification` has the host's ratios above 1
     by Kubernetes resource name; `zones` hold amounts as reported, to be multiplied unless `zones_amplified`.
     `resource_names` leads from each resource class in the tree to the Kubernetes resource it stands for.
     """
@@ -86,7 +86,7 @@ def import_node(
     `labels` are the keys of labels that become traits.
 
     The same manifests always give the same value. Raises ManifestError with every finding at once.
-    Source: Koordinator semantics, host ingestion and Placement mapping.
+    Source: koordinator.md, "Host ingestion, recovery and pools", "Placement mapping".
     """
     report = Report()
     reading = _read_profile(profile)

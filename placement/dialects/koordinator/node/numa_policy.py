@@ -14,7 +14,7 @@ def translate_topology_policy(entry: str, profile: Profile) -> NumaPolicy | None
     """The policy that one entry of topologyPolicies stands for; None if it is not recognised.
 
     Plain, pod level and container level spellings of the three aligning policies are recognised, except
-    `SingleNUMANodeContainerLevel` under `koord-scheduler`. Source: Koordinator semantics, topologyPolicies.
+    `SingleNUMANodeContainerLevel` under `koord-scheduler`. Source: koordinator.md, "topologyPolicies".
     """
     if entry == "SingleNUMANodeContainerLevel" and profile is Profile.KOORD_SCHEDULER:
         return None
@@ -32,7 +32,7 @@ def label_strategy(label: str, profile: Profile) -> NumaStrategy | None:
     """The strategy a host's label stands for; None = not said, the cluster's setting applies.
 
     Anything but MostAllocated means emptiest first; DistributeEvenly is more than that only under `design`.
-    Source: Koordinator semantics, node labels and profiles.
+    Source: koordinator.md, "Keys on the node", "Profiles".
     """
     if not label:
         return None

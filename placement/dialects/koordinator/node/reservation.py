@@ -26,8 +26,7 @@ class NodeReservation:
 def read_reservation(annotation: Field) -> NodeReservation:
     """The reservation a parsed annotation describes; what cannot be read is ignored with a warning.
 
-    An explicit CPU list wins over the quantity of `cpu`.
-    Source: Koordinator semantics, reservation annotation.
+    An explicit CPU list wins over the quantity of `cpu`. Source: koordinator.md, "Reservation annotation".
     """
     policy = annotation.member("applyPolicy").text() or "Default"
     if policy not in ("Default", _CPUS_ONLY):
@@ -46,7 +45,7 @@ def host_reservation(annotation: Field) -> Mapping[str, Fraction]:
     """What a node's parsed reservation annotation takes from its allocatable, by Kubernetes resource name.
 
     `cpu` is the length of the CPU list if a readable one is given. Nothing is taken with ReservedCPUsOnly,
-    and no batch resources ever. Source: Koordinator semantics, reservation annotation.
+    and no batch resources ever. Source: koordinator.md, "Reservation annotation".
     """
     reservation = read_reservation(annotation)
     if reservation.cpus_only:
@@ -61,10 +60,9 @@ def host_reservation(annotation: Field) -> Mapping[str, Fraction]:
 
 
 def read_system_cpus(annotation: Field, topology: CpuTopology) -> CpuSet:
-    """The CPUs that a parsed system-qos-resource annotation takes away from everybody else.
+    """The CPUs that a parsed system-qos-resource annotation takes away from all pods.
 
-    None unless the list is exclusive, which is the default.
-    Source: Koordinator semantics, unallocatable CPUs.
+    None unless the list is exclusive, which is the default. Source: koordinator.md, "Unallocatable CPUs".
     """
     cpus = read_known_cpus(annotation.member("cpuset"), topology)
     return cpus if annotation.member("cpusetExclusive").flag(default=True) else frozenset()

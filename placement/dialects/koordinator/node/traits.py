@@ -1,4 +1,4 @@
-"""What a host can be required or forbidden to be."""
+"""The traits of imported hosts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NUMA_STRATEGY = {
 def host_traits(
     policies: HostPolicies, topology: CpuTopology, kubelet_static: bool, architecture: str | None
 ) -> frozenset[str]:
-    """The traits of the root provider (Koordinator semantics: traits)."""
+    """The traits of the root provider (koordinator.md, "Traits")."""
     named = (
         BIND_TRAITS.get(policies.bind),
         NUMA_POLICY_TRAITS.get(policies.numa) if policies.numa else None,
@@ -69,7 +69,7 @@ def architecture_trait(architecture: Field) -> str | None:
 def label_trait(key: str, value: str) -> str | None:
     """The trait of a label with that value; None if it would be longer than a trait may be.
 
-    Source: Koordinator semantics, traits.
+    Source: koordinator.md, "Traits".
     """
     name = _OTHER.sub("_", f"CUSTOM_LABEL_{key}_{value}".upper())
     return name if len(name) <= _LONGEST_TRAIT else None

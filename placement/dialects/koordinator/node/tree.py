@@ -33,7 +33,7 @@ class HostIdentity:
         return name.removeprefix(self.name()).removeprefix("/")
 
     def uuid(self, path: str = "") -> str:
-        """The uuid of that provider, the same on every import (Koordinator semantics: tree)."""
+        """The uuid of that provider, the same on every import (koordinator.md, "Tree")."""
         return str(uuid.uuid5(_NAMESPACE, "/".join((self.cluster, self.key, path))))
 
 
@@ -57,7 +57,7 @@ def build_tree(
 ) -> TreeSpec:
     """The tree of a host with these traits: the root, then NUMA nodes, then cores.
 
-    The socket is no level of its own (Koordinator semantics: tree).
+    The socket is no level of its own (koordinator.md, "Tree").
     """
     root = ProviderSpec(identity.uuid(), identity.name(), None, offers.host, traits)
     numa_nodes = _numa_providers(identity, offers.numa_nodes)

@@ -29,7 +29,7 @@ def read_zones(zones: Field, names: ResourceNames) -> tuple[Zone, ...]:
 
     Refused: NUMA nodes or resources listed twice, amounts that are no quantities or negative, resource names
     that cannot be told apart as classes, ids beyond what a topology may have.
-    Source: Koordinator semantics, unallocatable CPUs and NUMA amounts.
+    Source: koordinator.md, "Unallocatable CPUs", "NUMA amounts".
     """
     found: dict[int, Zone] = {}
     for zone in zones.elements():

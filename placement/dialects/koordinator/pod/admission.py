@@ -1,4 +1,4 @@
-"""What no pod of a cluster may be or become."""
+"""Admission: the rules that a pod of a cluster must not break, new or updated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def admission_violations(
 ) -> list[str]:
     """Every admission rule that a pod breaks, in the words `<field>: <kind>: <text>`.
 
-    `old` is the pod before an update. Source: Koordinator semantics, admission rules.
+    `old` is the pod before an update. Source: koordinator.md, "Admission rules".
     """
     changes = change_violations(pod, old, check_sub_priority) if old else ()
     violations = [*changes, *_class_violations(pod), *_cpu_violations(pod)]
@@ -32,9 +32,9 @@ def admission_violations(
 
 
 def unequal_cpu(pod: Pod) -> Iterator[str]:
-    """That an LSE or LSR pod requests other CPUs than its limit, if it does.
+    """The violation of an LSE or LSR pod whose CPU request differs from its limit.
 
-    Refused under `design`, else a warning. Source: Koordinator semantics, profiles.
+    Refused under `design`, else a warning. Source: koordinator.md, "Profiles".
     """
     if not raw_qos(pod).owns_cpus:
         return
@@ -51,9 +51,9 @@ def cpu_text(quantity: Fraction) -> str:
 
 
 def change_violations(pod: Pod, old: Pod, check_sub_priority: bool = True) -> Iterator[str]:
-    """What of a pod was changed that must not change, in the same words.
+    """The forbidden changes between two versions of a pod, in the same words.
 
-    Source: Koordinator semantics, admission rules.
+    Source: koordinator.md, "Admission rules".
     """
     checks: list[tuple[str, Callable[[Pod], str]]] = [
         (f"labels.{keys.QOS_CLASS}", raw_qos),

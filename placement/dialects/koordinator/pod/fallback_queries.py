@@ -44,7 +44,7 @@ class FallbackQuery:
         return {*self.required, *(trait for group in self.groups for trait in group.traits)}
 
     def query(self, known_traits: Collection[str]) -> str:
-        """The query string; traits that nobody knows are not worth forbidding."""
+        """The query string; forbidden traits that do not exist are left out."""
         root = [*self.required, *(f"!{trait}" for trait in self.forbidden if trait in known_traits)]
         pairs = [("resources", _amounts(self.resources)), ("member_of", self.aggregate)]
         if root:

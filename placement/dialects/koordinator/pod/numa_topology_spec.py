@@ -26,7 +26,7 @@ class NumaTopologySpec:
     def effective_exclusivity(self) -> NumaExclusivity:
         """What is named, else required exclusivity for pods that set a policy of their own.
 
-        Source: Koordinator semantics, NUMA exclusivity.
+        Source: koordinator.md, "NUMA exclusivity".
         """
         if self.exclusivity is NumaExclusivity.NONE and self.policy is not NumaPolicy.NONE:
             return NumaExclusivity.REQUIRED
@@ -36,7 +36,7 @@ class NumaTopologySpec:
 def read_numa_topology_spec(annotation: Field) -> NumaTopologySpec:
     """The spec of a numa-topology-spec annotation, absent or not; unknown policies are reported.
 
-    Source: Koordinator semantics, keys on the pod.
+    Source: koordinator.md, "Keys on the pod".
     """
     parsed = annotation.json()
     return NumaTopologySpec(
@@ -48,7 +48,7 @@ def read_numa_topology_spec(annotation: Field) -> NumaTopologySpec:
 def merged_numa_policy(host: NumaPolicy, pod: NumaPolicy) -> NumaPolicy:
     """The policy that host and pod agree on. Raises Refused if both set one and they differ.
 
-    Source: Koordinator semantics, effective policy.
+    Source: koordinator.md, "Effective policy".
     """
     policies = {host, pod} - {NumaPolicy.NONE}
     if len(policies) > 1:

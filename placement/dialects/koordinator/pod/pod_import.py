@@ -1,4 +1,4 @@
-"""A Kubernetes pod as one value: what it asks for, and what is remarkable about it."""
+"""A Kubernetes pod as one value: what it asks for, and the warnings about it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def import_pod(
     """What a parsed Pod asks of hosts under the settings of its cluster; `old` is the Pod before an update.
 
     Raises ManifestError with everything that is wrong: broken schema, contradictions, admission rules.
-    Source: Koordinator semantics, who is bound and admission rules.
+    Source: koordinator.md, "Who is bound", "Admission rules".
     """
     report = Report()
     pod = read_pod(document, report)

@@ -1,4 +1,4 @@
-"""What a pod asks of any host."""
+"""The request of a pod to any host, read from its manifest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PodRequest:
     """What a pod asks of any host; equal requests get equal answers.
 
     `amounts` are in millicores, bytes and pieces. A `bound` pod gets `need` CPUs of its own everywhere, under
-    the policies named here, which are NONE otherwise. `designated`: what somebody else decided on already.
+    the policies named here, which are NONE otherwise. `designated`: what another scheduler decided.
     `uses_ls_pools`: it runs in the LS pools unless it is bound. `burst_limit`: the millicores that the pool
     of one NUMA node has to cover.
     """
@@ -80,7 +80,7 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
     """What a pod asks of any host; None if it requests nothing at all.
 
     Annotations that do not parse are reported where the pod's manifest is. Raises Refused if no host can take
-    the pod. Source: Koordinator semantics, who is bound.
+    the pod. Source: koordinator.md, "Who is bound".
     """
     amounts = request_amounts(pod_requests(pod))
     spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
@@ -107,7 +107,7 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
 def is_bound_eligible(pod: Pod, settings: SchedulerSettings) -> bool:
     """Whether the scheduler may give a pod CPUs of its own wherever it runs: LSE and LSR pods of class prod.
 
-    Source: Koordinator semantics, who is bound.
+    Source: koordinator.md, "Who is bound".
     """
     priority = raw_priority(pod) or qos_with_default(pod, settings.guaranteed_qos).default_priority
     return raw_qos(pod).owns_cpus and priority is PriorityClass.PROD
@@ -135,7 +135,7 @@ def _known_policy(policy: str) -> BindPolicy:
 def exclusive_level(spec: ResourceSpec, settings: SchedulerSettings) -> ExclusiveLevel:
     """The level of a pod with that spec; unknown ones behave as none.
 
-    Source: Koordinator semantics, keys on the pod and profiles.
+    Source: koordinator.md, "Keys on the pod", "Profiles".
     """
     if spec.exclusive in ("", DEFAULT) and settings.follows_design:
         return settings.default_exclusive_level
@@ -143,12 +143,12 @@ def exclusive_level(spec: ResourceSpec, settings: SchedulerSettings) -> Exclusiv
 
 
 def _is_latency_sensitive(pod: Pod) -> bool:
-    """Whether the pod runs in the LS pools (Koordinator semantics: QoS class)."""
+    """Whether the pod runs in the LS pools (koordinator.md, "QoS class")."""
     return qos_with_default(pod, guaranteed=QosClass.LS).uses_ls_pools
 
 
 def _burst_limit(pod: Pod, spec: ResourceSpec, settings: SchedulerSettings) -> int | None:
-    """The limit that a shared pool has to cover (Koordinator semantics: profiles, ConstrainedBurst)."""
+    """The limit that a shared pool has to cover (koordinator.md, "ConstrainedBurst")."""
     bursts = CONSTRAINED_BURST in (spec.required_bind, spec.preferred_bind)
     if not (settings.follows_design and bursts and qos_with_default(pod).uses_ls_pools):
         return None

@@ -1,4 +1,4 @@
-"""What is allowed in a pod but hardly meant."""
+"""Warnings about what is allowed in a pod but probably not meant."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _EXCLUSIVE_POLICIES = frozenset({*ExclusiveLevel, DEFAULT, ""})
 def warn_of_pod(
     pod: Pod, spec: ResourceSpec, request: PodRequest | None, settings: SchedulerSettings
 ) -> None:
-    """Report what has no effect or another one than it seems, at the place where it stands in the manifest.
+    """Warn of settings without effect, or with another one than it seems, each at its place in the manifest.
 
-    Source: Koordinator semantics, QoS class, priority class, who is bound and what users trip over.
+    Source: koordinator.md, "QoS class", "Priority class", "Who is bound", "Warnings and remarks".
     """
     _warn_of_classes(pod)
     _warn_of_policies(pod, spec)

@@ -9,7 +9,7 @@ from placement.kubernetes.pod import Pod
 
 
 class PriorityClass(StrEnum):
-    """How important a pod is; `UNSET` if nobody says."""
+    """How important a pod is; `UNSET` if the pod does not say."""
 
     PROD = "koord-prod"
     MID = "koord-mid"
@@ -29,7 +29,7 @@ _BANDS = {
 def raw_priority(pod: Pod) -> PriorityClass:
     """The class of the label, even if it names none that exists, else of the band of `spec.priority`.
 
-    Source: Koordinator semantics, priority class.
+    Source: koordinator.md, "Priority class".
     """
     label = pod.label(keys.PRIORITY_CLASS)
     if pod.manifest.label(keys.PRIORITY_CLASS).value is not None:

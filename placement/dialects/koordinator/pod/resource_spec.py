@@ -28,8 +28,7 @@ class ResourceSpec:
     def effective_bind(self, default: str) -> tuple[str, str]:
         """The required and the preferred bind policy, where `Default` is replaced.
 
-        No preference is the default, too; no requirement stays none.
-        Source: Koordinator semantics, who is bound.
+        No preference is the default, too; no requirement stays none. Source: koordinator.md, "Who is bound".
         """
         required = default if self.required_bind == DEFAULT else self.required_bind
         preferred = default if self.preferred_bind in ("", DEFAULT) else self.preferred_bind
@@ -39,7 +38,7 @@ class ResourceSpec:
 def read_resource_spec(annotation: Field) -> ResourceSpec:
     """The spec of a resource-spec annotation, absent or not; what does not parse is reported.
 
-    Source: Koordinator semantics, keys on the pod.
+    Source: koordinator.md, "Keys on the pod".
     """
     parsed = annotation.json()
     return ResourceSpec(
@@ -53,7 +52,7 @@ def read_resource_spec(annotation: Field) -> ResourceSpec:
 def completed_spec(spec: ResourceSpec, bind: str, strict: bool) -> Mapping[str, Any]:
     """The annotation after a pod was bound under a policy, with the policies that were only implied.
 
-    Nothing changes if no policy applied. Source: Koordinator semantics, what is written.
+    Nothing changes if no policy applied. Source: koordinator.md, "What is written".
     """
     completed = dict(spec.document)
     if bind and strict and spec.required_bind in ("", DEFAULT):

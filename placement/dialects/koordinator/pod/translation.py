@@ -1,6 +1,6 @@
 """A pod as queries for allocation candidates, from the best to what is still acceptable.
 
-Source: Koordinator semantics, queries.
+Source: koordinator.md, "Queries".
 """
 
 from __future__ import annotations

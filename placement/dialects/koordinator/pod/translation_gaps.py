@@ -1,6 +1,6 @@
 """What queries for allocation candidates cannot say about a pod, in plain words.
 
-Source: Koordinator semantics, what granular syntax cannot say.
+Source: koordinator.md, "What granular syntax cannot say".
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 def scheduler_settings(document: Mapping[str, Any]) -> SchedulerSettings:
     """The scheduler settings in the settings of a cluster; what is absent has its default.
 
-    Raises ManifestError naming every field that is wrong. Source: Koordinator semantics, scheduler settings.
+    Raises ManifestError naming every field that is wrong. Source: koordinator.md, "Scheduler settings".
     """
     report = Report()
     fields = {name: Field(name, document.get(name), report) for name in SETTINGS}

@@ -2,7 +2,7 @@
 
 Takes as they are: a Policy or one of its priorities, a KubeSchedulerConfiguration or one of its profiles, and
 the arguments of a single plugin. What they say about other things than resources is passed over.
-Source: Bin packing, and the scheduler configuration of Kubernetes 1.16 to 1.31.
+Source: scoring.md, "Parameters"; the scheduler configuration of Kubernetes 1.16 to 1.31.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a cluster wants pods to be scheduled where pods and hosts leave it open."""
+"""The scheduler settings of a cluster: they count where pods and hosts say nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSettings:
-    """The scheduler settings of a cluster (Koordinator semantics: scheduler settings and profiles).
+    """The scheduler settings of a cluster (koordinator.md, "Scheduler settings", "Profiles").
 
     `guaranteed_qos` is the class that Kubernetes' Guaranteed stands for when a priority class is derived.
     `keeps_sub_priority`: that label of a pod must not change. A CPU may be held `share_limit` times. The

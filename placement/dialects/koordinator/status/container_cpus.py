@@ -36,7 +36,7 @@ def container_cpu_list(pod: Pod, view: AgentView) -> str | None:
     """The CPU list of every container of a pod: empty to reset it, None to leave it alone.
 
     Pools are joined as they are, NUMA node by NUMA node. Raises ManifestError for an unreadable
-    resource-status. Source: Koordinator semantics, pools.
+    resource-status. Source: koordinator.md, "Pools".
     """
     findings = Report()
     status = read_resource_status(replace(pod.manifest.annotation(keys.RESOURCE_STATUS), report=findings))

@@ -1,6 +1,6 @@
-"""What of a running pod's resource-status counts: no more than the pod may have.
+"""Which part of a running pod's resource-status counts: no more than the pod may have.
 
-Whoever may write pods may write that annotation, so it is no proof that CPUs were given.
+A user who may write pods may write that annotation, so it does not prove that CPUs were given.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def may_own_cpus(pod: RunningPod, host: HostBindPolicy) -> bool:
 class Entitlement:
     """What a pod may have on its node: whether CPUs of its own, and how much it requests.
 
-    `taken` are CPUs that others have or nobody may have, `kept` those that the pod was recorded with before.
+    `taken` are CPUs that other pods have or no pod may have, `kept` those that the pod was recorded with
+    before.
     """
 
     owns_cpus: bool
@@ -36,10 +37,10 @@ class Entitlement:
     kept: CpuSet
 
     def limit(self, claimed: Holding) -> tuple[Holding, tuple[str, ...]]:
-        """What counts of a claim, and what is to be said about the rest of it.
+        """The part of a claim that counts, and warnings about the rest.
 
         Of a claim for more CPUs than requested as many count as are requested: of those that exist and that
-        nobody else has, first those it had before, then whole cores, then lowest numbers.
+        no other pod has, first those it had before, then whole cores, then lowest numbers.
         """
         cpus, amounts = self._cpus(claimed.cpus), self._amounts(claimed.amounts)
         findings = []

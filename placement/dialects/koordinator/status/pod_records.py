@@ -31,10 +31,10 @@ from placement.numa.ledger import Holding
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:
-    """What to record for a pod: nothing, its holding, or that nobody can say what it holds.
+    """What to record for a pod: nothing, its holding, or that its holding is unknown.
 
-    `unreadable` are the findings about its resource-status. Nobody else may be bound on its host while there
-    are any, as its CPUs could be handed out a second time.
+    `unreadable` are the findings about its resource-status. While there are any, no other pod may be bound on
+    its host, as its CPUs could be handed out a second time.
     """
 
     holding: Holding | None = None
@@ -44,7 +44,7 @@ class PodRecord:
 def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
     """What a pod holds on its host; nothing before it has one, after it ended, or if it was given nothing.
 
-    A resource-status is simply believed. Source: Koordinator semantics, recovery from pods.
+    A resource-status is simply believed. Source: koordinator.md, "Recovery from pods".
     """
     if not pod.is_assigned:
         return PodRecord()
@@ -98,8 +98,7 @@ def import_running_pod(
     """What a parsed Pod says about its place on a host with that kubelet; `old` is the Pod before an update.
 
     Raises ManifestError if its schema is broken or an update changes what must not change; an unreadable
-    resource-status is part of the record.
-    Source: Koordinator semantics, recovery from pods and admission rules.
+    resource-status is part of the record. Source: koordinator.md, "Recovery from pods", "Admission rules".
     """
     report = Report()
     pod = read_pod(document, report)
@@ -129,7 +128,7 @@ def import_running_pod(
 def unknown_cpus_warning(holding: Holding, topology: CpuTopology) -> str | None:
     """That a pod holds CPUs its host does not have, if it does; they do not count.
 
-    Source: Koordinator semantics, recovery from pods.
+    Source: koordinator.md, "Recovery from pods".
     """
     unknown = holding.cpus - topology.cpus
     return f"CPUs {format_cpu_list(unknown)} are not in the cpu-topology; left out" if unknown else None

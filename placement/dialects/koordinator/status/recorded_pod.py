@@ -20,7 +20,7 @@ class RecordedPod:
 
     `consumer` is the uuid under which it holds allocations; `qos` the class its label names, empty if none.
     `loose` are amounts that only NUMA nodes offer, of a pod that is aligned to none: where they are counted.
-    `unreadable`: findings about its resource-status, so that nobody knows which CPUs it holds.
+    `unreadable`: findings about its resource-status; while there are any, its CPUs are unknown.
     """
 
     namespace: str

@@ -32,7 +32,7 @@ NOTHING_GIVEN = ResourceStatus()
 def read_resource_status(annotation: Field) -> ResourceStatus:
     """The status of a resource-status annotation, absent or not; what does not parse is reported.
 
-    Source: Koordinator semantics, keys on the pod.
+    Source: koordinator.md, "Keys on the pod".
     """
     parsed = annotation.json()
     by_numa: dict[int, dict[str, int]] = {}
@@ -54,7 +54,7 @@ def _read_amounts(resources: Field) -> dict[str, int]:
 def status_document(status: ResourceStatus) -> Mapping[str, Any]:
     """The annotation of a status, NUMA nodes ascending; empty members are left out.
 
-    Source: Koordinator semantics, what is written.
+    Source: koordinator.md, "What is written".
     """
     members: dict[str, str | Sequence[Any]] = {
         "cpuset": format_cpu_list(status.cpus),

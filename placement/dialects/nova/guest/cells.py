@@ -24,7 +24,7 @@ class Cell:
 def split_cells(nodes: Sequence[GuestNode], plan: CpuPlan) -> tuple[Cell, ...]:
     """The cells of a settled plan: known dedicated CPUs are cut along the nodes, amounts dealt in turn.
 
-    Source: Nova flavor rules, maps and round robin.
+    Source: nova-flavors.md, "Maps", "Round robin for a mixed policy from amounts".
     """
     if plan.dedicated is None:
         return _dealt(nodes, plan.dedicated_count)
@@ -42,7 +42,7 @@ def split_cells(nodes: Sequence[GuestNode], plan: CpuPlan) -> tuple[Cell, ...]:
 def dedicated_cpus(cells: Sequence[Cell]) -> str:
     """All dedicated guest CPUs of the cells as CPU set text, empty if there are none.
 
-    Source: Nova flavor rules, dedicated_cpus.
+    Source: nova-flavors.md, "dedicated_cpus".
     """
     return format_cpuset(cpu for cell in cells for cpu in cell.pcpuset)
 

@@ -55,7 +55,7 @@ def read_cpu_facts(
 ) -> CpuFacts:
     """Read and check every statement about CPUs.
 
-    Source: Nova flavor rules, order of checks.
+    Source: nova-flavors.md, "Order of checks and error codes".
     """
     # The order of the calls is the order in which problems are reported.
     specs = flavor.extra_specs

@@ -54,8 +54,7 @@ def plan_cpus(
 ) -> CpuPlan:
     """Settle everything about CPUs except their cells; adds a problem for each rule that does not hold.
 
-    Source: Nova flavor rules, CPU policy, masks, emulator threads and thread policy, in their order of
-    checks.
+    Source: nova-flavors.md, "CPU policy", "Masks", "Threads", "Order of checks and error codes".
     """
     found_before = len(problems)
     facts = read_cpu_facts(flavor, image, explicit, image_traits, problems)
@@ -70,7 +69,7 @@ def plan_cpus(
 
 
 def _settle_policy(facts: CpuFacts, problems: Problems) -> str | None:
-    """The policy of the keys, else what the explicit amounts mean (Nova flavor rules, explicit amounts)."""
+    """The policy of the keys, else what the explicit amounts mean (nova-flavors.md, "Explicit amounts")."""
     if facts.key_policy is not None:
         if facts.key_policy != REFUSED and facts.shared_amount + facts.dedicated_amount > 0:
             problems.add(
@@ -87,7 +86,7 @@ def _settle_policy(facts: CpuFacts, problems: Problems) -> str | None:
 def _check_amounts(facts: CpuFacts, problems: Problems) -> None:
     asked = facts.shared_amount + facts.dedicated_amount
     needed = facts.vcpus + facts.emulator_cpus
-    # With a refused emulator policy nobody knows how many CPUs the amounts should add up to.
+    # With a refused emulator policy it is unknown how many CPUs the amounts should add up to.
     if facts.emulator != REFUSED:
         if asked != needed:
             names = "resources:VCPU and resources:PCPU" if facts.shared_amount else "resources:PCPU"
@@ -145,7 +144,7 @@ def _plan(policy: str | None, facts: CpuFacts, *, settled: bool) -> CpuPlan:
         emulator_cpus=facts.emulator_cpus,
         dedicated=dedicated,
         dedicated_count=count,
-        # An unsettled plan asks for some CPU, so that nobody complains about an empty group on top.
+        # An unsettled plan asks for some CPU, lest an empty group is reported on top.
         request=merged((_amounts(facts, count), traits)) if settled else FlavorGroup({VCPU: facts.vcpus}),
         settled=settled,
     )

@@ -17,5 +17,5 @@ CPU_POLICY = PolicyTable(
 )
 """A dedicated flavor rules over every image; mixed goes with no image that says shared.
 
-Source: Nova flavor rules, CPU policy table.
+Source: nova-flavors.md, "CPU policy table".
 """

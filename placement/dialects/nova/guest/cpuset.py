@@ -56,7 +56,7 @@ class CpuSet:
 def parse_cpuset(text: str) -> CpuSet:
     """All CPUs the text takes minus all it takes out with `^`, whatever the order of its pieces.
 
-    Raises CpusetTextError. Source: Nova flavor rules, CPU set text.
+    Raises CpusetTextError. Source: nova-flavors.md, "CPU set text".
     """
     taken: list[Range] = []
     out: list[Range] = []
@@ -75,7 +75,7 @@ def parse_cpuset(text: str) -> CpuSet:
 def format_cpuset(cpus: Iterable[int]) -> str:
     """The CPU ids as text: ascending, runs of two or more as `a-b`, joined by commas.
 
-    Source: Nova flavor rules, writing a set back.
+    Source: nova-flavors.md, "Writing a set back".
     """
     return str(CpuSet.of(cpus))
 

@@ -11,7 +11,7 @@ def deal(cell_sizes: Sequence[int], shared: int, dedicated: int) -> list[tuple[i
 
     One walk over the cells gives out all shared CPUs and then, without starting over, all dedicated ones; a
     full cell is skipped. So only the shared CPUs have to be walked: the dedicated ones fill what is left.
-    Raises ValueError. Source: Nova flavor rules, round robin for a mixed policy from amounts.
+    Raises ValueError. Source: nova-flavors.md, "Round robin for a mixed policy from amounts".
     """
     if shared < 0 or dedicated < 0 or min(cell_sizes, default=0) < 0 or shared + dedicated != sum(cell_sizes):
         raise ValueError(

@@ -16,7 +16,7 @@ KEY = "hw:emulator_threads_policy"
 def emulator_policy(extra_specs: Mapping[str, str], problems: Problems) -> str | None:
     """`isolate`, `share`, None if not set, or REFUSED after `emulator_policy_invalid`.
 
-    Source: Nova flavor rules, emulator threads.
+    Source: nova-flavors.md, "Emulator threads".
     """
     policy = given(extra_specs, KEY)
     if policy is None or policy in POLICIES:

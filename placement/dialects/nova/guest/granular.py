@@ -18,7 +18,7 @@ def check_no_override(groups: Groups, totals: Mapping[str, int], problems: Probl
     """`numa_override_conflict` unless the base group holds exactly the totals (class -> amount) of the cells.
 
     A class that is not in `totals` is not compared. No suffixed group may ask for what the cells ask for, nor
-    have a suffix like theirs. Source: Nova flavor rules, NUMA cells as request groups.
+    have a suffix like theirs. Source: nova-flavors.md, "NUMA cells as request groups".
     """
     base = groups.get(BASE, FlavorGroup())
     for name, total in totals.items():
@@ -43,7 +43,7 @@ def check_no_override(groups: Groups, totals: Mapping[str, int], problems: Probl
 def isolated_policy(group_policy: str | None, cell_count: int, problems: Problems) -> str | None:
     """The group policy with this many cells: isolate from two on, else `group_policy_conflict`.
 
-    Source: Nova flavor rules, NUMA cells as request groups.
+    Source: nova-flavors.md, "NUMA cells as request groups".
     """
     if cell_count < 2:
         return group_policy
@@ -67,7 +67,7 @@ def cell_totals(cells: Sequence[Cell], emulator_cpus: int) -> dict[str, int]:
 def cell_groups(cells: Sequence[Cell], emulator_cpus: int) -> dict[str, FlavorGroup]:
     """One group per cell with its CPUs and memory, on a NUMA root; cell 0 carries the emulator.
 
-    Source: Nova flavor rules, NUMA cells as request groups.
+    Source: nova-flavors.md, "NUMA cells as request groups".
     """
     groups: dict[str, FlavorGroup] = {}
     for cell in cells:
@@ -80,8 +80,8 @@ def cell_groups(cells: Sequence[Cell], emulator_cpus: int) -> dict[str, FlavorGr
 def without_cells(base: FlavorGroup) -> tuple[FlavorGroup, tuple[str, ...]]:
     """The base group without what the cells ask for, and the traits that move to the root as it is empty.
 
-    Traits stay in the group while it has resources, because a group of traits alone is not allowed. Source:
-    Nova flavor rules, NUMA cells as request groups.
+    Traits stay in the group while it has resources, because a group of traits alone is not allowed.
+    Source: nova-flavors.md, "NUMA cells as request groups".
     """
     rest = {name: amount for name, amount in base.resources.items() if name not in PER_CELL}
     if rest:

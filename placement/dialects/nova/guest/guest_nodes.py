@@ -26,7 +26,7 @@ def guest_nodes(
     """The guest's nodes, None if it has none or if they cannot be told because of a problem.
 
     There are nodes if their number or a page size is set, if the guest has persistent memory, or if its CPUs
-    are pinned. Source: Nova flavor rules, guest NUMA cells.
+    are pinned. Source: nova-flavors.md, "Guest NUMA cells".
     """
     count = numa_maps.node_count(flavor.extra_specs, image, problems)
     paged = has_page_size(flavor.extra_specs, image, problems)

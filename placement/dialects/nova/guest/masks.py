@@ -23,7 +23,7 @@ IMAGE_REALTIME_MASK_KEY = "hw_cpu_realtime_mask"
 def dedicated_mask(extra_specs: Mapping[str, str], vcpus: int, problems: Problems) -> frozenset[int] | None:
     """The guest CPU ids of the dedicated mask; it has to leave some in, some out, and none beyond the guest.
 
-    Adds `cpuset_invalid` or `dedicated_mask_invalid`. Source: Nova flavor rules, dedicated mask.
+    Adds `cpuset_invalid` or `dedicated_mask_invalid`. Source: nova-flavors.md, "Dedicated mask".
     """
     text = given(extra_specs, DEDICATED_KEY)
     if text is None:
@@ -43,8 +43,8 @@ def realtime_mask(
 ) -> frozenset[int] | None:
     """The realtime guest CPU ids, None while `hw:cpu_realtime` is off; the image's mask comes first.
 
-    Adds `cpuset_invalid`, `realtime_mask_invalid` or `emulator_policy_invalid`. Source: Nova flavor rules,
-    realtime mask.
+    Adds `cpuset_invalid`, `realtime_mask_invalid` or `emulator_policy_invalid`.
+    Source: nova-flavors.md, "Realtime mask".
     """
     if not is_true(extra_specs.get(REALTIME_KEY, "")):
         return None
@@ -56,7 +56,7 @@ def realtime_mask(
         problems.add("realtime_mask_invalid", f"{key}: no guest CPU is left realtime")
     has_emulator_policy = emulator_policy(extra_specs, problems) is not None
     if cpus.ranges == ((0, vcpus - 1),) and not has_emulator_policy:
-        # Somebody has to run the emulator: a CPU that is not realtime, or what an emulator policy says.
+        # The emulator has to run somewhere: on a CPU that is not realtime, or where an emulator policy says.
         fault = "every guest CPU is realtime and hw:emulator_threads_policy is not set"
     elif cpus.highest >= vcpus:
         fault = f"guest CPU {cpus.highest} is above {vcpus - 1}"

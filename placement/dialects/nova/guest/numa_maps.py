@@ -24,10 +24,10 @@ _PLAIN_COUNT = re.compile(r"[1-9][0-9]{0,17}")
 def node_count(
     extra_specs: Mapping[str, str], image: ImageProperties, problems: Problems
 ) -> int | str | None:
-    """The number of cells asked for, None if nobody says it, REFUSED after a problem.
+    """The number of cells asked for, None if neither side says it, REFUSED after a problem.
 
-    Adds `numa_nodes_invalid`, or `numa_image_forbidden` if both sides say one, even the same. Source: Nova
-    flavor rules, guest NUMA cells.
+    Adds `numa_nodes_invalid`, or `numa_image_forbidden` if both sides say one, even the same.
+    Source: nova-flavors.md, "Guest NUMA cells".
     """
     ours, theirs = given(extra_specs, NODES_KEY), given(image, IMAGE_NODES_KEY)
     if ours is not None and theirs is not None:
@@ -47,7 +47,7 @@ def listed_cpus(
 ) -> list[CpuSet | None] | None:
     """The CPUs of each cell, None if there is no list; a text that was refused stands as None in its place.
 
-    Adds `numa_image_forbidden` or `cpuset_invalid`. Source: Nova flavor rules, maps.
+    Adds `numa_image_forbidden` or `cpuset_invalid`. Source: nova-flavors.md, "Maps".
     """
     texts = _one_sided_list(extra_specs, CPUS_KEY, image, IMAGE_CPUS_KEY, problems)
     return [_parse_cpus(key, text, problems) for key, text in texts] or None
@@ -58,7 +58,7 @@ def listed_memory(
 ) -> list[int | None] | None:
     """The memory of each cell in MiB, None if there is no list; a refused text stands as None in its place.
 
-    Adds `numa_image_forbidden` or `numa_mem_invalid`. Source: Nova flavor rules, maps.
+    Adds `numa_image_forbidden` or `numa_mem_invalid`. Source: nova-flavors.md, "Maps".
     """
     texts = _one_sided_list(extra_specs, MEMORY_KEY, image, IMAGE_MEMORY_KEY, problems)
     return [_parse_memory(key, text, problems) for key, text in texts] or None

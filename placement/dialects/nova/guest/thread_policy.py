@@ -16,14 +16,14 @@ HYPERTHREADING = "HW_CPU_HYPERTHREADING"
 THREAD_POLICY = PolicyTable(
     FLAVOR_KEY, IMAGE_KEY, POLICIES, PREFER, "cpu_thread_policy_invalid", "cpu_thread_policy_conflict"
 )
-"""A flavor that says prefer silently rules over the image (Nova flavor rules, thread policy table)."""
+"""A flavor that says prefer silently rules over the image (nova-flavors.md, "Thread policy")."""
 
 
 def written_thread_policy(groups: Groups, image: FlavorGroup) -> str | None:
     """What the hyperthreading trait says: forbidden is isolate, required is require, None if it is not there.
 
     The flavor's groups are asked first, in the order of their suffixes; the image only if none of them has
-    it. Source: Nova flavor rules, hyperthreading trait.
+    it. Source: nova-flavors.md, "Hyperthreading trait".
     """
     for group in (*(groups[suffix] for suffix in sorted(groups)), image):
         if HYPERTHREADING in group.forbidden:
