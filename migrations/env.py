@@ -10,7 +10,7 @@ with database.write() as transaction:
     context.configure(
         connection=transaction.connection,
         target_metadata=metadata,
-        render_as_batch=database.is_sqlite,
+        render_as_batch=database.backend.alters_by_copying,
         compare_type=True,
     )
     context.run_migrations()

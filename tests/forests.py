@@ -23,7 +23,7 @@ from placement.search.query import (
     GroupQuery,
     Preference,
 )
-from placement.search.score_cache import Scoreboards
+from placement.search.score_cache import ScoreCache
 from placement.search.search import Found, search
 from tests.naive import SHARING_TRAIT, Candidate, NaiveProvider
 from tests.naive_scoring import SoftCondition
@@ -49,7 +49,7 @@ class World:
             for name in sorted(provider.aggregates):
                 self.aggregates.setdefault(name, len(self.aggregates) + 1)
         self.sharing = SharingMap()
-        self.boards = Scoreboards()
+        self.score_cache = ScoreCache()
         self.forest = Forest()
 
     def records(self) -> list[ProviderRecord]:
@@ -167,7 +167,9 @@ class World:
         Scores are kept for the next search, as the service does.
         """
         wanted = self.query(query, maximum, depth_first, order)
-        return search(self.forest, self.sharing, wanted, first_trees=first_trees, boards=self.boards)
+        return search(
+            self.forest, self.sharing, wanted, first_trees=first_trees, score_cache=self.score_cache
+        )
 
     def candidates(self, found: Found) -> list[Candidate]:
         """What was found, in its order."""

@@ -11,7 +11,7 @@ from placement.services.clusters.pod_writing import Condition
 from placement.services.following.cluster_cache import ClusterView
 from placement.storage import tables
 from placement.storage.database import Database
-from placement.storage.statements import providers
+from placement.storage.statements import provider_rows, providers
 from tests.client import Client, code, detail
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.pod_invariants import check
@@ -66,7 +66,7 @@ def test_a_node_that_lacks_a_provider_is_passed_over(cluster: Client, database: 
     first = cluster.post(f"{CLUSTER}/pods/preview", pod_manifest(cpu="2")).json["nodes"][0]
     assert (first["name"], first["cpuset"]) == ("n1", "0-1")
     with database.write() as transaction:
-        core = providers.uuids_by_name(transaction, ["edge/n1/core-0-0"])["edge/n1/core-0-0"]
+        core = provider_rows.uuids_by_name(transaction, ["edge/n1/core-0-0"])["edge/n1/core-0-0"]
         locked = providers.lock(transaction, core)
         assert locked is not None
         providers.delete(transaction, [locked.id])

@@ -12,7 +12,7 @@ from placement.api.services import use_cases
 from placement.domain.errors import BadRequest
 from placement.domain.groups import CandidateQuery
 from placement.domain.identifiers import normalize_uuid
-from placement.services.placement.search_options import SoftCondition, Wishes
+from placement.services.placement.search_options import SearchOptions, SoftCondition
 
 _OWN = ("order_by", "cluster", "prefer", "explain")
 _HEAVIEST = 100
@@ -21,17 +21,17 @@ _TRAIT = re.compile("[A-Z0-9_]{1,255}")
 _FORM = "expected trait or aggregate, with ! in front to avoid it and :weight behind"
 
 
-def parse(parameters: Parameters) -> tuple[CandidateQuery, Wishes]:
-    """The query and the wishes. Raises BadRequest naming the parameter."""
+def parse(parameters: Parameters) -> tuple[CandidateQuery, SearchOptions]:
+    """The query and the options. Raises BadRequest naming the parameter."""
     rest = [(key, value) for key, value in parameters if key not in _OWN]
     query = candidate_query.parse(rest, NEWEST)
-    wishes = use_cases().candidates.wishes(
+    options = use_cases().candidates.options(
         order_by=single(parameters, "order_by"),
         cluster=single(parameters, "cluster"),
         preferences=_preferences(every(parameters, "prefer")),
         explain=_flag(single(parameters, "explain")),
     )
-    return query, wishes
+    return query, options
 
 
 def _flag(value: str | None) -> bool:

@@ -39,7 +39,7 @@ def route(
     own_only: bool = False,
     reads: bool = False,
 ) -> Callable[[Handler], Handler]:
-    """Register a handler behind its gate.
+    """Register a handler behind its guard.
 
     `since`: 404 below that feature. `missing_method_below`: 405 below it.
     `takes_json`: the body must be JSON. `gives_json`: the caller must accept JSON.
@@ -52,7 +52,7 @@ def route(
 
     def decorate(handler: Handler) -> Handler:
         @wraps(handler)
-        def gated(**path_arguments: str) -> Any:
+        def guarded(**path_arguments: str) -> Any:
             request.environ[context.READS_KEY] = reads
             if media_types_first:
                 _check_media_types(takes_json, gives_json)
@@ -68,8 +68,8 @@ def route(
             current_app.extensions["placement_policy"].authorize(policy, asked, own_only=own_only)
             return handler(**path_arguments)
 
-        blueprint.add_url_rule(path, endpoint=f"{method} {path}", view_func=gated, methods=[method])
-        return gated
+        blueprint.add_url_rule(path, endpoint=f"{method} {path}", view_func=guarded, methods=[method])
+        return guarded
 
     return decorate
 

@@ -1,6 +1,6 @@
 """Why a search found what it found: how many passed each condition, where none was left, who came closest.
 
-Worked out from the trail that the search's own stages left; there is no second search.
+Worked out from the trace that the search's own stages left; there is no second search.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from placement.search.query import ForestQuery
 from placement.search.trace import (
     Combines,
     ProvidersPassed,
-    Trail,
+    Trace,
     TreeCondition,
     TreesPassed,
 )
@@ -66,21 +66,21 @@ class Explanation:
 
 
 def explain(
-    forest: Forest, sharing: Sharing, query: ForestQuery, trail: Trail, most: int = MOST_MISSES
+    forest: Forest, sharing: Sharing, query: ForestQuery, trace: Trace, most: int = MOST_MISSES
 ) -> Explanation:
     """The explanation of a search that has just ended on this very forest, with so many misses at most."""
-    trees = [*trail.trees, TreesPassed(Combines(), _combined(forest, sharing, trail))]
-    stages = [_stage_of_providers(forest, passed) for passed in trail.providers]
+    trees = [*trace.trees, TreesPassed(Combines(), _combined(forest, sharing, trace))]
+    stages = [_stage_of_providers(forest, passed) for passed in trace.providers]
     stages += _stages_of_trees(forest, trees)
     empty = next((at for at, stage in enumerate(stages) if not stage.trees), None)
     misses: tuple[Miss, ...] = ()
     if empty is not None:
         near = NearMisses(forest, sharing, query, most)
-        if empty < len(trail.providers):
-            misses = tuple(near.providers(trail.providers[empty]))
+        if empty < len(trace.providers):
+            misses = tuple(near.providers(trace.providers[empty]))
         else:
-            misses = tuple(near.trees(trees, empty - len(trail.providers)))
-    return Explanation(tuple(stages), empty, misses, trail.complete)
+            misses = tuple(near.trees(trees, empty - len(trace.providers)))
+    return Explanation(tuple(stages), empty, misses, trace.complete)
 
 
 def _stage_of_providers(forest: Forest, passed: ProvidersPassed) -> Stage:
@@ -104,13 +104,13 @@ def _came_to(forest: Forest, passed: ProvidersPassed) -> int:
     return len(passed.rows)
 
 
-def _combined(forest: Forest, sharing: Sharing, trail: Trail) -> Indices:
+def _combined(forest: Forest, sharing: Sharing, trace: Trace) -> Indices:
     """The roots of the trees of the candidates found."""
-    if trail.candidates is None or not len(trail.candidates):
+    if trace.candidates is None or not len(trace.candidates):
         return np.empty(0, np.int32)
-    roots = np.unique(anchors_of(forest, sharing.mask(forest.count), trail.candidates))
+    roots = np.unique(anchors_of(forest, sharing.mask(forest.count), trace.candidates))
     # Sharing providers of several trees have no tree of their own; they stand for one they serve.
-    return roots[: len(trail.trees[-1].roots)]
+    return roots[: len(trace.trees[-1].roots)]
 
 
 def _stages_of_trees(forest: Forest, trees: Sequence[TreesPassed]) -> Iterator[Stage]:

@@ -63,13 +63,13 @@ def told(stage: Stage, explanation: Explanation, words: Vocabulary) -> str:
 
 def describe(stage: Stage, words: Vocabulary) -> str:
     """The condition of a stage, with the group that states it."""
-    text = _WORDING[type(stage.condition)](stage.condition, words)
+    text = _MESSAGES[type(stage.condition)](stage.condition, words)
     if stage.group is None:
         return text
     return f"group {stage.group}, {text}" if stage.group else text
 
 
-def verdict(explanation: Explanation, words: Vocabulary) -> str:
+def first_obstacle(explanation: Explanation, words: Vocabulary) -> str:
     """The first stage that nothing passed and the nearest miss, in one sentence; empty if all passed."""
     if explanation.first_empty is None:
         return ""
@@ -123,7 +123,7 @@ def _nobody(shortage: Shortage, root: str, words: Vocabulary) -> str:
         return f"the tree of {root} lacks {shortage.missing} {kind} for {groups}: nobody suitable offers any"
     if shortage.condition is None:
         return f"the tree of {root} has nobody for {groups}"
-    condition = _WORDING[type(shortage.condition)](shortage.condition, words)
+    condition = _MESSAGES[type(shortage.condition)](shortage.condition, words)
     return f"the tree of {root} has nobody for {groups}: none of those who could has {condition}"
 
 
@@ -186,7 +186,7 @@ _SHORTAGE: Mapping[Reason, Callable[[Shortage, str, Vocabulary], str]] = {
         f"the tree of {root} has nobody left for {_groups(shortage)}: the groups are kept apart"
     ),
 }
-_WORDING: Mapping[type[Condition | TreeCondition], Callable[[Any, Vocabulary], str]] = {
+_MESSAGES: Mapping[type[Condition | TreeCondition], Callable[[Any, Vocabulary], str]] = {
     Fits: _fits,
     Carries: lambda condition, words: _trait_sets(condition.required, condition.forbidden, words),
     IsIn: _is_in,

@@ -14,10 +14,10 @@ from placement.forest.forest import Forest
 from placement.forest.sharing import Sharing
 from placement.forest.uuids import to_text
 from placement.search.conditions import Condition, Offers
-from placement.search.equivalence import Arenas
+from placement.search.equivalence import EquivalenceClasses
 from placement.search.filters import Choices, choices_of
 from placement.search.query import ForestQuery, Slot, slots_of
-from placement.search.trace import Trail
+from placement.search.trace import Trace
 
 # How far away a tree is that has nobody at all for a group; with missing amounts it is at most 1.
 _NOBODY_AT_ALL = 2.0
@@ -58,7 +58,7 @@ class _Able:
     """Who could serve a slot if amounts did not matter, and the conditions that led there."""
 
     choices: Choices
-    trail: Trail
+    trace: Trace
 
 
 class Shortages:
@@ -74,12 +74,12 @@ class Shortages:
         for slot in self._slots:
             key = (slot.suffixed, slot.resources, slot.group.condition)
             if key not in known:
-                trail = Trail(one_by_one=True)
+                trace = Trace(one_by_one=True)
                 self._budget.look()
-                known[key] = _Able(choices_of(forest, slot, sharing, trail, with_room=False), trail)
+                known[key] = _Able(choices_of(forest, slot, sharing, trace, with_room=False), trace)
             self._able.append(known[key])
         choices = [able.choices for able in self._able]
-        self._arenas = Arenas(forest, query, self._slots, choices, sharing)
+        self._equivalence = EquivalenceClasses(forest, query, self._slots, choices, sharing)
         self._demands = _demands(self._slots)
         isolated = [able for slot, able in zip(self._slots, self._able, strict=True) if slot.suffixed]
         self._apart = isolated if query.isolate else []
@@ -139,11 +139,11 @@ class Shortages:
 
     def of(self, root: int) -> tuple[Shortage, ...]:
         """What the tree lacks; empty only if conditions that several slots meet together are in the way."""
-        trees = next(self._arenas.of(np.array([root], np.int32)), None)
+        trees = next(self._equivalence.of(np.array([root], np.int32)), None)
         if trees is None:
             nobody = (NOBODY,) * len(self._slots)
             return tuple(self._unserved(root, nobody, nobody, np.empty(0, np.int32)))
-        rows = trees.arenas[0]
+        rows = trees.providers[0]
         wants = [
             Want(demand, tuple(self._forest.column(class_id).free_of(rows).tolist()))
             for class_id, demand in self._demands.items()
@@ -204,7 +204,7 @@ class Shortages:
     def _why(self, root: int, slot: int, top: int) -> tuple[Reason, int, Condition | None]:
         if top != NOBODY:
             return Reason.BELOW, top, None
-        for passed in self._able[slot].trail.providers:
+        for passed in self._able[slot].trace.providers:
             if not (self._forest.roots_of(passed.rows) == root).any():
                 return Reason.NOBODY, NOBODY, passed.condition
         return Reason.APART, NOBODY, None

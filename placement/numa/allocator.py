@@ -1,4 +1,4 @@
-"""Trying to place a pod on a host."""
+"""What a pod gets of the CPUs and NUMA nodes of a host."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from placement.numa.split import (
 
 
 @dataclass(frozen=True, slots=True)
-class Concessions:
+class ReservedCredit:
     """What a pod may use although it is recorded as used.
 
     `preferred` CPUs (a mask) are taken first. Each mask in `returned` and the `reusable` amounts are handed
@@ -43,7 +43,7 @@ class Concessions:
     limits: NumaAmounts | None = None
 
 
-NO_CONCESSIONS = Concessions()
+NO_CREDIT = ReservedCredit()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,14 @@ class Allocation:
     amounts: NumaAmounts = NOTHING
 
 
-class Trial:
+class NumaAllocator:
     """A pod on a host, with the same view of what is free for every affinity that is tried."""
 
-    def __init__(self, host: HostState, demand: PodDemand, concessions: Concessions = NO_CONCESSIONS) -> None:
+    def __init__(self, host: HostState, demand: PodDemand, credit: ReservedCredit = NO_CREDIT) -> None:
         self.host = host
         self.demand = demand
-        self._concessions = concessions
-        self._use = host.use.without(concessions.returned) if concessions.returned else host.use
+        self._credit = credit
+        self._use = host.use.without(credit.returned) if credit.returned else host.use
 
     @cached_property
     def free_cpus(self) -> int:
@@ -72,7 +72,7 @@ class Trial:
     @cached_property
     def available(self) -> dict[int, dict[str, int]]:
         """What NUMA nodes can give to the pod (Koordinator semantics: per-NUMA accounts)."""
-        used = numa_used(self.host, self._use, self._concessions.reusable)
+        used = numa_used(self.host, self._use, self._credit.reusable)
         available = numa_available(self.host, used)
         cpus = self.demand.cpus
         for numa, amounts in available.items():
@@ -155,7 +155,7 @@ class Trial:
         return fewest
 
     def _limit(self, numa: int, amounts: dict[str, int]) -> None:
-        limits = self._concessions.limits
+        limits = self._credit.limits
         if limits is not None:
             limited = set().union(*limits.values())
             for resource in limited & amounts.keys():
@@ -204,7 +204,7 @@ class Trial:
         if not cpus.strict or cpus.bind is not BindPolicy.FULL_PCPUS:
             return True
         whole = not any(count % self.host.layout.threads for count in counts.values())
-        return whole and not self._concessions.preferred
+        return whole and not self._credit.preferred
 
     def _take_on_numa_nodes(self, cpus: CpuDemand, shares: Mapping[int, Amounts]) -> int:
         taken = 0
@@ -215,6 +215,4 @@ class Trial:
         return taken
 
     def _take(self, cpus: CpuDemand, free: int) -> int:
-        return take_cpus(
-            self.host.layout, self._use, free, cpus, self.host.rules, self._concessions.preferred
-        )
+        return take_cpus(self.host.layout, self._use, free, cpus, self.host.rules, self._credit.preferred)

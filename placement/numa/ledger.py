@@ -48,19 +48,6 @@ class HostLedger:
 
     holdings: Mapping[str, Holding] = field(default_factory=lambda: MappingProxyType({}))
 
-    def add(self, pod: str, holding: Holding) -> HostLedger:
-        """The ledger with one more pod; the same ledger if that pod is recorded already."""
-        if pod in self.holdings:
-            return self
-        return HostLedger(MappingProxyType({**self.holdings, pod: holding}))
-
-    def release(self, pod: str) -> HostLedger:
-        """The ledger without a pod; the same ledger if it is not recorded."""
-        if pod not in self.holdings:
-            return self
-        rest = {name: holding for name, holding in self.holdings.items() if name != pod}
-        return HostLedger(MappingProxyType(rest))
-
     def cpu_use(self, layout: CpuLayout) -> CpuUse:
         """How the CPUs of the host are used; the level of a CPU is that of its last recorded pod."""
         use = CpuUse()

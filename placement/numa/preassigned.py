@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from placement.numa.allocator import Allocation, Concessions, Trial
+from placement.numa.allocator import Allocation, NumaAllocator, ReservedCredit
 from placement.numa.amounts import NOTHING
 from placement.numa.demand import PodDemand
 from placement.numa.host import FACE_VALUE, HostState
@@ -19,7 +19,7 @@ def allocate_designated(host: HostState, demand: PodDemand, designated: Allocati
     """
     given = replace(host, capacity=designated.amounts, held=NOTHING, cpu_ratio=FACE_VALUE)
     affinity = tuple(designated.amounts) or None
-    allocation = Trial(given, demand, Concessions(preferred=designated.cpus)).allocate(affinity)
+    allocation = NumaAllocator(given, demand, ReservedCredit(preferred=designated.cpus)).allocate(affinity)
     if allocation.cpus != designated.cpus:
         raise Refused(NOT_ENOUGH_CPUS)
     return allocation

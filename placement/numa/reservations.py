@@ -1,4 +1,8 @@
-"""Reservations: CPUs and amounts held for pods that are to come."""
+"""Reservations: CPUs and amounts held for pods that are to come, and a pod that may use them.
+
+Nobody can make one yet: the service places every pod with `NO_RESERVATIONS`, only the worked cases pass
+others. What a reservation gives back to a pod reaches the allocator as `ReservedCredit`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from placement.numa.allocator import Allocation, Concessions, Trial
+from placement.numa.allocator import Allocation, NumaAllocator, ReservedCredit
 from placement.numa.amounts import NOTHING, NumaAmounts, summed
 from placement.numa.demand import PodDemand
 from placement.numa.host import HostState
@@ -92,12 +96,12 @@ class Placing:
         self._host = host
         self._demand = demand
         self._reservations = reservations
-        self._on_free_capacity = self._trial(())
-        self._on_everything = self._trial(reservations.matched) if reservations.matched else None
+        self._on_free_capacity = self._allocator(())
+        self._on_everything = self._allocator(reservations.matched) if reservations.matched else None
 
     @property
-    def widest_trial(self) -> Trial:
-        """The trial that sees everything as free which could be used in any way."""
+    def widest_allocator(self) -> NumaAllocator:
+        """The allocator that sees everything as free which could be used in any way."""
         return self._on_everything or self._on_free_capacity
 
     def explore(self, affinity: Sequence[int] | None) -> Found:
@@ -107,7 +111,7 @@ class Placing:
         """
         reservations = self._reservations
         if reservations.ignored or not (reservations.matched or reservations.required):
-            return Found(self.widest_trial.allocate(affinity))
+            return Found(self.widest_allocator.allocate(affinity))
         refusals: dict[str, None] = {}
         for place, reservation in enumerate(reservations.matched):
             try:
@@ -159,25 +163,25 @@ class Placing:
             raise Refused(*reasons, status=refused.refusal.status) from refused
 
     def _allocate_from(self, reservation: Reservation, affinity: Sequence[int] | None) -> Allocation:
-        concessions = self._concessions((reservation,))
-        allocation = Trial(self._host, self._demand, concessions).allocate(affinity)
+        credit = self._credit((reservation,))
+        allocation = NumaAllocator(self._host, self._demand, credit).allocate(affinity)
         if not reservation.restricted:
             return allocation
-        limited = replace(concessions, limits=_limits(reservation))
-        allocation = Trial(self._host, self._demand, limited).allocate(affinity)
+        limited = replace(credit, limits=_limits(reservation))
+        allocation = NumaAllocator(self._host, self._demand, limited).allocate(affinity)
         if allocation.cpus & ~reservation.cpus:
             raise Refused(NOT_ENOUGH_CPUS)
         return allocation
 
-    def _trial(self, opened: tuple[Reservation, ...]) -> Trial:
-        return Trial(self._host, self._demand, self._concessions(opened))
+    def _allocator(self, opened: tuple[Reservation, ...]) -> NumaAllocator:
+        return NumaAllocator(self._host, self._demand, self._credit(opened))
 
-    def _concessions(self, opened: tuple[Reservation, ...]) -> Concessions:
+    def _credit(self, opened: tuple[Reservation, ...]) -> ReservedCredit:
         preferred = 0
         for reservation in opened:
             preferred |= reservation.cpus
         remaining = (reservation.remaining for reservation in opened)
-        return Concessions(
+        return ReservedCredit(
             preferred=preferred,
             returned=tuple(reservation.cpus for reservation in opened if reservation.cpus),
             reusable=summed((self._reservations.owned, *remaining)) if opened else self._reservations.owned,

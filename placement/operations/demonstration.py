@@ -37,7 +37,7 @@ def _load_cluster(use_cases: UseCases, directory: Path) -> None:
     nodes = sorted((directory / "nodes").glob("*.yaml"))
     for path in nodes:
         manifests = node_manifests(parse_yaml(path.read_bytes()))
-        use_cases.clusters.put_node(name, path.stem, manifests.node, manifests.topology)
+        use_cases.nodes.put(name, path.stem, manifests.node, manifests.topology)
     beside = _document(directory / "placement.yaml")
     aggregate = use_cases.clusters.get(name).aggregate_uuid
     for provider in beside["resource_providers"]:

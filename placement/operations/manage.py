@@ -13,7 +13,7 @@ from placement.domain.errors import PlacementError
 from placement.operations import settings
 from placement.operations.tables import table
 from placement.services import schema
-from placement.services.online_migrations import Healed, Healing, Labels
+from placement.services.online_migrations import Batch, Labels, OnlineMigrations
 
 _BATCH = 50
 _NOTHING_LEFT, _SOMETHING_DONE, _STUCK, _BAD_COUNT = 0, 1, 2, 127
@@ -51,11 +51,11 @@ def load(parsed: argparse.Namespace) -> cfg.ConfigOpts:
     return loaded
 
 
-def healing(loaded: cfg.ConfigOpts) -> Healing:
+def online_migrations(loaded: cfg.ConfigOpts) -> OnlineMigrations:
     """The migrations of the configured database."""
     incomplete = loaded.placement
     labels = Labels(incomplete.incomplete_consumer_project_id, incomplete.incomplete_consumer_user_id)
-    return Healing(settings.open_database(loaded), labels)
+    return OnlineMigrations(settings.open_database(loaded), labels)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     stamp = actions.add_parser("stamp", help="record a schema version without running migrations")
     stamp.add_argument("revision", metavar="VERSION")
     stamp.set_defaults(run=_stamp)
-    online = actions.add_parser("online_data_migrations", help="heal rows that older versions left")
+    online = actions.add_parser("online_data_migrations", help="complete rows that older versions left")
     online.add_argument("--max-count", metavar="N", help="how many rows at most; without it all, in batches")
     online.set_defaults(run=_online_data_migrations)
     return parser
@@ -97,29 +97,29 @@ def _online_data_migrations(parsed: argparse.Namespace, loaded: cfg.ConfigOpts) 
         return _BAD_COUNT
     if count is None:
         print(f"Running batches of {_BATCH} until complete")
-    rounds: list[list[Healed]] = []
+    rounds: list[list[Batch]] = []
     failed = False
-    while not rounds or (count is None and any(healed.completed for healed in rounds[-1])):
+    while not rounds or (count is None and any(batch.completed for batch in rounds[-1])):
         try:
-            rounds.append(healing(loaded).run(_BATCH if count is None else int(count[:9])))
+            rounds.append(online_migrations(loaded).run(_BATCH if count is None else int(count[:9])))
         except PlacementError as error:
             print(f"placement-manage: {error}", file=sys.stderr)
             failed = True
             break
     _show(rounds)
-    done = any(healed.completed for healed in (rounds[-1] if rounds else ()))
-    left = any(healed.found > healed.completed for healed in (rounds[-1] if rounds else ()))
+    done = any(batch.completed for batch in (rounds[-1] if rounds else ()))
+    left = any(batch.found > batch.completed for batch in (rounds[-1] if rounds else ()))
     if (failed or left) and not done:
         return _STUCK
     return _SOMETHING_DONE if count is not None and done else _NOTHING_LEFT
 
 
-def _show(rounds: list[list[Healed]]) -> None:
+def _show(rounds: list[list[Batch]]) -> None:
     totals: dict[str, list[int]] = {}
-    for healed in (healed for one in rounds for healed in one):
-        total = totals.setdefault(healed.name, [0, 0])
-        total[0] += healed.found
-        total[1] += healed.completed
+    for batch in (batch for one in rounds for batch in one):
+        total = totals.setdefault(batch.name, [0, 0])
+        total[0] += batch.found
+        total[1] += batch.completed
     rows = [(name, *total) for name, total in sorted(totals.items())]
     print(table(("Migration", "Total Found", "Completed"), rows))
 

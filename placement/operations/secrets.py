@@ -34,8 +34,10 @@ def with_password_of(file: str, url: str) -> str:
         raise PlacementError(
             "[placement_database] connection has a password, and password_file names another: keep one"
         )
+    from placement.storage.backends.urls import has_accounts
+
     scheme, separator, rest = url.partition("://")
-    if not scheme.startswith("postgres"):
+    if not has_accounts(url):
         raise PlacementError("[placement_database] password_file is for PostgreSQL; SQLite has no passwords")
     found = _USER.match(rest)
     user, place = (found["name"], rest[found.end() :]) if found else ("", rest)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from oslo_config import cfg
 from oslo_policy import opts
 
-from placement.operations.manage import add_common, healing, load
+from placement.operations.manage import add_common, load, online_migrations
 from placement.operations.tables import stacked
 
 _CRASHED = 255
@@ -63,7 +63,7 @@ def _check(loaded: cfg.ConfigOpts) -> int:
 
 
 def _missing_roots(loaded: cfg.ConfigOpts) -> Finding:
-    count = healing(loaded).rootless_providers()
+    count = online_migrations(loaded).rootless_providers()
     if count:
         return Finding(
             Result.FAILURE,
@@ -73,7 +73,7 @@ def _missing_roots(loaded: cfg.ConfigOpts) -> Finding:
 
 
 def _incomplete_consumers(loaded: cfg.ConfigOpts) -> Finding:
-    count = healing(loaded).incomplete_consumers()
+    count = online_migrations(loaded).incomplete_consumers()
     if count:
         return Finding(
             Result.WARNING,

@@ -81,7 +81,7 @@ def fit_host(
         affinity = nominated = None
         if alignment.policy is not NumaPolicy.NONE:
             fits = placing.fits if limit is None else _covering(host, limit, placing)
-            affinity = choose_affinity(placing.widest_trial, alignment, fits, devices)
+            affinity = choose_affinity(placing.widest_allocator, alignment, fits, devices)
             nominated = placing.explore(affinity).reservation
         elif demand.cpus is not None:
             nominated = _explore_free_cpus(demand.cpus, placing, reservations)
@@ -127,7 +127,7 @@ def _explore_free_cpus(cpus: CpuDemand, placing: Placing, reservations: Reservat
     """A strict policy has to be tried; otherwise counting will do, as any free CPU is good enough."""
     if cpus.strict or reservations != NO_RESERVATIONS:
         return placing.explore(None).reservation
-    if placing.widest_trial.free_cpus.bit_count() < cpus.need:
+    if placing.widest_allocator.free_cpus.bit_count() < cpus.need:
         raise Refused(NOT_ENOUGH_CPUS)
     return None
 

@@ -47,9 +47,9 @@ class PodAllocation:
         """Whether the containers' CFS quota should be lifted: on CPUs of their own it only throttles them."""
         return bool(self.status.cpus)
 
-    def holding(self, qos: QosClass | None) -> Holding:
+    def holding(self, qos: QosClass) -> Holding:
         """What to record for the pod, whose label names that class."""
-        return Holding(self.status.cpus, self.level, self.status.amounts, qos is not QosClass.LSE)
+        return Holding(self.status.cpus, self.level, self.status.amounts, qos.shares_with_best_effort)
 
     def annotations(self, spec: ResourceSpec) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """The pod's resource-status, empty if it was given nothing, and its completed resource-spec.
@@ -91,7 +91,7 @@ def try_allocate(
     placing = Placing(host.state, demand, reservations)
     affinity = fit.affinity
     if alignment.policy is NumaPolicy.BEST_EFFORT and affinity is None:
-        affinity = choose_affinity(placing.widest_trial, alignment, placing.fits)
+        affinity = choose_affinity(placing.widest_allocator, alignment, placing.fits)
     return placing.allocate(affinity)
 
 

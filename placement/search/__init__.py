@@ -1,5 +1,5 @@
 """A query on the forest: filter, anchor, equivalence classes, combine, enumerate, order.
 
-Pure: a snapshot and a query in, candidates out. Promises tested in tests/unit/search and, against a naive
-enumerator, in tests/test_search_agrees_with_naive_enumerator.py.
+Pure: a snapshot and a query in, candidates out. Promises tested in tests/unit/search, most of them against a
+naive enumerator.
 """

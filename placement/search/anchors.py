@@ -16,7 +16,7 @@ from placement.search.trace import (
     RootCarries,
     RootIsIn,
     Together,
-    Trail,
+    Trace,
     TreeCondition,
     TreesPassed,
 )
@@ -28,7 +28,7 @@ def viable_roots(
     slots: Sequence[Slot],
     choices: Sequence[Choices],
     sharing: Sharing,
-    trail: Trail | None = None,
+    trace: Trace | None = None,
 ) -> Indices:
     """The roots at which every slot has somebody, in order of their ids."""
     viable: Mask | None = None
@@ -37,16 +37,16 @@ def viable_roots(
     }.values():
         reached = _anchors(forest, choice, sharing)
         viable = reached if viable is None else viable & reached
-        _note(trail, AllGroups(slot.suffix), viable, reached)
+        _note(trace, AllGroups(slot.suffix), viable, reached)
     if viable is None:
         return np.empty(0, np.int32)
     for any_of in _collective_sets(slots):
         viable = viable & _anchors_covering(forest, slots, choices, sharing, any_of)
-        _note(trail, Together(any_of), viable)
+        _note(trace, Together(any_of), viable)
     roots = np.flatnonzero(viable).astype(np.int32)
     for condition in root_conditions(query, slots):
         roots = roots[condition.among(forest, roots)]
-        _note(trail, condition, roots)
+        _note(trace, condition, roots)
     ids = forest.providers.id[roots]
     return roots if (ids[1:] > ids[:-1]).all() else roots[np.argsort(ids)]
 
@@ -61,10 +61,10 @@ def root_conditions(query: ForestQuery, slots: Sequence[Slot]) -> Iterator[RootC
 
 
 def _note(
-    trail: Trail | None, condition: TreeCondition, passed: Mask | Indices, alone: Mask | None = None
+    trace: Trace | None, condition: TreeCondition, passed: Mask | Indices, alone: Mask | None = None
 ) -> None:
-    if trail is not None:
-        trail.trees.append(TreesPassed(condition, passed, alone))
+    if trace is not None:
+        trace.trees.append(TreesPassed(condition, passed, alone))
 
 
 def _anchors(forest: Forest, choice: Choices, sharing: Sharing) -> Mask:

@@ -21,7 +21,7 @@ from placement.forest.uuids import dashed, to_text
 from placement.search.query import Slot
 from placement.search.ranking import ScoreTable
 from placement.search.search import Found
-from placement.search.summary_cache import TreeTexts
+from placement.search.summary_cache import SummaryCache
 
 # Instead of a provider: another slot uses it first.
 NO_USE = -1
@@ -220,7 +220,7 @@ class Answer:
         return np.flatnonzero(marked).astype(np.int32)
 
     def tree_texts(
-        self, kept: TreeTexts, write: Callable[[list[ProviderSummary]], bytes], at_once: int
+        self, kept: SummaryCache, write: Callable[[list[ProviderSummary]], bytes], at_once: int
     ) -> Iterator[list[bytes]]:
         """A text for each of the trees, written from the summaries of its providers unless it is kept.
 

@@ -1,8 +1,8 @@
 """Candidates best first, tree by tree, where all candidates of a tree have one score.
 
 What this never does: change which candidates there are, or their order among equal scores, which stays that
-of the unordered walk. Trees are taken in descending order of their scores, so the first candidates out are
-those that sorting all of them would put first.
+of the unordered enumeration. Trees are taken in descending order of their scores, so the first candidates out
+are those that sorting all of them would put first.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 
 from placement.forest.arrays import Amounts, Indices
 from placement.search.enumeration import Candidates
-from placement.search.equivalence import Arenas, LikeTrees
+from placement.search.equivalence import EquivalenceClass, EquivalenceClasses
 from placement.search.problem import Solution
 from placement.search.solver import solutions
 
-Walk = Callable[[Arenas, Indices, int], Iterator[Candidates]]
+Enumeration = Callable[[EquivalenceClasses, Indices, int], Iterator[Candidates]]
 _PROBED = 4
 _FIRST_BATCH, _GROWTH = 4, 8
 # Numpy sorts small integers in linear time, one pass per byte; a score of one strategy is one byte.
@@ -26,37 +26,50 @@ _SMALL = (np.int8, np.int16)
 
 
 def best_first(
-    arenas: Arenas, roots: Indices, scores: Amounts, maximum: int, walk: Walk, *, by_turn: bool
+    equivalence: EquivalenceClasses,
+    roots: Indices,
+    scores: Amounts,
+    maximum: int,
+    enumeration: Enumeration,
+    *,
+    by_turn: bool,
 ) -> Iterator[Candidates]:
     """Blocks of candidates, best first; whoever has enough stops.
 
-    `walk` gives the candidates of trees of one score in their order; `by_turn` tells that it is one
+    `enumeration` gives the candidates of trees of one score in their order; `by_turn` tells that it is one
     candidate per tree in turn, not tree by tree.
     """
     most = int(scores.max(initial=0))
     small = next((kind for kind in _SMALL if most <= np.iinfo(kind).max), np.int64)
     order = np.argsort((-scores).astype(small), kind="stable")
     roots, scores = roots[order], scores[order]
-    if len(roots) > maximum and arenas.are_small(roots[:_PROBED]):
-        head = _head(arenas, roots, scores, maximum, by_turn)
+    if len(roots) > maximum and equivalence.are_small(roots[:_PROBED]):
+        head = _head(equivalence, roots, scores, maximum, by_turn)
         if head is not None:
             yield head
             return
-    yield from _batches(arenas, roots, scores, maximum, walk, by_turn)
+    yield from _batches(equivalence, roots, scores, maximum, enumeration, by_turn)
 
 
-def _head(arenas: Arenas, roots: Indices, scores: Amounts, maximum: int, by_turn: bool) -> Candidates | None:
+def _head(
+    equivalence: EquivalenceClasses, roots: Indices, scores: Amounts, maximum: int, by_turn: bool
+) -> Candidates | None:
     """The first `maximum` candidates from as many trees, None if those do not yield enough.
 
     This may cut a score in two, but what it leaves of that score is never ahead of what it takes: of the
     last score only the first candidate of each tree counts, and the trees are in order.
     """
-    found = _merged(arenas, roots[:maximum], scores[:maximum], maximum, by_turn, cut=True)
+    found = _merged(equivalence, roots[:maximum], scores[:maximum], maximum, by_turn, cut=True)
     return found if len(found) >= maximum else None
 
 
 def _batches(
-    arenas: Arenas, roots: Indices, scores: Amounts, maximum: int, walk: Walk, by_turn: bool
+    equivalence: EquivalenceClasses,
+    roots: Indices,
+    scores: Amounts,
+    maximum: int,
+    enumeration: Enumeration,
+    by_turn: bool,
 ) -> Iterator[Candidates]:
     """Few trees first, and more of them the fewer candidates they yield: some yield thousands each.
 
@@ -70,11 +83,11 @@ def _batches(
         if end - start > 2 * size and previous > start:
             end = previous
         if scores[start] == scores[end - 1]:
-            for block in walk(arenas, roots[start:end], maximum - found):
+            for block in enumeration(equivalence, roots[start:end], maximum - found):
                 found += len(block)
                 yield block
         else:
-            block = _merged(arenas, roots[start:end], scores[start:end], maximum - found, by_turn)
+            block = _merged(equivalence, roots[start:end], scores[start:end], maximum - found, by_turn)
             found += len(block)
             yield block
         start = end
@@ -82,16 +95,22 @@ def _batches(
 
 
 def _merged(
-    arenas: Arenas, roots: Indices, scores: Amounts, maximum: int, by_turn: bool, *, cut: bool = False
+    equivalence: EquivalenceClasses,
+    roots: Indices,
+    scores: Amounts,
+    maximum: int,
+    by_turn: bool,
+    *,
+    cut: bool = False,
 ) -> Candidates:
     """The first `maximum` candidates (or a few more) of trees of different scores.
 
     `cut`: trees of the last score are missing, so only what surely precedes theirs is taken.
     """
-    found: list[tuple[LikeTrees, list[Solution]]] = []
+    found: list[tuple[EquivalenceClass, list[Solution]]] = []
     counts = np.zeros(len(roots), np.int64)
-    for trees in arenas.of(roots):
-        solved = list(islice(solutions(trees.problem, arenas.budget), maximum))
+    for trees in equivalence.of(roots):
+        solved = list(islice(solutions(trees.problem, equivalence.budget), maximum))
         counts[trees.ranks] = len(solved)
         found.append((trees, solved))
     if counts.max(initial=0) <= 1:
@@ -113,7 +132,7 @@ def _merged(
             ranks = np.repeat(trees.ranks.astype(np.int64), number)
             turn = np.tile(np.arange(number), len(trees.ranks))
             kept = turn < wanted[ranks]
-            table = trees.arenas[:, positions].reshape(-1, positions.shape[1])
+            table = trees.providers[:, positions].reshape(-1, positions.shape[1])
             tables.append(table if kept.all() else table[kept])
             keys.append(((levels[ranks] * turns + turn) * len(roots) + ranks)[kept])
     if not tables:
@@ -122,7 +141,7 @@ def _merged(
     return ordered
 
 
-def _one_each(found: Sequence[tuple[LikeTrees, list[Solution]]], count: int) -> Candidates:
+def _one_each(found: Sequence[tuple[EquivalenceClass, list[Solution]]], count: int) -> Candidates:
     """The only candidate of each tree that has one, in order of the trees."""
     blocks = [(trees, np.array(solved[0], np.intp)) for trees, solved in found if solved]
     if not blocks:
@@ -130,10 +149,10 @@ def _one_each(found: Sequence[tuple[LikeTrees, list[Solution]]], count: int) -> 
     if len(blocks) == 1:
         # Like trees come in order of their ranks.
         trees, positions = blocks[0]
-        return trees.arenas[:, positions]
+        return trees.providers[:, positions]
     table = np.full((count, len(blocks[0][1])), -1, np.int32)
     for trees, positions in blocks:
-        table[trees.ranks] = trees.arenas[:, positions]
+        table[trees.ranks] = trees.providers[:, positions]
     return table[table[:, 0] >= 0]
 
 

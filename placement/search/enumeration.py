@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from placement.forest.arrays import Indices
 from placement.search.budget import Budget
-from placement.search.equivalence import Arenas, LikeTrees
+from placement.search.equivalence import EquivalenceClass, EquivalenceClasses
 from placement.search.problem import Solution
 from placement.search.solver import solutions
 
@@ -21,7 +21,7 @@ Candidates = NDArray[np.int32]
 class _Lazy:
     """The solutions of one problem, worked out as far as somebody asked."""
 
-    def __init__(self, trees: LikeTrees, budget: Budget) -> None:
+    def __init__(self, trees: EquivalenceClass, budget: Budget) -> None:
         self.trees = trees
         self._source = solutions(trees.problem, budget)
         self.exhausted = False
@@ -33,10 +33,10 @@ class _Lazy:
         return found
 
 
-def breadth_first(arenas: Arenas, roots: Indices, maximum: int) -> Iterator[Candidates]:
+def breadth_first(equivalence: EquivalenceClasses, roots: Indices, maximum: int) -> Iterator[Candidates]:
     """One candidate per root in turn. Roots beyond what the limit needs are not even looked at."""
     pending: list[tuple[int, _Lazy]] = []
-    for block, fresh in _first_round(arenas, roots, maximum):
+    for block, fresh in _first_round(equivalence, roots, maximum):
         yield block
         pending.extend(fresh)
     rounds = 1
@@ -46,18 +46,21 @@ def breadth_first(arenas: Arenas, roots: Indices, maximum: int) -> Iterator[Cand
         rounds = max(1, min(2 * rounds, maximum // max(1, alive)))
 
 
-def one_of_each(arenas: Arenas, roots: Indices, maximum: int) -> Iterator[Candidates]:
+def one_of_each(equivalence: EquivalenceClasses, roots: Indices, maximum: int) -> Iterator[Candidates]:
     """The first candidate of every root: how `breadth_first` begins."""
-    for block, _ in _first_round(arenas, roots, maximum):
+    for block, _ in _first_round(equivalence, roots, maximum):
         yield block
 
 
 def _first_round(
-    arenas: Arenas, roots: Indices, maximum: int
+    equivalence: EquivalenceClasses, roots: Indices, maximum: int
 ) -> Iterator[tuple[Candidates, list[tuple[int, _Lazy]]]]:
     chunk = max(SMALLEST_CHUNK, min(maximum, len(roots)))
     for start in range(0, len(roots), chunk):
-        fresh = [(start, _Lazy(trees, arenas.budget)) for trees in arenas.of(roots[start : start + chunk])]
+        fresh = [
+            (start, _Lazy(trees, equivalence.budget))
+            for trees in equivalence.of(roots[start : start + chunk])
+        ]
         yield _round(fresh, 1), fresh
 
 
@@ -70,7 +73,7 @@ def _round(lazies: list[tuple[int, _Lazy]], rounds: int) -> Candidates:
             continue
         positions = np.array(found, np.intp)
         trees = lazy.trees
-        tables.append(trees.arenas[:, positions].reshape(-1, positions.shape[1]))
+        tables.append(trees.providers[:, positions].reshape(-1, positions.shape[1]))
         turn = np.tile(np.arange(len(found), dtype=np.int64), len(trees.ranks))
         rank = np.repeat(trees.ranks.astype(np.int64) + start, len(found))
         keys.append(turn << 40 | rank)
@@ -81,16 +84,16 @@ def _round(lazies: list[tuple[int, _Lazy]], rounds: int) -> Candidates:
     return np.concatenate(tables)[np.argsort(np.concatenate(keys))]
 
 
-def depth_first(arenas: Arenas, roots: Indices, maximum: int) -> Iterator[Candidates]:
+def depth_first(equivalence: EquivalenceClasses, roots: Indices, maximum: int) -> Iterator[Candidates]:
     """All candidates of one root before the next."""
     for start in range(0, len(roots), SMALLEST_CHUNK):
         chunk = roots[start : start + SMALLEST_CHUNK]
-        place: dict[int, tuple[LikeTrees, int]] = {}
-        for trees in arenas.of(chunk):
+        place: dict[int, tuple[EquivalenceClass, int]] = {}
+        for trees in equivalence.of(chunk):
             for at, rank in enumerate(trees.ranks.tolist()):
                 place[rank] = (trees, at)
         for rank in sorted(place):
             trees, at = place[rank]
-            found = list(islice(solutions(trees.problem, arenas.budget), maximum))
+            found = list(islice(solutions(trees.problem, equivalence.budget), maximum))
             if found:
-                yield trees.arenas[at][np.array(found, np.intp)]
+                yield trees.providers[at][np.array(found, np.intp)]

@@ -1,7 +1,7 @@
 """Third stage of a search: trees that look alike to the query become one problem.
 
-The arena of a root lists the providers of its tree that can fill some slot, and the sharing providers
-anchored there. Two roots whose arenas have the same features pose the same `Problem`.
+What matters of a tree are its providers that can fill some slot, and the sharing providers anchored there.
+Two roots where these have the same features pose the same `Problem`: they are of one equivalence class.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ Table = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
-class LikeTrees:
-    """Roots that pose the same problem: `arenas[i]` are the providers of the root with rank `ranks[i]`."""
+class EquivalenceClass:
+    """Roots that pose the same problem: `providers[i]` are what matters of the root with rank `ranks[i]`."""
 
     ranks: Indices
-    arenas: Table
+    providers: Table
     problem: Problem
 
 
 @dataclass(frozen=True, slots=True)
 class _Band:
-    """Roots with arenas of one size; the first `own` columns are of the tree itself."""
+    """Roots of which equally many providers matter; the first `own` columns are of the tree itself."""
 
     ranks: Indices
-    arenas: Table
+    providers: Table
     own: int
 
 
-class Arenas:
-    """Builds the problems of any set of roots for one query."""
+class EquivalenceClasses:
+    """Divides any set of roots into classes that pose the same problem to one query."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Arenas:
             blocks.setdefault(key, []).append(number)
         return tuple(tuple(block) for block in blocks.values())
 
-    def of(self, roots: Indices) -> Iterator[LikeTrees]:
+    def of(self, roots: Indices) -> Iterator[EquivalenceClass]:
         """The problems of the roots; the rank of a root is its place in `roots`."""
         for band in self._bands(roots):
             yield from self._classes(band)
@@ -122,7 +122,7 @@ class Arenas:
 
     def _bands(self, roots: Indices) -> Iterator[_Band]:
         if self._forest.is_flat and not len(self._foreign_rows):
-            # Every root is alone in its arena.
+            # Nothing but the root itself matters.
             yield _Band(np.arange(len(roots), dtype=np.int32), roots[:, None], 1)
             return
         ranks_of = np.full(self._forest.count, -1, np.int32)
@@ -140,7 +140,7 @@ class Arenas:
                 yield _Band(ranks, rows[starts[ranks][:, None] + np.arange(width)], own)
 
     def _entries(self, ranks_of: Indices) -> tuple[Indices, Indices, Mask]:
-        """(rank of the root, provider, whether foreign) of all arenas, root by root, own first, by id."""
+        """(rank of the root, provider, whether foreign) of all that matters: by root, own first, by id."""
         own_ranks, foreign_ranks = ranks_of[self._own_roots], ranks_of[self._foreign_roots]
         own_kept, foreign_kept = own_ranks >= 0, foreign_ranks >= 0
         rank = np.concatenate([own_ranks[own_kept], foreign_ranks[foreign_kept]])
@@ -150,12 +150,12 @@ class Arenas:
         order = np.lexsort((self._forest.providers.id[rows], foreign, rank))
         return rank[order], rows[order], foreign[order]
 
-    def _classes(self, band: _Band) -> Iterator[LikeTrees]:
+    def _classes(self, band: _Band) -> Iterator[EquivalenceClass]:
         self.budget.look()
         features = self._features(band)
         table = np.concatenate(features, axis=1)
         if (table == table[0]).all():
-            yield LikeTrees(band.ranks, band.arenas, self._problem(features, 0, band))
+            yield EquivalenceClass(band.ranks, band.providers, self._problem(features, 0, band))
             return
         keys = np.ascontiguousarray(table).view(np.dtype((np.void, table.dtype.itemsize * table.shape[1])))
         _, first, inverse = np.unique(keys.ravel(), return_index=True, return_inverse=True)
@@ -165,51 +165,53 @@ class Arenas:
             self.budget.spend(_STEPS_PER_PROBLEM)
             alike = order[ends[number - 1] if number else 0 : end]
             problem = self._problem(features, int(first[number]), band)
-            yield LikeTrees(band.ranks[alike], band.arenas[alike], problem)
+            yield EquivalenceClass(band.ranks[alike], band.providers[alike], problem)
 
-    # -- features: everything about an arena that its problem depends on, (roots, positions) int64 each ----
+    # -- features: everything that a problem depends on, (roots, positions) int64 each ----
 
     def _features(self, band: _Band) -> list[Amounts]:
         features = self._option_words(band)
         for class_id, demand in self._contended:
-            room = self._forest.column(class_id).headroom(band.arenas.ravel()).reshape(band.arenas.shape)
+            room = (
+                self._forest.column(class_id).headroom(band.providers.ravel()).reshape(band.providers.shape)
+            )
             features.append(np.clip(room, 0, sum(demand)))
         features.extend(self._coverage_words(band))
         if self._subtrees:
-            features.append(self._nearest_ancestors(band.arenas))
+            features.append(self._nearest_ancestors(band.providers))
         if self._query.one_provider_per_tree:
-            features.append(self._tree_labels(band.arenas))
+            features.append(self._tree_labels(band.providers))
         return features
 
     def _option_words(self, band: _Band) -> list[Amounts]:
         words = []
         for start in range(0, len(self._distinct), _WORD):
-            word = np.zeros(band.arenas.shape, np.int64)
+            word = np.zeros(band.providers.shape, np.int64)
             for bit, number in enumerate(range(start, min(start + _WORD, len(self._distinct)))):
-                own, foreign = band.arenas[:, : band.own], band.arenas[:, band.own :]
+                own, foreign = band.providers[:, : band.own], band.providers[:, band.own :]
                 word[:, : band.own] |= self._own_masks[number][own].astype(np.int64) << bit
                 word[:, band.own :] |= self._foreign_masks[number][foreign].astype(np.int64) << bit
             words.append(word)
         return words
 
     def _coverage_words(self, band: _Band) -> Iterator[Amounts]:
-        rows = band.arenas.ravel()
+        rows = band.providers.ravel()
         for start in range(0, len(self._collective_sets), _WORD):
             word = np.zeros(len(rows), np.int64)
             for bit, any_of in enumerate(self._collective_sets[start : start + _WORD]):
                 word |= self._forest.traits.satisfying(rows, (any_of,)).astype(np.int64) << bit
-            yield word.reshape(band.arenas.shape)
+            yield word.reshape(band.providers.shape)
 
-    def _nearest_ancestors(self, arenas: Table) -> Amounts:
-        """The position of the nearest proper ancestor within the same arena, -1 if there is none."""
+    def _nearest_ancestors(self, providers: Table) -> Amounts:
+        """The position of the nearest proper ancestor that matters, too, -1 if there is none."""
         parents = self._forest.providers.parent
-        count, width = arenas.shape
+        count, width = providers.shape
         offsets = np.arange(count, dtype=np.int64)[:, None] * self._forest.count
-        keys = (offsets + arenas).ravel()
+        keys = (offsets + providers).ravel()
         order = np.argsort(keys)
         ordered = keys[order]
         nearest = np.full((count, width), -1, np.int64)
-        current = parents[arenas]
+        current = parents[providers]
         while True:
             searching = (current >= 0) & (nearest < 0)
             if not searching.any():
@@ -220,9 +222,9 @@ class Arenas:
             nearest = np.where(found, (order[at] % width).reshape(count, width), nearest)
             current = np.where(searching, parents[current], -1)
 
-    def _tree_labels(self, arenas: Table) -> Amounts:
+    def _tree_labels(self, providers: Table) -> Amounts:
         """Per position the first position whose provider has the same root."""
-        roots = self._forest.providers.root[arenas]
+        roots = self._forest.providers.root[providers]
         order = np.argsort(roots, axis=1, kind="stable")
         ordered = np.take_along_axis(roots, order, axis=1)
         begins = np.ones(roots.shape, bool)

@@ -23,7 +23,7 @@ from placement.search.conditions import (
     split,
 )
 from placement.search.query import GroupQuery, Slot
-from placement.search.trace import ProvidersPassed, Trail
+from placement.search.trace import ProvidersPassed, Trace
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ _NOBODY: Rows = np.empty(0, np.intp)
 
 
 def providers_matching(
-    forest: Forest, group: GroupQuery, trail: Trail | None = None, among: Rows | None = None
+    forest: Forest, group: GroupQuery, trace: Trace | None = None, among: Rows | None = None
 ) -> Rows:
     """The providers that alone satisfy everything a group says, ascending; of `among`, in its order.
 
     This is the rule of suffixed groups and of the provider list (Placement API).
     """
-    narrowing = _Narrowing(forest, group, trail, among)
+    narrowing = _Narrowing(forest, group, trace, among)
     narrowing.meet_all()
     return narrowing.rows
 
@@ -73,7 +73,7 @@ def choices_of(
     forest: Forest,
     slot: Slot,
     sharing: Sharing,
-    trail: Trail | None = None,
+    trace: Trace | None = None,
     among: Rows | None = None,
     *,
     with_room: bool = True,
@@ -82,7 +82,7 @@ def choices_of(
 
     Without `with_room` whoever could if amounts did not matter.
     """
-    narrowing = _Narrowing(forest, slot.group, trail, among, Fits if with_room else _offers)
+    narrowing = _Narrowing(forest, slot.group, trace, among, Fits if with_room else _offers)
     if slot.suffixed:
         narrowing.meet_all()
         return Choices(forest.count, narrowing.rows, _sharing_among(narrowing.rows, sharing))
@@ -125,16 +125,16 @@ class _Narrowing:
         self,
         forest: Forest,
         group: GroupQuery,
-        trail: Trail | None,
+        trace: Trace | None,
         among: Rows | None,
         serves: Callable[[int, int], Fits | Offers] = Fits,
     ) -> None:
         self.rows: Rows = _NOBODY
         self._among = among
-        self.one_by_one = trail is not None and trail.one_by_one
+        self.one_by_one = trace is not None and trace.one_by_one
         self._forest = forest
         self._group = group
-        self._trail = trail
+        self._trace = trace
         self._serves = serves
 
     def meet_all(self) -> None:
@@ -162,5 +162,5 @@ class _Narrowing:
 
     def _take(self, condition: Condition, before: Rows | None, rows: Rows) -> None:
         self.rows = rows
-        if self._trail is not None:
-            self._trail.providers.append(ProvidersPassed(self._group, condition, before, rows))
+        if self._trace is not None:
+            self._trace.providers.append(ProvidersPassed(self._group, condition, before, rows))

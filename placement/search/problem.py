@@ -1,7 +1,7 @@
 """What is asked inside one tree: which position serves which slot.
 
-A `Problem` speaks of positions 0..n-1 of one arena (the providers of one tree that matter, plus sharing
-providers anchored there) and of slots (one per suffixed group, one per resource class of the unsuffixed
+A `Problem` speaks of positions 0..n-1 among the providers of one tree that matter (sharing providers
+anchored there included) and of slots (one per suffixed group, one per resource class of the unsuffixed
 group). Trees that look alike are one problem, so a solution is found once and used for all of them.
 
 Sets of positions are integers used as bit sets.
@@ -28,7 +28,7 @@ class Contention:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One arena and what is asked of it; see the module for the words.
+    """What matters of one tree, and what is asked of it; see the module for the words.
 
     `blocks` partition the slots into interchangeable ones. `isolated` is the set of slots whose positions
     must differ pairwise. Each of `subtrees` is a set of slots; `below[p]` is the set of positions in the

@@ -21,7 +21,7 @@ from placement.scoring.strategy import Scope, Strategy
 from placement.scoring.vectors import ClassParts, score_hosts, score_with_parts
 from placement.search.hosts import Hosts, Sums
 from placement.search.query import ForestOrder, Preference, Slot
-from placement.search.score_cache import Scoreboards
+from placement.search.score_cache import ScoreCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class ScoreTable:
         return [np.flatnonzero(kinds == kind) for kind in range(int(kinds.max()) + 1)]
 
 
-class Ranking:
+class CandidateScores:
     """The order of one query, on the forest as it is."""
 
     def __init__(
@@ -68,10 +68,10 @@ class Ranking:
         order: ForestOrder,
         slots: Sequence[Slot],
         sharers: Mask,
-        boards: Scoreboards | None = None,
+        score_cache: ScoreCache | None = None,
     ) -> None:
         self._forest = forest
-        self._boards = boards or Scoreboards()
+        self._score_cache = score_cache or ScoreCache()
         self._strategies = order.order.strategies
         self._preferences = order.preferences
         self._by_tree = order.order.by_tree
@@ -94,7 +94,7 @@ class Ranking:
         scores: Amounts = np.zeros(len(roots), np.int64)
         if self._strategies:
             question = (self._strategies, self._alone, (*self._request.items(),), (*self._ids.items(),))
-            scores = self._boards.of(self._forest, question, roots, self._of_hosts_at)
+            scores = self._score_cache.of(self._forest, question, roots, self._of_hosts_at)
         return self._with_preferences(scores, self._met_in_trees(roots))
 
     def _of_hosts_at(self, roots: Indices) -> Amounts:

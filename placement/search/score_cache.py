@@ -15,23 +15,23 @@ import numpy as np
 from placement.forest.arrays import Amounts, Indices
 from placement.forest.forest import Forest
 
-# 16 bytes each, over all boards; one board is kept however large it is.
+# 16 bytes each, over all questions; the scores of one are kept however large they are.
 _MOST_ROWS = 2_000_000
 
 
-class _Board(NamedTuple):
+class _Scores(NamedTuple):
     """Per row of a root its score, and the stamp of the tree it is of; stamps begin at 1."""
 
     scores: Amounts
     stamps: Amounts
 
 
-class Scoreboards:
-    """One board per question, those asked last."""
+class ScoreCache:
+    """The scores for the questions asked last."""
 
     def __init__(self, most_rows: int = _MOST_ROWS) -> None:
         self._most_rows = most_rows
-        self._boards: dict[Hashable, _Board] = {}
+        self._kept: dict[Hashable, _Scores] = {}
         self._lock = threading.Lock()
 
     def of(
@@ -40,29 +40,29 @@ class Scoreboards:
         """The scores of the trees; `score` is asked for those that changed since they were scored."""
         present = forest.providers.tree_stamp[roots]
         with self._lock:
-            board = self._board(question, forest.count)
-            scores = board.scores[roots]
-            stale = board.stamps[roots] != present
+            known = self._scores_of(question, forest.count)
+            scores = known.scores[roots]
+            stale = known.stamps[roots] != present
         if stale.any():
             changed, stamps = roots[stale], present[stale]
             scores[stale] = score(changed)
             with self._lock:
                 # A search on a newer snapshot may have been faster.
-                newer = stamps > board.stamps[changed]
-                board.scores[changed[newer]] = scores[stale][newer]
-                board.stamps[changed[newer]] = stamps[newer]
+                newer = stamps > known.stamps[changed]
+                known.scores[changed[newer]] = scores[stale][newer]
+                known.stamps[changed[newer]] = stamps[newer]
         return scores
 
-    def _board(self, question: Hashable, rows: int) -> _Board:
-        board = self._boards.pop(question, None)
-        if board is None or len(board.scores) < rows:
+    def _scores_of(self, question: Hashable, rows: int) -> _Scores:
+        known = self._kept.pop(question, None)
+        if known is None or len(known.scores) < rows:
             # Memory that nobody writes to costs nothing, so there may be room for more rows to come.
-            board = _Board(*(np.zeros(rows + rows // 8, np.int64) for _ in range(2)))
-            self._make_room(len(board.scores))
-        self._boards[question] = board
-        return board
+            known = _Scores(*(np.zeros(rows + rows // 8, np.int64) for _ in range(2)))
+            self._make_room(len(known.scores))
+        self._kept[question] = known
+        return known
 
     def _make_room(self, rows: int) -> None:
         """Forget the questions that were asked longest ago."""
-        while self._boards and rows + sum(len(b.scores) for b in self._boards.values()) > self._most_rows:
-            del self._boards[next(iter(self._boards))]
+        while self._kept and rows + sum(len(each.scores) for each in self._kept.values()) > self._most_rows:
+            del self._kept[next(iter(self._kept))]

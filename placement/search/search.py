@@ -24,12 +24,12 @@ from placement.search.enumeration import (
     depth_first,
     one_of_each,
 )
-from placement.search.equivalence import Arenas
+from placement.search.equivalence import EquivalenceClasses
 from placement.search.filters import Choices, choices_of
 from placement.search.query import ForestQuery, Slot, slots_of
-from placement.search.ranking import Ranking
-from placement.search.score_cache import Scoreboards
-from placement.search.trace import Trail
+from placement.search.ranking import CandidateScores
+from placement.search.score_cache import ScoreCache
+from placement.search.trace import Trace
 
 # How many trees are looked at before all of them, and how many times as many if those are not enough.
 _FIRST_TREES = 256
@@ -45,36 +45,36 @@ class Found:
 
     slots: tuple[Slot, ...]
     candidates: Candidates
-    ranking: Ranking | None = None
+    ranking: CandidateScores | None = None
 
 
 def search(
     forest: Forest,
     sharing_map: SharingMap,
     query: ForestQuery,
-    trail: Trail | None = None,
+    trace: Trace | None = None,
     first_trees: int = _FIRST_TREES,
-    boards: Scoreboards | None = None,
+    score_cache: ScoreCache | None = None,
 ) -> Found:
     """The candidates of the query, at most `query.maximum`.
 
-    `boards` keep scores for the next search of the same forest.
+    `score_cache` keeps scores for the next search of the same forest.
 
-    A `trail` is filled with what passed each stage, for explaining the search; it stays empty where a look at
+    A `trace` is filled with what passed each stage, for explaining the search; it stays empty where a look at
     the `first_trees` (or a few more) was enough. Raises SearchEnded.
     """
     slots = slots_of(query)
     sharing = sharing_map.of(forest, query.sharing_trait)
-    explained = trail is not None and trail.one_by_one
+    explained = trace is not None and trace.one_by_one
     found = None
     bound_to_tree = any(group.in_tree is not None for group in query.groups)
     if query.order is None and not explained and not bound_to_tree:
         found = _search_first_trees(forest, sharing, query, slots, first_trees)
     if found is None:
-        found = _search_all_trees(forest, sharing, query, slots, trail, boards)
-    if trail is not None:
-        trail.candidates = found.candidates
-        trail.complete = len(found.candidates) < query.maximum
+        found = _search_all_trees(forest, sharing, query, slots, trace, score_cache)
+    if trace is not None:
+        trace.candidates = found.candidates
+        trace.complete = len(found.candidates) < query.maximum
     return found
 
 
@@ -105,17 +105,17 @@ def _search_all_trees(
     sharing: Sharing,
     query: ForestQuery,
     slots: tuple[Slot, ...],
-    trail: Trail | None,
-    boards: Scoreboards | None,
+    trace: Trace | None,
+    score_cache: ScoreCache | None,
 ) -> Found:
-    choices = _choices(forest, query, slots, sharing, trail)
-    roots = viable_roots(forest, query, slots, choices, sharing, trail)
+    choices = _choices(forest, query, slots, sharing, trace)
+    roots = viable_roots(forest, query, slots, choices, sharing, trace)
     if not len(roots):
         return Found(slots, np.empty((0, len(slots)), np.int32))
     combination = _combination(forest, sharing, query, slots, choices, roots)
     if query.order is None:
         return Found(slots, combination.first())
-    ranking = Ranking(forest, query.order, slots, sharing.mask(forest.count), boards)
+    ranking = CandidateScores(forest, query.order, slots, sharing.mask(forest.count), score_cache)
     return Found(slots, combination.best(ranking), ranking)
 
 
@@ -127,9 +127,9 @@ def _combination(
     choices: list[Choices],
     roots: Indices,
 ) -> _Combination:
-    arenas = Arenas(forest, query, slots, choices, sharing)
+    equivalence = EquivalenceClasses(forest, query, slots, choices, sharing)
     sharers = sharing.mask(forest.count) if any(len(c.foreign) for c in choices) else None
-    return _Combination(arenas, roots, sharers, query, len(slots))
+    return _Combination(equivalence, roots, sharers, query, len(slots))
 
 
 def shuffled(found: Found, count: int | None, seed: int) -> Found:
@@ -143,11 +143,11 @@ def _choices(
     query: ForestQuery,
     slots: Sequence[Slot],
     sharing: Sharing,
-    trail: Trail | None,
+    trace: Trace | None,
     among: Rows | None = None,
 ) -> list[Choices]:
     """The choices of each slot; like slots share one object."""
-    if trail is None and forest.is_flat and sharing.is_empty:
+    if trace is None and forest.is_flat and sharing.is_empty:
         slots = _whole(slots)
     known: dict[object, Choices] = {}
     choices = []
@@ -155,7 +155,7 @@ def _choices(
         key = (slot.suffixed, slot.resources, slot.group.condition)
         if key not in known:
             query.budget.look()
-            known[key] = choices_of(forest, slot, sharing, trail, among)
+            known[key] = choices_of(forest, slot, sharing, trace, among)
         choices.append(known[key])
     return choices
 
@@ -176,7 +176,7 @@ def _whole(slots: Sequence[Slot]) -> list[Slot]:
 class _Combination:
     """The candidates at the viable roots; `sharers` is None if no sharing provider is in play."""
 
-    arenas: Arenas
+    equivalence: EquivalenceClasses
     roots: Indices
     sharers: Mask | None
     query: ForestQuery
@@ -184,26 +184,26 @@ class _Combination:
 
     def first(self) -> Candidates:
         """The first candidates found."""
-        walk = depth_first if self.query.depth_first else breadth_first
-        return self._taken(walk(self.arenas, self.roots, self.query.maximum), self.query.maximum)
+        enumeration = depth_first if self.query.depth_first else breadth_first
+        return self._taken(enumeration(self.equivalence, self.roots, self.query.maximum), self.query.maximum)
 
     def surely_first(self) -> Candidates:
         """The first candidates, as far as no tree after these roots could come in between."""
-        walk = depth_first if self.query.depth_first else one_of_each
-        return self._taken(walk(self.arenas, self.roots, self.query.maximum), self.query.maximum)
+        enumeration = depth_first if self.query.depth_first else one_of_each
+        return self._taken(enumeration(self.equivalence, self.roots, self.query.maximum), self.query.maximum)
 
-    def best(self, ranking: Ranking) -> Candidates:
+    def best(self, ranking: CandidateScores) -> Candidates:
         """The best candidates of all."""
-        walk = depth_first if self.query.depth_first else breadth_first
+        enumeration = depth_first if self.query.depth_first else breadth_first
         maximum = self.query.maximum
         if ranking.by_tree and self.sharers is None:
             self.query.budget.look()
             scores = ranking.of_trees(self.roots)
             by_turn = not self.query.depth_first
-            blocks = best_first(self.arenas, self.roots, scores, maximum, walk, by_turn=by_turn)
+            blocks = best_first(self.equivalence, self.roots, scores, maximum, enumeration, by_turn=by_turn)
             return self._taken(blocks, maximum)
         considered = max(maximum, self.query.considered)
-        everything = self._taken(walk(self.arenas, self.roots, considered), considered)
+        everything = self._taken(enumeration(self.equivalence, self.roots, considered), considered)
         self.query.budget.look()
         order = np.argsort(-ranking.of_candidates(everything), kind="stable")
         return everything[order[:maximum]]

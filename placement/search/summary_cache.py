@@ -19,7 +19,7 @@ class _Stamps(Columns):
     stamp: Amounts
 
 
-class TreeTexts:
+class SummaryCache:
     """One text per tree, at most so many bytes in all (and those of one answer more)."""
 
     def __init__(self, most_bytes: int) -> None:

@@ -91,7 +91,7 @@ class TreesPassed:
 
 
 @dataclass(slots=True)
-class Trail:
+class Trace:
     """The notes of one search, in order.
 
     `one_by_one`: compound conditions are taken apart, so that each is noted. `candidates` are the search's

@@ -1,4 +1,4 @@
-"""Healing old rows while the service runs, and telling whether there are any."""
+"""Completing rows of older versions while the service runs, and telling whether there are any."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ class Labels:
 
 
 @dataclass(frozen=True, slots=True)
-class Healed:
-    """What one migration found and completed."""
+class Batch:
+    """What one migration found in one go, and completed."""
 
     name: str
     found: int
     completed: int
 
 
-class Healing:
-    """Online data migrations: each heals rows in batches and finds nothing once all are whole."""
+class OnlineMigrations:
+    """Each of them completes rows in batches, and finds nothing once all are complete."""
 
     def __init__(self, database: Database, labels: Labels) -> None:
         self._database = database
         self._labels = labels
 
-    def run(self, most: int) -> list[Healed]:
+    def run(self, most: int) -> list[Batch]:
         """One batch of `most` rows at most, over all migrations together. Raises Unavailable."""
-        healed: list[Healed] = []
-        for name, count, heal in self._migrations():
-            left = most - sum(done.completed for done in healed)
+        batches: list[Batch] = []
+        for name, count, complete in self._migrations():
+            left = most - sum(batch.completed for batch in batches)
             with self._database.read() as connection:
                 found = min(count(connection), left)
-            completed = attempt(self._database, partial(heal, most=found)) if found else 0
-            healed.append(Healed(name, found, completed))
-        return healed
+            completed = attempt(self._database, partial(complete, most=found)) if found else 0
+            batches.append(Batch(name, found, completed))
+        return batches
 
     def _migrations(self) -> list[tuple[str, Callable[..., int], Callable[..., int]]]:
         labels = self._labels

@@ -61,7 +61,7 @@ def make_ready(connection: str, *, upgrade_first: bool = False) -> None:
                 "The connection pooler in front of the database does not keep sessions: "
                 "set it to session pooling, or connect to PostgreSQL itself."
             )
-        if database.is_sqlite or upgrade_first:
+        if database.backend.is_embedded or upgrade_first:
             schema.upgrade(database)
             return
         present, wanted = schema.version(database), schema.newest(database)

@@ -1,26 +1,22 @@
 """Running a use case as one transaction, again if the database asks for it.
 
-There is one policy: whatever another writer got in the way of is repeated with jitter, until the attempts are
-used up or time is, that of the request (domain.deadline) or the patience of those without one.
+Whatever another writer got in the way of is repeated (services.retrying).
 """
 
 from __future__ import annotations
 
-import random
-import time
+import math
 from collections.abc import Callable
 from typing import TypeVar
 
-from placement.domain import deadline
 from placement.domain.errors import Unavailable
+from placement.services.retrying import RetryPolicy
 from placement.storage.database import Database, Transaction
 from placement.storage.failures import TryAgain, Unreachable
 
 Result = TypeVar("Result")
 
-_FIRST_PAUSE_SECONDS = 0.005
-_LONGEST_PAUSE_SECONDS = 0.5
-_PATIENCE_SECONDS = 30.0
+_PATIENTLY = RetryPolicy()
 # A database that cannot be reached is not waited for longer: a restart takes a second, an outage many.
 _OUTAGE_SECONDS = 2.0
 
@@ -48,7 +44,7 @@ def ensure(database: Database, once: Callable[[], Result]) -> Result:
 
     Raises Unavailable when the attempts or the time are used up; nothing was changed then.
     """
-    return _repeated(once, database.attempts)
+    return _repeated(once, RetryPolicy(attempts=database.attempts))
 
 
 def patiently(once: Callable[[], Result]) -> Result:
@@ -56,25 +52,16 @@ def patiently(once: Callable[[], Result]) -> Result:
 
     Raises Unavailable when time is up; nothing was changed then.
     """
-    return _repeated(once, None)
+    return _repeated(once, _PATIENTLY)
 
 
-def _repeated(once: Callable[[], Result], most: int | None) -> Result:
-    begun = time.monotonic()
-    number, pause = 0, _FIRST_PAUSE_SECONDS
+def _repeated(once: Callable[[], Result], policy: RetryPolicy) -> Result:
+    attempts = policy.begin()
     while True:
         try:
             return once()
         except TryAgain as error:
-            number += 1
-            if number == most or _is_enough(error, time.monotonic() - begun, pause):
+            patience = _OUTAGE_SECONDS if isinstance(error, Unreachable) else math.inf
+            if not attempts.may_go_on(patience):
                 raise Unavailable(f"{error} Nothing was changed; try again later.") from error
-            # Jitter keeps writers that collided from colliding again.
-            time.sleep(pause * random.uniform(0.5, 1.5))
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-
-
-def _is_enough(error: TryAgain, taken: float, pause: float) -> bool:
-    """Whether another attempt would come too late."""
-    patience = _OUTAGE_SECONDS if isinstance(error, Unreachable) else _PATIENCE_SECONDS
-    return taken > patience or deadline.remaining() <= 1.5 * pause
+            attempts.pause()

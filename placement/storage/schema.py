@@ -15,8 +15,8 @@ import sqlalchemy as sa
 
 from placement.domain.errors import BadRequest
 from placement.storage import tables
-from placement.storage.changes.feed import NAMES_CHANGED, record_change
-from placement.storage.database import Database, Transaction
+from placement.storage.changes.change_log import NAMES_CHANGED, record_change
+from placement.storage.database import Database
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -40,7 +40,8 @@ def upgrade(database: Database, revision: str = "head") -> None:
     database.create()
     alembic.command.upgrade(configuration(database), revision)
     with database.write() as transaction:
-        _forget_foreign_stamps(transaction)
+        stamped = (tables.providers, tables.changes)
+        transaction.backend.forget_foreign_stamps(transaction.connection, stamped)
     sync_standard_names(database)
 
 
@@ -69,20 +70,6 @@ def version(database: Database) -> str | None:
 def newest(database: Database) -> str | None:
     """The newest schema revision this code knows."""
     return alembic.script.ScriptDirectory.from_config(configuration(database)).get_current_head()
-
-
-def _forget_foreign_stamps(transaction: Transaction) -> None:
-    """Re-stamp rows that carry transaction ids of another server, as after restoring a dump."""
-    if not transaction.is_postgresql:
-        return
-    for table in (tables.providers, tables.changes):
-        column = table.c.revision
-        transaction.execute(
-            sa.update(table).where(column > transaction.stamp).values(revision=transaction.stamp)
-        )
-    # The witness of storage.changes.history: to processes that run the database is another one from now on.
-    counter = tables.change_counter
-    transaction.execute(sa.update(counter).values(value=counter.c.value))
 
 
 def sync_standard_names(database: Database) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from placement.storage.types import Revision
+from placement.storage.backends.types import LONG_ID, Revision
 
 metadata = sa.MetaData(
     naming_convention={
@@ -223,7 +223,7 @@ logical_cpus = sa.Table(
 changes = sa.Table(
     "changes",
     metadata,
-    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+    sa.Column("id", LONG_ID, primary_key=True),
     sa.Column("kind", sa.String(16), nullable=False),
     sa.Column("reference", sa.Integer, nullable=False),
     sa.Column("revision", Revision, nullable=False, index=True),

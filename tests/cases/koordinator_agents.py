@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from placement.dialects.koordinator.node.agent_reservation import agent_reserved_cpus
-from placement.dialects.koordinator.node.kubelet import reported_topology_policy
 from placement.dialects.koordinator.node.node import import_node
 from placement.dialects.koordinator.node.reservation import read_reservation, read_system_cpus
 from placement.dialects.koordinator.pod.admission import admission_violations
-from placement.dialects.koordinator.pod.priority import priority_with_default
+from placement.dialects.koordinator.pod.priority import raw_priority
 from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.qos import qos_with_default, raw_qos
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.container_cpus import AgentView, container_cpu_list
-from placement.dialects.koordinator.status.kubelet_state import kubelet_allocs
 from placement.dialects.koordinator.status.pod_records import read_pod_record
 from placement.kubernetes.field import Field
 from placement.kubernetes.report import Report
@@ -25,6 +22,9 @@ from placement.numa.pools import SharedPool, shared_pools, trimmed
 from placement.scheduling.host import numa_capacity
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
+from tests.oracles.agent_reservation import agent_reserved_cpus, reserved_count
+from tests.oracles.kubelet_state import kubelet_allocs
+from tests.oracles.topology_policies import reported_topology_policy
 
 Outcome = Mapping[str, Any]
 
@@ -38,13 +38,13 @@ def cpu_list(given: Json, profile: Profile) -> Outcome:
 
 def qos(given: Json, profile: Profile) -> Outcome:
     """The QoS class of the label."""
-    return {"qos": raw_qos(read.pod(given)) or ""}
+    return {"qos": str(raw_qos(read.pod(given)))}
 
 
 def priority(given: Json, profile: Profile) -> Outcome:
     """The priority class with default."""
     pod = read.pod(given)
-    return {"priority_class": priority_with_default(pod, qos_with_default(pod))}
+    return {"priority_class": raw_priority(pod) or qos_with_default(pod).default_priority}
 
 
 def admission(given: Json, profile: Profile) -> Outcome:
@@ -89,7 +89,7 @@ def kubelet_topology_policy(given: Json, profile: Profile) -> Outcome:
 def node_reservation(given: Json, profile: Profile) -> Outcome:
     """What a reservation annotation asks for."""
     reservation = read_reservation(_annotation(given["annotation"]))
-    return {"reserved_cpus": reservation.reserved_cpus, "reserved_count": reservation.reserved_count}
+    return {"reserved_cpus": reservation.reserved_cpus, "reserved_count": reserved_count(reservation)}
 
 
 def agent_node_reservation(given: Json, profile: Profile) -> Outcome:

@@ -17,7 +17,7 @@ from placement.numa.alignment.hint_rows import collect_rows, single_numa_rows, s
 from placement.numa.alignment.hints import Hint, HintTable
 from placement.numa.alignment.numa_exclusivity import is_allowed
 from placement.numa.alignment.selection import admits, select_affinity
-from placement.numa.allocator import Trial
+from placement.numa.allocator import NumaAllocator
 from placement.numa.amounts import NOTHING, NumaAmounts
 from placement.numa.cpu_use import CpuUse
 from placement.numa.demand import CpuDemand, PodDemand
@@ -78,8 +78,8 @@ def numa_accounts(given: Json, profile: Profile) -> Outcome:
     return {"available": NumaAmounts(numa_available(host, used)), "allocated": NumaAmounts(used)}
 
 
-def manager_trial(given: Json, profile: Profile) -> Trial:
-    """The trial of a `manager-` kind, whose capacities are still to be multiplied."""
+def manager_allocator(given: Json, profile: Profile) -> NumaAllocator:
+    """The allocator of a `manager-` kind, whose capacities are still to be multiplied."""
     layout, ledger = layout_of(read.topology(given["topology"])), read.ledger(given.get("existing"))
     ratios = given.get("amplification") or {}
     capacity = {
@@ -100,20 +100,20 @@ def manager_trial(given: Json, profile: Profile) -> Trial:
     request = given["request"]
     bound = request["bound"]
     amounts = read.amounts(request["original_requests" if bound else "requests"])
-    return Trial(host, PodDemand(amounts, cpu_demand(request) if bound else None))
+    return NumaAllocator(host, PodDemand(amounts, cpu_demand(request) if bound else None))
 
 
 def manager_allocate(given: Json, profile: Profile) -> Outcome:
     """Allocate on given NUMA nodes."""
-    allocation = manager_trial(given, profile).allocate(given["request"].get("affinity"))
+    allocation = manager_allocator(given, profile).allocate(given["request"].get("affinity"))
     return {"cpuset": read.text(allocation.cpus), "numa_resources": allocation.amounts}
 
 
 def manager_hints(given: Json, profile: Profile) -> Outcome:
     """The hints of all combinations of NUMA nodes."""
-    trial = manager_trial(given, profile)
+    allocator = manager_allocator(given, profile)
     restricted = given["policy"] == NumaPolicy.RESTRICTED
-    table = HintTable(trial, trial.fits, lambda numa_ids: 0, all_preferred=restricted)
+    table = HintTable(allocator, allocator.fits, lambda numa_ids: 0, all_preferred=restricted)
     for size in table.sizes():
         table.add_combinations(size)
     return {"hints": {name: _shown(hints) for name, hints in table.hints.items()}}

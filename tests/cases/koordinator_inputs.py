@@ -114,15 +114,15 @@ def rules(strategy: str | None, profile: Profile, share_limit: int | None = 1) -
 
 def ledger(existing: Iterable[Json] | None) -> HostLedger:
     """The pods of an `existing`, whatever they are called."""
-    recorded = HostLedger()
+    recorded = {}
     for place, pod in enumerate(existing or ()):
         holding = Holding(
             parse_cpu_list(pod.get("cpuset") or ""),
             level(pod.get("exclusive")),
             numa_amounts(pod.get("numa_resources")),
         )
-        recorded = recorded.add(f"{place} {pod.get('pod')}", holding)
-    return recorded
+        recorded[f"{place} {pod.get('pod')}"] = holding
+    return HostLedger(recorded)
 
 
 def scoring(given: Json | None) -> Strategy:

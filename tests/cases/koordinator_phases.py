@@ -99,11 +99,11 @@ def filter_amplified(given: Json, profile: Profile) -> Outcome:
 
 
 def _recorded_amounts(existing: Json) -> HostLedger:
-    ledger = HostLedger()
-    for numa, requests in existing.items():
-        held = summed({int(numa): read.amounts(request)} for request in requests)
-        ledger = ledger.add(numa, Holding(amounts=held))
-    return ledger
+    held = {
+        numa: summed({int(numa): read.amounts(request)} for request in requests)
+        for numa, requests in existing.items()
+    }
+    return HostLedger({numa: Holding(amounts=amounts) for numa, amounts in held.items()})
 
 
 def filter_affinity(given: Json, profile: Profile) -> Outcome:

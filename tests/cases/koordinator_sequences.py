@@ -22,21 +22,23 @@ Outcome = Mapping[str, Any]
 
 def sequence(given: Json, profile: Profile) -> Outcome:
     """Steps on one host; the differences to what each step expects."""
-    layout, ledger = layout_of(read.topology(given["topology"])), HostLedger()
+    layout = layout_of(read.topology(given["topology"]))
+    held: dict[str, Holding] = {}
+    ledger = HostLedger(held)
     differences = []
     for place, step in enumerate(given["steps"]):
         step = read.Given({**given, **step})
         if step["op"] == "add":
             holding = Holding(parse_cpu_list(step["cpus"] or ""), read.level(step.get("exclusive")))
-            ledger = ledger.add(step["pod"], holding)
+            held.setdefault(step["pod"], holding)
         elif step["op"] == "release":
-            ledger = ledger.release(step["pod"])
+            held.pop(step["pod"], None)
         outcome: Outcome = {}
         if step["op"] == "take":
             outcome = _taken(layout, ledger, step, profile)
             if "cpuset" in outcome:
                 cpus = parse_cpu_list(outcome["cpuset"])
-                ledger = ledger.add(step["pod"], Holding(cpus, read.level(step.get("record_exclusive"))))
+                held.setdefault(step["pod"], Holding(cpus, read.level(step.get("record_exclusive"))))
         elif step["op"] == "available":
             outcome = {"cpuset": read.text(_available(layout, ledger, step))}
         elif step["op"] == "state":

@@ -26,7 +26,7 @@ from placement.scoring.vectors import score_with_parts
 from placement.scoring.weights import parse_resources
 from placement.search.hosts import Hosts
 from placement.search.query import ForestOrder, GroupQuery, Slot
-from placement.search.ranking import Ranking, ScoreTable, StrategyScores
+from placement.search.ranking import CandidateScores, ScoreTable, StrategyScores
 from tests.cases import Outcome
 from tests.forests import World
 from tests.naive import NaiveProvider
@@ -132,10 +132,10 @@ class _Tree:
     def _row(self, name: str) -> int:
         return self.world.forest.row_of_uuid(self._uuids[name])
 
-    def ranking(self, order: Order) -> Ranking:
+    def ranking(self, order: Order) -> CandidateScores:
         """The ranking of the candidate."""
         by_id = ForestOrder(order, self.world.classes)
-        return Ranking(self.world.forest, by_id, self.slots, self.sharers)
+        return CandidateScores(self.world.forest, by_id, self.slots, self.sharers)
 
     def score(self, order: Order) -> int:
         """The score of the candidate."""

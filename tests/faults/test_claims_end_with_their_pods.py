@@ -74,7 +74,7 @@ def test_pods_that_come_and_go_while_nobody_looks_leave_nothing(around):
 
 def test_a_claim_is_not_taken_for_that_of_another_pod_of_its_name(around):
     with around.synchronized(8):
-        for _ in range(10):
+        for round_ in range(10):
             first = waiting(around, "same-name")
             bind(around, first, "host-0")
             around.kubernetes.delete_pod("same-name")
@@ -82,9 +82,8 @@ def test_a_claim_is_not_taken_for_that_of_another_pod_of_its_name(around):
             bind(around, second, "host-1")
             eventually("host-1", lambda: around.claims().get("same-name"))
             eventually(0, lambda: around.used("host-0"))
-            # A report of the first one may still be on its way, which the next comparison sets right.
-            uid = second["metadata"]["uid"]
-            eventually(uid, lambda: around.service("GET", "/pods/default/same-name")["uid"])
+            shown = around.service("GET", "/pods/default/same-name")
+            assert shown["uid"] == second["metadata"]["uid"], round_
             around.kubernetes.delete_pod("same-name")
             eventually({}, around.claims)
 

@@ -27,7 +27,7 @@ from placement.search.answer import (
     ProviderSummary,
     Use,
 )
-from placement.search.summary_cache import TreeTexts
+from placement.search.summary_cache import SummaryCache
 from placement.services.placement.candidates import Search
 
 _CACHE_BYTES = 32 * 2**20
@@ -45,7 +45,7 @@ class CandidatesRenderer:
 
     def __init__(self) -> None:
         # In one, for answers from before and after a change of names are written side by side.
-        self._kept: tuple[object, TreeTexts] = (None, TreeTexts(_CACHE_BYTES))
+        self._kept: tuple[object, SummaryCache] = (None, SummaryCache(_CACHE_BYTES))
 
     def body(
         self,
@@ -71,7 +71,7 @@ class CandidatesRenderer:
     def _whole_trees(self, search: Search) -> Iterator[list[bytes]]:
         names, kept = self._kept
         if names is not search.names:
-            kept = TreeTexts(_CACHE_BYTES)
+            kept = SummaryCache(_CACHE_BYTES)
             self._kept = (search.names, kept)
         if len(search.answer):
             yield from search.answer.tree_texts(

@@ -8,7 +8,7 @@ from typing import Any
 from placement.numa.refusal import Refusal
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_pages import PodPage, Preview
-from placement.services.clusters.pod_translation import Translation
+from placement.services.clusters.pod_translation import PodQueries
 
 
 def pod_body(cluster: str, pod: PodAnswer) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def preview_body(cluster: str, preview: Preview) -> dict[str, Any]:
     }
 
 
-def translation_body(translation: Translation) -> dict[str, Any]:
+def translation_body(translation: PodQueries) -> dict[str, Any]:
     """Queries from the best to what is acceptable, and what they leave out."""
     return {
         "queries": [{"meaning": meaning, "query": query} for meaning, query in translation.queries],

@@ -24,10 +24,10 @@ blueprint = Blueprint("claims", __name__)
 def create() -> Response:
     """Let a consumer hold the best candidate of a query; repeating it changes nothing."""
     body = validated(NewClaim)
-    query, wishes = extended_query.parse(read(body.pop("query")))
-    if wishes.explain or query.limit is not None:
+    query, options = extended_query.parse(read(body.pop("query")))
+    if options.explain or query.limit is not None:
         raise BadRequest("query: limit and explain make no sense in a claim")
-    fitted = use_cases().best_fit.claim(Applicant(**body), query, wishes)
+    fitted = use_cases().best_fit.claim(Applicant(**body), query, options)
     return json_response(_body(fitted), 201 if fitted.fresh else 200)
 
 

@@ -71,7 +71,7 @@ def show_node(cluster: str, node: str) -> Response:
 def put_node(cluster: str, node: str) -> Response:
     """Import a Node and its NodeResourceTopology, as JSON or YAML."""
     described = node_manifests(manifests())
-    imported = use_cases().clusters.put_node(cluster, node, described.node, described.topology)
+    imported = use_cases().nodes.put(cluster, node, described.node, described.topology)
     body = {
         "cluster": cluster,
         "name": node,
@@ -86,5 +86,5 @@ def put_node(cluster: str, node: str) -> Response:
 @route(blueprint, _NODE, "DELETE", f"{_RULE}nodes:delete")
 def delete_node(cluster: str, node: str) -> Response:
     """Delete a node that nobody uses."""
-    use_cases().clusters.delete_node(cluster, node)
+    use_cases().nodes.delete(cluster, node)
     return empty_response()

@@ -18,7 +18,7 @@ from placement.api.services import use_cases
 from placement.api.targets import cluster_of_query
 from placement.forest.texts import Texts
 from placement.services.placement.candidates import Search
-from placement.services.placement.search_options import Wishes
+from placement.services.placement.search_options import SearchOptions
 
 blueprint = Blueprint("extended_candidates", __name__)
 
@@ -33,19 +33,19 @@ blueprint = Blueprint("extended_candidates", __name__)
 )
 def candidates() -> Response:
     """Where the request fits, best first, with scores; with explain=1 also why."""
-    query, wishes = extended_query.parse(parameters())
+    query, options = extended_query.parse(parameters())
     renderer = current_app.extensions["placement_candidates_renderer"]
-    search = use_cases().candidates.find(query, wishes)
+    search = use_cases().candidates.find(query, options)
     appendix = b""
-    if wishes.explain:
+    if options.explain:
         appendix = orjson.dumps({"explanation": explained(search)})[1:-1]
-    remarks = _remarks(search, wishes)
+    remarks = _remarks(search, options)
     return streamed(renderer.body(search, context.version(), remarks=remarks, appendix=appendix))
 
 
-def _remarks(search: Search, wishes: Wishes) -> Texts | None:
+def _remarks(search: Search, options: SearchOptions) -> Texts | None:
     table = search.answer.scores()
-    return None if table is None else score_remarks(table, wishes.preferences)
+    return None if table is None else score_remarks(table, options.preferences)
 
 
 def explained(search: Search) -> dict[str, Any]:

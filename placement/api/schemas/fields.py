@@ -223,14 +223,6 @@ class Mapping(_Field):
         return {key: nested(key, self.values, item) for key, item in value.items()}
 
 
-class Anything(_Field):
-    """A value nobody looks at."""
-
-    def deserialize(self, value: Any, attr: Any = None, data: Any = None, **kwargs: Any) -> Any:
-        """The value as it is."""
-        return value
-
-
 class Object(_Field):
     """A JSON object with a schema of its own.
 

@@ -7,18 +7,65 @@ from fractions import Fraction
 
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
+from placement.dialects.koordinator.pod.priority import PriorityClass
 from placement.kubernetes.pod import Pod
 from placement.kubernetes.pod_resources import pod_requests
 
 
 class QosClass(StrEnum):
-    """What a pod may expect of its CPUs, and with whom it shares them."""
+    """What a pod may expect of its CPUs, and with whom it shares them; `UNSET` if its label names no class.
+
+    Every rule that depends on the class is a question that the class answers.
+    Source: Koordinator semantics, QoS class.
+    """
 
     LSE = "LSE"
     LSR = "LSR"
     LS = "LS"
     BE = "BE"
     SYSTEM = "SYSTEM"
+    UNSET = ""
+
+    @property
+    def owns_cpus(self) -> bool:
+        """Whether its pods get CPUs of their own, so that they must request whole ones."""
+        return self in (QosClass.LSE, QosClass.LSR)
+
+    @property
+    def shares_with_best_effort(self) -> bool:
+        """Whether best-effort pods may run on the CPUs that its pods own."""
+        return self is not QosClass.LSE
+
+    @property
+    def uses_ls_pools(self) -> bool:
+        """Whether its pods run in the pools of latency-sensitive pods."""
+        return self is QosClass.LS
+
+    @property
+    def uses_system_cpus(self) -> bool:
+        """Whether its pods run on the CPUs that a node keeps for the system."""
+        return self is QosClass.SYSTEM
+
+    @property
+    def is_best_effort(self) -> bool:
+        """Whether its pods run on what others leave, and may request batch resources."""
+        return self is QosClass.BE
+
+    @property
+    def default_priority(self) -> PriorityClass:
+        """The priority class of its pods that name none."""
+        return PriorityClass.BATCH if self.is_best_effort else PriorityClass.PROD
+
+    @property
+    def forbidden_priorities(self) -> frozenset[PriorityClass]:
+        """The priority classes that its pods must not have."""
+        return _FORBIDDEN_PRIORITIES.get(self, frozenset())
+
+
+_FORBIDDEN_PRIORITIES = {
+    QosClass.BE: frozenset({PriorityClass.UNSET, PriorityClass.PROD}),
+    QosClass.LSR: frozenset(PriorityClass) - {PriorityClass.PROD},
+}
 
 
 class KubernetesQos(StrEnum):
@@ -29,18 +76,16 @@ class KubernetesQos(StrEnum):
     BEST_EFFORT = "BestEffort"
 
 
-BOUND_CLASSES = frozenset({QosClass.LSE, QosClass.LSR})
-
 _COMPUTE = ("cpu", "memory")
 
 
-def raw_qos(pod: Pod) -> QosClass | None:
-    """The class a pod's label names; None if it names none that exists. Annotations do not count.
+def raw_qos(pod: Pod) -> QosClass:
+    """The class a pod's label names; UNSET if it names none that exists. Annotations do not count.
 
     Source: Koordinator semantics, QoS class.
     """
     label = pod.label(keys.QOS_CLASS)
-    return QosClass(label) if label in set(QosClass) else None
+    return QosClass(label) if label in set(QosClass) else QosClass.UNSET
 
 
 def kubernetes_qos(pod: Pod) -> KubernetesQos:
@@ -64,7 +109,7 @@ def kubernetes_qos(pod: Pod) -> KubernetesQos:
 
 
 def qos_with_default(pod: Pod, guaranteed: QosClass = QosClass.LSR) -> QosClass:
-    """The class of the label, else what the Kubernetes class stands for; only to derive a priority class.
+    """The class of the label, else what the Kubernetes class stands for, never UNSET.
 
     Source: Koordinator semantics, QoS class.
     """

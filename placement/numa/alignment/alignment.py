@@ -11,7 +11,7 @@ from placement.numa.alignment.hints import Fits, HintTable, Score
 from placement.numa.alignment.numa_exclusivity import is_allowed
 from placement.numa.alignment.numa_score import numa_scorer
 from placement.numa.alignment.selection import Selection, select_affinity, select_preferred
-from placement.numa.allocator import Trial
+from placement.numa.allocator import NumaAllocator
 from placement.numa.masks import mask_of, members_of
 from placement.numa.policies import NumaExclusivity, NumaPolicy
 from placement.numa.refusal import RefusalClass, Refused
@@ -38,18 +38,21 @@ class Alignment(NamedTuple):
 
 
 def choose_affinity(
-    trial: Trial, alignment: Alignment, fits: Fits | None = None, devices: Sequence[ProviderHints] = ()
+    allocator: NumaAllocator,
+    alignment: Alignment,
+    fits: Fits | None = None,
+    devices: Sequence[ProviderHints] = (),
 ) -> tuple[int, ...] | None:
     """The ascending NUMA ids to which a pod is aligned on a host; None if to none in particular.
 
-    `fits` answers for the trial where not all that it sees as free can be used together. `devices` are the
-    hints of other providers. Raises Refused if the policy does not admit the pod.
+    `fits` answers for the allocator where not all that it sees as free can be used together. `devices` are
+    the hints of other providers. Raises Refused if the policy does not admit the pod.
     Source: Koordinator semantics, NUMA alignment.
     """
-    host = trial.host
+    host = allocator.host
     if not host.capacity:
         raise Refused(MISSING_NUMA_RESOURCES, status=RefusalClass.UNRESOLVABLE)
-    selection = _select(_Search(trial, alignment, fits or trial.fits, devices))
+    selection = _select(_Search(allocator, alignment, fits or allocator.fits, devices))
     if selection.reasons:
         raise Refused(*selection.reasons)
     return None if selection.affinity is None else tuple(members_of(selection.affinity))
@@ -59,19 +62,19 @@ class _Search:
     """The hints of one pod on one host and of its devices, and what they are judged by."""
 
     def __init__(
-        self, trial: Trial, alignment: Alignment, fits: Fits, devices: Sequence[ProviderHints]
+        self, allocator: NumaAllocator, alignment: Alignment, fits: Fits, devices: Sequence[ProviderHints]
     ) -> None:
         restricted = alignment.policy is NumaPolicy.RESTRICTED
-        score = numa_scorer(trial, alignment.scoring, alignment.idle_counts)
+        score = numa_scorer(allocator, alignment.scoring, alignment.idle_counts)
         if alignment.policy is NumaPolicy.SINGLE_NUMA_NODE:
             # Wider combinations are only looked at to say why the pod is refused.
             score = partial(_score_of_one, score)
-        self.table = HintTable(trial, fits, score, all_preferred=restricted)
+        self.table = HintTable(allocator, fits, score, all_preferred=restricted)
         self.policy = alignment.policy
         self.providers = (self.table.hints, *devices)
-        self.numa_ids = mask_of(trial.host.capacity)
+        self.numa_ids = mask_of(allocator.host.capacity)
         self.allowed = partial(
-            is_allowed, exclusivity=alignment.exclusivity, neighbours=trial.host.neighbours
+            is_allowed, exclusivity=alignment.exclusivity, neighbours=allocator.host.neighbours
         )
 
 

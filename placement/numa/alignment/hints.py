@@ -7,7 +7,7 @@ from itertools import combinations
 from math import comb
 from typing import NamedTuple
 
-from placement.numa.allocator import Trial
+from placement.numa.allocator import NumaAllocator
 from placement.numa.masks import mask_of
 
 # Hosts of eight NUMA nodes have 255 combinations. Beyond this many only narrow ones and the whole host are
@@ -38,15 +38,15 @@ class HintTable:
     Source: Koordinator semantics, hints.
     """
 
-    def __init__(self, trial: Trial, fits: Fits, score: Score, all_preferred: bool) -> None:
-        self.hints: Hints = {resource: [] for resource in trial.known_requests}
-        self._fewest = trial.fewest_numa_nodes
-        self._numa_ids = sorted(trial.available)
+    def __init__(self, allocator: NumaAllocator, fits: Fits, score: Score, all_preferred: bool) -> None:
+        self.hints: Hints = {resource: [] for resource in allocator.known_requests}
+        self._fewest = allocator.fewest_numa_nodes
+        self._numa_ids = sorted(allocator.available)
         self._fits = fits
         self._score = score
         self._all_preferred = all_preferred
         self._exhausted = {
-            resource: mask_of(numa for numa, left in trial.rooms[resource].items() if not left)
+            resource: mask_of(numa for numa, left in allocator.rooms[resource].items() if not left)
             for resource in self.hints
         }
 

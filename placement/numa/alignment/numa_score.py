@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from placement.numa.alignment.hints import Score
 from placement.numa.alignment.numa_exclusivity import favour_idle
-from placement.numa.allocator import Trial
+from placement.numa.allocator import NumaAllocator
 from placement.numa.amounts import Amounts
 from placement.numa.amplification import bound_cost
 from placement.numa.masks import mask_of
@@ -15,20 +15,20 @@ from placement.scoring.host import scorer_for
 from placement.scoring.strategy import Strategy
 
 
-def numa_scorer(trial: Trial, scoring: Strategy, idle_counts: bool) -> Score:
+def numa_scorer(allocator: NumaAllocator, scoring: Strategy, idle_counts: bool) -> Score:
     """How well a pod would sit on any NUMA nodes: what is used there and its request against the capacity.
 
     `idle_counts`: those without bound pods score higher.
     Source: Koordinator semantics, hints and profiles (preferred NUMA exclusivity).
     """
-    host, weighted = trial.host, [resource for resource, _ in scoring.resources]
+    host, weighted = allocator.host, [resource for resource, _ in scoring.resources]
     capacity = {resource: _of(host.capacity, resource) for resource in weighted}
     used = {
-        resource: {numa: amount - trial.available[numa].get(resource, 0) for numa, amount in row.items()}
+        resource: {numa: amount - allocator.available[numa].get(resource, 0) for numa, amount in row.items()}
         for resource, row in capacity.items()
     }
-    request = dict(trial.demand.amounts)
-    if trial.demand.cpus is not None and CPU in request:
+    request = dict(allocator.demand.amounts)
+    if allocator.demand.cpus is not None and CPU in request:
         request[CPU] = bound_cost(request[CPU], host.cpu_ratio)
 
     score_of = scorer_for(scoring, request)

@@ -8,7 +8,7 @@ from typing import Any
 
 from placement.domain.errors import PlacementError
 from placement.operations.commands import names
-from placement.operations.commands.columns import Amounts
+from placement.operations.commands.columns import ResourceAmounts
 from placement.operations.commands.display import Action, Listing
 from placement.operations.commands.numbers import positive
 from placement.operations.commands.pages import PagedList
@@ -70,7 +70,8 @@ class ShowAllocation(Listing):
         known = names.of(client, held)
         owner = (body["project_id"], body["user_id"], body["consumer_type"])
         return _COLUMNS, [
-            (known.get(uuid, uuid), Amounts(entry["resources"]), *owner, uuid) for uuid, entry in held.items()
+            (known.get(uuid, uuid), ResourceAmounts(entry["resources"]), *owner, uuid)
+            for uuid, entry in held.items()
         ]
 
 
@@ -96,7 +97,7 @@ def _rows(consumer: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     uuid = consumer["consumer_uuid"]
     owner = (consumer["project_id"], consumer["user_id"], consumer["consumer_type"])
     for provider, held in consumer["allocations"].items():
-        yield uuid, held["name"], Amounts(held["resources"]), *owner, held["cluster"], provider
+        yield uuid, held["name"], ResourceAmounts(held["resources"]), *owner, held["cluster"], provider
 
 
 def _path(consumer: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from placement.operations.commands import names
-from placement.operations.commands.columns import Amounts, Lines
+from placement.operations.commands.columns import Lines, ResourceAmounts
 from placement.operations.commands.display import Listing
 from placement.operations.commands.query import add_query, query_of
 
@@ -63,7 +63,7 @@ def _rows(body: Mapping[str, Any], known: Mapping[str, str]) -> Iterator[tuple[A
                 number,
                 known.get(root, root),
                 known.get(uuid, uuid),
-                Amounts(entry["resources"]),
+                ResourceAmounts(entry["resources"]),
                 Lines(groups),
                 uuid,
             )

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from placement.operations.commands import names
-from placement.operations.commands.columns import Amounts, Lines
+from placement.operations.commands.columns import Lines, ResourceAmounts
 from placement.operations.commands.display import Listing
 from placement.operations.commands.query import add_query, query_of
 
@@ -50,7 +50,7 @@ class ClaimRequest(Listing):
             (
                 body["consumer_uuid"],
                 known.get(provider, provider),
-                Amounts(entry["resources"]),
+                ResourceAmounts(entry["resources"]),
                 Lines([suffix or "(base)" for suffix, used in mappings.items() if provider in used]),
                 provider,
             )

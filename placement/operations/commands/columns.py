@@ -8,7 +8,7 @@ from typing import Any
 from cliff.columns import FormattableColumn
 
 
-class Amounts(FormattableColumn[Mapping[str, int]]):
+class ResourceAmounts(FormattableColumn[Mapping[str, int]]):
     """Amounts by resource class."""
 
     def human_readable(self) -> str:

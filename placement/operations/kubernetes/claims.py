@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from placement.operations.kubernetes.api_server import ApiServerError
-from placement.operations.kubernetes.informer_store import Picture
+from placement.operations.kubernetes.informer_store import InformerStore
 from placement.operations.kubernetes.journal import Journal
-from placement.operations.kubernetes.reconciled_pods import MirroredPods, key_of
+from placement.operations.kubernetes.reconciled_pods import ReconciledPods, key_of
 from placement.operations.kubernetes.service import HeldPod, PodId, ServiceCluster
 
 LOOK_EVERY_SECONDS = 60.0
@@ -35,14 +35,14 @@ class Claims:
     def __init__(
         self,
         service: ServiceCluster,
-        picture: Picture,
-        pods: MirroredPods,
+        store: InformerStore,
+        pods: ReconciledPods,
         journal: Journal,
         is_placed: Callable[[PodId], bool],
         patience: float = PATIENCE_SECONDS,
     ) -> None:
         self._service = service
-        self._picture = picture
+        self._store = store
         self._pods = pods
         self._journal = journal
         self._is_placed = is_placed
@@ -68,7 +68,7 @@ class Claims:
                 self._expire(pod, seen)
 
     def _is_bound(self, pod: PodId) -> bool:
-        seen = self._picture.get(key_of(pod))
+        seen = self._store.get(key_of(pod))
         return seen is not None and seen.uid == pod.uid and seen.node is not None
 
     def _still(self, claim: HeldPod) -> _Seen:

@@ -9,8 +9,8 @@ from placement.operations.kubernetes.api_server import ApiServer, ApiServerError
 from placement.operations.kubernetes.informer_store import (
     Key,
     Kind,
-    Sighting,
-    sighting,
+    WatchedObject,
+    watched_object,
 )
 
 _CORE = "/api/v1"
@@ -27,18 +27,18 @@ class Collection(NamedTuple):
     path: str
     optional: bool = False
 
-    def seen(self, manifest: dict[str, Any]) -> tuple[Key, Sighting]:
+    def seen(self, manifest: dict[str, Any]) -> tuple[Key, WatchedObject]:
         """An object of the collection. Items of a list may leave out what the list says for all of them."""
         try:
             whole = {"apiVersion": self.api_version, "kind": str(self.kind), **manifest}
             metadata = whole["metadata"]
-            return Key(self.kind, metadata.get("namespace") or "", metadata["name"]), sighting(whole)
+            return Key(self.kind, metadata.get("namespace") or "", metadata["name"]), watched_object(whole)
         except (LookupError, TypeError, AttributeError) as error:
             raise ApiServerError(f"not a {self.kind}: {error!r}") from None
 
-    def listed(self, api_server: ApiServer) -> tuple[dict[Key, Sighting], str]:
+    def listed(self, api_server: ApiServer) -> tuple[dict[Key, WatchedObject], str]:
         """All objects now, and the version from which a watch goes on. Raises ApiServerError."""
-        found: dict[Key, Sighting] = {}
+        found: dict[Key, WatchedObject] = {}
         version = ""
         for page in api_server.pages(self.path):
             found.update(self.seen(manifest) for manifest in page.items)

@@ -47,7 +47,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class WatchedObject:
     """An object as last seen.
 
     `text` is the manifest as JSON, `mark` tells whether anything that matters changed. `node` is the node a
@@ -60,7 +60,7 @@ class Sighting:
     node: str | None = None
     over: bool = False
 
-    def has_ended_as(self, seen: Sighting | None) -> bool:
+    def has_ended_as(self, seen: WatchedObject | None) -> bool:
         """Whether this, a pod, is over or gone for the first time if its name is seen like that now."""
         return not self.over and (seen is None or seen.over or seen.uid != self.uid)
 
@@ -71,7 +71,7 @@ class Sighting:
         return found
 
 
-def sighting(manifest: Mapping[str, Any]) -> Sighting:
+def watched_object(manifest: Mapping[str, Any]) -> WatchedObject:
     """What to remember of a manifest: text, as a hundred thousand dictionaries would need gigabytes."""
     lasting = {
         **manifest,
@@ -81,28 +81,28 @@ def sighting(manifest: Mapping[str, Any]) -> Sighting:
     mark = hashlib.blake2b(orjson.dumps(lasting, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
     uid = canonical_uid(manifest["metadata"].get("uid") or "")
     if manifest["kind"] != Kind.POD:
-        return Sighting(orjson.dumps(manifest), mark, uid)
+        return WatchedObject(orjson.dumps(manifest), mark, uid)
     over = lasting["status"].get("phase") in _OVER
     node = None if over else (manifest.get("spec") or {}).get("nodeName") or None
-    return Sighting(orjson.dumps(manifest) if node else b"", mark, uid, node, over)
+    return WatchedObject(orjson.dumps(manifest) if node else b"", mark, uid, node, over)
 
 
 def _without(manifest: Mapping[str, Any], part: str, volatile: frozenset[str]) -> dict[str, Any]:
     return {name: value for name, value in (manifest.get(part) or {}).items() if name not in volatile}
 
 
-class Picture:
-    """The latest state of every object; drawn by several threads, looked at by one."""
+class InformerStore:
+    """The latest state of every object; written by several threads, read by one."""
 
     def __init__(self, collections: Iterable[str]) -> None:
-        self._seen: dict[Key, Sighting] = {}
+        self._seen: dict[Key, WatchedObject] = {}
         self._members: dict[str, set[Key]] = {}
         self._missing = set(collections)
         self._changed: set[Key] = set()
         self._ended: set[PodId] = set()
         self._condition = threading.Condition()
 
-    def replace(self, collection: str, found: Mapping[Key, Sighting]) -> None:
+    def replace(self, collection: str, found: Mapping[Key, WatchedObject]) -> None:
         """The collection is exactly this."""
         with self._condition:
             known = self._members.get(collection, set())
@@ -114,7 +114,7 @@ class Picture:
             self._missing.discard(collection)
             self._condition.notify()
 
-    def put(self, collection: str, key: Key, seen: Sighting | None) -> None:
+    def put(self, collection: str, key: Key, seen: WatchedObject | None) -> None:
         """An object of the collection is new, changed, or gone (None)."""
         with self._condition:
             self._set(key, seen)
@@ -125,7 +125,7 @@ class Picture:
                 members.add(key)
             self._condition.notify()
 
-    def _set(self, key: Key, seen: Sighting | None) -> None:
+    def _set(self, key: Key, seen: WatchedObject | None) -> None:
         before = self._seen.get(key)
         if seen is None:
             self._seen.pop(key, None)
@@ -139,7 +139,7 @@ class Picture:
     def changed(self, timeout: float) -> set[Key]:
         """What changed since the last call, at the latest after so many seconds.
 
-        Nothing before every collection has been listed: half a picture would look like objects that vanished.
+        Nothing before every collection has been listed: what is not listed yet would look as if it were gone.
         """
         with self._condition:
             self._condition.wait_for(lambda: self._changed and not self._missing, timeout)
@@ -160,7 +160,7 @@ class Picture:
         with self._condition:
             return not self._missing
 
-    def get(self, key: Key) -> Sighting | None:
+    def get(self, key: Key) -> WatchedObject | None:
         """The object as last seen."""
         with self._condition:
             return self._seen.get(key)

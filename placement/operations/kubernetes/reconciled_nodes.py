@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from placement.operations.kubernetes.informer_store import (
+    InformerStore,
     Key,
     Kind,
-    Picture,
-    Sighting,
+    WatchedObject,
 )
-from placement.operations.kubernetes.reconciled_pods import MirroredPods
+from placement.operations.kubernetes.reconciled_pods import ReconciledPods
 from placement.operations.kubernetes.sending import Sending
 from placement.operations.kubernetes.service import ServiceCluster
 
@@ -24,14 +24,14 @@ class _Held(NamedTuple):
     uid: str | None = None
 
 
-class MirroredNodes:
+class ReconciledNodes:
     """What the service holds of nodes, and what is due."""
 
     def __init__(
-        self, service: ServiceCluster, picture: Picture, sending: Sending, pods: MirroredPods
+        self, service: ServiceCluster, store: InformerStore, sending: Sending, pods: ReconciledPods
     ) -> None:
         self._service = service
-        self._picture = picture
+        self._store = store
         self._sending = sending
         self._pods = pods
         self._held: dict[str, _Held] = {}
@@ -42,7 +42,7 @@ class MirroredNodes:
 
     def has(self, name: str) -> bool:
         """Whether both sides have that node, so that it may take pods."""
-        return name in self._held and self._picture.get(_key(name)) is not None
+        return name in self._held and self._store.get(_key(name)) is not None
 
     def look_at(self, names: Iterable[str]) -> None:
         """These may have changed."""
@@ -57,7 +57,7 @@ class MirroredNodes:
         """Delete nodes that are gone, their pods first; how many. Raises ServiceError."""
         deleted = 0
         for name in sorted(self._due):
-            if self._picture.get(_key(name)) is None:
+            if self._store.get(_key(name)) is None:
                 deleted += self._delete(name)
                 self._due.discard(name)
         return deleted
@@ -76,14 +76,14 @@ class MirroredNodes:
         """Send nodes that are new or changed; how many were taken. Raises ServiceError."""
         taken = 0
         for name in sorted(self._due):
-            node = self._picture.get(_key(name))
+            node = self._store.get(_key(name))
             if node is not None:
                 taken += self._put(name, node)
             self._due.discard(name)
         return taken
 
-    def _put(self, name: str, node: Sighting) -> bool:
-        topology = self._picture.get(Key(Kind.TOPOLOGY, "", name))
+    def _put(self, name: str, node: WatchedObject) -> bool:
+        topology = self._store.get(Key(Kind.TOPOLOGY, "", name))
         mark = (node.mark, topology.mark if topology else None)
         held = self._held.get(name)
         if held and held.mark == mark:

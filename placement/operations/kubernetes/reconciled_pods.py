@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from placement.operations.kubernetes.informer_store import Key, Kind, Picture
+from placement.operations.kubernetes.informer_store import InformerStore, Key, Kind
 from placement.operations.kubernetes.sending import Sending
 from placement.operations.kubernetes.service import HeldPod, PodId, ServiceCluster
 
@@ -17,7 +17,7 @@ class _Held(NamedTuple):
     mark: bytes | None = None
 
 
-class MirroredPods:
+class ReconciledPods:
     """What the service holds of pods, what is due, and which pods wait for their node.
 
     A pod that occupies no node yet is not sent: whoever schedules it may have claimed its place already. A
@@ -28,13 +28,13 @@ class MirroredPods:
     def __init__(
         self,
         service: ServiceCluster,
-        picture: Picture,
+        store: InformerStore,
         sending: Sending,
         lives: Callable[[PodId], bool],
         namespaces: Collection[str],
     ) -> None:
         self._service = service
-        self._picture = picture
+        self._store = store
         self._sending = sending
         self._lives = lives
         self._namespaces = namespaces
@@ -81,7 +81,7 @@ class MirroredPods:
 
         One that no list and no event has told of may be so new that they will; so Kubernetes is asked.
         """
-        seen = self._picture.get(key_of(pod))
+        seen = self._store.get(key_of(pod))
         if seen is not None and seen.uid == pod.uid:
             return seen.over
         return not self._lives(pod)
@@ -128,7 +128,7 @@ class MirroredPods:
 
     def _put(self, key: Key, has_node: Callable[[str], bool]) -> bool:
         self._waiting.pop(key, None)
-        seen = self._picture.get(key)
+        seen = self._store.get(key)
         if seen is None or seen.node is None:
             self._sending.settled(key)
             return False
@@ -148,5 +148,5 @@ class MirroredPods:
 
 
 def key_of(pod: PodId) -> Key:
-    """Where the picture has a pod."""
+    """The key of a pod in the store."""
     return Key(Kind.POD, pod.namespace, pod.name)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from placement.operations.kubernetes.claims import Claims
-from placement.operations.kubernetes.informer_store import Key, Kind, Picture
+from placement.operations.kubernetes.informer_store import InformerStore, Key, Kind
 from placement.operations.kubernetes.journal import Journal
-from placement.operations.kubernetes.reconciled_nodes import MirroredNodes
-from placement.operations.kubernetes.reconciled_pods import MirroredPods
+from placement.operations.kubernetes.reconciled_nodes import ReconciledNodes
+from placement.operations.kubernetes.reconciled_pods import ReconciledPods
 from placement.operations.kubernetes.sending import Sending
 from placement.operations.kubernetes.service import PodId, ServiceCluster
 
 
-class Mirror:
-    """Compares the picture with what the service holds and sends the difference.
+class Reconciler:
+    """Compares the store with what the service holds and sends the difference.
 
     Order: pods that end, nodes that go (their pods first), nodes that come or change, pods that come or
     change. So room is given back before it is asked for, and a node is there before its pods; pods of a node
@@ -24,7 +24,7 @@ class Mirror:
     def __init__(
         self,
         service: ServiceCluster,
-        picture: Picture,
+        store: InformerStore,
         journal: Journal,
         lives: Callable[[PodId], bool],
         is_placed: Callable[[PodId], bool],
@@ -33,12 +33,12 @@ class Mirror:
         claim_patience: float,
     ) -> None:
         self._service = service
-        self._picture = picture
+        self._store = store
         self._journal = journal
         self._sending = Sending(journal, lambda: progress(self.summary()))
-        self._pods = MirroredPods(service, picture, self._sending, lives, namespaces)
-        self._nodes = MirroredNodes(service, picture, self._sending, self._pods)
-        self._claims = Claims(service, picture, self._pods, journal, is_placed, claim_patience)
+        self._pods = ReconciledPods(service, store, self._sending, lives, namespaces)
+        self._nodes = ReconciledNodes(service, store, self._sending, self._pods)
+        self._claims = Claims(service, store, self._pods, journal, is_placed, claim_patience)
 
     @property
     def rejected(self) -> int:
@@ -60,7 +60,7 @@ class Mirror:
         self._sending.rejections.forgive()
         self._nodes.compare()
         self._pods.compare()
-        self.look_at(self._picture.keys())
+        self.look_at(self._store.keys())
 
     def look_at(self, keys: Iterable[Key]) -> None:
         """These may have changed."""
@@ -75,7 +75,7 @@ class Mirror:
 
     def settle(self) -> int:
         """Send what is due; how many calls changed something. Raises ServiceError; the rest stays due."""
-        self._pods.end(self._picture.ended())
+        self._pods.end(self._store.ended())
         self.look_at(self._sending.rejections.ripe())
         changes = self._pods.release_ended()
         changes += self._nodes.delete_gone()

@@ -1,4 +1,4 @@
-"""What the mirror says to the service about one cluster."""
+"""What the reconciler says to the service about one cluster."""
 
 from __future__ import annotations
 

@@ -10,12 +10,12 @@ from placement.operations.client import ServiceError
 from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path
 from placement.operations.kubernetes.claims import LOOK_EVERY_SECONDS, PATIENCE_SECONDS
 from placement.operations.kubernetes.collection import collections, pods_path
-from placement.operations.kubernetes.informer_store import Kind, Picture, Sighting
+from placement.operations.kubernetes.informer_store import InformerStore, Kind, WatchedObject
 from placement.operations.kubernetes.journal import Journal
 from placement.operations.kubernetes.pause import Pause
-from placement.operations.kubernetes.reconciler import Mirror
+from placement.operations.kubernetes.reconciler import Reconciler
 from placement.operations.kubernetes.service import PodId, ServiceCluster
-from placement.operations.kubernetes.watching import Watching, draw
+from placement.operations.kubernetes.watching import Watching, list_into
 
 _LOOK_AGAIN_SECONDS = 1.0
 _SUMMARY_SECONDS = 10.0
@@ -38,11 +38,11 @@ class Synchronization:
         self._collections = collections(namespaces)
         self._pods = next(found for found in self._collections if found.kind is Kind.POD)
         self._journal = journal
-        self._picture = Picture([collection.title for collection in self._collections])
+        self._store = InformerStore([collection.title for collection in self._collections])
         self._summary = _Summary(journal)
-        self._mirror = Mirror(
+        self._reconciler = Reconciler(
             service,
-            self._picture,
+            self._store,
             journal,
             self._lives,
             self._is_placed,
@@ -63,7 +63,7 @@ class Synchronization:
         seen = self._asked_for(pod)
         return seen is not None and seen.node is not None
 
-    def _asked_for(self, pod: PodId) -> Sighting | None:
+    def _asked_for(self, pod: PodId) -> WatchedObject | None:
         """The pod as it is now, unless it is gone."""
         found = self._api_server.get(object_path(pods_path(pod.namespace), pod.name))
         if found is None:
@@ -74,21 +74,21 @@ class Synchronization:
     def once(self) -> int:
         """List everything, send the difference; how much was rejected. Raises PlacementError."""
         for collection in self._collections:
-            draw(self._api_server, collection, self._picture, self._journal)
-        self._mirror.compare()
-        self._mirror.settle_all()
-        self._journal.note(self._mirror.summary())
-        return self._mirror.rejected
+            list_into(self._api_server, collection, self._store, self._journal)
+        self._reconciler.compare()
+        self._reconciler.settle_all()
+        self._journal.note(self._reconciler.summary())
+        return self._reconciler.rejected
 
     def look_at_claims(self) -> None:
         """Release claims behind which there is nothing, as far as that is known. Raises PlacementError."""
-        self._mirror.look_at_claims()
-        self._mirror.settle()
+        self._reconciler.look_at_claims()
+        self._reconciler.settle()
 
     def forever(self) -> None:
         """Until KeyboardInterrupt. Raises PlacementError if a watch ends, which none should."""
         watches = [
-            Watching(self._api_server, collection, self._picture, self._journal)
+            Watching(self._api_server, collection, self._store, self._journal)
             for collection in self._collections
         ]
         try:
@@ -96,25 +96,25 @@ class Synchronization:
                 watch.start()
             self._send(watches)
         except KeyboardInterrupt:
-            self._journal.note(f"stopped: {self._mirror.summary()}")
+            self._journal.note(f"stopped: {self._reconciler.summary()}")
 
     def _send(self, watches: Sequence[Watching]) -> None:
         pause = Pause()
         while True:
-            self._mirror.look_at(self._picture.changed(_LOOK_AGAIN_SECONDS))
+            self._reconciler.look_at(self._store.changed(_LOOK_AGAIN_SECONDS))
             for watch in watches:
                 if not watch.is_alive():
                     raise PlacementError(f"the watch of {watch.name} has ended")
-            if not self._picture.complete:
+            if not self._store.complete:
                 continue
             try:
                 if self._compared.is_due():
-                    self._mirror.compare()
+                    self._reconciler.compare()
                     self._compared.done()
                 if self._claims_looked_at.is_due():
                     self.look_at_claims()
                     self._claims_looked_at.done()
-                self._mirror.settle()
+                self._reconciler.settle()
             except (ServiceError, ApiServerError) as error:
                 # Whatever the service was doing meanwhile, it may hold something else now.
                 self._compared.forget()
@@ -123,7 +123,7 @@ class Synchronization:
                 continue
             pause.after_success()
             self._journal.well("service")
-            self._summary.tell(self._mirror.summary())
+            self._summary.tell(self._reconciler.summary())
 
 
 class _Every:

@@ -1,4 +1,4 @@
-"""A thread that keeps the picture of one collection current, whatever happens to the connection."""
+"""A thread that keeps one collection of the store current, whatever happens to the connection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 from placement.operations.kubernetes.api_server import GONE, ApiServer, ApiServerError
 from placement.operations.kubernetes.collection import Collection, version_of
-from placement.operations.kubernetes.informer_store import Picture
+from placement.operations.kubernetes.informer_store import InformerStore
 from placement.operations.kubernetes.journal import Journal
 from placement.operations.kubernetes.pause import Pause
 
@@ -23,12 +23,12 @@ class Watching(threading.Thread):
     """Lists, then watches from the version of the list, again and again; lists anew only when it must."""
 
     def __init__(
-        self, api_server: ApiServer, collection: Collection, picture: Picture, journal: Journal
+        self, api_server: ApiServer, collection: Collection, store: InformerStore, journal: Journal
     ) -> None:
         super().__init__(name=collection.title, daemon=True)
         self._api_server = api_server
         self._collection = collection
-        self._picture = picture
+        self._store = store
         self._journal = journal
         self._source = _source(collection)
         self._pause = Pause()
@@ -37,7 +37,7 @@ class Watching(threading.Thread):
         """Until the process ends."""
         while True:
             try:
-                version = draw(self._api_server, self._collection, self._picture, self._journal)
+                version = list_into(self._api_server, self._collection, self._store, self._journal)
                 if version is None:
                     time.sleep(_UNKNOWN_KIND_SECONDS)
                 else:
@@ -57,7 +57,7 @@ class Watching(threading.Thread):
                     if event.type != "BOOKMARK":
                         key, seen = self._collection.seen(event.object)
                         gone = event.type == "DELETED"
-                        self._picture.put(self._collection.title, key, None if gone else seen)
+                        self._store.put(self._collection.title, key, None if gone else seen)
                     self._well()
             except ApiServerError as error:
                 if error.status is not None:
@@ -82,8 +82,10 @@ class Watching(threading.Thread):
         time.sleep(self._pause.after_failure())
 
 
-def draw(api_server: ApiServer, collection: Collection, picture: Picture, journal: Journal) -> str | None:
-    """List the collection into the picture; the version of the list. Raises ApiServerError.
+def list_into(
+    api_server: ApiServer, collection: Collection, store: InformerStore, journal: Journal
+) -> str | None:
+    """List the collection into the store; the version of the list. Raises ApiServerError.
 
     None if Kubernetes does not know an optional kind: then there are none, and the journal says so.
     """
@@ -93,12 +95,12 @@ def draw(api_server: ApiServer, collection: Collection, picture: Picture, journa
     except ApiServerError as error:
         if error.status != _NOT_FOUND or not collection.optional:
             raise
-        picture.replace(collection.title, {})
+        store.replace(collection.title, {})
         journal.trouble(
             source, f"Kubernetes knows no {collection.kind}, so nodes have no NUMA nodes and cores"
         )
         return None
-    picture.replace(collection.title, found)
+    store.replace(collection.title, found)
     journal.well(source)
     return version
 

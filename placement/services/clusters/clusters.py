@@ -11,7 +11,7 @@ from placement.dialects.koordinator.settings.cluster_settings import SETTINGS, s
 from placement.dialects.koordinator.settings.scoring import SCORING, candidates_order
 from placement.domain.errors import BadRequest, Conflict
 from placement.services.clusters.cluster_lookup import NAME, found, unknown_node
-from placement.services.clusters.node_imports import ImportedNode, NodeImports
+from placement.services.clusters.node_imports import NodeImports
 from placement.services.clusters.node_views import NodeView, view_of
 from placement.services.transactions import attempt
 from placement.storage.database import Database, Transaction
@@ -37,7 +37,7 @@ class NodeTree:
 
 
 class Clusters:
-    """Creates, shows and deletes clusters and nodes."""
+    """Creates, shows and deletes clusters, and shows their nodes."""
 
     def __init__(self, database: Database, imports: NodeImports) -> None:
         self._database = database
@@ -100,16 +100,6 @@ class Clusters:
         with self._database.read() as connection:
             return clusters.nodes_of(connection, found(connection, name).id)
 
-    def put_node(
-        self, name: str, node_name: str, node: Mapping[str, Any], topology: Mapping[str, Any] | None
-    ) -> ImportedNode:
-        """Import a Node and its NodeResourceTopology; sending the same again changes nothing.
-
-        Raises ManifestError (a BadRequest) with everything that is wrong, NotFound for the cluster, InTheWay
-        when the node would shrink under live allocations.
-        """
-        return self._imports.put(name, node_name, node, topology)
-
     def node(self, name: str, node_name: str) -> NodeTree:
         """One node with its tree, capacity and use. Raises NotFound."""
         with self._database.snapshot() as connection:
@@ -121,10 +111,6 @@ class Clusters:
             records = inventories.stored(connection, [member.id for member in members])
             state = self._imports.state(connection, cluster, node)
         return NodeTree(cluster, node, members, records, view_of(state))
-
-    def delete_node(self, name: str, node_name: str) -> None:
-        """Delete a node with its tree. Raises NotFound, InTheWay while pods or others use it."""
-        self._imports.delete(name, node_name)
 
 
 def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -71,7 +71,11 @@ class NodeImports:
     def put(
         self, name: str, node_name: str, node: Mapping[str, Any], topology: Mapping[str, Any] | None
     ) -> ImportedNode:
-        """Import a node; see Clusters.put_node."""
+        """Import a Node and its NodeResourceTopology; sending the same again changes nothing.
+
+        Raises ManifestError (a BadRequest) with everything that is wrong, NotFound for the cluster, InTheWay
+        when the node would shrink under live allocations.
+        """
 
         def once() -> ImportedNode:
             # Each attempt reads it: the cluster may have been deleted and created again meanwhile.
@@ -96,7 +100,7 @@ class NodeImports:
         return patiently(once)
 
     def delete(self, name: str, node_name: str) -> None:
-        """Delete a node with its tree; see Clusters.delete_node."""
+        """Delete a node with its tree. Raises NotFound, InTheWay while pods or others use it."""
 
         def once() -> None:
             with self._database.write() as transaction:

@@ -10,10 +10,11 @@ from typing import Any
 from placement.domain.errors import BadRequest
 from placement.kubernetes.pod import ENDED_PHASES
 from placement.kubernetes.pod_identity import canonical_uid, consumer_of, derived_uid
+from placement.kubernetes.pod_succession import SUCCESSION
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _UID = re.compile(r"[!-~]{1,36}")
-_METADATA = ("name", "namespace", "uid", "labels", "annotations")
+_METADATA = ("name", "namespace", "uid", "labels", "annotations", *SUCCESSION)
 _STATUS = ("phase", "qosClass")
 _UNNAMED = "unnamed"
 _DEFAULT_NAMESPACE = "default"

@@ -8,10 +8,10 @@ from typing import Any
 
 from placement.dialects.koordinator.bind_policy import HostBindPolicy
 from placement.dialects.koordinator.node.traits import label_trait
-from placement.dialects.koordinator.pod.fallback_queries import Rung
+from placement.dialects.koordinator.pod.fallback_queries import FallbackQuery
 from placement.dialects.koordinator.pod.pod_import import PodImport, import_pod
 from placement.dialects.koordinator.pod.pod_request import PodRequest
-from placement.dialects.koordinator.pod.translation import ClusterShape, rungs_of
+from placement.dialects.koordinator.pod.translation import ClusterShape, fallback_queries
 from placement.dialects.koordinator.pod.translation_gaps import gaps_of
 from placement.dialects.koordinator.resources import host_class, numa_class
 from placement.dialects.koordinator.settings.cluster_settings import node_labels
@@ -26,7 +26,7 @@ from placement.storage.statements.clusters import Cluster
 
 
 @dataclass(frozen=True, slots=True)
-class Translation:
+class PodQueries:
     """The queries of a pod, best first, as (meaning, query string); what they leave out; warnings."""
 
     queries: list[tuple[str, str]]
@@ -41,7 +41,7 @@ class PodTranslation:
         self._database = database
         self._fleet = fleet
 
-    def translate(self, cluster: str, pod: Mapping[str, Any]) -> Translation:
+    def translate(self, cluster: str, pod: Mapping[str, Any]) -> PodQueries:
         """The queries for a pod on the hosts of a cluster. Raises NotFound, ManifestError."""
         view = self._fleet.view(cluster)
         incoming = import_pod(PodDocument.unnamed(cluster, pod).manifest, view.facts.settings)
@@ -51,16 +51,18 @@ class PodTranslation:
             selector = [(key, value) for key, value in incoming.selection.selector if key in keys]
             traits = [trait for key, value in selector if (trait := label_trait(key, value)) is not None]
             shape = _shape(stored, view, incoming)
-            rungs = rungs_of(incoming.request, shape, traits)
-            known_classes = names.class_ids(connection, {name for rung in rungs for name in rung.classes})
-            asked = {trait for rung in rungs for trait in (*rung.traits, *rung.forbidden)}
+            fallbacks = fallback_queries(incoming.request, shape, traits)
+            known_classes = names.class_ids(
+                connection, {name for fallback in fallbacks for name in fallback.classes}
+            )
+            asked = {trait for fallback in fallbacks for trait in (*fallback.traits, *fallback.forbidden)}
             known_traits = names.trait_ids(connection, asked)
         usable = [
-            rung
-            for rung in rungs
-            if rung.classes <= known_classes.keys() and rung.traits <= known_traits.keys()
+            fallback
+            for fallback in fallbacks
+            if fallback.classes <= known_classes.keys() and fallback.traits <= known_traits.keys()
         ]
-        queries = {rung.query(known_traits): rung.meaning for rung in reversed(usable)}
+        queries = {fallback.query(known_traits): fallback.meaning for fallback in reversed(usable)}
         gaps = gaps_of(
             incoming.request,
             incoming.selection,
@@ -71,9 +73,9 @@ class PodTranslation:
             ),
         )
         if not usable:
-            gaps.insert(0, _nowhere(incoming.request, shape, rungs, known_classes, known_traits))
+            gaps.insert(0, _nowhere(incoming.request, shape, fallbacks, known_classes, known_traits))
         ordered = [(meaning, query) for query, meaning in reversed(queries.items())]
-        return Translation(ordered, gaps, incoming.warnings)
+        return PodQueries(ordered, gaps, incoming.warnings)
 
 
 def _shape(cluster: Cluster, view: ClusterView, incoming: PodImport) -> ClusterShape:
@@ -110,12 +112,14 @@ def _shape(cluster: Cluster, view: ClusterView, incoming: PodImport) -> ClusterS
 def _nowhere(
     request: PodRequest | None,
     shape: ClusterShape,
-    rungs: list[Rung],
+    fallbacks: list[FallbackQuery],
     classes: Mapping[str, int],
     traits: Mapping[str, int],
 ) -> str:
     missing = {
-        name for rung in rungs for name in (rung.classes - classes.keys()) | (rung.traits - traits.keys())
+        name
+        for fallback in fallbacks
+        for name in (fallback.classes - classes.keys()) | (fallback.traits - traits.keys())
     }
     if missing:
         return f"there is no query: no provider has {', '.join(sorted(missing))}"

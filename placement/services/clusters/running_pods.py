@@ -18,7 +18,8 @@ from placement.dialects.koordinator.status.pod_records import (
     unknown_cpus_warning,
 )
 from placement.dialects.koordinator.status.recorded_pod import NO_HOLDING, RecordedPod
-from placement.domain.errors import BadRequest
+from placement.domain.errors import BadRequest, Conflict
+from placement.kubernetes.pod_succession import is_former
 from placement.numa.cpuset import format_cpu_list
 from placement.scheduling.host_fit import loose_amounts
 from placement.services.clusters.node_states import NodeState
@@ -139,10 +140,18 @@ class Recording:
 
 
 def same_pod(known: list[StoredPod], document: PodDocument) -> StoredPod | None:
-    """The one among these pods that has the uid of the document. Raises BadRequest if it has another name."""
+    """The one among these pods that has the uid of the document.
+
+    Raises BadRequest if it has another name; Conflict if the name is that of a newer pod by now.
+    """
     same = next((pod for pod in known if pod.uid == document.uid), None)
     if same is not None and (same.namespace, same.name) != (document.namespace, document.name):
         raise BadRequest(f"Pod.metadata.uid: {document.uid!r} is pod {same.namespace}/{same.name}")
+    for pod in known:
+        if pod is not same and is_former(document.manifest, pod.manifest):
+            raise Conflict(
+                f"Pod {document.label} is a newer one by now, with uid {pod.uid}, not {document.uid}."
+            )
     return same
 
 

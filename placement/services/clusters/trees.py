@@ -14,6 +14,7 @@ from placement.storage.database import Transaction
 from placement.storage.statements import (
     inventories,
     names,
+    provider_rows,
     providers,
     trees,
 )
@@ -102,7 +103,7 @@ class _TreeWriter:
     def _lock(self) -> dict[str, Locked]:
         """The stored tree and whatever else has the wanted uuids, held in order of ids."""
         providers.lock_trees(self.transaction, shared=True)
-        root = providers.find(self.transaction, self.spec.root.uuid)
+        root = provider_rows.find(self.transaction, self.spec.root.uuid)
         stored = trees.ids_below(self.transaction, root.id) if root else set()
         rows = providers.lock_all(self.transaction, [spec.uuid for spec in self.spec.providers], stored)
         for row in rows:

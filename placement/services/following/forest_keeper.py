@@ -11,7 +11,7 @@ from placement.domain.errors import Unavailable
 from placement.forest.forest import Forest
 from placement.forest.records import ProviderRecord
 from placement.forest.sharing import SharingMap
-from placement.search.score_cache import Scoreboards
+from placement.search.score_cache import ScoreCache
 from placement.storage.changes.feed import Feed, Look
 from placement.storage.database import Database
 from placement.storage.statements import names
@@ -33,7 +33,7 @@ class View:
 
     forest: Forest
     sharing: SharingMap
-    boards: Scoreboards
+    score_cache: ScoreCache
     names: Names
 
 
@@ -45,7 +45,7 @@ class ForestKeeper:
         self._feed = Feed(database)
         self._forest = Forest()
         self._sharing = SharingMap()
-        self._boards = Scoreboards()
+        self._score_cache = ScoreCache()
         self._names: Names | None = None
         self._horizon = 0
         # Held while catching up, never while searching.
@@ -59,7 +59,7 @@ class ForestKeeper:
             raise Unavailable("The providers are still being loaded, or the database is slow; try again.")
         try:
             known = self._names_since(arrived)
-            return View(self._forest.snapshot(), self._sharing, self._boards, known)
+            return View(self._forest.snapshot(), self._sharing, self._score_cache, known)
         finally:
             self._lock.release()
 

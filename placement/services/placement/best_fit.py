@@ -7,7 +7,6 @@ again, which by then knows of that. "Nothing fits" is only ever said by a search
 from __future__ import annotations
 
 import random
-import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -22,16 +21,17 @@ from placement.domain.errors import (
 )
 from placement.domain.groups import CandidateQuery
 from placement.domain.mappings import Mappings, rebuilt, settled
-from placement.explain.messages import verdict
+from placement.explain.messages import first_obstacle
 from placement.search.answer import Element
 from placement.services.placement.candidates import Candidates, Search
 from placement.services.placement.claims import Claims
 from placement.services.placement.holdings import Holdings
-from placement.services.placement.search_options import Wishes
+from placement.services.placement.search_options import SearchOptions
+from placement.services.retrying import Attempts, RetryPolicy
 from placement.storage.statements.consumers import Consumer
 
-_PATIENCE_SECONDS = 20.0
-_PAUSE_SECONDS = 0.005
+# It is the decision that is repeated here; the transactions of a claim are by themselves.
+_POLICY = RetryPolicy(patience_seconds=20.0, longest_pause_seconds=0.005)
 # How many candidates are looked at beyond those already lost; clients that lost spread over equal ones.
 _AHEAD = 16
 
@@ -84,15 +84,15 @@ class _Proposal:
 
 @dataclass(slots=True)
 class _Contest:
-    """One call's struggle with others: what it has lost, and until when it goes on."""
+    """One call's struggle with others: what it has lost, and how long it goes on."""
 
-    deadline: float
+    attempts: Attempts = field(default_factory=_POLICY.begin)
     lost: set[frozenset[tuple[str, str, int]]] = field(default_factory=set)
 
     def lose(self, proposal: _Proposal) -> None:
         """Another consumer was faster. Raises Unavailable when patience is at its end."""
         self.lost.add(proposal.key)
-        if time.monotonic() > self.deadline:
+        if not self.attempts.may_go_on():
             raise Unavailable(
                 "Other consumers kept claiming the same candidates; nothing was claimed, try again later."
             )
@@ -106,22 +106,22 @@ class BestFit:
         self._claims = claims
         self._holdings = holdings
 
-    def claim(self, applicant: Applicant, query: CandidateQuery, wishes: Wishes) -> Fitted:
+    def claim(self, applicant: Applicant, query: CandidateQuery, options: SearchOptions) -> Fitted:
         """Let the consumer hold the best candidate.
 
         Repeating the call returns what the consumer holds, and changes nothing. Raises NoCandidate, Conflict
         if the consumer holds other amounts than the query asks for, BadRequest, Unavailable.
         """
-        contest = _Contest(time.monotonic() + _PATIENCE_SECONDS)
+        contest = _Contest()
         while True:
-            held = self._held(applicant, query, wishes)
+            held = self._held(applicant, query, options)
             if held is not None:
                 return held
             try:
-                proposal = self._propose(query, wishes, contest)
+                proposal = self._propose(query, options, contest)
             except NoCandidate:
                 # A twin of this very call may have taken the last one for the same consumer.
-                held = self._held(applicant, query, wishes)
+                held = self._held(applicant, query, options)
                 if held is None:
                     raise
                 return held
@@ -130,7 +130,7 @@ class BestFit:
                 return Fitted(applicant, generation, proposal.resources, True, proposal.mappings)
             contest.lose(proposal)
 
-    def _held(self, applicant: Applicant, query: CandidateQuery, wishes: Wishes) -> Fitted | None:
+    def _held(self, applicant: Applicant, query: CandidateQuery, options: SearchOptions) -> Fitted | None:
         """What the consumer holds already, None if nothing. Raises Conflict if that is something else."""
         found = self._holdings.of_consumer(applicant.consumer_uuid)
         if found is None:
@@ -140,7 +140,7 @@ class BestFit:
         for row in rows:
             resources.setdefault(row.provider_uuid, {})[row.class_name] = row.amount
         # Whoever may ask about one cluster only is not told what the consumer has in another.
-        if _totals(resources) != _wanted(query) or not self._candidates.are_in_cluster(wishes, resources):
+        if _totals(resources) != _wanted(query) or not self._candidates.are_in_cluster(options, resources):
             raise Conflict(
                 f"consumer_uuid: {applicant.consumer_uuid} already holds something else "
                 "than the query asks for"
@@ -153,11 +153,11 @@ class BestFit:
         )
         return Fitted(owner, consumer.generation, resources, False, rebuilt(query, resources))
 
-    def _propose(self, query: CandidateQuery, wishes: Wishes, contest: _Contest) -> _Proposal:
+    def _propose(self, query: CandidateQuery, options: SearchOptions, contest: _Contest) -> _Proposal:
         """The best candidate not lost yet; after a loss any of the equally good ones."""
         wanted = replace(query, limit=len(contest.lost) + _AHEAD)
         while True:
-            search = self._candidates.find(wanted, wishes)
+            search = self._candidates.find(wanted, options)
             elements = list(search.answer.elements())
             proposals = [_proposal(element, search, query) for element in elements]
             if not elements:
@@ -172,7 +172,7 @@ class BestFit:
                 return random.choice(equal) if contest.lost else equal[0]
             # All that is there was lost before and has become free again meanwhile.
             contest.lost.clear()
-            time.sleep(_PAUSE_SECONDS * random.uniform(0.5, 1.5))
+            contest.attempts.pause()
 
     def _won(self, applicant: Applicant, proposal: _Proposal) -> int | None:
         """The generation of the consumer that holds the proposal now; None if it could not be had."""
@@ -224,7 +224,7 @@ def _proposal(element: Element, search: Search, query: CandidateQuery) -> _Propo
 def _reason(search: Search) -> str:
     if search.explanation is None:
         return "no candidate: nothing fits"
-    return f"no candidate: {verdict(search.explanation, search.vocabulary)}"
+    return f"no candidate: {first_obstacle(search.explanation, search.vocabulary)}"
 
 
 def _totals(resources: Resources) -> Counter[str]:

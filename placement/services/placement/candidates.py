@@ -13,23 +13,23 @@ from placement.domain import caller, deadline
 from placement.domain.errors import BadRequest, SearchTimeout
 from placement.domain.groups import CandidateQuery, RequestGroup
 from placement.explain.explanation import MOST_MISSES, Explanation, explain
-from placement.explain.messages import Vocabulary, verdict
+from placement.explain.messages import Vocabulary, first_obstacle
 from placement.scoring.order import Order
 from placement.search.answer import Answer
 from placement.search.budget import Budget, SearchEnded
 from placement.search.query import ForestQuery, GroupQuery, slots_of
 from placement.search.search import search, shuffled
-from placement.search.trace import RootIsIn, Trail
+from placement.search.trace import RootIsIn, Trace
 from placement.services.following.forest_keeper import ForestKeeper, View
 from placement.services.placement.ordering import order_of_text
 from placement.services.placement.search_options import (
-    NO_WISHES,
+    NO_OPTIONS,
+    SearchOptions,
     SoftCondition,
-    Wishes,
     resolve_order,
 )
 from placement.storage.database import Database
-from placement.storage.statements import clusters, names, providers
+from placement.storage.statements import clusters, names, provider_rows
 from placement.storage.statements.clusters import Cluster
 from placement.storage.statements.names import SHARING_TRAIT, Names
 
@@ -83,14 +83,14 @@ class Candidates:
         self._keeper = keeper
         self._settings = settings
 
-    def find(self, query: CandidateQuery, wishes: Wishes = NO_WISHES) -> Search:
+    def find(self, query: CandidateQuery, options: SearchOptions = NO_OPTIONS) -> Search:
         """Search. Raises BadRequest for unknown names, SearchTimeout, Unavailable."""
         view = self._keeper.current()
         # After the look: whoever is in a new aggregate by then is found by it.
-        aggregates = self._aggregates(query, wishes)
-        wanted = self._resolve(view.names, query, wishes, aggregates)
+        aggregates = self._aggregates(query, options)
+        wanted = self._resolve(view.names, query, options, aggregates)
         try:
-            return self._search(view, query, wanted, wishes, aggregates)
+            return self._search(view, query, wanted, options, aggregates)
         except SearchEnded as ended:
             raise self._timeout(wanted, ended) from ended
 
@@ -99,24 +99,24 @@ class Candidates:
         view: View,
         query: CandidateQuery,
         wanted: ForestQuery,
-        wishes: Wishes,
+        options: SearchOptions,
         aggregates: Mapping[str, int],
     ) -> Search:
-        trail = Trail(one_by_one=wishes.explain)
-        found = search(view.forest, view.sharing, wanted, trail, boards=view.boards)
+        trace = Trace(one_by_one=options.explain)
+        found = search(view.forest, view.sharing, wanted, trace, score_cache=view.score_cache)
         if self._settings.randomize and wanted.order is None:
             found = shuffled(found, query.limit, random.getrandbits(32))
         explanation = None
-        if wishes.explain:
-            explanation = _explained(view, wanted, trail, MOST_MISSES)
+        if options.explain:
+            explanation = _explained(view, wanted, trace, MOST_MISSES)
         elif not len(found.candidates):
             with suppress(SearchEnded):
                 brief = replace(wanted, budget=Budget(_SECONDS_FOR_THE_LOG, caller.is_gone))
-                explanation = _explained(view, brief, trail, 1)
-        labels = {id_: _label(uuid, wishes) for uuid, id_ in aggregates.items()}
+                explanation = _explained(view, brief, trace, 1)
+        labels = {id_: _label(uuid, options) for uuid, id_ in aggregates.items()}
         result = Search(Answer(view.forest, found), view.names, explanation, labels)
         if explanation is not None and not len(found.candidates):
-            LOG.info("no candidates: %s", verdict(explanation, result.vocabulary))
+            LOG.info("no candidates: %s", first_obstacle(explanation, result.vocabulary))
         return result
 
     def _timeout(self, wanted: ForestQuery, ended: SearchEnded) -> SearchTimeout:
@@ -128,21 +128,21 @@ class Candidates:
             "them by traits, aggregates or in_tree; if fewer candidates are enough, set a limit."
         )
 
-    def _aggregates(self, query: CandidateQuery, wishes: Wishes) -> Mapping[str, int]:
+    def _aggregates(self, query: CandidateQuery, options: SearchOptions) -> Mapping[str, int]:
         """The ids of all aggregates that are mentioned."""
-        sets = [frozenset(wishes.aggregates), *query.root_member_of]
+        sets = [frozenset(options.aggregates), *query.root_member_of]
         sets += [any_of for group in query.groups for any_of in _aggregates_of(group)]
         return _aggregate_ids(self._database, sets)
 
     def _resolve(
-        self, known: Names, query: CandidateQuery, wishes: Wishes, aggregates: Mapping[str, int]
+        self, known: Names, query: CandidateQuery, options: SearchOptions, aggregates: Mapping[str, int]
     ) -> ForestQuery:
-        order = self._settings.order if wishes.default_order else wishes.order
-        by_score = resolve_order(order, wishes, known, aggregates)
+        order = self._settings.order if options.default_order else options.order
+        by_score = resolve_order(order, options, known, aggregates)
         # A random choice needs all of the candidates to choose from.
         limit = None if self._settings.randomize and by_score is None else query.limit
         bounds = [bound for bound in (limit, self._settings.maximum) if bound is not None]
-        home = () if wishes.cluster_aggregate is None else (frozenset((wishes.cluster_aggregate,)),)
+        home = () if options.cluster_aggregate is None else (frozenset((options.cluster_aggregate,)),)
         return ForestQuery(
             groups=tuple(resolve_group(known, group, aggregates) for group in query.groups),
             sharing_trait=known.trait_ids[SHARING_TRAIT],
@@ -159,15 +159,15 @@ class Candidates:
             budget=Budget(deadline.remaining(self._settings.seconds), caller.is_gone),
         )
 
-    def wishes(
+    def options(
         self,
         order_by: str | None = None,
         cluster: str | None = None,
         preferences: tuple[SoftCondition, ...] = (),
         *,
         explain: bool = False,
-    ) -> Wishes:
-        """The wishes of a request; without `order_by` the cluster's order counts, else the service's.
+    ) -> SearchOptions:
+        """The options of a request; without `order_by` the cluster's order counts, else the service's.
 
         Raises BadRequest naming the parameter.
         """
@@ -176,7 +176,7 @@ class Candidates:
             order, is_given = order_of_text(order_by, "order_by"), True
         else:
             order, is_given = candidates_order({} if found is None else found.settings)
-        return Wishes(
+        return SearchOptions(
             order=order,
             default_order=not is_given,
             strict=order_by is not None,
@@ -193,12 +193,12 @@ class Candidates:
             raise BadRequest(f"cluster: No cluster {name} found")
         return found
 
-    def are_in_cluster(self, wishes: Wishes, uuids: Iterable[str]) -> bool:
-        """Whether all of these providers belong to the cluster of the wishes; to any if these name none."""
-        if wishes.cluster_aggregate is None:
+    def are_in_cluster(self, options: SearchOptions, uuids: Iterable[str]) -> bool:
+        """Whether all of these providers belong to the cluster of the options; to any if these name none."""
+        if options.cluster_aggregate is None:
             return True
         forest = self._keeper.current().forest
-        ids = _aggregate_ids(self._database, [frozenset((wishes.cluster_aggregate,))])
+        ids = _aggregate_ids(self._database, [frozenset((options.cluster_aggregate,))])
         rows = [forest.row_of_uuid(uuid) for uuid in uuids]
         inside = RootIsIn((frozenset(ids.values()),), frozenset())
         return min(rows) >= 0 and bool(inside.among(forest, forest.providers.root[rows]).all())
@@ -206,12 +206,12 @@ class Candidates:
     def names_of(self, uuids: Iterable[str]) -> Mapping[str, str]:
         """The names of some providers by uuid."""
         with self._database.read() as connection:
-            return providers.names_by_uuid(connection, list(uuids))
+            return provider_rows.names_by_uuid(connection, list(uuids))
 
 
-def _explained(view: View, wanted: ForestQuery, trail: Trail, most: int) -> Explanation:
+def _explained(view: View, wanted: ForestQuery, trace: Trace, most: int) -> Explanation:
     sharing = view.sharing.of(view.forest, wanted.sharing_trait)
-    return explain(view.forest, sharing, wanted, trail, most)
+    return explain(view.forest, sharing, wanted, trace, most)
 
 
 def _hardest(wanted: ForestQuery) -> list[str]:
@@ -224,9 +224,9 @@ def _hardest(wanted: ForestQuery) -> list[str]:
     return [f"group {suffix}" if suffix else "the unsuffixed group" for suffix in dict.fromkeys(suffixes)]
 
 
-def _label(aggregate: str, wishes: Wishes) -> str:
+def _label(aggregate: str, options: SearchOptions) -> str:
     """What an aggregate is called in explanations."""
-    return f"of cluster {wishes.cluster}" if aggregate == wishes.cluster_aggregate else aggregate
+    return f"of cluster {options.cluster}" if aggregate == options.cluster_aggregate else aggregate
 
 
 def resolve_group(

@@ -62,10 +62,7 @@ class Claims:
 
     def _take_place_at_once(self, claims: Sequence[ConsumerClaim]) -> bool:
         """The usual case, consumers that are new: one statement. False if it is another or does not fit."""
-        if self._database.is_sqlite or not claims or not all(_is_fresh(claim) for claim in claims):
-            return False
-        if self._database.is_hurried():
-            # A transaction can be given the limits that it needs without asking once more.
+        if not claims or not all(_is_fresh(claim) for claim in claims):
             return False
         amounts = [
             Amount(claim.consumer_uuid, provider, name, min(amount, LARGEST_AMOUNT))

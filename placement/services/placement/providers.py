@@ -13,8 +13,9 @@ from placement.services.following.forest_keeper import ForestKeeper
 from placement.services.placement.candidates import group_aggregates, resolve_group
 from placement.services.transactions import attempt
 from placement.storage.database import Database, Transaction
-from placement.storage.statements import clusters, providers
-from placement.storage.statements.providers import Locked, Provider
+from placement.storage.statements import clusters, provider_rows, providers
+from placement.storage.statements.provider_rows import Provider
+from placement.storage.statements.providers import Locked
 
 # The incumbent's words, which its clients know: the second step of an update is a creation to it, too.
 _CREATE = "Object action create failed because: "
@@ -40,7 +41,7 @@ class Providers:
     def get(self, uuid: str) -> Provider:
         """One provider. Raises NotFound."""
         with self._database.read() as connection:
-            found = providers.find(connection, uuid)
+            found = provider_rows.find(connection, uuid)
         if found is None:
             raise missing(uuid)
         return found
@@ -58,17 +59,17 @@ class Providers:
             rows = providers_matching(view.forest, wanted)
             ids = view.forest.providers.id[rows].tolist()
         with self._database.read() as connection:
-            return providers.listed(connection, name=name, uuid=uuid, ids=ids)
+            return provider_rows.listed(connection, name=name, uuid=uuid, ids=ids)
 
     def is_empty(self) -> bool:
         """Whether there is no provider at all."""
         with self._database.read() as connection:
-            return not providers.exist(connection)
+            return not provider_rows.exist(connection)
 
     def uuids_of(self, wanted: Collection[str]) -> dict[str, str]:
         """The uuids of providers by name. Raises NotFound naming those that do not exist."""
         with self._database.read() as connection:
-            found = providers.uuids_by_name(connection, wanted)
+            found = provider_rows.uuids_by_name(connection, wanted)
         unknown = sorted(set(wanted) - found.keys())
         if unknown:
             raise NotFound(f"No resource provider named {', '.join(unknown)} found")
@@ -89,10 +90,10 @@ class Providers:
                 providers.lock_trees(transaction, shared=True)
                 parent = _locked_parent(transaction, parent_uuid, prefix)
             if not providers.insert(transaction, uuid, name, parent):
-                known = providers.find(transaction, uuid) is not None
+                known = provider_rows.find(transaction, uuid) is not None
                 which = f"uuid: {uuid}" if known else f"name: {name}"
                 raise Conflict(f"Conflicting resource provider {which} already exists.", code=_DUPLICATE)
-            created = providers.find(transaction, uuid)
+            created = provider_rows.find(transaction, uuid)
             assert created is not None
             return created
 
@@ -118,7 +119,7 @@ class Providers:
             if providers.name_taken(transaction, name, other_than=locked.id):
                 raise Conflict(f"Conflicting resource provider {name} already exists.", code=_DUPLICATE)
             providers.rename(transaction, locked.id, name)
-            updated = providers.find(transaction, uuid)
+            updated = provider_rows.find(transaction, uuid)
             assert updated is not None
             return updated
 
@@ -178,7 +179,7 @@ def _check_import(
     """Raises Conflict for changes after which a node and its pods would not find their providers."""
     if locked.cluster_id is None:
         return
-    stored = providers.find(transaction, locked.uuid)
+    stored = provider_rows.find(transaction, locked.uuid)
     assert stored is not None
     wanted = stored.parent_uuid if parent is None else parent.uuid and (normalize_uuid(parent.uuid) or "")
     if (name, wanted) == (stored.name, stored.parent_uuid):

@@ -27,7 +27,7 @@ class SoftCondition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class SearchOptions:
     """How candidates shall be narrowed, ordered and explained.
 
     `default_order`: the service's order counts instead of `order`. `strict`: `order` may list only resource
@@ -52,24 +52,24 @@ class Wishes:
                 yield soft.aggregate
 
 
-NO_WISHES = Wishes()
+NO_OPTIONS = SearchOptions()
 
 
 def resolve_order(
-    order: Order | None, wishes: Wishes, known: Names, aggregates: Mapping[str, int]
+    order: Order | None, options: SearchOptions, known: Names, aggregates: Mapping[str, int]
 ) -> ForestOrder | None:
     """The order by ids, None if nothing is to be ordered. Raises BadRequest for unknown names."""
-    if order is None and not wishes.preferences:
+    if order is None and not options.preferences:
         return None
     order = order or Order(())
     listed = {name for strategy in order.strategies for name, _ in strategy.resources}
     unknown = sorted(listed - known.class_ids.keys())
-    if unknown and wishes.strict:
+    if unknown and options.strict:
         raise BadRequest(f"order_by: No such resource class {', '.join(unknown)}.")
     return ForestOrder(
         order,
         {name: known.class_ids[name] for name in sorted(listed) if name in known.class_ids},
-        tuple(_preference(soft, known, aggregates) for soft in wishes.preferences),
+        tuple(_preference(soft, known, aggregates) for soft in options.preferences),
     )
 
 

@@ -1,159 +1,205 @@
-"""PostgreSQL: how its connections are opened, and how transactions begin and end on them.
-
-Connections are in autocommit mode all their lives, and transactions are begun and ended by statements that
-say all there is to say. So returning a connection to the pool sends nothing, and cannot fail.
-"""
+"""PostgreSQL: a server that many processes share, which locks rows and stamps them with transaction ids."""
 
 from __future__ import annotations
 
-import math
-import select
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar
 
-import psycopg2
-import psycopg2.errors
-import psycopg2.extensions
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2, PGExecutionContext_psycopg2
+from sqlalchemy.dialects import postgresql
 
 from placement.domain import deadline
-from placement.storage.backends.silence import WatchedConnection
-from placement.storage.changes import history
-from placement.storage.streaming import StreamingCursor
+from placement.storage import tables as _tables
+from placement.storage.backends import (
+    postgresql_claims,
+    postgresql_driver,
+    postgresql_failures,
+    postgresql_feed,
+)
+from placement.storage.backends.backend import SingleWrite
+from placement.storage.backends.postgresql_driver import STATEMENT_SECONDS
+from placement.storage.backends.silence import GRACE_SECONDS
+from placement.storage.backends.types import Revision
+from placement.storage.backends.urls import described_server
+from placement.storage.changes.history import History
+from placement.storage.failures import Diagnosis
 
-STATEMENT_SECONDS = 30.0
-LOCK_SECONDS = 10.0
-CONNECT_SECONDS = 5
-_LEAST_CONNECT_SECONDS = 2
-_LATER_SECONDS = 0.5
-# A connection that was idle for longer is asked whether it still works; a shorter one if anything came in.
-_FRESH_SECONDS = 10
-_IDLE = psycopg2.extensions.TRANSACTION_STATUS_IDLE
-_UNKNOWN = psycopg2.extensions.TRANSACTION_STATUS_UNKNOWN
-_TRANSPORT = {
-    "connect_timeout": CONNECT_SECONDS,
-    "keepalives": 1,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    # Milliseconds that what was sent may stay unacknowledged.
-    "tcp_user_timeout": 10_000,
-}
+_LOCK_SECONDS = 10.0
 # The row locks and conditional updates of a claim decide alone; a higher level would only add conflicts
 # that a client would see although there is room.
-BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
-BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_SESSION = "SELECT pg_backend_pid()"
+_UNBOUNDED: AbstractContextManager[None] = nullcontext()
 
 
-class _Execution(PGExecutionContext_psycopg2):
-    def create_server_side_cursor(self) -> Any:
-        return self._dbapi_connection.cursor(cursor_factory=StreamingCursor)
+class PostgreSQL:
+    """One database of a PostgreSQL server; see storage.backends.backend for the contracts."""
 
+    is_embedded: ClassVar[bool] = False
+    alters_by_copying: ClassVar[bool] = False
+    stamp: ClassVar[sa.ColumnElement[int]] = sa.func.pg_current_xact_id(type_=Revision())
+    horizon: ClassVar[str] = postgresql_feed.HORIZON
 
-class Dialect(PGDialect_psycopg2):
-    """The driver psycopg2, without transactions of its own making."""
+    def __init__(self, url: sa.URL, history: History, statement_seconds: float) -> None:
+        """`statement_seconds`: how long a statement may take, if that is less than usual."""
+        self._url = url
+        self._history = history
+        self._statement_seconds = min(statement_seconds, STATEMENT_SECONDS)
+        self._lock_seconds = min(_LOCK_SECONDS, self._statement_seconds)
 
-    supports_statement_cache = True
-    execution_ctx_cls = _Execution
+    @property
+    def where(self) -> str:
+        """Which database it is, for people."""
+        return described_server(self._url)
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{**options, "use_native_hstore": False})  # type: ignore[no-untyped-call]
+    # -- connections --------------------------------------------------------------------------------
 
-    def do_begin(self, dbapi_connection: Any) -> None:
-        """Nothing: whoever wants a transaction has said so."""
+    def engine_options(self) -> dict[str, Any]:
+        """How to make an engine for it."""
+        return postgresql_driver.engine_options(self._url)
 
-    def do_commit(self, dbapi_connection: Any) -> None:
-        """Commit, if a transaction was begun. Raises an error of the driver if it had failed before."""
-        if dbapi_connection.get_transaction_status() == _IDLE:
-            return
-        with dbapi_connection.cursor() as cursor:
-            cursor.execute("COMMIT")
-            if cursor.statusmessage != "COMMIT":
-                raise psycopg2.errors.InFailedSqlTransaction("a statement before had failed: rolled back")
+    def connect(self, dialect: sa.Dialect, record: Any, arguments: Sequence[Any], options: Any) -> Any:
+        """A new connection, made in the time that the request has."""
+        return postgresql_driver.connect_in_time(dialect, record, arguments, options)
 
-    def do_rollback(self, dbapi_connection: Any) -> None:
-        """Roll back, if a transaction was begun; for a connection that is lost the server has done so."""
-        if dbapi_connection.get_transaction_status() in (_IDLE, _UNKNOWN):
-            return
-        try:
-            with dbapi_connection.cursor() as cursor:
-                cursor.execute("ROLLBACK")
-        except (psycopg2.OperationalError, psycopg2.InterfaceError):
-            dbapi_connection.close()
+    def prepare(self, connection: Any) -> str:
+        """Set the limits of a new connection; which server it is to."""
+        return postgresql_driver.prepare(connection, self._statement_seconds, self._lock_seconds)
 
+    def is_present(self, opened: str) -> bool:
+        """Whether the newest connection of this process was to that server."""
+        return self._history.is_present(opened)
 
-sa.dialects.registry.register("postgresql.placement", __name__, "Dialect")
+    def refuse_dead(self, dialect: sa.Dialect, connection: Any, idle_seconds: float) -> None:
+        """Raises InvalidatePoolError for a connection that was lost while it was idle."""
+        postgresql_driver.refuse_dead(dialect, connection, idle_seconds)
 
+    def keeps_sessions(self, read: Callable[[], AbstractContextManager[sa.Connection]]) -> bool:
+        """Whether there is no pooler, or one that hands sessions out for longer than a transaction.
 
-def engine_options(url: sa.URL) -> dict[str, Any]:
-    """How to make an engine: what the URL says about the transport wins over what is usual here."""
-    usual = {name: value for name, value in _TRANSPORT.items() if name not in url.query}
-    return {"connect_args": {**usual, "connection_factory": WatchedConnection}}
+        One that hands them out for a transaction gives the session that was just used to the next.
+        """
+        with read() as one, read() as other:
+            first, second = (connection.exec_driver_sql(_SESSION).scalar_one() for connection in (one, other))
+            return bool(first != second and one.exec_driver_sql(_SESSION).scalar_one() == first)
 
+    # -- transactions -------------------------------------------------------------------------------
 
-def prepare(connection: Any, statement_seconds: float, lock_seconds: float) -> str:
-    """Set up a new connection; the history it is in.
+    def begin_snapshot(self) -> str:
+        """Begin; whoever reads very much outside of requests may take longer than other statements."""
+        if not self._is_hurried() and self._statement_seconds == STATEMENT_SECONDS:
+            return _BEGIN_SNAPSHOT
+        seconds = deadline.remaining(STATEMENT_SECONDS)
+        return _BEGIN_SNAPSHOT + postgresql_driver.bounds(seconds, self._lock_seconds)
 
-    By statements, not by start-up parameters, which poolers refuse or drop.
-    """
-    settings = (
-        f"SET statement_timeout = {_milliseconds(statement_seconds)}; "
-        f"SET lock_timeout = {_milliseconds(lock_seconds)}; "
-        # A session whose client cannot be heard any more must not keep its locks for good.
-        f"SET idle_in_transaction_session_timeout = {_milliseconds(STATEMENT_SECONDS)}; "
-        "SET TimeZone = 'UTC'; SET plan_cache_mode = force_generic_plan; "
-    )
-    with connection.cursor() as cursor:
-        try:
-            cursor.execute(settings + history.IDENTITY)
-        except psycopg2.errors.InsufficientPrivilege:
-            cursor.execute(settings + history.IDENTITY_WITHOUT_SYSTEM)
-        return str(cursor.fetchone()[0])
+    def alone(self) -> AbstractContextManager[None]:
+        """Writers are never alone: they lock rows."""
+        return _UNBOUNDED
 
+    def begin_write(self, connection: sa.Connection) -> str:
+        """Begin, with the limits that the deadline of the request sets."""
+        if not self._is_hurried():
+            return _BEGIN_WRITE
+        return _BEGIN_WRITE + postgresql_driver.bounds(
+            deadline.remaining(self._statement_seconds), deadline.remaining(self._lock_seconds)
+        )
 
-def bounds(statement_seconds: float, lock_seconds: float) -> str:
-    """What limits one transaction, to be sent together with its beginning."""
-    # A little later than a lock, whose name says more about what was waited for.
-    return (
-        f"; SET LOCAL statement_timeout = {_milliseconds(statement_seconds + _LATER_SECONDS)}"
-        f"; SET LOCAL lock_timeout = {_milliseconds(lock_seconds)}"
-    )
+    def _is_hurried(self) -> bool:
+        """Whether the deadline comes before the server would end a statement by itself."""
+        return deadline.remaining(self._statement_seconds) + GRACE_SECONDS < self._statement_seconds
 
+    def confirm(self, connection: sa.Connection) -> None:
+        """Nothing: the server has said that it is stored."""
 
-def _milliseconds(seconds: float) -> int:
-    # 0 would mean: no limit.
-    return max(1, round(seconds * 1000))
+    # -- errors of the driver -----------------------------------------------------------------------
 
+    def diagnose(self, error: BaseException, *, is_lost: bool) -> Diagnosis | None:
+        """What is wrong, by SQLSTATE and by words."""
+        return postgresql_failures.diagnose(error, is_lost=is_lost)
 
-def connect_in_time(dialect: sa.Dialect, _record: Any, arguments: Sequence[Any], options: Any) -> Any:
-    """Connect, and wait for it no longer than the request has, however many hosts there are to try.
+    def stays_broken(self, error: BaseException) -> bool:
+        """Whether the server takes no writes, where another one may."""
+        return postgresql_failures.stays_broken(error)
 
-    Less than two seconds for a host are too few for the driver. Raises an error of the driver.
-    """
-    if deadline.is_over():
-        raise psycopg2.OperationalError("there is no time left to connect in")
-    seconds = deadline.remaining() / (str(options.get("host", "")).count(",") + 1)
-    allowed = str(options.get("connect_timeout", 0))
-    # For the driver 0 is no limit; what is no number it refuses by itself.
-    if allowed.isdecimal() and seconds < (int(allowed) or math.inf):
-        options = {**options, "connect_timeout": max(_LEAST_CONNECT_SECONDS, int(seconds))}
-    return dialect.connect(*arguments, **options)
+    def leaves_in_doubt(self, error: BaseException) -> bool:
+        """Whether the server has not said that it refused."""
+        return postgresql_failures.leaves_in_doubt(error)
 
+    # -- statements ---------------------------------------------------------------------------------
 
-def refuse_dead(dialect: sa.Dialect, connection: Any, idle_seconds: float) -> None:
-    """Have the pool open another connection if this one was lost while it was idle for so long.
+    def stamp_parameters(self, connection: sa.Connection) -> Mapping[str, int]:
+        """None: the server knows the id of the transaction."""
+        return {}
 
-    A server that goes away closes its end, which shows without asking it. Raises InvalidatePoolError.
-    """
-    incoming = select.poll()
-    try:
-        # The driver has no file descriptor for a connection that it has closed itself.
-        incoming.register(connection.fileno(), select.POLLIN)
-        if idle_seconds < _FRESH_SECONDS and not incoming.poll(0):
-            return
-        patience, connection.patience = connection.patience, CONNECT_SECONDS
-        dialect.do_ping(connection)
-        connection.patience = patience
-    except Exception as error:
-        raise sa.exc.InvalidatePoolError from error
+    def stamp_with(self, parameters: Mapping[str, int]) -> sa.ColumnElement[int]:
+        """The id of the transaction."""
+        return self.stamp
+
+    def forget_foreign_stamps(self, connection: sa.Connection, tables: Sequence[sa.Table]) -> None:
+        """Re-stamp rows that carry transaction ids of another server."""
+        for table in tables:
+            column = table.c.revision
+            connection.execute(sa.update(table).where(column > self.stamp).values(revision=self.stamp))
+        # The witness of storage.changes.history: for processes that run it is another database from now on.
+        counter = _tables.change_counter
+        connection.execute(sa.update(counter).values(value=counter.c.value))
+
+    @staticmethod
+    def insert_or_ignore(table: sa.Table) -> Any:
+        """An insert that skips rows whose unique key exists."""
+        return postgresql.insert(table).on_conflict_do_nothing()
+
+    @staticmethod
+    def locked(statement: sa.Select[Any], *, may_be_referred_to: bool = False) -> sa.Select[Any]:
+        """The same query, keeping its rows locked until the end."""
+        return statement.with_for_update(key_share=may_be_referred_to)
+
+    @staticmethod
+    def removable(statement: sa.Select[Any], stamp: sa.ColumnElement[int]) -> sa.Select[Any]:
+        """Rows that are older than every transaction that runs, but for those that somebody else removes."""
+        horizon = sa.func.pg_snapshot_xmin(sa.func.pg_current_snapshot(), type_=stamp.type)
+        return statement.where(stamp < horizon).with_for_update(skip_locked=True)
+
+    def lock_number(self, connection: sa.Connection, number: int, *, shared: bool) -> None:
+        """An advisory lock."""
+        function = sa.func.pg_advisory_xact_lock_shared if shared else sa.func.pg_advisory_xact_lock
+        connection.execute(sa.select(function(number)))
+
+    @staticmethod
+    def given_rows(name: str, columns: Mapping[str, str]) -> str:
+        """One array for each column."""
+        arrays = ", ".join(f"CAST(:{column} AS {type_}[])" for column, type_ in columns.items())
+        return f"unnest({arrays}) AS {name}({', '.join(columns)})"
+
+    @staticmethod
+    def row_parameters(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
+        """The rows column by column."""
+        return dict(zip(columns, (list(column) for column in zip(*rows, strict=True)), strict=True))
+
+    def claim_at_once(
+        self,
+        single_write: Callable[[], AbstractContextManager[SingleWrite]],
+        values: Sequence[Any],
+    ) -> bool:
+        """In one round trip, unless time is short: a transaction gets its limits without asking once more."""
+        if self._is_hurried():
+            return False
+        with single_write() as write:
+            return postgresql_claims.claim(write, values)
+
+    # -- looking at what changed --------------------------------------------------------------------
+
+    def lookout(self, connection: sa.Connection) -> postgresql_feed.ServerLookout:
+        """A session with the statement of a look."""
+        return postgresql_feed.ServerLookout(connection)
+
+    # -- life ---------------------------------------------------------------------------------------
+
+    def exists(self) -> bool:
+        """True: only a connection can tell."""
+        return True
+
+    def create(self) -> None:
+        """Nothing: databases of servers are made by those who run them."""

@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -87,19 +87,17 @@ class WatchedCursor(psycopg2.extensions.cursor):  # type: ignore[misc]
 
     def execute(self, query: Any, vars: Any = None) -> None:
         """Run one statement."""
-        connection: Any = self.connection
-        connection.allow()
-        try:
-            super().execute(query, vars)
-        finally:
-            connection.expires = math.inf
+        self._watched(super().execute, query, vars)
 
     def executemany(self, query: Any, vars_list: Any) -> None:
         """Run one statement for each of the parameters."""
+        self._watched(super().executemany, query, vars_list)
+
+    def _watched(self, run: Callable[[Any, Any], None], query: Any, given: Any) -> None:
         connection: Any = self.connection
         connection.allow()
         try:
-            super().executemany(query, vars_list)
+            run(query, given)
         finally:
             connection.expires = math.inf
 

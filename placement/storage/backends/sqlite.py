@@ -1,70 +1,223 @@
-"""SQLite: how its connections are opened, and whether its file is still the one that was opened."""
+"""SQLite: a file of this machine, with one writer at a time."""
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
 
-BUSY_SECONDS = 15.0
+from placement.domain import deadline
+from placement.storage import tables as _tables
+from placement.storage.backends import sqlite_failures, sqlite_feed
+from placement.storage.backends.backend import SingleWrite
+from placement.storage.backends.types import Revision
+from placement.storage.changes import history
+from placement.storage.failures import LOCKED, Diagnosis, OutcomeUnknown
+
+_BUSY_SECONDS = 15.0
 _PATIENCE = "placement_patience"
-BEGIN_WRITE = "BEGIN IMMEDIATE"
+_BEGIN_WRITE = "BEGIN IMMEDIATE"
 # A reader that turns writer in mid-transaction fails at once with "locked"; writers take the write lock
 # first and wait for their turn instead.
-BEGIN_SNAPSHOT = "BEGIN DEFERRED"
+_BEGIN_SNAPSHOT = "BEGIN DEFERRED"
+_REPLACED = (
+    "The file of the database was removed or replaced while committing; the change may or may not be stored. "
+    "Repeating the same request settles it."
+)
+_counter = _tables.change_counter
+_NEXT_STAMP = sa.update(_counter).values(value=_counter.c.value + 1).returning(_counter.c.value)
 
 
-def engine_options() -> dict[str, Any]:
-    """How to make an engine."""
-    return {"connect_args": {"timeout": BUSY_SECONDS, "check_same_thread": False}}
+class SQLite:
+    """The database in one file; see storage.backends.backend for the contracts."""
 
+    is_embedded: ClassVar[bool] = True
+    alters_by_copying: ClassVar[bool] = True
+    stamp: ClassVar[sa.ColumnElement[int]] = sa.bindparam("stamp", type_=Revision())
+    horizon: ClassVar[str] = sqlite_feed.HORIZON
 
-def prepare(connection: Any, *, durable: bool) -> None:
-    """Set up a new connection. The driver must not open transactions on its own."""
-    connection.isolation_level = None
-    synchronous = "FULL" if durable else "OFF"
-    for pragma in ("journal_mode=WAL", f"synchronous={synchronous}", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")
+    def __init__(self, url: sa.URL, *, durable: bool) -> None:
+        """`durable` False may lose commits in a power cut."""
+        self._url = url
+        self._durable = durable
+        # Queueing the threads of this process here is fair and cheap, while SQLite's own busy handler polls.
+        self._turn = threading.Lock()
 
+    @property
+    def where(self) -> str:
+        """Which file it is, for people."""
+        return f"file {self._url.database}"
 
-def be_patient(connection: sa.Connection, seconds: float) -> None:
-    """Have statements of this connection wait so long for other writers."""
-    if connection.info.get(_PATIENCE, BUSY_SECONDS) == seconds:
-        return
-    connection.exec_driver_sql(f"PRAGMA busy_timeout={max(1, round(seconds * 1000))}")
-    connection.rollback()
-    connection.info[_PATIENCE] = seconds
+    # -- connections --------------------------------------------------------------------------------
 
+    def engine_options(self) -> dict[str, Any]:
+        """How to make an engine for it."""
+        return {"connect_args": {"timeout": _BUSY_SECONDS, "check_same_thread": False}}
 
-def create(url: sa.URL) -> None:
-    """Make an empty database that only its owner can read, and the directories above it, unless there is one.
+    def connect(self, dialect: sa.Dialect, record: Any, arguments: Sequence[Any], options: Any) -> None:
+        """Leave it to SQLAlchemy, but have nothing created by looking at what is not there."""
+        self._identity()
 
-    SQLite gives the files beside it the same mode.
-    """
-    if not url.database:
-        return
-    path = Path(url.database)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # What cannot be created is for SQLite to report, and names of its own are not files.
-    with suppress(OSError):
-        if not url.database.startswith((":memory:", "file:")):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    sqlite3.connect(path).close()
+    def prepare(self, connection: Any) -> str:
+        """Set up a new connection, which must not open transactions on its own; which file it is to."""
+        found = self._identity()
+        connection.isolation_level = None
+        synchronous = "FULL" if self._durable else "OFF"
+        for pragma in ("journal_mode=WAL", f"synchronous={synchronous}", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+        return found
 
+    def _identity(self) -> str:
+        """Which file stands at the place of the database. Raises an error of the driver if there is none."""
+        if not self._url.database:
+            return "memory"
+        try:
+            found = Path(self._url.database).stat()
+        except OSError as error:
+            raise sqlite3.OperationalError(f"unable to open database file: {error}") from None
+        return f"{found.st_dev}/{found.st_ino}"
 
-def identity(url: sa.URL) -> str:
-    """Which file stands at the place of the database. Raises an error of the driver if there is none.
+    def is_present(self, opened: str) -> bool:
+        """Whether that file still stands at the place of the database."""
+        try:
+            return self._identity() == opened
+        except sqlite3.Error:
+            return False
 
-    Opening the place would make a new, empty database of what was removed.
-    """
-    if not url.database:
-        return "memory"
-    try:
-        found = Path(url.database).stat()
-    except OSError as error:
-        raise sqlite3.OperationalError(f"unable to open database file: {error}") from None
-    return f"{found.st_dev}/{found.st_ino}"
+    def refuse_dead(self, dialect: sa.Dialect, connection: Any, idle_seconds: float) -> None:
+        """Nothing: files do not hang up."""
+
+    def keeps_sessions(self, read: Callable[[], AbstractContextManager[sa.Connection]]) -> bool:
+        """True: there is nothing between the process and the file."""
+        return True
+
+    # -- transactions -------------------------------------------------------------------------------
+
+    def begin_snapshot(self) -> str:
+        """Begin to read."""
+        return _BEGIN_SNAPSHOT
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """One writer of this process at a time. Raises TryAgain."""
+        if not self._turn.acquire(timeout=deadline.remaining(_BUSY_SECONDS)):
+            raise LOCKED.raised()
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def begin_write(self, connection: sa.Connection) -> str:
+        """Begin to write, waiting for writers of other processes no longer than the request has."""
+        seconds = deadline.remaining(_BUSY_SECONDS)
+        if connection.info.get(_PATIENCE, _BUSY_SECONDS) != seconds:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout={max(1, round(seconds * 1000))}")
+            connection.rollback()
+            connection.info[_PATIENCE] = seconds
+        return _BEGIN_WRITE
+
+    def confirm(self, connection: sa.Connection) -> None:
+        """Raises OutcomeUnknown if the file was removed or replaced meanwhile."""
+        if not self.is_present(connection.info[history.KEY]):
+            raise OutcomeUnknown(_REPLACED)
+
+    # -- errors of the driver -----------------------------------------------------------------------
+
+    def diagnose(self, error: BaseException, *, is_lost: bool) -> Diagnosis | None:
+        """What is wrong, by result codes."""
+        return sqlite_failures.diagnose(error, is_lost=is_lost)
+
+    def stays_broken(self, error: BaseException) -> bool:
+        """Whether the connection stays as it is although the file may become well again."""
+        return sqlite_failures.stays_broken(error)
+
+    def leaves_in_doubt(self, error: BaseException) -> bool:
+        """Whether reading or writing the file failed."""
+        return sqlite_failures.leaves_in_doubt(error)
+
+    # -- statements ---------------------------------------------------------------------------------
+
+    def stamp_parameters(self, connection: sa.Connection) -> Mapping[str, int]:
+        """The next number of the counter."""
+        return {"stamp": int(connection.execute(_NEXT_STAMP).scalar_one())}
+
+    def stamp_with(self, parameters: Mapping[str, int]) -> sa.ColumnElement[int]:
+        """The number."""
+        return sa.literal(parameters["stamp"], type_=Revision())
+
+    def forget_foreign_stamps(self, connection: sa.Connection, tables: Sequence[sa.Table]) -> None:
+        """Nothing: the counter is in the file, too."""
+
+    @staticmethod
+    def insert_or_ignore(table: sa.Table) -> Any:
+        """An insert that skips rows whose unique key exists."""
+        return sqlite.insert(table).on_conflict_do_nothing()
+
+    @staticmethod
+    def locked(statement: sa.Select[Any], *, may_be_referred_to: bool = False) -> sa.Select[Any]:
+        """The same query: a writer is alone."""
+        return statement
+
+    @staticmethod
+    def removable(statement: sa.Select[Any], stamp: sa.ColumnElement[int]) -> sa.Select[Any]:
+        """All of the rows: a writer is alone."""
+        return statement
+
+    def lock_number(self, connection: sa.Connection, number: int, *, shared: bool) -> None:
+        """Nothing: a writer is alone."""
+
+    @staticmethod
+    def given_rows(name: str, columns: Mapping[str, str]) -> str:
+        """One JSON text with all rows."""
+        selected = ", ".join(
+            f"json_extract(value, '$[{number}]') AS {column}" for number, column in enumerate(columns)
+        )
+        return f"(SELECT {selected} FROM json_each(:rows)) AS {name}"
+
+    @staticmethod
+    def row_parameters(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
+        """The rows as JSON."""
+        return {"rows": json.dumps(rows)}
+
+    def claim_at_once(
+        self,
+        single_write: Callable[[], AbstractContextManager[SingleWrite]],
+        values: Sequence[Any],
+    ) -> bool:
+        """False: there is no round trip to be saved."""
+        return False
+
+    # -- looking at what changed --------------------------------------------------------------------
+
+    def lookout(self, connection: sa.Connection) -> sqlite_feed.FileLookout:
+        """A connection that knows whether anything was committed."""
+        return sqlite_feed.FileLookout(connection)
+
+    # -- life ---------------------------------------------------------------------------------------
+
+    def exists(self) -> bool:
+        """Whether there is a file."""
+        return not self._url.database or Path(self._url.database).exists()
+
+    def create(self) -> None:
+        """Make an empty database that only its owner can read, and its directories, unless there is one.
+
+        SQLite gives the files beside it the same mode.
+        """
+        if not self._url.database:
+            return
+        path = Path(self._url.database)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # What cannot be created is for SQLite to report, and names of its own are not files.
+        with suppress(OSError):
+            if not self._url.database.startswith((":memory:", "file:")):
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        sqlite3.connect(path).close()

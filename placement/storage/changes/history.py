@@ -28,16 +28,6 @@ LOG = logging.getLogger(__name__)
 # Where a connection notes its history.
 KEY = "placement_history"
 
-_SYSTEM = "(SELECT system_identifier FROM pg_control_system())::text"
-_PLACE = (
-    "concat_ws('/', {system}, (SELECT oid FROM pg_database WHERE datname = current_database()), "
-    "extract(epoch FROM pg_postmaster_start_time()), "
-    "extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()))"
-)
-IDENTITY = f"SELECT {_PLACE.format(system=_SYSTEM)}"
-# Where somebody has taken the right to read the control file away.
-IDENTITY_WITHOUT_SYSTEM = f"SELECT {_PLACE.format(system='NULL')}"
-
 
 class Horizon(int):
     """A stamp to look from, and the history in which it means something."""

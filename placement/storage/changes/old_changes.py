@@ -24,10 +24,9 @@ _table = tables.changes
 
 
 def remove_old(transaction: Transaction) -> None:
-    """Remove some of the rows that are older than a day.
+    """Remove some of the rows that are older than a day, but none that a reader who is up to date may miss.
 
-    On PostgreSQL all transactions must have ended that began before their writers did, so that a reader who
-    is up to date never meets a mark.
+    So such a reader never meets a mark.
     """
     oldest = (
         sa.select(_table.c.id)
@@ -35,11 +34,7 @@ def remove_old(transaction: Transaction) -> None:
         .order_by(_table.c.created_at)
         .limit(AT_ONCE)
     )
-    if transaction.is_postgresql:
-        horizon = sa.func.pg_snapshot_xmin(sa.func.pg_current_snapshot(), type_=_table.c.revision.type)
-        # Whoever removes rows at the same moment takes others.
-        oldest = oldest.where(_table.c.revision < horizon).with_for_update(skip_locked=True)
-    ids = oldest.cte("oldest")
+    ids = transaction.backend.removable(oldest, _table.c.revision).cte("oldest")
     stamp = sa.cast(sa.cast(_table.c.revision, sa.Text), sa.BigInteger)
     statement = sa.delete(_table).where(_table.c.id.in_(sa.select(ids.c.id))).returning(stamp)
     stamps = list(transaction.execute(statement).scalars())

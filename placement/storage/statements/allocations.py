@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -11,6 +10,8 @@ import sqlalchemy as sa
 
 from placement.storage import tables
 from placement.storage.database import Executor, Transaction
+from placement.storage.fit_rule import CHANGE_FITS
+from placement.storage.statements.given_rows import RowStatement
 
 _table = tables.allocations
 _inventories = tables.inventories
@@ -37,11 +38,7 @@ def held_by(connection: Executor, consumer_uuids: Collection[str]) -> list[Held]
 
 
 class Change(NamedTuple):
-    """How the use of one inventory changes.
-
-    `delta` is the net change. `least`, `most` and `divisor` describe the new amounts, each of which must
-    respect the units: the smallest, the largest and the greatest common divisor; all 0 if there is none.
-    """
+    """How the use of one inventory changes: see storage.fit_rule."""
 
     provider_id: int
     class_id: int
@@ -51,36 +48,25 @@ class Change(NamedTuple):
     divisor: int
 
 
-# The decision of a claim, in both dialects. A change that does not raise the use is never refused for
-# capacity (Placement API, when an allocation fits). The text is constant, so that nothing is compiled twice.
-_APPLY = """
+# The decision of a claim.
+_APPLY = RowStatement(
+    f"""
     UPDATE inventories SET used = used + wanted.delta
-      FROM {wanted}
+      FROM {{rows}}
      WHERE inventories.resource_provider_id = wanted.provider_id
        AND inventories.resource_class_id = wanted.class_id
-       AND (wanted.most = 0 OR (wanted.least >= min_unit AND wanted.most <= max_unit
-                                AND wanted.divisor % step_size = 0))
-       AND (wanted.delta <= 0 OR used + wanted.delta <= (total - reserved) * allocation_ratio)
+       AND {CHANGE_FITS}
     RETURNING inventories.resource_provider_id, inventories.resource_class_id
-"""
-_APPLY_POSTGRESQL = sa.text(
-    _APPLY.format(
-        wanted="""unnest(CAST(:provider_id AS integer[]), CAST(:class_id AS integer[]),
-                         CAST(:delta AS bigint[]), CAST(:least AS bigint[]),
-                         CAST(:most AS bigint[]), CAST(:divisor AS bigint[]))
-                  AS wanted(provider_id, class_id, delta, least, most, divisor)"""
-    )
-)
-_APPLY_SQLITE = sa.text(
-    _APPLY.format(
-        wanted="""(SELECT json_extract(value, '$[0]') AS provider_id,
-                          json_extract(value, '$[1]') AS class_id,
-                          json_extract(value, '$[2]') AS delta,
-                          json_extract(value, '$[3]') AS least,
-                          json_extract(value, '$[4]') AS most,
-                          json_extract(value, '$[5]') AS divisor
-                     FROM json_each(:changes)) AS wanted"""
-    )
+    """,
+    "wanted",
+    {
+        "provider_id": "integer",
+        "class_id": "integer",
+        "delta": "bigint",
+        "least": "bigint",
+        "most": "bigint",
+        "divisor": "bigint",
+    },
 )
 
 
@@ -88,12 +74,7 @@ def apply_changes(transaction: Transaction, changes: Sequence[Change]) -> set[tu
     """Raise and lower `used` where units and capacity allow; the (provider, class) ids that were allowed."""
     if not changes:
         return set()
-    if transaction.is_postgresql:
-        columns = [list(column) for column in zip(*changes, strict=True)]
-        found = transaction.execute(_APPLY_POSTGRESQL, dict(zip(Change._fields, columns, strict=True)))
-    else:
-        found = transaction.execute(_APPLY_SQLITE, {"changes": json.dumps(changes)})
-    return {(row[0], row[1]) for row in found}
+    return {(row[0], row[1]) for row in _APPLY.run(transaction, changes)}
 
 
 _insert = sa.insert(_table)

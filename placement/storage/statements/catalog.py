@@ -8,7 +8,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from placement.storage import tables
-from placement.storage.changes.feed import NAMES_CHANGED, record_change
+from placement.storage.changes.change_log import NAMES_CHANGED, record_change
 from placement.storage.database import Executor, Transaction
 from placement.storage.statements.names import create
 

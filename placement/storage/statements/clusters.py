@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from placement.storage import tables
-from placement.storage.changes.feed import CLUSTER_CHANGED, record_change
+from placement.storage.changes.change_log import CLUSTER_CHANGED, record_change
 from placement.storage.database import Executor, Transaction
 
 _clusters = tables.clusters
@@ -59,9 +59,8 @@ def lock(transaction: Transaction, name: str) -> int | None:
     Pods of the cluster may still be recorded meanwhile: their rows only refer to it.
     """
     statement = sa.select(_clusters.c.id).where(_clusters.c.name == name)
-    if transaction.is_postgresql:
-        statement = statement.with_for_update(key_share=True)
-    found: int | None = transaction.execute(statement).scalar_one_or_none()
+    held = transaction.locked(statement, may_be_referred_to=True)
+    found: int | None = transaction.execute(held).scalar_one_or_none()
     return found
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -13,6 +12,7 @@ from placement.storage import tables
 from placement.storage.database import Database, Executor, Transaction
 from placement.storage.failures import TryAgain
 from placement.storage.statements import names
+from placement.storage.statements.given_rows import RowStatement
 
 _table = tables.consumers
 _LABELS = {
@@ -139,58 +139,42 @@ class Labelling(NamedTuple):
         return labels if self.consumer_type is None else {*labels, ("type", self.consumer_type)}
 
 
-# All texts are constant, so that nothing is compiled twice. Whoever has a label that is not there is left
-# out.
-_GIVEN_POSTGRESQL = """
-    unnest(CAST(:uuid AS varchar[]), CAST(:project AS varchar[]), CAST(:user AS varchar[]),
-           CAST(:consumer_type AS varchar[]), CAST(:cluster_id AS integer[]))
-    AS given(uuid, project, person, type, cluster_id)
-"""
-_GIVEN_SQLITE = """
-    (SELECT json_extract(value, '$[0]') AS uuid, json_extract(value, '$[1]') AS project,
-            json_extract(value, '$[2]') AS person, json_extract(value, '$[3]') AS type,
-            json_extract(value, '$[4]') AS cluster_id
-       FROM json_each(:labellings)) AS given
-"""
+_COLUMNS = {
+    "uuid": "varchar",
+    "project": "varchar",
+    "person": "varchar",
+    "type": "varchar",
+    "cluster_id": "integer",
+}
+_NOW = sa.bindparam("now", type_=sa.DateTime)
+# Whoever has a label that is not there is left out.
 _FOUND = """
-    FROM {given}
+    FROM {rows}
     JOIN projects ON projects.external_id = given.project
     JOIN users ON users.external_id = given.person
     LEFT JOIN consumer_types ON consumer_types.name = given.type
    WHERE (given.type IS NULL OR consumer_types.id IS NOT NULL)
 """
-_CREATE = f"""
+_CREATE = RowStatement(
+    f"""
     INSERT INTO consumers (uuid, project_id, user_id, consumer_type_id, cluster_id, generation, created_at)
     SELECT given.uuid, projects.id, users.id, consumer_types.id, given.cluster_id, 1, :now {_FOUND}
      ORDER BY given.uuid ON CONFLICT DO NOTHING RETURNING uuid
-"""
-_ADVANCE = f"""
+    """,
+    "given",
+    _COLUMNS,
+    _NOW,
+)
+_ADVANCE = RowStatement(
+    f"""
     UPDATE consumers SET generation = generation + 1, updated_at = :now, project_id = projects.id,
            user_id = users.id, consumer_type_id = COALESCE(consumer_types.id, consumers.consumer_type_id)
     {_FOUND} AND consumers.uuid = given.uuid
-"""
-
-
-def _both(statement: str) -> tuple[sa.TextClause, sa.TextClause]:
-    """For SQLite and for PostgreSQL."""
-    now = sa.bindparam("now", type_=sa.DateTime)
-    sqlite, postgresql = (
-        sa.text(statement.format(given=given)).bindparams(now) for given in (_GIVEN_SQLITE, _GIVEN_POSTGRESQL)
-    )
-    return sqlite, postgresql
-
-
-_CREATE_BOTH, _ADVANCE_BOTH = _both(_CREATE), _both(_ADVANCE)
-
-
-def _run(
-    transaction: Transaction, statements: tuple[sa.TextClause, sa.TextClause], rows: Sequence[Labelling]
-) -> Any:
-    statement = statements[transaction.is_postgresql]
-    if not transaction.is_postgresql:
-        return transaction.execute(statement, {"labellings": json.dumps(rows), "now": transaction.now})
-    columns = zip(Labelling._fields, (list(column) for column in zip(*rows, strict=True)), strict=True)
-    return transaction.execute(statement, {**dict(columns), "now": transaction.now})
+    """,
+    "given",
+    _COLUMNS,
+    _NOW,
+)
 
 
 def create(transaction: Transaction, labellings: Collection[Labelling]) -> set[str]:
@@ -201,7 +185,7 @@ def create(transaction: Transaction, labellings: Collection[Labelling]) -> set[s
     if not labellings:
         return set()
     rows = sorted(labellings, key=lambda labelling: labelling.uuid)
-    created = set(_run(transaction, _CREATE_BOTH, rows).scalars())
+    created = set(_CREATE.run(transaction, rows, now=transaction.now).scalars())
     if len(created) < len(rows):
         _check_labels(transaction, rows)
     return created
@@ -209,7 +193,10 @@ def create(transaction: Transaction, labellings: Collection[Labelling]) -> set[s
 
 def advance(transaction: Transaction, labellings: Sequence[Labelling]) -> None:
     """The next generation of existing consumers, with their labels. Raises TryAgain if one is not there."""
-    if labellings and _run(transaction, _ADVANCE_BOTH, labellings).rowcount < len(labellings):
+    if not labellings:
+        return
+    advanced = _ADVANCE.run(transaction, labellings, now=transaction.now)
+    if advanced.rowcount < len(labellings):
         _check_labels(transaction, labellings)
 
 

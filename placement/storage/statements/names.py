@@ -11,7 +11,7 @@ import os_traits
 import sqlalchemy as sa
 
 from placement.storage import tables
-from placement.storage.changes.feed import NAMES_CHANGED, record_change
+from placement.storage.changes.change_log import NAMES_CHANGED, record_change
 from placement.storage.changes.history import History
 from placement.storage.database import Executor, Transaction
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from placement.domain.inventory import Inventory
 from placement.storage import tables
-from placement.storage.changes.feed import revision_number
+from placement.storage.changes.provider_records import revision_number
 from placement.storage.database import Executor, Transaction
 
 _nodes = tables.nodes

@@ -1,99 +1,24 @@
-"""Statements on resource providers."""
+"""Holding resource providers for writing, and changing them."""
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from placement.storage import tables
-from placement.storage.changes.feed import PROVIDER_DELETED, record_change
-from placement.storage.database import Executor, Transaction
+from placement.storage.backends.backend import Backend
+from placement.storage.changes.change_log import PROVIDER_DELETED, record_change
+from placement.storage.database import Transaction
 
 # Any number; all processes that re-parent providers of one database must use the same.
 _TREES_LOCK = 0x706C6163
 _AT_ONCE = 5000
 
 
-class Provider(NamedTuple):
-    """One provider as the API shows it."""
-
-    id: int
-    uuid: str
-    name: str
-    generation: int
-    parent_uuid: str | None
-    root_uuid: str
-    parent_id: int | None
-    root_id: int
-    changed_at: datetime.datetime
-
-
-_self, _parent, _root = tables.providers, tables.providers.alias("parent"), tables.providers.alias("root")
-_provider = (
-    sa.select(
-        _self.c.id,
-        _self.c.uuid,
-        _self.c.name,
-        _self.c.generation,
-        _parent.c.uuid.label("parent_uuid"),
-        sa.func.coalesce(_root.c.uuid, _self.c.uuid).label("root_uuid"),
-        _self.c.parent_provider_id.label("parent_id"),
-        sa.func.coalesce(_self.c.root_provider_id, _self.c.id).label("root_id"),
-        sa.func.coalesce(_self.c.updated_at, _self.c.created_at).label("changed_at"),
-    )
-    .select_from(_self)
-    .outerjoin(_parent, _parent.c.id == _self.c.parent_provider_id)
-    .outerjoin(_root, _root.c.id == _self.c.root_provider_id)
-)
-
-
-def find(connection: Executor, uuid: str) -> Provider | None:
-    """The provider with this uuid."""
-    row = connection.execute(_provider.where(_self.c.uuid == uuid)).first()
-    return Provider(*row) if row else None
-
-
-def listed(
-    connection: Executor,
-    *,
-    name: str | None = None,
-    uuid: str | None = None,
-    ids: Collection[int] | None = None,
-) -> list[Provider]:
-    """Providers in creation order, narrowed by what is given."""
-    statement = _provider.order_by(_self.c.id)
-    if name is not None:
-        statement = statement.where(_self.c.name == name)
-    if uuid is not None:
-        statement = statement.where(_self.c.uuid == uuid)
-    if ids is None:
-        return [Provider(*row) for row in connection.execute(statement)]
-    ordered = sorted(ids)
-    return [
-        Provider(*row)
-        for start in range(0, len(ordered), _AT_ONCE)
-        for row in connection.execute(statement.where(_self.c.id.in_(ordered[start : start + _AT_ONCE])))
-    ]
-
-
-def exist(connection: Executor) -> bool:
-    """Whether there is any provider."""
-    return connection.execute(sa.select(_self.c.id).limit(1)).first() is not None
-
-
-def uuids_by_name(connection: Executor, names: Collection[str]) -> dict[str, str]:
-    """The uuids of the providers of these names that exist."""
-    statement = sa.select(_self.c.name, _self.c.uuid).where(_self.c.name.in_(sorted(names)))
-    return {row[0]: row[1] for row in connection.execute(statement)}
-
-
-def names_by_uuid(connection: Executor, uuids: Collection[str]) -> dict[str, str]:
-    """The names of the providers of these uuids that exist."""
-    statement = sa.select(_self.c.uuid, _self.c.name).where(_self.c.uuid.in_(sorted(uuids)))
-    return {row[0]: row[1] for row in connection.execute(statement)}
+_self = tables.providers
 
 
 class Locked(NamedTuple):
@@ -132,7 +57,8 @@ def lock_all(transaction: Transaction, uuids: Collection[str], ids: Collection[i
     return [Locked(*row) for row in transaction.execute(statement)]
 
 
-def _hold_and_stamp(revision: sa.ColumnElement[int]) -> sa.Update:
+@cache
+def _hold_and_stamp(backend: type[Backend]) -> sa.Update:
     """Lock in ascending order of ids, then stamp, in one statement; some get the next generation too."""
     named = sa.or_(
         _self.c.uuid.in_(sa.bindparam("uuids", expanding=True)),
@@ -148,15 +74,11 @@ def _hold_and_stamp(revision: sa.ColumnElement[int]) -> sa.Update:
         .where(_self.c.id == held.c.id)
         .values(
             generation=_self.c.generation + sa.case((raised, 1), else_=0),
-            revision=revision,
+            revision=backend.stamp,
             updated_at=sa.bindparam("now"),
         )
         .returning(_self.c.id, _self.c.uuid)
     )
-
-
-_HOLD_POSTGRESQL = _hold_and_stamp(sa.func.pg_current_xact_id(type_=_self.c.revision.type))
-_HOLD_SQLITE = _hold_and_stamp(sa.bindparam("stamp", type_=_self.c.revision.type))
 
 
 def hold_and_stamp(
@@ -172,19 +94,15 @@ def hold_and_stamp(
         "raised_uuids": sorted(raised_uuids),
         "raised_ids": sorted(raised_ids),
         "now": transaction.now,
+        **transaction.stamp_parameters,
     }
-    if transaction.is_postgresql:
-        rows = transaction.execute(_HOLD_POSTGRESQL, parameters)
-    else:
-        rows = transaction.execute(_HOLD_SQLITE, {**parameters, "stamp": transaction.stamp_number})
+    rows = transaction.execute(_hold_and_stamp(type(transaction.backend)), parameters)
     return {row[1]: row[0] for row in rows}
 
 
 def lock_trees(transaction: Transaction, *, shared: bool) -> None:
     """Keep trees from being re-rooted (shared), or re-root them alone (not shared)."""
-    if transaction.is_postgresql:
-        function = sa.func.pg_advisory_xact_lock_shared if shared else sa.func.pg_advisory_xact_lock
-        transaction.execute(sa.select(function(_TREES_LOCK)))
+    transaction.backend.lock_number(transaction.connection, _TREES_LOCK, shared=shared)
 
 
 def insert(

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from placement.domain.inventory import Inventory
 from placement.explain.explanation import MOST_MISSES, Explanation, explain
-from placement.explain.messages import Vocabulary, sentences, verdict
+from placement.explain.messages import Vocabulary, first_obstacle, sentences
 from placement.search.search import search
-from placement.search.trace import Trail
+from placement.search.trace import Trace
 from tests.forests import World
 from tests.naive import SHARING_TRAIT, NaiveProvider, enumerate_candidates
 from tests.querystring import parsed
@@ -36,13 +36,13 @@ def world() -> World:
 
 
 def explained(made: World, *pairs: tuple[str, str]) -> tuple[Explanation, Vocabulary]:
-    trail = Trail(one_by_one=True)
+    trace = Trace(one_by_one=True)
     query = made.query(parsed(pairs))
-    search(made.forest, made.sharing, query, trail)
+    search(made.forest, made.sharing, query, trace)
     classes = {number: name for name, number in made.classes.items()}
     traits = {number: name for name, number in made.traits.items()}
     sharing = made.sharing.of(made.forest, made.traits[SHARING_TRAIT])
-    return explain(made.forest, sharing, query, trail), Vocabulary(classes, traits, providers=NAMES)
+    return explain(made.forest, sharing, query, trace), Vocabulary(classes, traits, providers=NAMES)
 
 
 @pytest.mark.parametrize(
@@ -129,10 +129,10 @@ def test_sentences(pairs: list[tuple[str, str]], said: list[str]) -> None:
 
 def test_the_verdict_is_the_first_empty_stage_and_the_nearest_miss() -> None:
     explanation, words = explained(world(), ("resources", "VCPU:3,VGPU:4"))
-    assert verdict(explanation, words) == (
+    assert first_obstacle(explanation, words) == (
         "room for 4 VGPU: 0 of 1 provider, in 0 trees; child lacks 2 VGPU: it has 2 free"
     )
-    assert verdict(explained(world(), ("resources", "VCPU:1"))[0], words) == ""
+    assert first_obstacle(explained(world(), ("resources", "VCPU:1"))[0], words) == ""
 
 
 @settings(max_examples=500)
@@ -143,12 +143,12 @@ def test_explaining_changes_nothing_and_finds_a_reason_for_nothing(
     providers, query = given_search
     made = World(providers)
     made.load()
-    trail = Trail(one_by_one)
+    trace = Trace(one_by_one)
     wanted = made.query(query)
-    found = made.candidates(search(made.forest, made.sharing, wanted, trail))
+    found = made.candidates(search(made.forest, made.sharing, wanted, trace))
     assert found == made.candidates(made.search(query))
     sharing = made.sharing.of(made.forest, wanted.sharing_trait)
-    explanation = explain(made.forest, sharing, wanted, trail)
+    explanation = explain(made.forest, sharing, wanted, trace)
     assert (explanation.first_empty is None) == bool(enumerate_candidates(providers, query))
     assert len(explanation.misses) <= MOST_MISSES
     by_stage = [stage.trees for stage in explanation.stages if stage.group is None]

@@ -15,7 +15,7 @@ from placement.explain.messages import Vocabulary, sentences
 from placement.explain.near_misses import Miss
 from placement.explain.shortages import Reason, Shortage
 from placement.search.search import search
-from placement.search.trace import AllGroups, Combines, Trail
+from placement.search.trace import AllGroups, Combines, Trace
 from tests.forests import World
 from tests.naive import SHARING_TRAIT, NaiveProvider, enumerate_candidates
 from tests.querystring import parsed
@@ -49,10 +49,10 @@ def explained(providers: list[NaiveProvider], query: CandidateQuery) -> tuple[li
     """The misses of a search and the sentences about them."""
     made = World(providers)
     made.load()
-    trail = Trail(one_by_one=True)
+    trace = Trace(one_by_one=True)
     wanted = made.query(query)
-    search(made.forest, made.sharing, wanted, trail)
-    found = explain(made.forest, made.sharing.of(made.forest, made.traits[SHARING_TRAIT]), wanted, trail)
+    search(made.forest, made.sharing, wanted, trace)
+    found = explain(made.forest, made.sharing.of(made.forest, made.traits[SHARING_TRAIT]), wanted, trace)
     words = Vocabulary(
         {number: name for name, number in made.classes.items()},
         {number: name for name, number in made.traits.items()},
@@ -219,10 +219,10 @@ def test_with_what_is_missing_the_request_fits(given_search: Search, one_by_one:
         return
     made = World(providers)
     made.load()
-    trail = Trail(one_by_one)
+    trace = Trace(one_by_one)
     wanted = made.query(query)
-    search(made.forest, made.sharing, wanted, trail)
-    found = explain(made.forest, made.sharing.of(made.forest, wanted.sharing_trait), wanted, trail)
+    search(made.forest, made.sharing, wanted, trace)
+    found = explain(made.forest, made.sharing.of(made.forest, wanted.sharing_trait), wanted, trace)
     if found.first_empty is None:
         return
     if not isinstance(found.stages[found.first_empty].condition, AllGroups | Combines):

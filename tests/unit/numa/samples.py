@@ -64,9 +64,7 @@ def pod(bind=None, *, strict=False, exclusive="None", **amounts):
 def host(*shape, capacity=None, holdings=(), rules=DEFAULT_RULES, ratio=1, **state):
     """A host of a shape with these holdings; 1000 millicores and 1000 of memory for every CPU by default."""
     places = layout(*shape)
-    ledger = HostLedger()
-    for number, holding in enumerate(holdings):
-        ledger = ledger.add(str(number), holding)
+    ledger = HostLedger({str(number): holding for number, holding in enumerate(holdings)})
     if capacity is None:
         sizes = {numa: 1000 * mask.bit_count() for numa, mask in places.numa_nodes.items()}
         capacity = {numa: {"cpu": size, "memory": size} for numa, size in sizes.items()}

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from placement.numa.accumulator.accumulator import take_cpus
 from placement.numa.accumulator.distribution import even_shares
-from placement.numa.allocator import Trial
+from placement.numa.allocator import NumaAllocator
 from placement.numa.demand import PickRules
 from placement.numa.policies import Distribution
 from tests.unit.numa.samples import demand, host, layout, pod, shown, use_of
@@ -70,11 +70,11 @@ def test_clean_numa_nodes_are_dealt_first():
 
 def test_an_affinity_decides_the_numa_nodes_and_dealing_only_the_shares():
     request = pod("SpreadByPCPUs", cpu=3000)
-    packed = Trial(host(2, 1, 4, 2), request).allocate((0, 1))
-    dealt = Trial(host(2, 1, 4, 2, rules=OVER_ALL), request).allocate((0, 1))
+    packed = NumaAllocator(host(2, 1, 4, 2), request).allocate((0, 1))
+    dealt = NumaAllocator(host(2, 1, 4, 2, rules=OVER_ALL), request).allocate((0, 1))
     assert dict(packed.amounts) == {0: {"cpu": 1000}, 1: {"cpu": 2000}}
     assert dict(dealt.amounts) == {0: {"cpu": 2000}, 1: {"cpu": 1000}}
-    assert shown(Trial(host(2, 1, 4, 2, rules=OVER_ALL), request).allocate((1,)).cpus) == "8,10,12"
+    assert shown(NumaAllocator(host(2, 1, 4, 2, rules=OVER_ALL), request).allocate((1,)).cpus) == "8,10,12"
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.data())

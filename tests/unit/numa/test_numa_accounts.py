@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.numa.accounts import numa_available, numa_used
-from placement.numa.allocator import NO_CONCESSIONS, Concessions, Trial
+from placement.numa.allocator import NO_CREDIT, NumaAllocator, ReservedCredit
 from placement.numa.amounts import NOTHING, NumaAmounts
 from placement.numa.host import HostState
 from placement.numa.layout import layout_of
@@ -47,14 +47,14 @@ def test_reusable_amounts_are_handed_back_but_never_more_than_is_used():
 
 def test_a_strict_bind_policy_caps_cpu_by_the_cpus_it_leaves():
     state = host(2, 1, 4, 2, holdings=[holding("0,2,4")])
-    assert Trial(state, pod("FullPCPUs", strict=True, cpu=4000)).available[0]["cpu"] == 2000
-    assert Trial(state, pod("SpreadByPCPUs", strict=True, cpu=4000)).available[0]["cpu"] == 4000
-    assert Trial(state, pod("FullPCPUs", cpu=4000)).available[0]["cpu"] == 8000
+    assert NumaAllocator(state, pod("FullPCPUs", strict=True, cpu=4000)).available[0]["cpu"] == 2000
+    assert NumaAllocator(state, pod("SpreadByPCPUs", strict=True, cpu=4000)).available[0]["cpu"] == 4000
+    assert NumaAllocator(state, pod("FullPCPUs", cpu=4000)).available[0]["cpu"] == 8000
 
 
 def test_limits_bound_what_numa_nodes_give_of_the_resources_they_name():
-    limited = Concessions(limits=NumaAmounts({0: {"cpu": 1500}}))
-    available = Trial(host(2, 1, 1, 2), pod(cpu=1000), limited).available
+    limited = ReservedCredit(limits=NumaAmounts({0: {"cpu": 1500}}))
+    available = NumaAllocator(host(2, 1, 1, 2), pod(cpu=1000), limited).available
     assert available == {0: {"cpu": 1500, "memory": 2000}, 1: {"cpu": 0, "memory": 2000}}
 
 
@@ -83,29 +83,31 @@ def test_what_there_is_room_for_can_always_be_split(rooms, amount):
 
 def test_every_missing_resource_is_named():
     with pytest.raises(Refused) as refused:
-        Trial(host(2, 1, 4, 2), pod(cpu=20000, memory=20000)).allocate((0, 1))
+        NumaAllocator(host(2, 1, 4, 2), pod(cpu=20000, memory=20000)).allocate((0, 1))
     assert refused.value.refusal.reasons == ("Insufficient NUMA cpu", "Insufficient NUMA memory")
 
 
 def test_resources_no_numa_node_reports_are_neither_checked_nor_recorded():
-    allocation = Trial(host(2, 1, 4, 2), pod(cpu=1000, gpu=99)).allocate((0,))
+    allocation = NumaAllocator(host(2, 1, 4, 2), pod(cpu=1000, gpu=99)).allocate((0,))
     assert dict(allocation.amounts) == {0: {"cpu": 1000}}
 
 
 def test_cpus_are_taken_inside_each_numa_node_of_the_split():
-    allocation = Trial(host(2, 1, 4, 2), pod("FullPCPUs", strict=True, cpu=6000)).allocate((0, 1))
+    allocation = NumaAllocator(host(2, 1, 4, 2), pod("FullPCPUs", strict=True, cpu=6000)).allocate((0, 1))
     assert shown(allocation.cpus) == "0-1,8-11"
     assert dict(allocation.amounts) == {0: {"cpu": 2000}, 1: {"cpu": 4000}}
 
 
 def test_a_strict_policy_is_verified_after_the_choice():
     with pytest.raises(Refused, match="insufficient CPUs to satisfy required cpu bind policy FullPCPUs"):
-        Trial(host(2, 1, 2, 2), pod("FullPCPUs", strict=True, cpu=3000)).allocate(None)
+        NumaAllocator(host(2, 1, 2, 2), pod("FullPCPUs", strict=True, cpu=3000)).allocate(None)
 
 
 def test_without_cpus_of_its_own_a_host_binds_nobody():
     with pytest.raises(Refused) as refused:
-        Trial(HostState(layout_of(type(host(1, 1, 1, 1).layout.topology)())), pod("FullPCPUs")).allocate(None)
+        NumaAllocator(
+            HostState(layout_of(type(host(1, 1, 1, 1).layout.topology)())), pod("FullPCPUs")
+        ).allocate(None)
     assert refused.value.refusal.status == "Error"
 
 
@@ -126,26 +128,26 @@ def test_counting_whether_a_pod_fits_agrees_with_allocating_it(problem, strict, 
     )
     requests = {"cpu": 1000 * asked.need, "memory": data.draw(st.integers(0, 9)), "other": 1}
     request = type(pod())(requests, asked if bound else None)
-    concessions = data.draw(
-        st.sampled_from((NO_CONCESSIONS, Concessions(problem["preferred"], (problem["preferred"],))))
+    credit = data.draw(
+        st.sampled_from((NO_CREDIT, ReservedCredit(problem["preferred"], (problem["preferred"],))))
     )
-    trial = Trial(state, request, concessions)
+    allocator = NumaAllocator(state, request, credit)
     numa_ids = sorted(capacity)
     affinity = tuple(sorted(data.draw(st.sets(st.sampled_from(numa_ids), min_size=1))))
     try:
-        allocation = trial.allocate(affinity)
+        allocation = allocator.allocate(affinity)
     except Refused:
-        assert not trial.fits(affinity)
+        assert not allocator.fits(affinity)
     else:
-        assert trial.fits(affinity)
+        assert allocator.fits(affinity)
         assert allocation.cpus.bit_count() == (asked.need if bound else 0)
-        assert len(affinity) >= (trial.fewest_numa_nodes if trial.known_requests else 0)
+        assert len(affinity) >= (allocator.fewest_numa_nodes if allocator.known_requests else 0)
         assert set(allocation.amounts) <= set(affinity)
 
 
 def test_unallocatable_cpus_are_never_handed_out_not_even_out_of_a_reservation():
     state = host(1, 1, 4, 2, holdings=[holding("0-3")], unallocatable=cpus("0-1"))
-    concessions = Concessions(cpus("0-3"), (cpus("0-3"),))
-    allocation = Trial(state, pod("FullPCPUs", cpu=4000), concessions).allocate(None)
+    credit = ReservedCredit(cpus("0-3"), (cpus("0-3"),))
+    allocation = NumaAllocator(state, pod("FullPCPUs", cpu=4000), credit).allocate(None)
     assert shown(allocation.cpus) == "2-5"
     assert mask_of((0, 1)) & allocation.cpus == 0

@@ -15,7 +15,7 @@ from placement.numa.alignment.merging import Merged, merge_hints
 from placement.numa.alignment.numa_exclusivity import is_allowed
 from placement.numa.alignment.numa_score import numa_scorer
 from placement.numa.alignment.selection import select_affinity
-from placement.numa.allocator import Trial
+from placement.numa.allocator import NumaAllocator
 from placement.numa.amounts import NumaAmounts
 from placement.numa.host import HostState
 from placement.numa.layout import layout_of
@@ -143,17 +143,19 @@ def test_pods_on_one_numa_node_and_pods_over_several_do_not_meet(affinity, singl
     assert is_allowed(affinity, NumaExclusivity.NONE, neighbours)
 
 
-def answer(trial, alignment):
+def answer(allocator, alignment):
     """The reasons of a refusal, or the affinity as a mask."""
     try:
-        affinity = choose_affinity(trial, alignment)
+        affinity = choose_affinity(allocator, alignment)
     except Refused as refused:
         return refused.refusal.reasons
     return None if affinity is None else mask_of(affinity)
 
 
-def table_of(trial, *, restricted=False, scoring=None):
-    table = HintTable(trial, trial.fits, numa_scorer(trial, scoring or DEFAULT_SCORING, False), restricted)
+def table_of(allocator, *, restricted=False, scoring=None):
+    table = HintTable(
+        allocator, allocator.fits, numa_scorer(allocator, scoring or DEFAULT_SCORING, False), restricted
+    )
     for size in table.sizes():
         table.add_combinations(size)
     return table.hints
@@ -161,7 +163,7 @@ def table_of(trial, *, restricted=False, scoring=None):
 
 def test_exhausted_numa_nodes_are_in_no_hint_of_that_resource():
     state = host(2, 1, 4, 2, holdings=[holding(numa0={"memory": 8000})])
-    hints = table_of(Trial(state, pod(cpu=2000, memory=10)))
+    hints = table_of(NumaAllocator(state, pod(cpu=2000, memory=10)))
     assert [(one.affinity, one.preferred) for one in hints["cpu"]] == [(0b10, True), (0b11, False)]
     assert [one.affinity for one in hints["memory"]] == [0b10]
 
@@ -169,22 +171,24 @@ def test_exhausted_numa_nodes_are_in_no_hint_of_that_resource():
 def test_hosts_of_many_numa_nodes_are_not_searched_to_the_end():
     capacity = {numa: {"cpu": 1000} for numa in range(40)}
     state = host(1, 1, 1, 1, capacity=capacity)
-    sizes = list(HintTable(Trial(state, pod(cpu=1000)), None, None, False).sizes())
+    sizes = list(HintTable(NumaAllocator(state, pod(cpu=1000)), None, None, False).sizes())
     assert sizes == [1, 2, 40]
-    assert list(HintTable(Trial(state, pod(cpu=9000)), None, None, False).sizes()) == [40]
+    assert list(HintTable(NumaAllocator(state, pod(cpu=9000)), None, None, False).sizes()) == [40]
     assert MOST_COMBINATIONS < 40 + 780 + 9880
 
 
 def test_bound_pods_weigh_their_amplified_request():
     request, scoring = pod("FullPCPUs", cpu=4000), Strategy("LeastAllocated", (Weighted("cpu", 1),))
-    score = numa_scorer(Trial(host(1, 1, 4, 2, ratio=2), request), scoring, False)
+    score = numa_scorer(NumaAllocator(host(1, 1, 4, 2, ratio=2), request), scoring, False)
     assert score((0,)) == 0  # 8 of 8 CPUs
-    assert numa_scorer(Trial(host(1, 1, 4, 2, ratio=2), pod(cpu=4000)), scoring, False)((0,)) == 50
+    assert numa_scorer(NumaAllocator(host(1, 1, 4, 2, ratio=2), pod(cpu=4000)), scoring, False)((0,)) == 50
 
 
 def test_no_zones_no_alignment():
     with pytest.raises(Refused, match="missing NUMA resources") as refused:
-        choose_affinity(Trial(host(1, 1, 1, 1, capacity={}), pod(cpu=1)), Alignment(NumaPolicy.RESTRICTED))
+        choose_affinity(
+            NumaAllocator(host(1, 1, 1, 1, capacity={}), pod(cpu=1)), Alignment(NumaPolicy.RESTRICTED)
+        )
     assert refused.value.refusal.status == "UnschedulableAndUnresolvable"
 
 
@@ -192,41 +196,41 @@ def test_the_fullest_or_the_emptiest_numa_node_is_chosen_by_score():
     state = host(4, 1, 4, 2, holdings=[holding(numa0={"cpu": 7000}), holding(numa2={"cpu": 4000})])
     for kind, chosen in (("LeastAllocated", (1,)), ("MostAllocated", (2,))):
         alignment = Alignment(NumaPolicy.RESTRICTED, scoring=replace(DEFAULT_SCORING, type=kind))
-        assert choose_affinity(Trial(state, pod(cpu=2000)), alignment) == chosen
+        assert choose_affinity(NumaAllocator(state, pod(cpu=2000)), alignment) == chosen
 
 
 def test_singlenumanode_on_a_host_of_one_numa_node_has_no_affinity():
-    trial = Trial(host(1, 1, 4, 2), pod(cpu=2000))
-    assert choose_affinity(trial, Alignment(NumaPolicy.SINGLE_NUMA_NODE)) is None
-    assert choose_affinity(trial, Alignment(NumaPolicy.RESTRICTED)) == (0,)
+    allocator = NumaAllocator(host(1, 1, 4, 2), pod(cpu=2000))
+    assert choose_affinity(allocator, Alignment(NumaPolicy.SINGLE_NUMA_NODE)) is None
+    assert choose_affinity(allocator, Alignment(NumaPolicy.RESTRICTED)) == (0,)
 
 
 def test_devices_take_part_in_the_alignment():
-    trial = Trial(host(2, 1, 4, 2), pod(cpu=2000))
+    allocator = NumaAllocator(host(2, 1, 4, 2), pod(cpu=2000))
     alignment = Alignment(NumaPolicy.RESTRICTED)
-    assert choose_affinity(trial, alignment, devices=[{"gpu": [hint(1)]}]) == (1,)
-    assert choose_affinity(trial, alignment, devices=[{"gpu": [hint(0, 1)]}]) == (0, 1)
+    assert choose_affinity(allocator, alignment, devices=[{"gpu": [hint(1)]}]) == (1,)
+    assert choose_affinity(allocator, alignment, devices=[{"gpu": [hint(0, 1)]}]) == (0, 1)
     with pytest.raises(Refused, match="Unsatisfied NUMA gpu"):
-        choose_affinity(trial, alignment, devices=[{"gpu": []}])
+        choose_affinity(allocator, alignment, devices=[{"gpu": []}])
 
 
 def test_required_exclusivity_keeps_a_pod_off_shared_numa_nodes():
     state = host(3, 1, 4, 2, holdings=[holding("0,8")])
     alignment = Alignment(NumaPolicy.SINGLE_NUMA_NODE, NumaExclusivity.REQUIRED)
-    assert choose_affinity(Trial(state, pod(cpu=2000)), alignment) == (2,)
+    assert choose_affinity(NumaAllocator(state, pod(cpu=2000)), alignment) == (2,)
     spanning = Alignment(NumaPolicy.RESTRICTED, NumaExclusivity.REQUIRED)
     lonely = host(2, 1, 4, 2, holdings=[holding("0")])
     with pytest.raises(Refused, match="Unaligned NUMA Hint cause"):
-        choose_affinity(Trial(lonely, pod(cpu=12000)), spanning)
+        choose_affinity(NumaAllocator(lonely, pod(cpu=12000)), spanning)
 
 
 def test_preferred_exclusivity_favours_idle_numa_nodes_only_under_design():
     state = host(2, 1, 4, 2, holdings=[holding("0")])
-    trial = Trial(state, pod(cpu=2000))
+    allocator = NumaAllocator(state, pod(cpu=2000))
     design = Alignment(NumaPolicy.SINGLE_NUMA_NODE, NumaExclusivity.PREFERRED, favours_idle=True)
     koord = Alignment(NumaPolicy.SINGLE_NUMA_NODE, NumaExclusivity.PREFERRED)
-    assert choose_affinity(trial, design) == (1,)
-    assert choose_affinity(trial, koord) == (0,)
+    assert choose_affinity(allocator, design) == (1,)
+    assert choose_affinity(allocator, koord) == (0,)
 
 
 @settings(max_examples=150)
@@ -252,8 +256,8 @@ def test_looking_at_narrow_combinations_first_never_changes_the_answer(
         bind, strict=strict, cpu=data.draw(st.integers(1, 8)) * 1000, memory=data.draw(st.integers(0, 5))
     )
     alignment = Alignment(policy, exclusivity)
-    trial = Trial(state, request)
+    allocator = NumaAllocator(state, request)
     allowed = partial(is_allowed, exclusivity=exclusivity, neighbours=state.neighbours)
-    hints = table_of(trial, restricted=policy is NumaPolicy.RESTRICTED)
+    hints = table_of(allocator, restricted=policy is NumaPolicy.RESTRICTED)
     complete = select_affinity(policy, [hints], mask_of(numa_ids), allowed)
-    assert answer(trial, alignment) == (complete.reasons or complete.affinity)
+    assert answer(allocator, alignment) == (complete.reasons or complete.affinity)

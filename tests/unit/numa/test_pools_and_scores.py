@@ -1,4 +1,4 @@
-"""Shared pools, scores, amplified CPUs, designated allocations, kubelet's own choice."""
+"""Shared pools, scores, amplified CPUs, designated allocations."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.numa.accumulator.kubelet_picker import pick_like_kubelet
 from placement.numa.alignment.numa_exclusivity import favour_idle
 from placement.numa.allocator import Allocation
 from placement.numa.amounts import NumaAmounts
 from placement.numa.amplification import bound_cost, host_cpu_requested
-from placement.numa.cpuset import format_cpu_list
 from placement.numa.host_score import HostTotals, host_scorer, score_on_numa_nodes
 from placement.numa.ledger import NumaNeighbours
 from placement.numa.pools import SharedPool, shared_pools, trimmed
@@ -115,26 +113,3 @@ def test_designated_amounts_stand_in_for_what_is_available():
     assert (shown(allocation.cpus), dict(allocation.amounts)) == ("8-9", {1: {"cpu": 2000}})
     with pytest.raises(Refused, match="Insufficient NUMA cpu"):
         allocate_designated(state, pod("FullPCPUs", cpu=3000), designated)
-
-
-@pytest.mark.parametrize(
-    ("count", "picked"),
-    [
-        (0, ""),
-        (2, "0-1"),
-        (3, "0-2"),  # a whole core, then a thread of its neighbour
-        (8, "0-7"),  # a NUMA node
-        (10, "0-9"),
-        (16, "0-15"),  # a socket
-        (33, ""),
-    ],
-)
-def test_kubelet_takes_whole_places_and_low_numbers_first(count, picked):
-    assert format_cpu_list(pick_like_kubelet(topology(2, 2, 4, 2), count)) == picked
-
-
-@given(topologies(), st.integers(0, 20))
-def test_kubelet_picks_as_many_as_asked_for_if_there_are_so_many(drawn, count):
-    picked = pick_like_kubelet(drawn, count)
-    assert len(picked) == (count if count <= len(drawn.rows) else 0)
-    assert picked <= drawn.cpus

@@ -28,31 +28,31 @@ def placing(state, request, *matched, **options):
 
 
 def test_remaining_cpus_are_preferred():
-    trial = placing(
+    place = placing(
         host(2, 1, 4, 2, holdings=HELD), pod("FullPCPUs", cpu=4000), reserved("4-10"), nominated=0
     )
-    assert shown(trial.allocate(None).cpus) == "4-7"
-    assert shown(trial.explore(None).allocation.cpus) == "4-7"
+    assert shown(place.allocate(None).cpus) == "4-7"
+    assert shown(place.explore(None).allocation.cpus) == "4-7"
 
 
 def test_a_default_reservation_is_filled_up_from_free_capacity():
     request = pod("FullPCPUs", cpu=8000)
-    trial = placing(host(2, 1, 4, 2, holdings=HELD), request, reserved("4-10"), nominated=0)
-    assert shown(trial.allocate(None).cpus) == "4-10,12"
+    place = placing(host(2, 1, 4, 2, holdings=HELD), request, reserved("4-10"), nominated=0)
+    assert shown(place.allocate(None).cpus) == "4-10,12"
 
 
 def test_a_restricted_reservation_gives_no_more_than_what_remains():
     state = host(2, 1, 4, 2, holdings=HELD)
-    trial = placing(state, pod("FullPCPUs", cpu=8000), reserved("4-10", restricted=True), nominated=0)
+    place = placing(state, pod("FullPCPUs", cpu=8000), reserved("4-10", restricted=True), nominated=0)
     with pytest.raises(Refused, match=OUT_OF_SCOPE):
-        trial.allocate(None)
+        place.allocate(None)
 
 
 def test_unallocatable_cpus_of_a_restricted_reservation_are_not_made_up_for_elsewhere():
     state = host(2, 1, 4, 2, holdings=HELD, unallocatable=cpus("4"))
-    trial = placing(state, pod("FullPCPUs", cpu=7000), reserved("4-10", restricted=True))
+    place = placing(state, pod("FullPCPUs", cpu=7000), reserved("4-10", restricted=True))
     with pytest.raises(Refused, match="not enough cpus available"):
-        trial.nominate(0, None)
+        place.nominate(0, None)
 
 
 def test_resources_a_restricted_reservation_holds_are_limited_and_others_are_not():
@@ -71,38 +71,38 @@ def test_what_a_restricted_reservation_has_given_away_wholly_stays_limited():
 
 def test_a_nominated_reservation_that_cannot_be_used_never_leads_to_free_capacity():
     elsewhere = reserved("8-15", restricted=True, numa1={"cpu": 8000})
-    trial = placing(host(2, 1, 4, 2, holdings=[holding("8-15")]), pod(cpu=4000), elsewhere, nominated=0)
+    place = placing(host(2, 1, 4, 2, holdings=[holding("8-15")]), pod(cpu=4000), elsewhere, nominated=0)
     with pytest.raises(Refused, match=OUT_OF_SCOPE):
-        trial.allocate((0,))
+        place.allocate((0,))
 
 
 def test_a_mandatory_reservation_says_why_it_cannot_be_used():
     elsewhere = reserved(restricted=True, numa1={"cpu": 8000})
-    trial = placing(host(2, 1, 4, 2), pod(cpu=4000), elsewhere, elsewhere, required=True)
+    place = placing(host(2, 1, 4, 2), pod(cpu=4000), elsewhere, elsewhere, required=True)
     with pytest.raises(Refused) as refused:
-        trial.explore((0,))
+        place.explore((0,))
     assert refused.value.refusal.reasons == ("Reservation(s) Insufficient NUMA cpu",)
     with pytest.raises(Refused, match=r"^Reservation\(s\) Insufficient NUMA cpu$"):
-        trial.nominate(1, (0,))
-    assert not trial.fits((0,))
-    assert trial.fits((1,))
+        place.nominate(1, (0,))
+    assert not place.fits((0,))
+    assert place.fits((1,))
     with pytest.raises(Refused, match="no reservations match"):
         placing(host(2, 1, 4, 2), pod(cpu=4000), required=True).explore((0,))
 
 
 def test_an_optional_reservation_that_cannot_be_used_leads_to_free_capacity():
     elsewhere = reserved(restricted=True, numa1={"cpu": 8000})
-    trial = placing(host(2, 1, 4, 2), pod(cpu=4000), elsewhere)
-    assert trial.explore((0,)).reservation is None
-    assert dict(trial.explore((0,)).allocation.amounts) == {0: {"cpu": 4000}}
-    assert trial.fits((0,))
+    place = placing(host(2, 1, 4, 2), pod(cpu=4000), elsewhere)
+    assert place.explore((0,)).reservation is None
+    assert dict(place.explore((0,)).allocation.amounts) == {0: {"cpu": 4000}}
+    assert place.fits((0,))
 
 
 def test_ignoring_reservations_takes_from_all_of_them():
     state = host(2, 1, 4, 2, holdings=[holding("0-5"), holding("10-15")])
-    trial = placing(state, pod("FullPCPUs", cpu=14000), reserved("0-5"), reserved("10-15"), ignored=True)
-    assert trial.explore(None) == (trial.allocate(None), None)
-    assert trial.allocate(None).cpus & cpus("0-5,10-15") == cpus("0-5,10-15")
+    place = placing(state, pod("FullPCPUs", cpu=14000), reserved("0-5"), reserved("10-15"), ignored=True)
+    assert place.explore(None) == (place.allocate(None), None)
+    assert place.allocate(None).cpus & cpus("0-5,10-15") == cpus("0-5,10-15")
 
 
 def test_what_owners_hold_is_given_back_once_on_free_capacity():
@@ -120,7 +120,7 @@ def test_hints_see_what_is_reserved_for_the_pod():
     state = host(2, 1, 4, 2, holdings=[holding(numa0={"cpu": 8000}), holding(numa1={"cpu": 8000})])
     some = placing(state, pod(cpu=2000), reserved(numa1={"cpu": 2000}))
     alignment = Alignment(NumaPolicy.SINGLE_NUMA_NODE)
-    assert choose_affinity(some.widest_trial, alignment, some.fits) == (1,)
+    assert choose_affinity(some.widest_allocator, alignment, some.fits) == (1,)
 
 
 def test_what_is_left_is_what_owners_have_not_taken():

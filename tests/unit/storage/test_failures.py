@@ -11,9 +11,10 @@ import pytest
 import sqlalchemy as sa
 
 from placement.domain.errors import Unavailable
-from placement.storage import failures, tables
+from placement.storage import tables
+from placement.storage.backends import sqlite_failures
 from placement.storage.database import Database
-from placement.storage.failures import TryAgain, Unreachable, diagnose
+from placement.storage.failures import TryAgain, Unreachable
 from tests.server import database_url, postgresql_server
 
 
@@ -113,10 +114,10 @@ def test_a_read_only_file_is_named_and_its_connection_given_up(tmp_path: Path):
     with pytest.raises(sqlite3.OperationalError) as raised:
         connection.execute("INSERT INTO t VALUES (1)")
     connection.close()
-    found = diagnose(raised.value)
+    found = sqlite_failures.diagnose(raised.value, is_lost=False)
     assert found is not None
     assert "read-only" in found.sentence
-    assert failures.stays_broken(raised.value)
+    assert sqlite_failures.stays_broken(raised.value)
 
 
 def test_a_full_file_is_named_and_has_room_again_later(tmp_path: Path):
@@ -143,6 +144,6 @@ def test_a_commit_of_what_had_failed_does_not_pass_for_one(postgresql: Database)
             transaction.execute(sa.text("SELECT 1/0"))
 
 
-def test_errors_that_are_none_of_a_database_are_none(postgresql: Database):
-    assert diagnose(ValueError("x")) is None
-    assert diagnose(psycopg2.errors.DivisionByZero("x")) is None
+def test_errors_that_are_none_of_a_database_are_none(database: Database):
+    assert database.diagnose(ValueError("x")) is None
+    assert database.diagnose(psycopg2.errors.DivisionByZero("x")) is None

@@ -12,12 +12,8 @@ import sqlalchemy as sa
 
 from placement.storage import tables
 from placement.storage.changes import old_changes
-from placement.storage.changes.feed import (
-    CLUSTER_CHANGED,
-    Feed,
-    Look,
-    record_change,
-)
+from placement.storage.changes.change_log import CLUSTER_CHANGED, record_change
+from placement.storage.changes.feed import Feed, Look
 from placement.storage.database import Database
 from tests.client import Client
 from tests.kubernetes import node_manifests, pod_manifest

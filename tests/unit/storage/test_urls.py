@@ -6,8 +6,8 @@ import pytest
 import sqlalchemy as sa
 
 from placement.domain.errors import BadRequest
-from placement.storage import urls
-from placement.storage.backends.postgresql import Dialect
+from placement.storage.backends import urls
+from placement.storage.backends.postgresql_driver import Dialect
 
 
 def arguments(url: str) -> dict[str, str]:
@@ -67,13 +67,13 @@ def test_what_cannot_be_understood_is_said_without_the_password(url: str):
 
 @pytest.mark.parametrize("url", ["postgresql://u:secret@h1:1,h2:2/db", "postgresql://u:secret@h1:1/db"])
 def test_passwords_are_not_shown(url: str):
-    shown = urls.described(urls.supported(url))
+    shown = urls.described_server(urls.supported(url))
     assert "secret" not in shown
     assert all(part in shown for part in ("h1", "1", "db", "user u"))
 
 
 def test_what_the_url_says_about_the_transport_wins():
-    from placement.storage.backends.postgresql import engine_options
+    from placement.storage.backends.postgresql_driver import engine_options
 
     url = urls.supported("postgresql://u@h/db?connect_timeout=1&tcp_user_timeout=7")
     engine = sa.create_engine(url, **engine_options(url))

@@ -9,12 +9,6 @@ from enum import StrEnum
 from placement.kubernetes.field import Field
 
 STATIC = "static"
-_POLICY_NAMES = {
-    "best-effort": "BestEffort",
-    "restricted": "Restricted",
-    "single-numa-node": "SingleNUMANode",
-}
-_SCOPE_NAMES = {"pod": "PodLevel", "container": "ContainerLevel"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +54,3 @@ def takeover_state(kubelet: KubeletPolicy, has_kubelet_pods: bool) -> Takeover:
     if has_kubelet_pods or kubelet.is_static:
         return Takeover.MIXED
     return Takeover.TAKEN_OVER if kubelet.policy == "none" else Takeover.BLIND
-
-
-def reported_topology_policy(policy: str, scope: str) -> str:
-    """The entry of `topologyPolicies` that the node agent writes for kubelet's topology manager.
-
-    Anything but the three aligning policies with the scope `pod` or `container` is `None`.
-    Source: Koordinator semantics, topologyPolicies.
-    """
-    if policy not in _POLICY_NAMES or scope not in _SCOPE_NAMES:
-        return "None"
-    return _POLICY_NAMES[policy] + _SCOPE_NAMES[scope]

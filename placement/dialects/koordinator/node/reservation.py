@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import ceil
 
 from placement.dialects.koordinator.node.cpu_topology import read_known_cpus
 from placement.kubernetes.field import Field
@@ -22,11 +21,6 @@ class NodeReservation:
     reserved_cpus: str = ""
     resources: Mapping[str, Fraction] = field(default_factory=dict)
     cpus_only: bool = False
-
-    @property
-    def reserved_count(self) -> int:
-        """How many CPUs to choose: the reserved quantity in whole CPUs, none with an explicit list."""
-        return 0 if self.reserved_cpus else ceil(self.resources.get("cpu", Fraction(0)))
 
 
 def read_reservation(annotation: Field) -> NodeReservation:

@@ -6,19 +6,15 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.pod.priority import PriorityClass, raw_priority
+from placement.dialects.koordinator.pod.priority import raw_priority
 from placement.dialects.koordinator.profile import Profile
-from placement.dialects.koordinator.qos import BOUND_CLASSES, QosClass, raw_qos
+from placement.dialects.koordinator.qos import raw_qos
 from placement.kubernetes.pod import Pod
 from placement.kubernetes.pod_resources import names_resource, pod_limit, pod_requests
 
 _COLOCATION = frozenset({"kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"})
 _REQUESTS = "pod.spec.containers[*].resources.requests"
 _LIMITS = "pod.spec.containers[*].resources.limits"
-_FORBIDDEN_PRIORITIES = {
-    QosClass.BE: frozenset({PriorityClass.UNSET, PriorityClass.PROD}),
-    QosClass.LSR: frozenset(PriorityClass) - {PriorityClass.PROD},
-}
 
 
 def admission_violations(
@@ -40,7 +36,7 @@ def unequal_cpu(pod: Pod) -> Iterator[str]:
 
     Refused under `design`, else a warning. Source: Koordinator semantics, profiles.
     """
-    if raw_qos(pod) not in BOUND_CLASSES:
+    if not raw_qos(pod).owns_cpus:
         return
     requested, limit = _requested_cpu(pod), pod_limit(pod, "cpu")
     if requested and limit != requested:
@@ -60,7 +56,7 @@ def change_violations(pod: Pod, old: Pod, check_sub_priority: bool = True) -> It
     Source: Koordinator semantics, admission rules.
     """
     checks: list[tuple[str, Callable[[Pod], str]]] = [
-        (f"labels.{keys.QOS_CLASS}", lambda pod: raw_qos(pod) or ""),
+        (f"labels.{keys.QOS_CLASS}", raw_qos),
         ("spec.priority", raw_priority),
     ]
     if check_sub_priority:
@@ -72,16 +68,16 @@ def change_violations(pod: Pod, old: Pod, check_sub_priority: bool = True) -> It
 
 def _class_violations(pod: Pod) -> Iterator[str]:
     qos, priority = raw_qos(pod), raw_priority(pod)
-    if qos is not QosClass.BE and names_resource(pod.all_containers, _COLOCATION):
+    if not qos.is_best_effort and names_resource(pod.all_containers, _COLOCATION):
         must = "must specify koordinator QoS BE with koordinator colocation resources"
         yield f"labels.{keys.QOS_CLASS}: Required value: {must}"
-    if qos is not None and priority in _FORBIDDEN_PRIORITIES.get(qos, ()):
+    if priority in qos.forbidden_priorities:
         pair = f"{keys.QOS_CLASS}={qos} and priorityClass={priority}"
         yield f"Pod: Forbidden: {pair} cannot be used in combination"
 
 
 def _cpu_violations(pod: Pod) -> Iterator[str]:
-    if raw_qos(pod) not in BOUND_CLASSES:
+    if not raw_qos(pod).owns_cpus:
         return
     requested = _requested_cpu(pod)
     if not requested:

@@ -19,8 +19,8 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
-    """One query: what it stands for, and its parts."""
+class FallbackQuery:
+    """One of the queries for a pod: what it stands for, and its parts."""
 
     meaning: str
     resources: tuple[tuple[str, int], ...]

@@ -37,7 +37,7 @@ class PodImport:
     namespace: str
     name: str
     uid: str
-    qos: QosClass | None
+    qos: QosClass
     kubernetes_qos: KubernetesQos
     request: PodRequest | None
     spec: ResourceSpec

@@ -10,21 +10,14 @@ from placement.dialects.koordinator.pod.numa_topology_spec import (
     NumaTopologySpec,
     read_numa_topology_spec,
 )
-from placement.dialects.koordinator.pod.priority import PriorityClass, priority_with_default
+from placement.dialects.koordinator.pod.priority import PriorityClass, raw_priority
 from placement.dialects.koordinator.pod.resource_spec import (
     CONSTRAINED_BURST,
     DEFAULT,
     ResourceSpec,
     read_resource_spec,
 )
-from placement.dialects.koordinator.qos import (
-    BOUND_CLASSES,
-    KubernetesQos,
-    QosClass,
-    kubernetes_qos,
-    qos_with_default,
-    raw_qos,
-)
+from placement.dialects.koordinator.qos import QosClass, qos_with_default, raw_qos
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.resource_status import (
     ResourceStatus,
@@ -106,7 +99,7 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
         numa=numa,
         designated=designated,
         ignores_reservations=pod.label(keys.RESERVATION_IGNORED) == "true",
-        uses_ls_pools=settings.follows_design and _is_latency_sensitive(pod, kubernetes_qos(pod)),
+        uses_ls_pools=settings.follows_design and _is_latency_sensitive(pod),
         burst_limit=_burst_limit(pod, spec, settings),
     )
 
@@ -116,8 +109,8 @@ def is_bound_eligible(pod: Pod, settings: SchedulerSettings) -> bool:
 
     Source: Koordinator semantics, who is bound.
     """
-    priority = priority_with_default(pod, qos_with_default(pod, settings.guaranteed_qos))
-    return raw_qos(pod) in BOUND_CLASSES and priority is PriorityClass.PROD
+    priority = raw_priority(pod) or qos_with_default(pod, settings.guaranteed_qos).default_priority
+    return raw_qos(pod).owns_cpus and priority is PriorityClass.PROD
 
 
 def _bind_policies(
@@ -149,19 +142,15 @@ def exclusive_level(spec: ResourceSpec, settings: SchedulerSettings) -> Exclusiv
     return ExclusiveLevel(spec.exclusive) if spec.exclusive in set(ExclusiveLevel) else ExclusiveLevel.NONE
 
 
-def _is_latency_sensitive(pod: Pod, kubernetes: KubernetesQos) -> bool:
+def _is_latency_sensitive(pod: Pod) -> bool:
     """Whether the pod runs in the LS pools (Koordinator semantics: QoS class)."""
-    qos = raw_qos(pod)
-    return qos is QosClass.LS or (qos is None and kubernetes is not KubernetesQos.BEST_EFFORT)
+    return qos_with_default(pod, guaranteed=QosClass.LS).uses_ls_pools
 
 
 def _burst_limit(pod: Pod, spec: ResourceSpec, settings: SchedulerSettings) -> int | None:
     """The limit that a shared pool has to cover (Koordinator semantics: profiles, ConstrainedBurst)."""
     bursts = CONSTRAINED_BURST in (spec.required_bind, spec.preferred_bind)
-    burstable = raw_qos(pod) is QosClass.LS or (
-        raw_qos(pod) is None and kubernetes_qos(pod) is KubernetesQos.BURSTABLE
-    )
-    if not (settings.follows_design and bursts and burstable):
+    if not (settings.follows_design and bursts and qos_with_default(pod).uses_ls_pools):
         return None
     limit = pod_limit(pod, "cpu")
     if limit is None:

@@ -7,13 +7,7 @@ from placement.dialects.koordinator.pod.admission import unequal_cpu
 from placement.dialects.koordinator.pod.pod_request import PodRequest, is_bound_eligible
 from placement.dialects.koordinator.pod.priority import PriorityClass, raw_priority
 from placement.dialects.koordinator.pod.resource_spec import CONSTRAINED_BURST, DEFAULT, ResourceSpec
-from placement.dialects.koordinator.qos import (
-    BOUND_CLASSES,
-    KubernetesQos,
-    QosClass,
-    kubernetes_qos,
-    raw_qos,
-)
+from placement.dialects.koordinator.qos import KubernetesQos, kubernetes_qos, raw_qos
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.kubernetes.pod import Pod
 from placement.numa.policies import BindPolicy, ExclusiveLevel
@@ -42,11 +36,11 @@ def warn_of_pod(
 
 def _warn_of_classes(pod: Pod) -> None:
     label, qos = pod.manifest.label(keys.QOS_CLASS), raw_qos(pod)
-    if label.value is not None and qos is None:
+    if label.value is not None and not qos:
         label.warn(f"unknown QoS class {label.value!r} counts as unset")
     if pod.manifest.annotation(keys.QOS_CLASS).value is not None:
         pod.manifest.annotation(keys.QOS_CLASS).warn("ignored: the QoS class is a label")
-    if qos is QosClass.BE and kubernetes_qos(pod) is KubernetesQos.GUARANTEED:
+    if qos.is_best_effort and kubernetes_qos(pod) is KubernetesQos.GUARANTEED:
         label.warn("BE on a pod that is Guaranteed for Kubernetes")
     priority = pod.manifest.label(keys.PRIORITY_CLASS)
     if priority.value is not None and raw_priority(pod) is PriorityClass.UNSET:
@@ -66,7 +60,7 @@ def _warn_of_binding(pod: Pod, request: PodRequest | None, settings: SchedulerSe
     label, qos = pod.manifest.label(keys.QOS_CLASS), raw_qos(pod)
     if request is None or request.bound:
         return
-    if qos in BOUND_CLASSES and not is_bound_eligible(pod, settings):
+    if qos.owns_cpus and not is_bound_eligible(pod, settings):
         label.warn(f"{qos} pods are only given CPUs of their own with priority class {PriorityClass.PROD}")
-    elif qos in BOUND_CLASSES:
+    elif qos.owns_cpus:
         label.warn("no known bind policy applies: the pod gets no CPUs of its own")

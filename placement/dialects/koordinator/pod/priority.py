@@ -5,7 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 
 from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.qos import QosClass
 from placement.kubernetes.pod import Pod
 
 
@@ -37,12 +36,3 @@ def raw_priority(pod: Pod) -> PriorityClass:
         return PriorityClass(label) if label in set(PriorityClass) else PriorityClass.UNSET
     bands = (priority for priority, band in _BANDS.items() if pod.priority in band)
     return next(bands, PriorityClass.UNSET)
-
-
-def priority_with_default(pod: Pod, qos: QosClass) -> PriorityClass:
-    """The class of a pod of that class with default: batch for BE and prod for all others if it is unset.
-
-    Source: Koordinator semantics, priority class.
-    """
-    default = PriorityClass.BATCH if qos is QosClass.BE else PriorityClass.PROD
-    return raw_priority(pod) or default

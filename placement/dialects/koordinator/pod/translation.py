@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from placement.dialects.koordinator.bind_policy import HostBindPolicy
 from placement.dialects.koordinator.node.traits import BIND_TRAITS, NUMA_POLICY_TRAITS, NUMA_TRAITS
-from placement.dialects.koordinator.pod.fallback_queries import ISOLATE, Group, Rung
+from placement.dialects.koordinator.pod.fallback_queries import ISOLATE, FallbackQuery, Group
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.dialects.koordinator.resources import (
     CORE_CLASS,
@@ -43,21 +43,23 @@ class ClusterShape:
     below: frozenset[str]
 
 
-def rungs_of(request: PodRequest | None, shape: ClusterShape, labels: Sequence[str] = ()) -> list[Rung]:
+def fallback_queries(
+    request: PodRequest | None, shape: ClusterShape, labels: Sequence[str] = ()
+) -> list[FallbackQuery]:
     """The queries for a pod, best first; `labels` are traits that its node must have.
 
-    There is a ladder for each number of threads per core and each NUMA policy among the hosts; none where the
+    There are queries for each number of threads per core and each NUMA policy among the hosts; none where the
     pod gets more CPUs of its own than any such host has, for queries grow with them.
     """
     if request is None:
-        return [Rung("any host", (("CUSTOM_PODS", 1),), tuple(labels), (), shape.aggregate)]
+        return [FallbackQuery("any host", (("CUSTOM_PODS", 1),), tuple(labels), (), shape.aggregate)]
     large_enough: Collection[int] = (0,)
     if request.bound and request.need:
         large_enough = [threads for threads, most in shape.most_cpus.items() if request.need <= most]
-    found: list[Rung] = []
+    found: list[FallbackQuery] = []
     for policy in _policies(request, shape):
         for threads in large_enough:
-            found.extend(_Ladder(request, shape, policy, threads, tuple(labels)).rungs())
+            found.extend(_Fallbacks(request, shape, policy, threads, tuple(labels)).queries())
     return found
 
 
@@ -79,20 +81,20 @@ class _Cores:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ladder:
+class _Fallbacks:
     request: PodRequest
     shape: ClusterShape
     policy: NumaPolicy
     threads: int
     labels: tuple[str, ...]
 
-    def rungs(self) -> Iterator[Rung]:
+    def queries(self) -> Iterator[FallbackQuery]:
         base = self._base()
         for numa_nodes in self._spans():
             for ways in self._ways(max(1, numa_nodes)):
-                yield self._rung(base, numa_nodes, ways)
+                yield self._fallback(base, numa_nodes, ways)
 
-    def _base(self) -> Rung:
+    def _base(self) -> FallbackQuery:
         amounts = self.request.amounts
         resources = [
             (host_class(name).name, -(-amount // host_class(name).unit))
@@ -110,7 +112,7 @@ class _Ladder:
             forbidden.extend(trait for policy, trait in policies.items() if policy is not self.policy)
         else:
             required.append(policies[self.policy])
-        return Rung(
+        return FallbackQuery(
             meaning="",
             resources=(*resources, ("CUSTOM_PODS", 1)),
             required=(*required, *self.labels),
@@ -153,7 +155,7 @@ class _Ladder:
         if not strict:
             yield [replace(each, meaning="any free threads", group_policy="none") for each in spread]
 
-    def _rung(self, base: Rung, numa_nodes: int, ways: Sequence[_Cores]) -> Rung:
+    def _fallback(self, base: FallbackQuery, numa_nodes: int, ways: Sequence[_Cores]) -> FallbackQuery:
         groups: list[Group] = []
         subtrees = []
         for part, way in enumerate(ways):

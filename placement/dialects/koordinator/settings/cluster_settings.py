@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -65,7 +65,7 @@ def scheduler_settings(document: Mapping[str, Any]) -> SchedulerSettings:
         else _choice(fields[_STRATEGY], NumaStrategy, NumaStrategy.LEAST_ALLOCATED),
         host_scoring=_scoring(document, PODS, report),
         numa_scoring=_scoring(document, NUMA, report),
-        guaranteed_qos=_choice(fields[_GUARANTEED], QosClass, QosClass.LSR),
+        guaranteed_qos=_choice(fields[_GUARANTEED], filter(None, QosClass), QosClass.LSR),
         keeps_sub_priority=fields[_SUB_PRIORITY].flag(default=True) is not False,
     )
     _read_labels(fields[NODE_LABELS])
@@ -92,15 +92,15 @@ def _read_labels(labels: Field) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def _choice(field: Field, choices: type[_Choice], default: _Choice) -> _Choice:
+def _choice(field: Field, choices: Iterable[_Choice], default: _Choice) -> _Choice:
     text = field.text()
     if field.value is None:
         return default
-    if text is None or text not in set(choices):
-        listed = ", ".join(repr(str(choice)) for choice in choices)
-        field.refuse(f"{shown(field.value)} is none of {listed}")
+    by_name = {str(choice): choice for choice in choices}
+    if text is None or text not in by_name:
+        field.refuse(f"{shown(field.value)} is none of {', '.join(map(repr, by_name))}")
         return default
-    return choices(text)
+    return by_name[text]
 
 
 def _scoring(document: Mapping[str, Any], use: str, report: Report) -> Strategy:

@@ -46,16 +46,16 @@ def container_cpu_list(pod: Pod, view: AgentView) -> str | None:
     qos = raw_qos(pod)
     aligned = [numa for numa, amounts in status.amounts.items() if any(map(amounts.get, _CPU_RESOURCES))]
     if aligned:
-        best_effort = qos is QosClass.BE and view.manages_best_effort
+        best_effort = qos.is_best_effort and view.manages_best_effort
         pools = view.be_pools if best_effort else view.ls_pools
         return _joined([pool for pool in pools if pool.numa in aligned])
     return _pool_of(pod, qos, view)
 
 
-def _pool_of(pod: Pod, qos: QosClass | None, view: AgentView) -> str | None:
-    if qos is QosClass.SYSTEM and view.system_cpus:
+def _pool_of(pod: Pod, qos: QosClass, view: AgentView) -> str | None:
+    if qos.uses_system_cpus and view.system_cpus:
         return view.system_cpus
-    if qos is QosClass.LS:
+    if qos.uses_ls_pools:
         return _joined(view.ls_pools)
     if kubernetes_qos(pod) is KubernetesQos.BEST_EFFORT:
         return ""

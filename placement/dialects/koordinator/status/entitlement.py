@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from placement.dialects.koordinator.bind_policy import HostBindPolicy
-from placement.dialects.koordinator.qos import BOUND_CLASSES
 from placement.dialects.koordinator.status.pod_records import RunningPod
 from placement.numa.amounts import Amounts, NumaAmounts
 from placement.numa.cpus import CpuTopology
@@ -20,7 +19,7 @@ NOBODYS = "they count for nobody"
 
 def may_own_cpus(pod: RunningPod, host: HostBindPolicy) -> bool:
     """Whether a pod may have CPUs of its own: by its class, or because its host binds everybody."""
-    return pod.label in BOUND_CLASSES or host is not HostBindPolicy.NONE
+    return pod.label.owns_cpus or host is not HostBindPolicy.NONE
 
 
 @dataclass(frozen=True, slots=True)

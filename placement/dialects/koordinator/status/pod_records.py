@@ -55,7 +55,7 @@ def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
     if status.is_empty:
         return PodRecord()
     spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly())
-    lendable = raw_qos(pod) is not QosClass.LSE
+    lendable = raw_qos(pod).shares_with_best_effort
     return PodRecord(Holding(status.cpus, exclusive_level(spec, settings), status.amounts, lendable))
 
 
@@ -75,7 +75,7 @@ class RunningPod:
     host: str
     phase: str
     qos: QosClass
-    label: QosClass | None
+    label: QosClass
     kubernetes_qos: KubernetesQos
     requests: Amounts
     record: PodRecord

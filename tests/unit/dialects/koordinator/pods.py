@@ -127,10 +127,7 @@ def held(listed="", level="None", **by_numa):
 
 
 def ledger_of(*holdings):
-    ledger = HostLedger()
-    for number, holding in enumerate(holdings):
-        ledger = ledger.add(str(number), holding)
-    return ledger
+    return HostLedger({str(number): holding for number, holding in enumerate(holdings)})
 
 
 def host(*holdings, settings=DESIGN, unreadable=(), **node):

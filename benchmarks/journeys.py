@@ -1,0 +1,146 @@
+"""Three requests on their way through the house: every module they pass, in the order of the first call.
+
+python -m benchmarks.journeys              a candidate query, a claim, a pod (LSR, 4 CPUs)
+python -m benchmarks.journeys pod          one of them: query, claim, pod
+python -m benchmarks.journeys --functions  every function instead of the first of each module
+
+Each is made a few times before it is traced, as in a process that has been running for a while. The
+application is called without a server, on SQLite: the server's own modules do not depend on the request.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from itertools import count
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import placement
+from benchmarks.report import print_table
+from placement.app import build
+from placement.storage.database import Database
+from tests.conftest import compatible
+from tests.kubernetes import node_manifests, pod_manifest
+from tests.server import database_url
+
+_ROOT = Path(placement.__file__).parent
+_WARM = 5
+_HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
+_HOST = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"
+_CLUSTER = "/ext/v1/clusters/traced"
+
+
+def main() -> None:
+    """Trace what the command line asks for and print a table for each."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.journeys", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("journeys", nargs="*", metavar="JOURNEY", help="query, claim, pod; all without")
+    parser.add_argument("--functions", action="store_true")
+    given = parser.parse_args()
+    with database_url("sqlite") as url:
+        database = Database(url)
+        application = build(database, compatible())
+        known = _journeys(application.test_client())
+        unknown = [name for name in given.journeys if name not in known]
+        if unknown:
+            parser.error(f"unknown journeys: {', '.join(unknown)} (known: {', '.join(known)})")
+        for name in given.journeys or known:
+            _print(name, _traced(known[name]), functions=given.functions)
+        application.extensions["placement_use_cases"].close()
+        database.dispose()
+
+
+def _journeys(client: Any) -> dict[str, Callable[[], None]]:
+    """What to call for each journey; the world they need is there."""
+
+    def call(method: str, path: str, body: Any = None) -> None:
+        answer = client.open(path, method=method, headers=_HEADERS, json=body)
+        if answer.status_code >= 400:
+            raise RuntimeError(f"{method} {path}: {answer.status} {answer.text}")
+
+    call("POST", "/resource_providers", {"name": "host", "uuid": _HOST})
+    amounts = {"VCPU": {"total": 1000}, "MEMORY_MB": {"total": 1_000_000}}
+    call(
+        "PUT",
+        f"/resource_providers/{_HOST}/inventories",
+        {"resource_provider_generation": 0, "inventories": amounts},
+    )
+    call("PUT", _CLUSTER, {})
+    for number in range(3):
+        rows = tuple((cpu, cpu // 2, cpu // 64, cpu // 64) for cpu in range(128))
+        call("PUT", f"{_CLUSTER}/nodes/node-{number}", node_manifests(f"node-{number}", rows=rows))
+    numbers = count()
+
+    def claim() -> None:
+        body = {
+            "allocations": {_HOST: {"resources": {"VCPU": 1, "MEMORY_MB": 512}}},
+            "project_id": "project",
+            "user_id": "user",
+            "consumer_generation": None,
+            "consumer_type": "INSTANCE",
+        }
+        call("PUT", f"/allocations/00000000-0000-4000-8000-{next(numbers):012}", body)
+
+    return {
+        "query": lambda: call("GET", "/allocation_candidates?resources=VCPU:1,MEMORY_MB:512&limit=10"),
+        "claim": claim,
+        "pod": lambda: call("PUT", f"{_CLUSTER}/pods/default/pod-{next(numbers)}", pod_manifest("4", "1Gi")),
+    }
+
+
+@dataclass
+class _Journey:
+    """Which functions of the product were called, in the order of their first calls, and how often."""
+
+    calls: dict[CodeType, int] = field(default_factory=dict)
+
+    def note(self, frame: FrameType, event: str, _: Any) -> None:
+        """Called by the interpreter for every call."""
+        if event == "call" and frame.f_code.co_filename.startswith(str(_ROOT)):
+            self.calls[frame.f_code] = self.calls.get(frame.f_code, 0) + 1
+
+
+def _traced(make: Callable[[], None]) -> _Journey:
+    for _ in range(_WARM):
+        make()
+    journey = _Journey()
+    sys.setprofile(journey.note)
+    try:
+        make()
+    finally:
+        sys.setprofile(None)
+    return journey
+
+
+def _print(name: str, journey: _Journey, *, functions: bool) -> None:
+    stops: dict[str, list[CodeType]] = {}
+    for code in journey.calls:
+        stops.setdefault(_module(code), []).append(code)
+    calls = sum(journey.calls.values())
+    title = f"{name}: {calls} calls of {len(journey.calls)} functions in {len(stops)} modules"
+    rows = []
+    for module, codes in stops.items():
+        if functions:
+            rows += [[module, code.co_qualname, str(journey.calls[code])] for code in codes]
+        else:
+            rows.append([module, codes[0].co_qualname, _promise(module)])
+    print_table(title, ["module", "function", "calls" if functions else "what for"], rows)
+
+
+def _module(code: CodeType) -> str:
+    return str(Path(code.co_filename).relative_to(_ROOT).with_suffix("")).replace("/", ".")
+
+
+def _promise(module: str) -> str:
+    """The first line of the module's docstring."""
+    text = import_module(f"placement.{module}").__doc__ or ""
+    return text.strip().partition("\n")[0]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Another checkout of this project beside this one, request by request in turn.
+
+python -m benchmarks.side_by_side ../before                          flat:10000 and numa:1000
+python -m benchmarks.side_by_side ../before --data cores:100 --seconds 10
+
+Each is a service with one worker on a PostgreSQL of its own with the same data. A ratio above 1 says that
+this checkout is faster. Both run under the interpreter that runs this, with its packages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from benchmarks.data import claim_body, identifier
+from benchmarks.measure import Timing
+from benchmarks.queries import QUERIES
+from benchmarks.report import print_table
+from benchmarks.wire import Wire
+
+_HERE = Path(__file__).resolve().parents[1]
+_CLAIMS = 150
+# Runs in the other checkout, with its benchmarks, tests and service.
+_SERVE = """
+import os, sys
+root, kind, count = sys.argv[1:]
+os.chdir(root)
+sys.path.insert(0, root)
+from benchmarks import bulk, data
+from tests.server import database_url, running_service
+with database_url("postgresql") as connection:
+    bulk.fill(connection, data.KINDS[kind](int(count)))
+    with running_service(connection, workers=1) as server:
+        print(server.url, flush=True)
+        sys.stdin.read()
+"""
+
+
+def main() -> None:
+    """Measure what the command line asks for and print a table for each data set."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.side_by_side", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("other", type=Path, help="the other checkout")
+    parser.add_argument("--data", nargs="+", default=["flat:10000", "numa:1000"], metavar="KIND:HOSTS")
+    parser.add_argument("--seconds", type=float, default=4, help="per query and checkout")
+    given = parser.parse_args()
+    for wanted in given.data:
+        kind, _, count = wanted.partition(":")
+        with ExitStack() as stack:
+            urls = [
+                stack.enter_context(_served(root, kind, count)) for root in (given.other.resolve(), _HERE)
+            ]
+            rows = [*_searches(urls, kind, given.seconds), *_claims(urls, kind)]
+        title = f"{wanted}, load {os.getloadavg()[0]:.1f}"
+        print_table(title, ["work", "the other, p50", "this one, p50", "the other / this one", "runs"], rows)
+
+
+@contextmanager
+def _served(root: Path, kind: str, count: str) -> Iterator[str]:
+    """The URL of a service of that checkout."""
+    command = [sys.executable, "-c", _SERVE, str(root), kind, count]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        url = process.stdout.readline().strip()
+        if not url:
+            raise SystemExit(f"{root} does not serve")
+        yield url
+    finally:
+        process.stdin.close()
+        process.wait()
+
+
+def _searches(urls: list[str], kind: str, seconds: float) -> Iterator[list[str]]:
+    for name, query in QUERIES[kind].items():
+        path = f"/allocation_candidates?{query}"
+        wires = [Wire(url) for url in urls]
+        sizes = {len(wire.must("GET", path)) for wire in wires}
+        timings = [Timing() for _ in wires]
+        # Both take turns, so that whatever else the machine does meets both.
+        while sum(sum(timing.milliseconds) for timing in timings) < 2000 * seconds:
+            for wire, timing in zip(wires, timings, strict=True):
+                timing.milliseconds.append(wire.timed("GET", path)[0])
+        yield [name if len(sizes) == 1 else f"{name} (answers differ)", *_figures(timings)]
+
+
+def _claims(urls: list[str], kind: str) -> Iterator[list[str]]:
+    if kind not in ("flat", "numa"):
+        return
+    wires = [Wire(url) for url in urls]
+    host = identifier("flat-7" if kind == "flat" else "numa-7-n0")
+    made, ended = [Timing() for _ in wires], [Timing() for _ in wires]
+    for _ in range(_CLAIMS):
+        for wire, put, delete in zip(wires, made, ended, strict=True):
+            path = f"/allocations/{uuid.uuid4()}"
+            took, status, body = wire.timed("PUT", path, claim_body({host: {"VCPU": 1}}))
+            if status != 204:
+                raise SystemExit(f"PUT {path}: {status} {body!r}")
+            put.milliseconds.append(took)
+            delete.milliseconds.append(wire.timed("DELETE", path)[0])
+    yield ["PUT allocations", *_figures(made)]
+    yield ["DELETE allocations", *_figures(ended)]
+
+
+def _figures(timings: list[Timing]) -> list[str]:
+    other, this = (timing.percentile(0.5) for timing in timings)
+    return [f"{other:.2f} ms", f"{this:.2f} ms", f"{other / this:.2f}", str(len(timings[0].milliseconds))]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""What a database does in its own way: the one protocol behind which PostgreSQL and SQLite differ.
+
+Everything else in the service is written once. Whoever needs to know asks the backend to do a thing, or for a
+fact of this protocol, never which database it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Protocol
+
+import sqlalchemy as sa
+
+from placement.storage.failures import Diagnosis
+
+
+class SingleWrite:
+    """A connection for one statement that commits by itself."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self.connection = connection
+        self.is_sent = False
+
+    def send(self, statement: str, parameters: Any) -> None:
+        """Run the statement that writes. From here on a lost connection leaves the outcome unknown."""
+        self.is_sent = True
+        self.connection.exec_driver_sql(statement, parameters)
+
+
+class Lookout(Protocol):
+    """A connection that was prepared for looking at what changed."""
+
+    def rows(self, horizon: int, *, is_quick: bool) -> Sequence[Any] | None:
+        """The rows of a look (storage.changes.feed) since `horizon`; None if surely nothing changed.
+
+        `is_quick`: do not wait long for the answer. Raises errors of SQLAlchemy and of the driver.
+        """
+
+
+class Backend(Protocol):
+    """One database of a kind: how to reach it, and how to say there what is said otherwise elsewhere."""
+
+    # -- facts --------------------------------------------------------------------------------------
+
+    # Whether it lives in this process, so that nobody else sees to its schema.
+    is_embedded: ClassVar[bool]
+    # Whether a table is altered by making another one and copying the rows.
+    alters_by_copying: ClassVar[bool]
+
+    @property
+    def where(self) -> str:
+        """Which database it is, for people; never a password."""
+
+    # -- connections --------------------------------------------------------------------------------
+
+    def engine_options(self) -> dict[str, Any]:
+        """How to make an engine for it."""
+
+    def connect(self, dialect: sa.Dialect, record: Any, arguments: Sequence[Any], options: Any) -> Any:
+        """A new connection of the driver, or None to have SQLAlchemy make it. Raises its errors."""
+
+    def prepare(self, connection: Any) -> str:
+        """Set up a new connection of the driver; which server or file it is to (storage.changes.history)."""
+
+    def is_present(self, opened: str) -> bool:
+        """Whether a connection to that server or file is to what is the database now."""
+
+    def refuse_dead(self, dialect: sa.Dialect, connection: Any, idle_seconds: float) -> None:
+        """Raises InvalidatePoolError for a connection of the driver that was lost while it was idle."""
+
+    def keeps_sessions(self, read: Callable[[], AbstractContextManager[sa.Connection]]) -> bool:
+        """Whether each connection that `read` opens has a session of its own all along."""
+
+    # -- transactions -------------------------------------------------------------------------------
+
+    def begin_snapshot(self) -> str:
+        """The statement that begins a read-only transaction in which all statements see one state."""
+
+    def alone(self) -> AbstractContextManager[None]:
+        """For as long as a writer has to be the only one of this process, if it has to. Raises TryAgain."""
+
+    def begin_write(self, connection: sa.Connection) -> str:
+        """The statement that begins a transaction which writes on this connection."""
+
+    def confirm(self, connection: sa.Connection) -> None:
+        """After a commit. Raises OutcomeUnknown if it may have gone where nobody looks any more."""
+
+    # -- errors of the driver -----------------------------------------------------------------------
+
+    def diagnose(self, error: BaseException, *, is_lost: bool) -> Diagnosis | None:
+        """What is wrong, None for what is a fault of ours; `is_lost`: the connection cannot be used."""
+
+    def stays_broken(self, error: BaseException) -> bool:
+        """Whether a connection that met this error is of no use, though the driver does not say so."""
+
+    def leaves_in_doubt(self, error: BaseException) -> bool:
+        """Whether a connection that was lost so may have committed what was sent."""
+
+    # -- statements ---------------------------------------------------------------------------------
+
+    # The value for `revision` columns (storage.backends.types.Revision) in statements that are made once.
+    stamp: ClassVar[sa.ColumnElement[int]]
+
+    def stamp_parameters(self, connection: sa.Connection) -> Mapping[str, int]:
+        """The parameters of `stamp`, once per transaction: this takes the stamp."""
+
+    def stamp_with(self, parameters: Mapping[str, int]) -> sa.ColumnElement[int]:
+        """The same value as `stamp` with these parameters."""
+
+    def forget_foreign_stamps(self, connection: sa.Connection, tables: Sequence[sa.Table]) -> None:
+        """Re-stamp rows with stamps that this database cannot have given, as after restoring a dump."""
+
+    @staticmethod
+    def insert_or_ignore(table: sa.Table) -> Any:
+        """An insert that skips rows whose unique key exists."""
+
+    @staticmethod
+    def locked(statement: sa.Select[Any], *, may_be_referred_to: bool = False) -> sa.Select[Any]:
+        """The same query, keeping its rows locked until the end where writers are not alone anyway.
+
+        `may_be_referred_to`: others may still write rows that refer to them.
+        """
+
+    @staticmethod
+    def removable(statement: sa.Select[Any], stamp: sa.ColumnElement[int]) -> sa.Select[Any]:
+        """Of the rows of a query those that nobody who is up to date needs, and nobody else removes."""
+
+    def lock_number(self, connection: sa.Connection, number: int, *, shared: bool) -> None:
+        """Hold what this number stands for until the transaction ends, alone or with others who share it."""
+
+    @staticmethod
+    def given_rows(name: str, columns: Mapping[str, str]) -> str:
+        """Rows that come as parameters, as a table for FROM; `columns` are their names and SQL types."""
+
+    @staticmethod
+    def row_parameters(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
+        """The parameters of `given_rows`; there must be rows."""
+
+    def claim_at_once(
+        self,
+        single_write: Callable[[], AbstractContextManager[SingleWrite]],
+        values: Sequence[Any],
+    ) -> bool:
+        """Write a claim of new consumers by one statement; see storage.statements.fresh_claims.
+
+        False, and nothing done, if it cannot be written so. Raises TryAgain, OutcomeUnknown, Unavailable.
+        """
+
+    # -- looking at what changed --------------------------------------------------------------------
+
+    # A statement on the stamp to look from next, and the two parts of the witness (storage.changes.history).
+    horizon: ClassVar[str]
+
+    def lookout(self, connection: sa.Connection) -> Lookout:
+        """Prepare a connection for looking; it is used for nothing else but reading."""
+
+    # -- life ---------------------------------------------------------------------------------------
+
+    def exists(self) -> bool:
+        """Whether there is a database, as far as can be told without a connection."""
+
+    def create(self) -> None:
+        """Make an empty database if there is none and that can be done. Raises an error of the driver."""

@@ -1,0 +1,78 @@
+"""Database URLs as people write them, and as the driver takes them."""
+
+from __future__ import annotations
+
+import re
+
+import sqlalchemy as sa
+
+from placement.domain.errors import BadRequest
+
+DRIVER = "postgresql+placement"
+_SEVERAL = re.compile(
+    r"(?P<scheme>[\w+]+)://(?:(?P<account>[^@/]*)@)?(?P<hosts>[^/?@]*,[^/?@]*)(?P<rest>[/?].*)?", re.DOTALL
+)
+_HOST = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>\d*))?")
+_STANDARD_PORT = "5432"
+
+
+def supported(url: str, parameters: str = "") -> sa.URL:
+    """The URL of a SQLite or PostgreSQL database, with `parameters` appended to its query.
+
+    Several hosts may be given as libpq writes them, `h1:p1,h2:p2`; then the one that takes writes is used,
+    unless `target_session_attrs` says otherwise. Raises BadRequest.
+    """
+    found = _SEVERAL.fullmatch(url)
+    try:
+        parsed = _of_several(found) if found else sa.engine.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        # Not with its cause, which may show the password.
+        raise BadRequest("connection: the database URL cannot be understood") from None
+    if parameters:
+        parsed = parsed.update_query_string(parameters)
+    if parsed.drivername in ("postgresql", "postgres", "postgresql+psycopg2"):
+        return _for_writes(parsed.set(drivername=DRIVER))
+    if parsed.drivername not in ("sqlite", "sqlite+pysqlite", DRIVER):
+        raise BadRequest(f"connection: {parsed.drivername} is not supported, only sqlite and postgresql")
+    return parsed
+
+
+def has_accounts(url: str) -> bool:
+    """Whether the database at this URL, as people write it, has users with passwords."""
+    return url.partition("://")[0].startswith("postgres")
+
+
+def _of_several(found: re.Match[str]) -> sa.URL:
+    hosts = [_HOST.fullmatch(host) for host in found["hosts"].split(",")]
+    if not all(hosts):
+        raise ValueError("hosts")
+    account = f"{found['account']}@" if found["account"] is not None else ""
+    url = sa.engine.make_url(f"{found['scheme']}://{account}{found['rest'] or ''}")
+    query = {
+        "host": ",".join(host["host"].strip("[]") for host in hosts if host),
+        "port": ",".join(host["port"] or _STANDARD_PORT for host in hosts if host),
+    }
+    return url.update_query_dict(query)
+
+
+def _for_writes(url: sa.URL) -> sa.URL:
+    """With several hosts, the one that takes writes."""
+    if len(hosts_of(url)) > 1 and "target_session_attrs" not in url.query:
+        return url.update_query_dict({"target_session_attrs": "read-write"})
+    return url
+
+
+def hosts_of(url: sa.URL) -> list[str]:
+    """The hosts of a server, perhaps with ports; none for the socket of this machine and for files."""
+    given = url.query.get("host", ())
+    listed = [given] if isinstance(given, str) else list(given)
+    named = [host for entry in listed for host in entry.split(",") if host]
+    return named or ([url.host] if url.host else [])
+
+
+def described_server(url: sa.URL) -> str:
+    """Which database of a server it is, for people: host, database, user; never a password."""
+    port = url.port or url.query.get("port")
+    ports = f" port {port}" if port else ""
+    hosts = ",".join(hosts_of(url)) or "of the local socket"
+    return f"host {hosts}{ports}, database {url.database}, user {url.username}"

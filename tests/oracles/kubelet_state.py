@@ -1,0 +1,55 @@
+"""Kubelet's CPU manager state file, and what the node agent reports of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from placement.dialects.koordinator import keys
+from placement.dialects.koordinator.node.kubelet_pods import KubeletPod
+from placement.dialects.koordinator.qos import raw_qos
+from placement.dialects.koordinator.status.resource_status import read_resource_status
+from placement.kubernetes.field import Field
+from placement.kubernetes.pod import Pod
+from placement.kubernetes.report import Report
+from placement.numa.cpuset import CpuSet
+
+
+def kubelet_allocs(state: str, pods: Iterable[Pod]) -> tuple[KubeletPod, ...]:
+    """The pods whose CPUs kubelet manages according to the text of its state file, by uid.
+
+    Left out are pods labelled LS or BE and those with a list of the scheduler. A container whose list does
+    not parse contributes nothing. Raises ManifestError for a text that is no state file.
+    """
+    report = Report()
+    known = {pod.uid: pod for pod in pods}
+    pinned = _pinned_cpus(Field("cpu_manager_state", state or "(empty)", report).json())
+    report.raise_findings()
+    return tuple(
+        _report_pod(uid, cpus, known.get(uid))
+        for uid, cpus in sorted(pinned.items())
+        if cpus and not (uid in known and _is_managed_elsewhere(known[uid]))
+    )
+
+
+def _pinned_cpus(state: Field) -> dict[str, CpuSet]:
+    return {
+        uid: frozenset[int]().union(*(_read_list(text) for text in containers.softly().members().values()))
+        for uid, containers in state.member("entries").members().items()
+    }
+
+
+def _read_list(text: Field) -> CpuSet:
+    return text.cpu_list() or frozenset()
+
+
+def _report_pod(uid: str, cpus: CpuSet, pod: Pod | None) -> KubeletPod:
+    return KubeletPod(pod.namespace if pod else "", pod.name if pod else "", uid, cpus)
+
+
+def _is_managed_elsewhere(pod: Pod) -> bool:
+    qos = raw_qos(pod)
+    if qos.uses_ls_pools or qos.is_best_effort:
+        return True
+    status = replace(pod.manifest.annotation(keys.RESOURCE_STATUS), report=Report())
+    return bool(read_resource_status(status).cpus)

@@ -1,0 +1,127 @@
+"""Deep, large and odd texts are refused before they cost anything; manifests hold what JSON holds."""
+
+import json
+
+import pytest
+
+from placement.domain.errors import BadRequest
+from placement.services import bounds
+from placement.services.bounds import DEEPEST, check_json
+from placement.services.manifests import (
+    node_manifests,
+    nodes_manifests,
+    parse_json,
+    parse_yaml,
+    pod_manifest,
+    pods_manifests,
+)
+
+NODE, POD = {"kind": "Node", "metadata": {"name": "n"}}, {"kind": "Pod", "metadata": {"name": "p"}}
+TOPOLOGY = {"kind": "NodeResourceTopology", "metadata": {"name": "n"}}
+
+
+def nested(depth):
+    return b"[" * depth + b"]" * depth
+
+
+def test_json_may_be_nested_so_deep_and_no_deeper():
+    check_json(nested(DEEPEST))
+    with pytest.raises(BadRequest, match=f"deeper than {DEEPEST} levels"):
+        check_json(nested(DEEPEST + 1))
+
+
+def test_brackets_in_texts_do_not_count():
+    check_json(json.dumps(["[" * 1000, '"[' * 1000, "\\", "{" * 1000]).encode())
+    with pytest.raises(BadRequest, match="deeper"):
+        check_json(b'["a", "\\"", ' + nested(DEEPEST) + b"]")
+
+
+def test_many_values_need_a_large_text(monkeypatch):
+    monkeypatch.setattr(bounds, "_FREE_VALUES", 10)
+    check_json(json.dumps([0] * 10).encode())
+    check_json(json.dumps(["a text of twenty-four bytes"] * 50).encode())
+    with pytest.raises(BadRequest, match="too many values"):
+        check_json(json.dumps([0] * 50).encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"a: &x [1]\nb: *x", "aliases are not supported"),
+        (nested(DEEPEST + 1), "nested deeper"),
+        (b"%TAG ! x\n" * 101 + b"--- a", "directives"),
+        (b"[1, 2, 3, 4, 5, 6]", "more than 5 values"),
+        (b"a: [", "Malformed YAML"),
+        (b"\xff", "Malformed YAML"),
+    ],
+)
+def test_yaml_is_bounded_too(text, said):
+    with pytest.raises(BadRequest, match=said):
+        parse_yaml(text, most_values=5 if said.startswith("more") else None)
+
+
+def test_yaml_is_read_as_kubernetes_reads_it():
+    assert parse_yaml(b"a: 2024-05-06\n---\n---\nb: 1.5\nc: yes") == [
+        {"a": "2024-05-06"},
+        {"b": 1.5, "c": True},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"kind: Pod\nspec: {a: .nan}", "Pod.spec.a: must be a finite number"),
+        (b"kind: Pod\nspec: [{1: 2}]", r"Pod.spec\[0\]: every key must be text, not int"),
+        (b"x: !!binary aGVsbG8=", "x: bytes is no kind of value"),
+        (b'{"a": [9223372036854775808]}', r"a\[0\]: the number does not fit into 64 bits"),
+        (b'a: "x\\0y"', "a: contains a NUL character"),
+    ],
+)
+def test_values_that_cannot_be_stored_are_refused_by_their_place(text, said):
+    with pytest.raises(BadRequest, match=f"^{said}"):
+        parse_yaml(text)
+
+
+def test_json_is_one_document_of_what_can_be_stored():
+    assert parse_json(b'{"a": 9223372036854775807}') == [{"a": 2**63 - 1}]
+    for text in (b"{} {}", b"", b'{"a": 9223372036854775808}', b'["\\u0000"]'):
+        with pytest.raises(BadRequest):
+            parse_json(text)
+
+
+def test_a_node_and_its_topology_are_found_in_whatever_they_come():
+    both = (NODE, TOPOLOGY)
+    assert node_manifests([TOPOLOGY, NODE]) == both
+    assert node_manifests([{"kind": "List", "items": [NODE, {"kind": "List", "items": [TOPOLOGY]}]}]) == both
+    assert node_manifests([{"node": NODE, "nodeResourceTopology": TOPOLOGY}]) == both
+    assert node_manifests([{"node": NODE}]) == (NODE, None)
+
+
+@pytest.mark.parametrize(
+    ("documents", "said"),
+    [
+        ([TOPOLOGY], "the Node is missing"),
+        ([NODE, NODE], "more than one Node"),
+        ([NODE, POD], "expected Node or NodeResourceTopology, got 'Pod'"),
+        ([NODE, 5], "expected a manifest, got int"),
+    ],
+)
+def test_what_is_not_one_node_is_refused(documents, said):
+    with pytest.raises(BadRequest, match=said):
+        node_manifests(documents)
+
+
+def test_many_nodes_are_told_apart_by_name():
+    other = {"kind": "Node", "metadata": {"name": "m"}}
+    assert nodes_manifests([other, TOPOLOGY, NODE]) == {"m": (other, None), "n": (NODE, TOPOLOGY)}
+    with pytest.raises(BadRequest, match="a Node has none"):
+        nodes_manifests([{"kind": "Node", "metadata": {}}])
+
+
+def test_pods_come_alone_or_in_lists():
+    assert pod_manifest([{"kind": "List", "items": [POD]}]) == POD
+    assert pods_manifests([POD, {"kind": "List", "items": [POD]}]) == [POD, POD]
+    with pytest.raises(BadRequest, match="expected one Pod, got 2"):
+        pod_manifest([POD, POD])
+    with pytest.raises(BadRequest, match="expected Pod, got 'Node'"):
+        pods_manifests([NODE])

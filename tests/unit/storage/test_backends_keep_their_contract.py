@@ -1,0 +1,90 @@
+"""Each backend has all that the protocol says, as the protocol says it, and nothing else in public."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from placement.storage.backends.backend import Backend
+from placement.storage.backends.choice import backend_of
+from placement.storage.backends.postgresql import PostgreSQL
+from placement.storage.backends.sqlite import SQLite
+from placement.storage.changes.history import History
+
+BACKENDS = (PostgreSQL, SQLite)
+
+
+def members(kind: type) -> dict[str, str]:
+    """What a class offers: facts by type, functions by parameters."""
+    facts = {name: str(type_) for name, type_ in typing.get_type_hints(kind).items()}
+    offered = {name: value for name, value in vars(kind).items() if name not in facts}
+    return {
+        name: described
+        for name, described in {**facts, **{name: form(value) for name, value in offered.items()}}.items()
+        if not name.startswith("_")
+    }
+
+
+def form(value: Any) -> str:
+    """How a member is called."""
+    if isinstance(value, property):
+        return "property"
+    if isinstance(value, staticmethod):
+        return f"static {parameters(value.__func__)}"
+    return parameters(value) if callable(value) else "fact"
+
+
+def parameters(function: Any) -> str:
+    found = inspect.signature(function).parameters.values()
+    return ", ".join(f"{one.kind.name} {one.name}: {one.annotation} = {one.default}" for one in found)
+
+
+def differences(kind: type, protocol: type) -> dict[str, tuple[str | None, str | None]]:
+    """What is not the same in both, as each has it."""
+    one, other = members(kind), members(protocol)
+    names = {*one, *other}
+    return {
+        name: (one.get(name), other.get(name)) for name in sorted(names) if one.get(name) != other.get(name)
+    }
+
+
+@pytest.mark.parametrize("kind", BACKENDS)
+def test_a_backend_offers_what_the_protocol_says(kind: type):
+    assert differences(kind, Backend) == {}
+
+
+@pytest.mark.parametrize("kind", BACKENDS)
+def test_its_facts_are_there(kind: type):
+    for name in typing.get_type_hints(Backend):
+        assert getattr(kind, name) is not None
+
+
+def test_what_lacks_something_is_found():
+    class Half:
+        is_embedded: typing.ClassVar[bool] = True
+
+        def exists(self, twice: bool) -> bool:
+            return twice
+
+        def more(self) -> None:
+            """What the protocol does not have."""
+
+    found = differences(Half, Backend)
+    assert "is_embedded" not in found
+    assert {"exists", "more", "create", "where"} <= found.keys()
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("sqlite:///somewhere", SQLite),
+        ("postgresql+placement://u@h/d", PostgreSQL),
+    ],
+)
+def test_the_url_chooses(url: str, kind: type):
+    chosen = backend_of(sa.make_url(url), History(), durable=True, statement_seconds=1)
+    assert type(chosen) is kind

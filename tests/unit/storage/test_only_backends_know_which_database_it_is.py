@@ -1,0 +1,100 @@
+"""Which database it is, nobody asks but the backends, and what only one of them understands is only there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import placement
+
+PACKAGE = Path(placement.__file__).parent
+BACKENDS = PACKAGE / "storage" / "backends"
+_QUESTIONS = {"is_sqlite", "is_postgresql", "get_backend_name", "get_dialect", "drivername", "dialect_name"}
+_NAMES = {"sqlite", "postgresql", "postgres", "psycopg2"}
+_DRIVERS = ("psycopg2", "sqlite3", "sqlalchemy.dialects")
+_ONE_BACKEND = ("placement.storage.backends.postgresql", "placement.storage.backends.sqlite")
+_OWN_WORDS = ("pg_", "PRAGMA", "xmin", "json_each", "unnest(", "BEGIN ")
+
+
+def imported(node: ast.AST) -> list[str]:
+    """The modules, and what is taken from them, that a statement imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.module:
+        return [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return []
+
+
+def asks(node: ast.AST) -> bool:
+    """Whether this part of a program asks which database it is, or says what only one understands."""
+    if isinstance(node, ast.Attribute):
+        of_dialect = node.attr == "name" and ast.unparse(node.value).endswith("dialect")
+        return node.attr in _QUESTIONS or of_dialect or node.attr.startswith("pg_")
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value in _NAMES
+    return any(name.startswith((*_DRIVERS, *_ONE_BACKEND)) for name in imported(node))
+
+
+def documentation(tree: ast.Module) -> set[int]:
+    """Strings that are for people only."""
+    return {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+
+
+def questions(source: str, *, is_storage: bool = True) -> Iterator[int]:
+    """The lines of a program that ask; other rooms have no SQL, and words of their own."""
+    tree = ast.parse(source)
+    for_people = documentation(tree)
+    for node in ast.walk(tree):
+        if id(node) in for_people:
+            continue
+        text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+        if asks(node) or (is_storage and any(word in text for word in _OWN_WORDS)):
+            yield getattr(node, "lineno", 0)
+
+
+def test_nobody_else_asks():
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if not path.is_relative_to(BACKENDS)
+        for line in questions(path.read_text(), is_storage=path.is_relative_to(PACKAGE / "storage"))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if database.is_sqlite: pass",
+        "if connection.dialect.name == other: pass",
+        "if dialect.name == other: pass",
+        "if url.get_backend_name() == other: pass",
+        "if kind == 'sqlite': pass",
+        "import psycopg2.extensions",
+        "from sqlalchemy.dialects import postgresql",
+        "from placement.storage.backends.sqlite import SQLite",
+        "from placement.storage.backends import postgresql_driver",
+        "sa.func.pg_current_xact_id()",
+        "connection.exec_driver_sql('PRAGMA data_version')",
+        "sa.text(f'SELECT {columns} FROM unnest(:given)')",
+    ],
+)
+def test_each_way_of_asking_is_found(source: str):
+    assert list(questions(source))
+
+
+def test_what_is_for_people_is_no_question():
+    assert not list(questions('"""PRAGMA and pg_sleep."""\nnote = "database"\n'))
+
+
+def test_backends_do_know():
+    """Were they found empty, this would look at the wrong places."""
+    asking = {path.stem for path in BACKENDS.glob("*.py") if list(questions(path.read_text()))}
+    assert {"choice", "postgresql", "sqlite", "urls"} <= asking
