@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,13 +48,16 @@ def percent_taken(column: LoadColumn) -> Amounts:
     return percent_of(np.minimum(column.total, column.capacity), column.capacity)
 
 
-def cut_mean(columns: Iterable[LoadColumn], percents: Iterable[Amounts]) -> Scores:
+def cut_mean(columns: Sequence[LoadColumn], percents: Iterable[Amounts]) -> Scores:
     """The weighted mean of one percentage per resource over those that count, cut; 0 where none does."""
-    numerator: Scores | int = 0
-    denominator: Scores | int = 0
+    numerator = np.zeros(len(columns[0].total), np.int64)
+    denominator = np.zeros_like(numerator)
     for column, percent in zip(columns, percents, strict=True):
-        weight = column.counted * np.int64(column.weight)
-        numerator = numerator + percent * weight
-        denominator = denominator + weight
+        if column.counted.all():
+            numerator += percent * column.weight
+            denominator += column.weight
+        else:
+            numerator += percent * column.counted * column.weight
+            denominator += column.counted * np.int64(column.weight)
     scores: Scores = numerator // np.maximum(denominator, 1)
     return scores

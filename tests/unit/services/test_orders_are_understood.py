@@ -2,9 +2,10 @@
 
 import pytest
 
+from placement.dialects.koordinator.settings.scoring import order_of
 from placement.domain.errors import BadRequest
-from placement.scoring.strategy import StrategyType
-from placement.services.placement.ordering import NAMED, order_of, order_of_text
+from placement.scoring.order import NAMED
+from placement.services.placement.ordering import order_of_text
 
 
 def test_names_stand_for_orders():
@@ -16,7 +17,7 @@ def test_names_stand_for_orders():
 
 def test_packing_prefers_what_spreading_avoids():
     (pack,), (spread,) = NAMED["pack"].strategies, NAMED["spread"].strategies
-    assert pack.type is spread.type is StrategyType.REQUESTED_TO_CAPACITY_RATIO
+    assert pack.type == spread.type == "RequestedToCapacityRatio"
     assert pack.shape.points != spread.shape.points
     levels = [sorted(level for _, level in order.shape.points) for order in (pack, spread)]
     assert levels[0] == levels[1]
