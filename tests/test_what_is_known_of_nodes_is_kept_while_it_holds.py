@@ -7,11 +7,11 @@ from weakref import ref
 
 import pytest
 from flask import Flask
+from placement.services.clusters.pod_ranking import PodShape, Rankings
 
 from placement.dialects.koordinator.pod.pod_import import import_pod
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.services.clusters.node_states import NodeState
-from placement.services.clusters.pod_ranking import PodShape, Rankings
 from placement.services.following.cluster_cache import ClusterView
 from placement.storage.database import Database
 from tests.client import Client
