@@ -99,7 +99,7 @@ class ShapeRanking:
 
     def trim(self, columns: NodeColumns[Node]) -> None:
         """Forget now and then what the nodes of the cluster were before they were what they are now."""
-        if len(self._verdicts) > len(columns) + len(columns) // 4 + _CHANGES_KEPT:
+        if len(self._verdicts) > len(columns.nodes) + len(columns.nodes) // 4 + _CHANGES_KEPT:
             known = self._verdicts
             self._verdicts = {node: known[node] for node in columns.nodes if node in known}
             self._judge = PodJudge(self._shape.request, self._shape.settings.host_scoring)
@@ -107,7 +107,7 @@ class ShapeRanking:
     def _foretold(self, columns: NodeColumns[Node]) -> _Foretold:
         shape = self._shape
         rows = np.flatnonzero(may_fit(columns, shape.selection, shape.request))
-        scores = highest_scores(columns, shape.request, shape.settings.host_scoring)[rows]
+        scores = highest_scores(columns.table.rows(rows), shape.request, shape.settings.host_scoring)
         order = np.argsort(-scores, kind="stable")
         return _Foretold(rows[order].tolist(), scores[order].tolist())
 

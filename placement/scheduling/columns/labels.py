@@ -71,10 +71,9 @@ class LabelColumn:
     def holds(self, requirement: Requirement) -> Mask:
         """For which nodes a requirement about this key holds."""
         operator = requirement.operator
-        if operator == "Exists":
-            return self._codes != _ABSENT
-        if operator == "DoesNotExist":
-            return self._codes == _ABSENT
+        present: Mask = self._codes != _ABSENT
+        if operator in ("Exists", "DoesNotExist"):
+            return present if operator == "Exists" else ~present
         if operator in ("In", "NotIn"):
             codes = [self._code_of[text] for text in requirement.values if text in self._code_of]
             return np.isin(self._codes, codes, invert=operator == "NotIn")

@@ -24,7 +24,7 @@ MOST = 2**55
 
 
 class Column(NamedTuple):
-    """One column: what it counts, of which resource or class, on which of the NUMA nodes (by ascending id)."""
+    """What a column counts, of which resource or class, on which of the NUMA nodes by ascending id."""
 
     what: str
     of: str = ""

@@ -13,10 +13,9 @@ import numpy as np
 
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.forest.arrays import Amounts, Mask, Shares
-from placement.numa.policies import NumaExclusivity, NumaPolicy
-from placement.scheduling.columns.filter import numa_fits, stays_on_one
+from placement.numa.policies import NumaExclusivity
+from placement.scheduling.columns.filter import is_aligned, numa_fits, stays_on_one
 from placement.scheduling.columns.host_kind import binds, cpu_cost
-from placement.scheduling.columns.node_columns import Node, NodeColumns
 from placement.scheduling.columns.node_numbers import (
     BOUND_COST,
     CPU_REQUESTED,
@@ -29,6 +28,7 @@ from placement.scheduling.columns.node_numbers import (
     reported,
     requested,
 )
+from placement.scheduling.columns.table import Table
 from placement.scoring.fit import BEST, NATIVE, Scoring
 
 _CPU = "cpu"
@@ -39,19 +39,18 @@ Column = Callable[[str], Amounts]
 """An amount of a resource per node."""
 
 
-def highest_scores(columns: NodeColumns[Node], request: PodRequest | None, scoring: Scoring) -> Amounts:
+def highest_scores(table: Table, request: PodRequest | None, scoring: Scoring) -> Amounts:
     """The score, 0 to 100, that a pod can have on each node at most, if it fits there."""
     if request is None:
-        return np.zeros(len(columns), np.int64)
+        return np.zeros(len(table), np.int64)
     if request.designated is not None:
-        return np.full(len(columns), BEST, np.int64)
-    asking = _Asking(columns, request, scoring)
-    policy = request.numa.policy
-    aligned = columns.where_kind(lambda host: {host.numa_policy, policy} != {NumaPolicy.NONE})
-    scores = asking.on_host(columns[CPU_REQUESTED])
-    if aligned.any():
-        scores = np.where(aligned, asking.aligned(), scores)
-    return np.where(columns[VAST] > 0, BEST, scores)
+        return np.full(len(table), BEST, np.int64)
+    scores = _Asking(table, request, scoring).on_host(table[CPU_REQUESTED])
+    rows = np.flatnonzero(is_aligned(table, request))
+    if len(rows):
+        scores[rows] = _Asking(table.rows(rows), request, scoring).aligned()
+    scores[table[VAST] > 0] = BEST
+    return scores
 
 
 def host_scores(
@@ -79,51 +78,53 @@ def host_scores(
 class _Asking:
     """One pod asking all nodes how well it would sit there."""
 
-    def __init__(self, columns: NodeColumns[Node], request: PodRequest, scoring: Scoring) -> None:
-        self._columns = columns
+    def __init__(self, table: Table, request: PodRequest, scoring: Scoring) -> None:
+        self._table = table
         self._request = request
         self._scoring = scoring
-        self._cost = columns.by_kind(partial(cpu_cost, request))
-        self._bound = columns.where_kind(partial(binds, request))
+        self._cost = table.by_kind(partial(cpu_cost, request))
+        self._bound = table.where_kind(partial(binds, request))
 
     def on_host(self, cpu: Amounts) -> Amounts:
         """The scores where the host as a whole counts, of which that much CPU is used."""
-        columns = self._columns
+        table = self._table
         return self._scores(
-            lambda resource: cpu if resource == _CPU else columns[requested(resource)],
-            lambda resource: columns[allocatable(resource)],
+            lambda resource: cpu if resource == _CPU else table[requested(resource)],
+            lambda resource: table[allocatable(resource)],
         )
 
     def aligned(self) -> Amounts:
         """The scores that pods with a NUMA policy can have at most."""
-        columns, request = self._columns, self._request
+        table, request = self._table, self._request
         if request.numa.exclusivity is NumaExclusivity.PREFERRED:
-            return np.full(len(columns), BEST, np.int64)
+            return np.full(len(table), BEST, np.int64)
+        single = stays_on_one(table, request) & self._is_reported()
+        if single.all():
+            return self._on_one_numa_node()
         # A pod that is aligned to no NUMA nodes after all competes with bound CPUs only.
-        cpu = np.where(self._bound, columns[BOUND_COST], columns[CPU_REQUESTED])
+        cpu = np.where(self._bound, table[BOUND_COST], table[CPU_REQUESTED])
         bounds = np.maximum(self._on_any_numa_nodes(), self.on_host(cpu))
-        single = stays_on_one(columns, request) & self._is_reported()
         return np.where(single, self._on_one_numa_node(), bounds) if single.any() else bounds
 
     def _is_reported(self) -> Mask:
         names = [name for name, amount in self._request.amounts.items() if amount]
-        known = [self._columns[reported(name)] > 0 for name in names]
-        return np.logical_or.reduce(known) if known else np.zeros(len(self._columns), np.bool_)
+        known = [self._table[reported(name)] > 0 for name in names]
+        return np.logical_or.reduce(known) if known else np.zeros(len(self._table), np.bool_)
 
     def _on_one_numa_node(self) -> Amounts:
         """The best score of a single NUMA node that has room."""
-        columns, best = self._columns, np.zeros(len(self._columns), np.int64)
-        for place in range(columns.numa_nodes):
-            scores = self._scores(
-                lambda resource, place=place: self._numa_used(resource, place),
-                lambda resource, place=place: columns[numa_capacity(resource, place)],
-            )
-            best = np.maximum(best, np.where(numa_fits(columns, self._request, place), scores, 0))
+        best = np.zeros(len(self._table), np.int64)
+        for place in range(self._table.numa_nodes):
+            scores = self._scores(partial(self._numa_used, place), partial(self._numa_size, place))
+            best = np.maximum(best, np.where(numa_fits(self._table, self._request, place), scores, 0))
         return best
 
-    def _numa_used(self, resource: str, place: int) -> Amounts:
-        used = self._columns[numa_requested(resource, place)]
-        return np.where(self._bound, self._columns[BOUND_COST], used) if resource == _CPU else used
+    def _numa_size(self, place: int, resource: str) -> Amounts:
+        return self._table[numa_capacity(resource, place)]
+
+    def _numa_used(self, place: int, resource: str) -> Amounts:
+        used = self._table[numa_requested(resource, place)]
+        return np.where(self._bound, self._table[BOUND_COST], used) if resource == _CPU else used
 
     def _on_any_numa_nodes(self) -> Amounts:
         """The score that no NUMA nodes can exceed, whichever and however many are used together.
@@ -131,8 +132,8 @@ class _Asking:
         What is used of them is at least the smallest share of a single one (at most the largest), and what
         is asked for is at least its share of all (at most of the smallest).
         """
-        total, weights = np.zeros(len(self._columns)), 0
-        unknown = np.zeros(len(self._columns), np.bool_)
+        total, weights = np.zeros(len(self._table)), 0
+        unknown = np.zeros(len(self._table), np.bool_)
         for resource, weight in self._scoring.weights:
             shares, is_known = self._best_shares(resource)
             unknown |= ~is_known
@@ -144,15 +145,15 @@ class _Asking:
 
     def _best_shares(self, resource: str) -> tuple[Shares, Mask]:
         """The best share of a resource, and where every NUMA node has some of it."""
-        columns = self._columns
-        count = columns[NUMA_NODES]
-        sizes = [columns[numa_capacity(resource, place)] for place in range(columns.numa_nodes)]
+        table = self._table
+        count = table[NUMA_NODES]
+        sizes = [table[numa_capacity(resource, place)] for place in range(table.numa_nodes)]
         known = count > 0
         for place, size in enumerate(sizes):
             known = known & ((size > 0) | (count <= place))
         there = [np.where((count > place) & known, size, 0) for place, size in enumerate(sizes)]
         if not there:
-            return np.zeros(len(columns)), known
+            return np.zeros(len(table)), known
         largest = np.max(there, axis=0)
         smallest = np.min([np.where(size > 0, size, largest) for size in there], axis=0)
         full = self._scoring.fullest_first
@@ -160,7 +161,7 @@ class _Asking:
         shares = [
             np.where(
                 size > 0,
-                columns[numa_requested(resource, place)] / np.maximum(1, size),
+                table[numa_requested(resource, place)] / np.maximum(1, size),
                 0.0 if full else np.inf,
             )
             for place, size in enumerate(there)
@@ -168,7 +169,7 @@ class _Asking:
         used = np.max(shares, axis=0) if full else np.min(shares, axis=0)
         asked = self._cost if resource == _CPU else min(MOST, self._request.amounts.get(resource, 0))
         if resource == _CPU:
-            used = np.where(self._bound, columns[BOUND_COST] / size, used)
+            used = np.where(self._bound, table[BOUND_COST] / size, used)
         return (used + asked / size) if full else (1 - used - asked / size), known
 
     def _scores(self, used: Column, capacity: Column) -> Amounts:

@@ -1,0 +1,234 @@
+"""Small clusters of all sorts of nodes with pods on them, and pods that look for a place there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from hypothesis import strategies as st
+
+from placement.dialects.koordinator.node.node import import_node
+from placement.dialects.koordinator.pod.pod_import import import_pod
+from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.dialects.koordinator.status.recorded_pod import RecordedPod
+from placement.kubernetes.node_selection import NodeFace, read_face
+from placement.numa.host_score import HostTotals
+from placement.scheduling.host import Host, host_totals
+from placement.scheduling.node_allocations import Accountant, host_room
+from placement.scheduling.node_offers import NodeOffers, Place, offers_of
+from placement.scheduling.occupied_host import occupied_host
+from placement.scheduling.pipeline import PodShape
+from placement.scoring.fit import Scoring
+from tests.unit.dialects.koordinator import pods
+from tests.unit.dialects.koordinator.conftest import build_node, build_nrt, build_zone
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, eq=False)
+class TestNode:
+    """A node of a cluster that no database knows."""
+
+    __test__ = False
+
+    name: str
+    face: NodeFace
+    offers: NodeOffers
+    host: Host
+    totals: HostTotals
+    pods: tuple[RecordedPod, ...]
+    others: Mapping[Place, int]
+
+    @cached_property
+    def free(self) -> Mapping[str, int]:
+        return host_room(self.offers, self.pods, self.others)
+
+    def left(self, place: Place) -> int:
+        accountant = Accountant(self.offers, self.others)
+        for pod in self.pods:
+            accountant.record(pod)
+        return accountant.left(place)
+
+
+ZONES = st.sampled_from(
+    [
+        None,
+        [build_zone(0, cpu="8", memory="4Gi"), build_zone(1, cpu="6", memory="16Gi")],
+        [build_zone(0, cpu="8", memory="8Gi"), build_zone(1, cpu="8")],
+        [build_zone(0, cpu="16", memory="8Gi")],
+        [build_zone(0, cpu="8", **{"example.com/nic": "2"}), build_zone(1, cpu="8", memory="1Gi")],
+        [build_zone(n, cpu="4", memory="4Gi") for n in range(4)],
+        [],
+    ]
+)
+ROWS = st.sampled_from(
+    [
+        pods.ROWS,
+        (),
+        tuple((cpu, cpu, cpu // 8, 0) for cpu in range(16)),
+        tuple((cpu, cpu // 2, cpu // 4, cpu // 8) for cpu in range(16)),
+    ]
+)
+HOLDINGS = st.lists(
+    st.builds(
+        lambda first, count, milli, memory, level: pods.held(
+            f"{first}-{min(15, first + count)}" if count else "",
+            level,
+            numa0={"cpu": milli, "memory": memory * GIB},
+            numa1={"cpu": 1000 * count},
+        ),
+        st.integers(0, 15),
+        st.integers(0, 5),
+        st.integers(0, 4000),
+        st.integers(0, 6),
+        st.sampled_from(["None", "PCPULevel", "NUMANodeLevel"]),
+    ),
+    max_size=3,
+)
+POLICIES = st.sampled_from([None, "SingleNUMANode", "SingleNUMANode", "Restricted", "BestEffort"])
+LABELS = st.fixed_dictionaries(
+    {}, optional={"zone": st.sampled_from(["a", "b"]), "rank": st.sampled_from(["1", "7", "x"])}
+)
+TAINTS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "key": st.sampled_from(["gpu", "old"]),
+            "effect": st.sampled_from(["NoSchedule", "PreferNoSchedule"]),
+        },
+        optional={"value": st.sampled_from(["", "yes"])},
+    ),
+    max_size=1,
+)
+SCORINGS = st.builds(
+    Scoring,
+    st.booleans(),
+    st.sampled_from(
+        [
+            (("cpu", 1), ("memory", 1)),
+            (("cpu", 3), ("memory", 1)),
+            (("memory", 1),),
+            (("cpu", 2), ("example.com/nic", 1), ("ephemeral-storage", 1)),
+        ]
+    ),
+)
+MEMORY = st.sampled_from(["1Gi", "2Gi", "7Gi"])
+NEED = st.integers(1, 10)
+
+
+@st.composite
+def settings_of_clusters(draw):
+    profile = draw(st.sampled_from([pods.DESIGN, pods.KOORD]))
+    return replace(profile, host_scoring=draw(SCORINGS), share_limit=draw(st.sampled_from([1, 1, 2])))
+
+
+@st.composite
+def nodes(draw, name: str, settings: SchedulerSettings):
+    """A node of that name."""
+    policy = draw(POLICIES)
+    labels = draw(LABELS) | ({pods.NUMA: policy} if policy else {})
+    bind = draw(st.sampled_from([None, None, "FullPCPUsOnly", "SpreadByPCPUs"]))
+    labels |= {pods.BIND: bind} if bind else {}
+    allocatable = {"cpu": "16", "memory": draw(st.sampled_from(["8Gi", "32Gi"])), "pods": "3"}
+    allocatable |= draw(st.sampled_from([{}, {"example.com/gpu": "1"}, {"ephemeral-storage": "100Gi"}]))
+    allocatable |= draw(st.sampled_from([{}] * 5 + [{"example.com/bytes": str(2**60)}]))
+    ratio = draw(st.sampled_from([1.0, 1.0, 1.5]))
+    manifest = build_node(labels=labels, annotations={pods.RATIO: {"cpu": ratio}}, allocatable=allocatable)
+    manifest["metadata"]["name"] = name
+    manifest["spec"] = {"taints": draw(TAINTS), "unschedulable": draw(st.sampled_from([False, False, True]))}
+    rows, zones = draw(ROWS), draw(ZONES)
+    if zones is None:
+        zones = [build_zone(numa, cpu="8", memory="16Gi") for numa in sorted({row[2] for row in rows})]
+    topology = build_nrt(rows=rows, zones=zones)
+    topology["metadata"]["name"] = name
+    imported = import_node("c1", manifest, topology, settings.profile)
+    offers = offers_of(imported, f"c1/{name}")
+    recorded = tuple(
+        recorded_pod(number, holding, draw(st.integers(1, 6000)))
+        for number, holding in enumerate(draw(HOLDINGS))
+    )
+    others = {place: 1 for place in offers.inventories if draw(st.integers(0, 9)) == 0}
+    return TestNode(
+        name=name,
+        face=read_face(manifest),
+        offers=offers,
+        host=occupied_host(imported, offers, recorded, others, settings),
+        totals=host_totals(imported, [pod.requests for pod in recorded]),
+        pods=recorded,
+        others=others,
+    )
+
+
+def recorded_pod(number, holding, milli):
+    requests = {"cpu": max(milli, 1000 * len(holding.cpus)), "memory": GIB}
+    return RecordedPod("default", f"p{number}", f"u{number}", f"consumer-{number}", "LSR", requests, holding)
+
+
+@st.composite
+def shapes(draw, settings: SchedulerSettings):
+    """A pod that looks for a place."""
+    numa = {
+        "numaTopologyPolicy": draw(POLICIES),
+        "singleNUMANodeExclusive": draw(st.sampled_from([None, None, "Preferred", "Required"])),
+    }
+    spec = draw(
+        st.sampled_from(
+            [
+                None,
+                {"requiredCPUBindPolicy": "FullPCPUs"},
+                {"requiredCPUBindPolicy": "SpreadByPCPUs"},
+                {"preferredCPUBindPolicy": "SpreadByPCPUs"},
+            ]
+        )
+    )
+    asked = {"cpu": str(draw(NEED)), "memory": draw(MEMORY)}
+    asked |= draw(st.sampled_from([{}] * 3 + [{"example.com/gpu": "1"}, {"example.com/nic": "2"}]))
+    asked |= draw(st.sampled_from([{}] * 6 + [{"example.com/bytes": str(2**59)}]))
+    build = draw(st.sampled_from([pods.lsr, pods.build_pod]))
+    document = build(
+        pods.container(**asked),
+        numa={key: text for key, text in numa.items() if text},
+        spec=spec,
+        nodeSelector=draw(st.sampled_from([{}, {}, {"zone": "a"}])),
+        affinity=draw(AFFINITIES),
+        tolerations=draw(st.sampled_from([[], [{"operator": "Exists"}], [{"key": "gpu", "value": "yes"}]])),
+    )
+    incoming = import_pod(document, settings)
+    return PodShape(incoming.request, incoming.selection, settings)
+
+
+def _required(*terms):
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+    return {"nodeAffinity": affinity}
+
+
+_EXPRESSIONS = st.sampled_from(
+    [
+        {"key": "zone", "operator": "In", "values": ["b", "c"]},
+        {"key": "zone", "operator": "NotIn", "values": ["a"]},
+        {"key": "zone", "operator": "Exists"},
+        {"key": "rank", "operator": "DoesNotExist"},
+        {"key": "rank", "operator": "Gt", "values": ["3"]},
+        {"key": "rank", "operator": "Lt", "values": ["3"]},
+    ]
+)
+AFFINITIES = st.one_of(
+    st.just({}),
+    st.just({}),
+    st.lists(
+        st.fixed_dictionaries({"matchExpressions": st.lists(_EXPRESSIONS, max_size=2)}),
+        min_size=1,
+        max_size=2,
+    ).map(lambda terms: _required(*terms)),
+    st.just(
+        _required({"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node-1"]}]})
+    ),
+)
+
+
+@st.composite
+def clusters(draw, most: int = 6):
+    """The settings of a cluster, its nodes, and a pod."""
+    settings = draw(settings_of_clusters())
+    found = [draw(nodes(f"node-{number}", settings)) for number in range(draw(st.integers(1, most)))]
+    return settings, found, draw(shapes(settings))
