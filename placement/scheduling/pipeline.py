@@ -11,7 +11,7 @@ import heapq
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Generic, NamedTuple
+from typing import Generic
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from placement.scheduling.numa_fit import Fit
 
 _SHAPES_KEPT = 32
 _CHANGES_KEPT = 20
+# Most walks end early: so many nodes are told at a time.
+_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +52,6 @@ class Ranked(Generic[Node]):
     fit: Fit
 
 
-class _Foretold(NamedTuple):
-    """The rows of nodes that may take a pod, by descending score at most, then by name; those scores."""
-
-    rows: list[int]
-    scores: list[int]
-
-
 class ShapeRanking:
     """Pods of one shape and the nodes of a cluster."""
 
@@ -67,9 +62,8 @@ class ShapeRanking:
 
     def best_first(self, columns: NodeColumns[Node]) -> Iterator[Ranked[Node]]:
         """The nodes on which the pod fits, by descending score, then by name; looked at one by one."""
-        rows, scores = self._foretold(columns)
         found: list[tuple[int, int, Fit]] = []
-        for row, highest in zip(rows, scores, strict=True):
+        for row, highest in self._foretold(columns):
             # What was found may be as good as anything that comes: then it is next.
             while found and found[0][:2] < (-highest, row):
                 yield _ranked(columns, *heapq.heappop(found))
@@ -104,12 +98,16 @@ class ShapeRanking:
             self._verdicts = {node: known[node] for node in columns.nodes if node in known}
             self._judge = PodJudge(self._shape.request, self._shape.settings.host_scoring)
 
-    def _foretold(self, columns: NodeColumns[Node]) -> _Foretold:
+    def _foretold(self, columns: NodeColumns[Node]) -> Iterator[tuple[int, int]]:
+        """The rows of nodes that may take the pod and their scores at most, descending, then by name."""
         shape = self._shape
         rows = np.flatnonzero(may_fit(columns, shape.selection, shape.request))
         scores = highest_scores(columns.table.rows(rows), shape.request, shape.settings.host_scoring)
-        order = np.argsort(-scores, kind="stable")
-        return _Foretold(rows[order].tolist(), scores[order].tolist())
+        # Scores of 0 to 100 are sorted fastest as the small numbers that they are.
+        order = np.argsort((-scores).astype(np.int8), kind="stable")
+        for start in range(0, len(order), _AT_ONCE):
+            some = order[start : start + _AT_ONCE]
+            yield from zip(rows[some].tolist(), scores[some].tolist(), strict=True)
 
     def _screen(self, node: NodeInfo) -> Refusal | None:
         """What the names, labels, taints and totals of a node have against the pod."""
