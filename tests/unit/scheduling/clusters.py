@@ -8,7 +8,7 @@ from functools import cached_property
 
 from hypothesis import strategies as st
 
-from placement.dialects.koordinator.node.node import import_node
+from placement.dialects.koordinator.node.node import NodeImport, import_node
 from placement.dialects.koordinator.pod.pod_import import import_pod
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
@@ -33,6 +33,7 @@ class TestNode:
     __test__ = False
 
     name: str
+    imported: NodeImport
     face: NodeFace
     offers: NodeOffers
     host: Host
@@ -139,33 +140,51 @@ def nodes(draw, name: str, settings: SchedulerSettings):
     allocatable |= draw(st.sampled_from([{}, {"example.com/gpu": "1"}, {"ephemeral-storage": "100Gi"}]))
     allocatable |= draw(st.sampled_from([{}] * 5 + [{"ephemeral-storage": "2000000000Gi"}]))
     ratio = draw(st.sampled_from([1.0, 1.0, 1.5]))
-    manifest = build_node(labels=labels, annotations={pods.RATIO: {"cpu": ratio}}, allocatable=allocatable)
-    manifest["metadata"]["name"] = name
-    manifest["spec"] = {
-        "taints": draw(TAINTS) if draw(RARELY) else [],
-        "unschedulable": draw(st.sampled_from([False, False, True])),
-    }
     rows = draw(ROWS) if draw(RARELY) else pods.ROWS
     zones = draw(ZONES) if draw(RARELY) else None
+    spec = {"taints": draw(TAINTS) if draw(RARELY) else [], "unschedulable": draw(RARELY)}
+    recorded = tuple(
+        recorded_pod(number, holding, draw(st.integers(1, 6000)))
+        for number, holding in enumerate(draw(HOLDINGS))
+    )
+    annotations = {pods.RATIO: {"cpu": ratio}}
+    node = built_node(name, settings, labels, annotations, allocatable, spec, rows, zones, recorded)
+    others = {place: 1 for place in node.offers.inventories if draw(st.integers(0, 9)) == 0}
+    host = occupied_host(node.imported, node.offers, recorded, others, settings)
+    return replace(node, others=others, host=host)
+
+
+def built_node(
+    name,
+    settings=pods.DESIGN,
+    labels=None,
+    annotations=None,
+    allocatable=None,
+    spec=None,
+    rows=pods.ROWS,
+    zones=None,
+    recorded=(),
+):
+    """A node on which nobody but these pods is; without anything said it has 16 CPUs and 32 GiB."""
+    given = allocatable or {"cpu": "16", "memory": "32Gi", "pods": "110"}
+    manifest = build_node(labels=labels, annotations=annotations, allocatable=given)
+    manifest["metadata"]["name"] = name
+    manifest["spec"] = spec or {}
     if zones is None:
         zones = [build_zone(numa, cpu="8", memory="16Gi") for numa in sorted({row[2] for row in rows})]
     topology = build_nrt(rows=rows, zones=zones)
     topology["metadata"]["name"] = name
     imported = import_node("c1", manifest, topology, settings.profile)
     offers = offers_of(imported, f"c1/{name}")
-    recorded = tuple(
-        recorded_pod(number, holding, draw(st.integers(1, 6000)))
-        for number, holding in enumerate(draw(HOLDINGS))
-    )
-    others = {place: 1 for place in offers.inventories if draw(st.integers(0, 9)) == 0}
     return TestNode(
         name=name,
+        imported=imported,
         face=read_face(manifest),
         offers=offers,
-        host=occupied_host(imported, offers, recorded, others, settings),
+        host=occupied_host(imported, offers, recorded, {}, settings),
         totals=host_totals(imported, [pod.requests for pod in recorded]),
         pods=recorded,
-        others=others,
+        others={},
     )
 
 
@@ -203,6 +222,11 @@ def shapes(draw, settings: SchedulerSettings):
         affinity=draw(AFFINITIES) if draw(RARELY) else {},
         tolerations=draw(st.sampled_from([[], [{"operator": "Exists"}], [{"key": "gpu", "value": "yes"}]])),
     )
+    return shape_of(document, settings)
+
+
+def shape_of(document, settings=pods.DESIGN):
+    """What a pod asks for in a cluster."""
     incoming = import_pod(document, settings)
     return PodShape(incoming.request, incoming.selection, settings)
 

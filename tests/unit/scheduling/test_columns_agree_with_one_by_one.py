@@ -14,7 +14,14 @@ from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.columns.score import highest_scores
 from placement.scheduling.columns.table import GUARD, KIND
 from placement.scheduling.pipeline import ShapeRanking
-from tests.unit.scheduling.clusters import clusters, nodes, settings_of_clusters
+from tests.unit.dialects.koordinator import pods
+from tests.unit.scheduling.clusters import (
+    built_node,
+    clusters,
+    nodes,
+    settings_of_clusters,
+    shape_of,
+)
 
 
 def looked_at(shape, found):
@@ -125,3 +132,23 @@ def test_labels_are_followed(count):
     assert changed.equals("b").tolist() == [True] + [False] * (count - 1)
     assert column.equals("a").all()
     assert not changed.equals("c").any()
+
+
+@pytest.mark.parametrize(("cpu", "fits"), [("8", True), ("9", False)])
+@pytest.mark.parametrize("build", [pods.lsr, pods.build_pod])
+def test_a_numa_node_is_filled_to_the_last_cpu_and_not_beyond(cpu, fits, build):
+    alone = built_node("node-0", labels={pods.NUMA: "SingleNUMANode"})
+    shape = shape_of(build(pods.container(cpu=cpu, memory="16Gi")))
+    columns = columns_of([alone])
+    assert may_fit(columns, shape.selection, shape.request).tolist() == [fits]
+    assert looked_at(shape, [alone])["node-0"].fits is fits
+    assert len(list(ShapeRanking(shape).best_first(columns))) == fits
+
+
+@pytest.mark.parametrize(("cpu", "fits"), [("16", True), ("17", False)])
+@pytest.mark.parametrize("build", [pods.lsr, pods.build_pod])
+def test_a_host_is_filled_to_the_last_cpu_and_not_beyond(cpu, fits, build):
+    alone = built_node("node-0")
+    shape = shape_of(build(pods.container(cpu=cpu, memory="32Gi")))
+    assert may_fit(columns_of([alone]), shape.selection, shape.request).tolist() == [fits]
+    assert looked_at(shape, [alone])["node-0"].fits is fits
