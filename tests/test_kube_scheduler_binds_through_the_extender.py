@@ -264,7 +264,7 @@ def grow_old(database: Database) -> None:
 def test_an_api_server_that_hangs_is_not_waited_for_longer_than_a_bind_may_take(
     cluster, api_server, monkeypatch
 ):
-    monkeypatch.setattr("placement.services.clusters.clusters.bind_attempt._BINDS_WITHIN_SECONDS", 5.0)
+    monkeypatch.setattr("placement.services.clusters.bind_attempt._BINDS_WITHIN_SECONDS", 5.0)
     waiting(api_server)
     binding = api_server.hold_next("POST", "/binding")
     assert "may still be bound" in bind(cluster)

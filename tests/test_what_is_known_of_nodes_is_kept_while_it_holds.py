@@ -10,8 +10,9 @@ from flask import Flask
 
 from placement.dialects.koordinator.pod.pod_import import import_pod
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.scheduling.columns.node_columns import NodeColumns
+from placement.scheduling.pipeline import PodShape, ShapeRankings
 from placement.services.clusters.node_states import NodeState
-from placement.services.clusters.pod_ranking import PodShape, Rankings
 from placement.services.following.cluster_cache import ClusterView
 from placement.storage.database import Database
 from tests.client import Client
@@ -42,10 +43,11 @@ def shape(cpu: int) -> PodShape:
     return PodShape(incoming.request, incoming.selection, SchedulerSettings())
 
 
-def many(database: Database) -> list[NodeState]:
+def many(database: Database) -> NodeColumns[NodeState]:
     """As many nodes, all different objects, as no memory of a few nodes would hold."""
     state = next(iter(loaded(database, "edge").values()))
-    return [replace(state, row=state.row._replace(name=f"n{number}")) for number in range(2000)]
+    states = (replace(state, row=state.row._replace(name=f"n{number}")) for number in range(2000))
+    return NodeColumns[NodeState]().updated(states)
 
 
 def test_like_nodes_are_one(cluster: Client, application: Flask):
@@ -75,32 +77,34 @@ def test_what_a_node_was_long_ago_is_forgotten(cluster: Client, application: Fla
 
 
 def test_being_asked_about_one_node_does_not_forget_the_others(cluster: Client, database: Database):
-    states, rankings = many(database), Rankings()
-    ranking = rankings.of(1, shape(2), states)
-    found = [ranking.tried(state) for state in states]
-    assert [ranked.state for ranked in rankings.of(1, shape(2), states).best_first(states[:1])] == states[:1]
+    columns, rankings = many(database), ShapeRankings()
+    ranking = rankings.of(1, shape(2), columns)
+    found = [ranking.look(state) for state in columns.nodes]
+    (one,) = rankings.of(1, shape(2), columns).best_first(columns.among(["n0"]))
+    assert one.node is columns.nodes[0]
     # Others changed meanwhile, more than are kept as they were.
     for _ in range(3):
-        states[:600] = [replace(state) for state in states[:600]]
-        list(rankings.of(1, shape(2), states).best_first(states))
+        columns = columns.updated([replace(state) for state in columns.nodes[:600]])
+        list(rankings.of(1, shape(2), columns).best_first(columns))
     assert all(
-        ranking.tried(state) is standing for state, standing in zip(states[600:], found[600:], strict=True)
+        ranking.look(state) is verdict
+        for state, verdict in zip(columns.nodes[600:], found[600:], strict=True)
     )
 
 
 def test_the_shapes_that_were_asked_for_last_are_kept(cluster: Client, database: Database):
-    states, rankings = many(database)[:1], Rankings()
-    often, seldom = rankings.of(1, shape(1), states), rankings.of(1, shape(2), states)
+    columns, rankings = many(database).among(["n0"]), ShapeRankings()
+    often, seldom = rankings.of(1, shape(1), columns), rankings.of(1, shape(2), columns)
     for cpu in range(3, 40):
-        rankings.of(1, shape(cpu), states)
-        assert rankings.of(1, shape(1), states) is often
-    assert rankings.of(1, shape(2), states) is not seldom
+        rankings.of(1, shape(cpu), columns)
+        assert rankings.of(1, shape(1), columns) is often
+    assert rankings.of(1, shape(2), columns) is not seldom
 
 
 def test_clusters_asked_about_in_turn_do_not_make_each_other_forgotten(cluster: Client, database: Database):
-    here, there, rankings = many(database), many(database), Rankings()
+    here, there, rankings = many(database), many(database), ShapeRankings()
     ranking = rankings.of(1, shape(2), here)
-    found = [ranking.tried(state) for state in here]
+    found = [ranking.look(state) for state in here.nodes]
     list(rankings.of(2, shape(2), there).best_first(there))
     again = rankings.of(1, shape(2), here)
-    assert all(again.tried(state) is standing for state, standing in zip(here, found, strict=True))
+    assert all(again.look(state) is verdict for state, verdict in zip(here.nodes, found, strict=True))

@@ -77,9 +77,14 @@ class Term(NamedTuple):
     labels: tuple[Requirement, ...]
     fields: tuple[Requirement, ...]
 
+    @property
+    def says_anything(self) -> bool:
+        """Whether there is any requirement."""
+        return bool(self.labels or self.fields)
+
     def holds(self, face: NodeFace) -> bool:
         """Whether it holds for the node."""
-        if not self.labels and not self.fields:
+        if not self.says_anything:
             return False
         name = {"metadata.name": face.name}
         return all(each.holds(face.labels) for each in self.labels) and all(
@@ -97,16 +102,21 @@ class NodeSelection:
 
     def refusal(self, face: NodeFace) -> str | None:
         """Why the pod may not go to a node, in the words of kube-scheduler; None if it may."""
-        if face.unschedulable and not any(toleration.covers(CORDONED) for toleration in self.tolerations):
-            return UNSCHEDULABLE
-        taint = untolerated(face.taints, self.tolerations) if face.taints else None
-        if taint is not None:
-            return f"{UNTOLERATED} {{{taint.key}: {taint.value}}}"
+        guarded = self.guard_refusal(face.taints, face.unschedulable)
+        if guarded is not None:
+            return guarded
         if self.selector and any(face.labels.get(key) != value for key, value in self.selector):
             return NOT_SELECTED
         if self.terms is not None and not any(term.holds(face) for term in self.terms):
             return NOT_SELECTED
         return None
+
+    def guard_refusal(self, taints: tuple[Taint, ...], unschedulable: bool) -> str | None:
+        """Why the pod may not go to nodes with these taints; None if it tolerates them."""
+        if unschedulable and not any(toleration.covers(CORDONED) for toleration in self.tolerations):
+            return UNSCHEDULABLE
+        taint = untolerated(taints, self.tolerations) if taints else None
+        return None if taint is None else f"{UNTOLERATED} {{{taint.key}: {taint.value}}}"
 
 
 def read_node_selection(spec: Field) -> NodeSelection:

@@ -18,7 +18,7 @@ from placement.scheduling.numa_fit import (
     fit_host,
     screen_host,
 )
-from placement.scheduling.score import highest_score, rate_host
+from placement.scheduling.score import rate_host
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 
 
@@ -54,16 +54,6 @@ class PodJudge:
         self._request = request
         self._scoring = scoring
         self._opinions: dict[Host, _Opinion] = {}
-        self._highest: dict[Host, Scorer] = {}
-
-    def highest_score(self, host: Host, totals: HostTotals) -> int:
-        """The highest score that a host with these totals can have, found out without trying."""
-        if self._request is None:
-            return 0
-        scorer = self._highest.get(host)
-        if scorer is None:
-            scorer = self._highest[host] = highest_score(host, self._request, self._scoring)
-        return scorer(totals)
 
     def judge(self, host: Host, totals: HostTotals, reservations: Reservations = NO_RESERVATIONS) -> Verdict:
         """Whether the pod can go to a host with these totals, and how well that suits."""

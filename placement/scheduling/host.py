@@ -13,7 +13,6 @@ from placement.dialects.koordinator.node.host_policies import HostPolicies
 from placement.dialects.koordinator.node.node import NodeImport
 from placement.dialects.koordinator.resources import host_class
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
-from placement.numa.alignment.numa_bound import Extremes, numa_extremes
 from placement.numa.amounts import Amounts, NumaAmounts, summed
 from placement.numa.demand import PickRules
 from placement.numa.host import HostState
@@ -48,11 +47,6 @@ class Host:
 
     def __hash__(self) -> int:
         return self._hash
-
-    @cached_property
-    def numa_extremes(self) -> Mapping[str, Extremes]:
-        """What its NUMA nodes have used least and most, see `numa_bound`."""
-        return numa_extremes(self.state)
 
 
 def host_of(

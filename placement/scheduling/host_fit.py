@@ -15,18 +15,6 @@ Left = Callable[[Place], int]
 """The units that are left at a place."""
 
 
-def host_needs(requests: Amounts) -> Mapping[str, int]:
-    """The units of each class of the host itself that a pod needs where all of them are offered there.
-
-    A host that has them lacks nothing, unless CPUs cost more there than they count.
-    """
-    needs = {PODS_CLASS: 1}
-    for resource, amount in requests.items():
-        kind = host_class(resource)
-        needs[kind.name] = max(needs.get(kind.name, 0), -(-amount // kind.unit))
-    return needs
-
-
 def lacking(
     offers: NodeOffers, free: Mapping[str, int], left: Left, requests: Amounts, *, bound: bool
 ) -> tuple[str, ...]:

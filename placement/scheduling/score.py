@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.numa.alignment.alignment import Alignment
-from placement.numa.alignment.numa_bound import numa_bound
 from placement.numa.alignment.numa_exclusivity import favour_idle
 from placement.numa.allocator import Allocation
 from placement.numa.demand import PodDemand
@@ -15,14 +14,13 @@ from placement.numa.host_score import (
     score_on_numa_nodes,
 )
 from placement.numa.masks import mask_of
-from placement.numa.policies import NumaExclusivity, NumaPolicy
+from placement.numa.policies import NumaPolicy
 from placement.numa.refusal import Refusal, Refused
 from placement.numa.reservations import NO_RESERVATIONS, Reservations
 from placement.scheduling.host import Host
 from placement.scheduling.host_demand import alignment_on, demand_on
 from placement.scheduling.numa_fit import Fit
 from placement.scheduling.reserve import try_allocate
-from placement.scoring.rule import BEST
 from placement.scoring.strategy import Strategy
 
 
@@ -55,27 +53,6 @@ def rate_host(
 def worst(totals: HostTotals) -> int:
     """The score of hosts where nothing works."""
     return 0
-
-
-def highest_score(host: Host, request: PodRequest, scoring: Strategy) -> Scorer:
-    """What `rate_host` says of a pod at most, before anybody knows whether and how it fits.
-
-    Without NUMA policy that is what it will say if the pod fits, as only the totals count.
-    """
-    demand = demand_on(host, request)
-    if request.designated is not None:
-        return _best
-    if {host.numa_policy, request.numa.policy} == {NumaPolicy.NONE}:
-        return host_scorer(host.state, demand, scoring)
-    if request.numa.exclusivity is NumaExclusivity.PREFERRED:
-        return _best
-    bound = numa_bound(host.state, host.numa_extremes, demand, scoring)
-    unaligned = host_scorer(host.state, demand, scoring, is_aligned=True)
-    return lambda totals: max(bound, unaligned(totals))
-
-
-def _best(totals: HostTotals) -> int:
-    return BEST
 
 
 def _rate_aligned(

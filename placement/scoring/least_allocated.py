@@ -11,7 +11,7 @@ import numpy as np
 
 from placement.forest.arrays import Amounts
 from placement.scoring.columns import Field, LoadColumn, Scores, cut_mean, percent_of
-from placement.scoring.rule import BEST, Load, Rule, Span
+from placement.scoring.rule import BEST, Leaning, Load, Rule, Span
 from placement.scoring.shape import Shape
 
 
@@ -40,4 +40,4 @@ def _fields(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[Fi
     return [[Field("score", _percent_free(column))] for column in columns]
 
 
-RULE = Rule("LeastAllocated", _of_columns, _of_host, _bound, _fields)
+RULE = Rule("LeastAllocated", _of_columns, _of_host, _bound, _fields, leaning=Leaning.FREE)

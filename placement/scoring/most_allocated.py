@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from placement.scoring.columns import Field, LoadColumn, Scores, cut_mean, percent_taken
-from placement.scoring.rule import BEST, Load, Rule, Span
+from placement.scoring.rule import BEST, Leaning, Load, Rule, Span
 from placement.scoring.shape import Shape
 
 
@@ -32,4 +32,4 @@ def _fields(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[Fi
     return [[Field("score", percent_taken(column))] for column in columns]
 
 
-RULE = Rule("MostAllocated", _of_columns, _of_host, _bound, _fields)
+RULE = Rule("MostAllocated", _of_columns, _of_host, _bound, _fields, leaning=Leaning.FULL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 from typing import NamedTuple
 
 from placement.scoring.columns import Field, LoadColumn, Scores
@@ -26,13 +27,20 @@ class Span(NamedTuple):
     highest: tuple[int, int]
 
 
+class Leaning(Enum):
+    """What the score of a strategy is the mean of: what is in use, or what is free."""
+
+    FULL = auto()
+    FREE = auto()
+
+
 class Rule(NamedTuple):
     """A strategy by its name in Kubernetes. All functions get the shape, None if the strategy has none.
 
     `of_columns` says what the scores are; `of_host` is the same for one host, without arrays. `bound` is
     a score that no use inside the spans exceeds. `fields` are the figures behind the scores, resource by
     resource. `has_weights`: resources may differ in weight. `skips_idle`: a request that asks for none of the
-    listed resources scores 0.
+    listed resources scores 0. `leaning` is None where the score is no mean.
     """
 
     name: str
@@ -43,3 +51,4 @@ class Rule(NamedTuple):
     has_weights: bool = True
     has_shape: bool = False
     skips_idle: bool = False
+    leaning: Leaning | None = None

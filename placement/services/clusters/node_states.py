@@ -110,6 +110,11 @@ class NodeState:
     likenesses: Likenesses
 
     @property
+    def name(self) -> str:
+        """The name of the node."""
+        return self.row.name
+
+    @property
     def offers(self) -> NodeOffers:
         """What its providers offer."""
         return self.kind.offers

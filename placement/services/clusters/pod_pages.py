@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from placement.domain.errors import Conflict
 from placement.numa.refusal import Refusal
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_placing import Placed
-from placement.services.clusters.pod_ranking import verdict
 
 
 class Unschedulable(Conflict):
@@ -56,3 +56,13 @@ class PodPage:
 
     pods: list[PodAnswer]
     next: int | None
+
+
+def verdict(refusals: Collection[Refusal], fitting: int = 0) -> str:
+    """How many nodes are available and why the others are not, as kube-scheduler counts it."""
+    counts: Counter[str] = Counter()
+    for refusal in refusals:
+        counts.update(refusal.reasons)
+    reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+    available = f"{fitting}/{fitting + len(refusals)} nodes are available"
+    return f"{available}: {reasons}." if reasons else f"{available}."

@@ -8,11 +8,11 @@ from placement.dialects.koordinator.pod.pod_import import PodImport
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.scheduling.host_fit import loose_amounts
 from placement.scheduling.notes import remarks_on
+from placement.scheduling.pipeline import Ranked
 from placement.scheduling.reserve import allocate_on_host
 from placement.services.clusters.node_states import NodeState
 from placement.services.clusters.pod_answers import PodAnswer, scheduled_answer
 from placement.services.clusters.pod_documents import PodDocument
-from placement.services.clusters.pod_ranking import Ranked
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,12 @@ class Placed:
     answer: PodAnswer
 
 
-def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed:
+def placed(ranked: Ranked[NodeState], incoming: PodImport, document: PodDocument) -> Placed:
     """What the pod gets on the node. Raises Refused if it does not fit after all.
 
     Source: koordinator.md, "Reserve", "What is written".
     """
-    state = ranked.state
+    state = ranked.node
     allocation = allocate_on_host(state.host, incoming.request, ranked.fit)
     holding = allocation.holding(incoming.qos)
     recorded = RecordedPod(

@@ -16,7 +16,9 @@ from placement.dialects.koordinator.pod.pod_import import PodImport, import_pod
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import canonical_uid
-from placement.numa.refusal import Refused
+from placement.numa.refusal import Refusal, Refused
+from placement.scheduling.columns.node_columns import NodeColumns
+from placement.scheduling.pipeline import PodShape, ShapeRanking, ShapeRankings
 from placement.services.clusters.cluster_lookup import found, unknown_pod
 from placement.services.clusters.node_states import NodeState
 from placement.services.clusters.node_writing import (
@@ -34,12 +36,6 @@ from placement.services.clusters.pod_pages import (
     Unschedulable,
 )
 from placement.services.clusters.pod_placing import Placed, placed
-from placement.services.clusters.pod_ranking import (
-    INVENTORIES_DIFFER,
-    PodShape,
-    Ranking,
-    Rankings,
-)
 from placement.services.clusters.pod_rows import answer_of, consumer_of, is_claim
 from placement.services.clusters.pod_writing import (
     Arrival,
@@ -55,6 +51,7 @@ from placement.storage.statements import pods
 from placement.storage.statements.pods import StoredPod
 
 ANY_POD = Condition()
+INVENTORIES_DIFFER = Refusal(("node(s) have inventories that differ from the imported node",))
 
 
 class Taken(NamedTuple):
@@ -71,7 +68,7 @@ class Pods:
     def __init__(self, database: Database, fleet: Fleet, writer: NodeWriter) -> None:
         self._database = database
         self._fleet = fleet
-        self._rankings = Rankings()
+        self._rankings = ShapeRankings()
         self._writing = PodWriting(writer, fleet.loader)
 
     # -- reading ------------------------------------------------------------------------------------
@@ -113,30 +110,36 @@ class Pods:
         Raises NotFound for the cluster, ManifestError.
         """
         view, document = self._fleet.view(cluster), PodDocument.unnamed(cluster, pod)
-        incoming, ranking, states = self._looked_at(view, document, node_names)
+        incoming, ranking, columns = self._looked_at(view, document, node_names)
         places: list[Placed] = []
         fitting = 0
-        for ranked in ranking.best_first(states):
+        for ranked in ranking.best_first(columns):
             fitting += 1
             if most is None or len(places) < most:
                 places.append(placed(ranked, incoming, document))
-        return Preview(places, fitting, ranking.refusals(states), incoming.warnings)
+        return Preview(places, fitting, ranking.refusals(columns), incoming.warnings)
 
     def scores(
         self, cluster: str, pod: Mapping[str, Any], node_names: Collection[str] | None = None
     ) -> dict[str, int]:
         """The score of each node on which the pod fits, 0 to 100, by name. Raises as `preview` does."""
         view, document = self._fleet.view(cluster), PodDocument.unnamed(cluster, pod)
-        _, ranking, states = self._looked_at(view, document, node_names)
-        return {ranked.state.row.name: ranked.score for ranked in ranking.best_first(states)}
+        _, ranking, columns = self._looked_at(view, document, node_names)
+        return {ranked.node.name: ranked.score for ranked in ranking.best_first(columns)}
 
     def _looked_at(
         self, view: ClusterView, document: PodDocument, node_names: Collection[str] | None
-    ) -> tuple[PodImport, Ranking, list[NodeState]]:
+    ) -> tuple[PodImport, ShapeRanking, NodeColumns[NodeState]]:
         """What a pod asks for, how it stands with nodes, and those nodes, without the pod itself on them."""
         incoming = import_pod(document.manifest, view.facts.settings)
-        states = _chosen(_without(view, self._known(view, _key(document))), node_names)
-        return incoming, self._rankings.of(view.facts.id, _shape(incoming, view), view.nodes.values()), states
+        columns = _without(view, self._known(view, _key(document)))
+        if node_names is not None:
+            columns = columns.among(node_names)
+        return incoming, self._ranking(incoming, view), columns
+
+    def _ranking(self, incoming: PodImport, view: ClusterView) -> ShapeRanking:
+        shape = PodShape(incoming.request, incoming.selection, view.facts.settings)
+        return self._rankings.of(view.facts.id, shape, view.columns)
 
     # -- writing ------------------------------------------------------------------------------------
 
@@ -214,16 +217,16 @@ class Pods:
         incoming = import_pod(document.manifest, settings, same.manifest if same else None)
         if same is not None and same.node is not None and _asks_for_the_same(same, incoming, view):
             return self._renewed(view, same, node)
-        states = _chosen(_without(view, known), None if node is None else [node])
-        ranking = self._rankings.of(view.facts.id, _shape(incoming, view), view.nodes.values())
-        doubtful = {state.row.root_id for state in refusing if view.nodes.get(state.row.root_id) is state}
-        usable = [state for state in states if state.row.root_id not in doubtful]
+        columns = _without(view, known)
+        if node is not None:
+            columns = columns.among([node])
+        doubtful = {state.name for state in refusing if view.nodes.get(state.row.root_id) is state}
+        ranking = self._ranking(incoming, view)
+        usable = columns.without(doubtful) if doubtful else columns
         place = _best_place(ranking, usable, incoming, document)
         if place is None:
-            differing = {
-                state.row.name: INVENTORIES_DIFFER for state in states if state.row.root_id in doubtful
-            }
-            raise Unschedulable({**ranking.refusals(states), **differing})
+            differing = {each.name: INVENTORIES_DIFFER for each in columns.nodes if each.name in doubtful}
+            raise Unschedulable({**ranking.refusals(columns), **differing})
         try:
             changed_at = self._claim(view, document, known, place)
         except (NodeRefused, ProviderGone) as refusal:
@@ -273,33 +276,21 @@ def _key(document: PodDocument) -> PodKey:
 
 
 def _best_place(
-    ranking: Ranking, states: list[NodeState], incoming: PodImport, document: PodDocument
+    ranking: ShapeRanking, columns: NodeColumns[NodeState], incoming: PodImport, document: PodDocument
 ) -> Placed | None:
     """The pod on the best node that can take it, None if none can."""
-    for ranked in ranking.best_first(states):
+    for ranked in ranking.best_first(columns):
         with suppress(Refused):
             return placed(ranked, incoming, document)
     return None
 
 
-def _shape(incoming: PodImport, view: ClusterView) -> PodShape:
-    return PodShape(incoming.request, incoming.selection, view.facts.settings)
-
-
-def _without(view: ClusterView, leaving: Sequence[StoredPod]) -> list[NodeState]:
+def _without(view: ClusterView, leaving: Sequence[StoredPod]) -> NodeColumns[NodeState]:
     """The nodes as they are when these pods are gone."""
     consumers = frozenset(consumer_of(pod) for pod in leaving)
-    left = {pod.root_id for pod in leaving}
-    if not left:
-        return list(view.nodes.values())
-    return [state.without(consumers) if root_id in left else state for root_id, state in view.nodes.items()]
-
-
-def _chosen(states: list[NodeState], names: Collection[str] | None) -> list[NodeState]:
-    if names is None:
-        return states
-    wanted = set(names)
-    return [state for state in states if state.row.name in wanted]
+    left = {pod.root_id for pod in leaving if pod.root_id is not None}
+    states = [view.nodes[root_id].without(consumers) for root_id in left if root_id in view.nodes]
+    return view.columns.updated(states) if states else view.columns
 
 
 def _asks_for_the_same(stored: StoredPod, incoming: PodImport, view: ClusterView) -> bool:

@@ -11,6 +11,7 @@ from placement.dialects.koordinator.pod.pod_import import import_pod
 from placement.domain import caller, deadline
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.scheduling.numa_fit import Fit
+from placement.scheduling.pipeline import PodShape, ShapeRanking
 from placement.scheduling.victims import (
     choose_victims,
     may_preempt,
@@ -19,7 +20,6 @@ from placement.scheduling.victims import (
 )
 from placement.services.clusters.node_states import NodeState
 from placement.services.clusters.pod_documents import PodDocument
-from placement.services.clusters.pod_ranking import PodShape, Ranking
 from placement.services.following.cluster_cache import ClusterView, Fleet
 from placement.storage.database import Database
 from placement.storage.statements import pods
@@ -44,13 +44,13 @@ class _Preemptor:
 
     manifest: Mapping[str, Any]
     priority: int
-    ranking: Ranking
+    ranking: ShapeRanking
     consumers: frozenset[str]
 
     def fits(self, state: NodeState, going: frozenset[str]) -> bool:
         """Whether it fits when these are gone, and what it may have claimed itself before."""
         left = state.without(going | self.consumers)
-        return isinstance(self.ranking.tried(left).answer, Fit)
+        return isinstance(self.ranking.look(left).answer, Fit)
 
 
 class Preemption:
@@ -87,7 +87,7 @@ class Preemption:
         document = PodDocument.unnamed(cluster, pod)
         incoming = import_pod(document.manifest, view.facts.settings)
         shape = PodShape(incoming.request, incoming.selection, view.facts.settings)
-        return _Preemptor(pod, priority_of(pod), Ranking(shape), frozenset({document.consumer}))
+        return _Preemptor(pod, priority_of(pod), ShapeRanking(shape), frozenset({document.consumer}))
 
     def _on_node(
         self, cluster: str, preemptor: _Preemptor, node: str, proposal: Victims, refresh: Refresh

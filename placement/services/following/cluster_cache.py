@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from placement.domain import deadline
 from placement.domain.errors import Unavailable
+from placement.scheduling.columns.node_columns import NodeColumns
 from placement.services.clusters.cluster_lookup import found
 from placement.services.clusters.node_loading import ClusterFacts, NodeLoader, facts_of
 from placement.services.clusters.node_states import NodeState
@@ -32,6 +33,7 @@ class ClusterView:
 
     facts: ClusterFacts
     nodes: Mapping[int, NodeState]
+    columns: NodeColumns[NodeState]
 
     @cached_property
     def by_name(self) -> Mapping[str, NodeState]:
@@ -43,17 +45,24 @@ class ClusterView:
 class _Image:
     facts: ClusterFacts
     nodes: dict[int, NodeState]
+    columns: NodeColumns[NodeState] = field(default_factory=NodeColumns)
     view: ClusterView | None = None
 
+    @classmethod
+    def of(cls, facts: ClusterFacts, nodes: dict[int, NodeState]) -> _Image:
+        return cls(facts, nodes, NodeColumns[NodeState]().updated(nodes.values()))
+
     def replace(self, roots: Iterable[int], fresh: Mapping[int, NodeState]) -> None:
-        for root_id in roots:
-            self.nodes.pop(root_id, None)
+        before = [self.nodes.pop(root_id) for root_id in roots if root_id in self.nodes]
         self.nodes.update(fresh)
+        names = {state.name for state in fresh.values()}
+        gone = {state.name for state in before} - names
+        self.columns = self.columns.updated(fresh.values(), gone)
         self.view = None
 
     def viewed(self) -> ClusterView:
         if self.view is None:
-            self.view = ClusterView(self.facts, MappingProxyType(dict(self.nodes)))
+            self.view = ClusterView(self.facts, MappingProxyType(dict(self.nodes)), self.columns)
         return self.view
 
 
@@ -139,7 +148,7 @@ class Fleet:
                 # What is known of other clusters is of another history.
                 self._forget()
             facts = facts_of(found(connection, name))
-            image = _Image(facts, self.loader.load(connection, facts))
+            image = _Image.of(facts, self.loader.load(connection, facts))
         if self._progress is None:
             self._progress = _Progress(horizon)
         self._images[facts.id] = image

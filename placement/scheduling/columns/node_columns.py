@@ -1,0 +1,95 @@
+"""The nodes of a cluster as columns, as of one moment: the snapshot on which pods are scheduled.
+
+Row by row in the order of names. A snapshot never changes: what changed makes another one, which shares with
+it all columns in which nothing changed, so that whoever looks at one needs no lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from placement.scheduling.columns.host_kind import kind_of
+from placement.scheduling.columns.labels import LabelColumn, LabelKey
+from placement.scheduling.columns.node_numbers import Numbers, numbers_of
+from placement.scheduling.columns.table import Guard, Table, Written, written
+from placement.scheduling.host import Host
+from placement.scheduling.node_info import NodeInfo
+
+Node = TypeVar("Node", bound=NodeInfo)
+# So many keys have columns at a time; others are looked up node by node when they are asked about.
+_LABELS_KEPT = 64
+# Guards and kinds that no node has any more are kept up to this many, and as many as there are nodes.
+_SPARE = 64
+
+
+@dataclass(frozen=True, eq=False)
+class NodeColumns(Generic[Node]):
+    """All nodes of a cluster, or some of them: node `i` in row `i` of the table."""
+
+    nodes: tuple[Node, ...] = ()
+    table: Table = field(default_factory=Table)
+    _rows: Mapping[str, int] = field(default_factory=dict)
+    _labels: dict[LabelKey, LabelColumn] = field(default_factory=dict)
+
+    def label(self, key: LabelKey) -> LabelColumn:
+        """What the nodes have at a label or field."""
+        column = self._labels.get(key)
+        if column is None:
+            column = LabelColumn.of(key, (node.face for node in self.nodes))
+            if len(self._labels) < _LABELS_KEPT:
+                self._labels[key] = column
+        return column
+
+    def among(self, names: Collection[str]) -> NodeColumns[Node]:
+        """The nodes of these names, unknown ones left out."""
+        rows = sorted({row for name in names if (row := self._rows.get(name)) is not None})
+        return self if len(rows) == len(self.nodes) else self._taken(rows)
+
+    def without(self, names: Collection[str]) -> NodeColumns[Node]:
+        """All nodes but those of these names."""
+        left = set(names)
+        return self._taken([row for row, node in enumerate(self.nodes) if node.name not in left])
+
+    def updated(self, fresh: Iterable[Node], gone: Collection[str] = ()) -> NodeColumns[Node]:
+        """The nodes after some of them changed or came, and those of these names went."""
+        coming = {node.name: node for node in fresh}
+        columns = self
+        if coming.keys() - self._rows.keys() or any(name in self._rows for name in gone):
+            columns = self._rearranged(coming, gone)
+        return columns._written([(columns._rows[name], node) for name, node in coming.items()])
+
+    def _taken(self, rows: Sequence[int]) -> NodeColumns[Node]:
+        nodes, places = tuple(self.nodes[row] for row in rows), np.array(rows, np.intp)
+        labels = {key: column.among(places) for key, column in list(self._labels.items())}
+        return NodeColumns(nodes, self.table.rows(places), _rows_of(nodes), labels)
+
+    def _rearranged(self, coming: Mapping[str, Node], gone: Collection[str]) -> NodeColumns[Node]:
+        """Rows for all nodes there will be; those of nodes that come have still to be written."""
+        present = {node.name: node for node in self.nodes if node.name not in gone}
+        present.update(coming)
+        nodes = tuple(present[name] for name in sorted(present))
+        source = np.array([self._rows.get(node.name, -1) for node in nodes], np.intp)
+        return NodeColumns(nodes, self.table.rearranged(source), _rows_of(nodes))
+
+    def _written(self, changes: Sequence[tuple[int, Node]]) -> NodeColumns[Node]:
+        nodes, known = list(self.nodes), dict[Host, Numbers]()
+        rows: list[Written] = []
+        for row, node in changes:
+            nodes[row] = node
+            guard = Guard(node.face.taints, node.face.unschedulable)
+            rows.append((row, guard, kind_of(node.host), numbers_of(node, known)))
+        table = written(self.table, rows)
+        if max(len(table.guards), len(table.kinds)) > 2 * len(nodes) + _SPARE:
+            return NodeColumns[Node]().updated(nodes)
+        faces = [(row, node.face) for row, node in changes if node.face is not self.nodes[row].face]
+        kept = [(key, column) for key, column in list(self._labels.items()) if not column.is_worn]
+        labels = {key: column.with_faces(faces) if faces else column for key, column in kept}
+        return NodeColumns(tuple(nodes), table, self._rows, labels)
+
+
+def _rows_of(nodes: Iterable[NodeInfo]) -> dict[str, int]:
+    return {node.name: row for row, node in enumerate(nodes)}

@@ -1,0 +1,145 @@
+"""What the columns say of one node, as numbers by column.
+
+A number that is not there is 0. Amounts of resources on the host count in units of their class where pods
+are filtered, and in millicores, bytes and pieces where they are scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from placement.numa.accounts import numa_used
+from placement.numa.accumulator.strict_binding import thinned
+from placement.numa.amounts import NOTHING
+from placement.numa.amplification import bound_cost, host_cpu_requested
+from placement.numa.host import FACE_VALUE, HostState
+from placement.numa.policies import BindPolicy
+from placement.scheduling.host import Host
+from placement.scheduling.node_info import NodeInfo
+from placement.scheduling.node_offers import HOST
+
+# Amounts beyond this are not counted, so that a hundred times as much fits into 64 bits.
+MOST = 2**55
+
+
+class Column(NamedTuple):
+    """What a column counts, of which resource or class, on which of the NUMA nodes by ascending id."""
+
+    what: str
+    of: str = ""
+    place: int = 0
+
+
+VAST = Column("an amount is beyond what is counted")
+BOUND_COST = Column("millicores that all bound CPUs cost")
+CPU_REQUESTED = Column("millicores requested of the host, bound CPUs at their cost")
+NUMA_NODES = Column("NUMA nodes")
+
+
+def room(resource_class: str) -> Column:
+    """The units of a class that a pod may have on a host."""
+    return Column("room", resource_class)
+
+
+def allocatable(resource: str) -> Column:
+    """What the host as a whole can give."""
+    return Column("allocatable", resource)
+
+
+def requested(resource: str) -> Column:
+    """What all pods on the host request."""
+    return Column("requested", resource)
+
+
+def reported(resource: str) -> Column:
+    """1 if any NUMA node reports the resource."""
+    return Column("reported by NUMA nodes", resource)
+
+
+def numa_capacity(resource: str, place: int) -> Column:
+    """What a NUMA node has."""
+    return Column("NUMA capacity", resource, place)
+
+
+def numa_requested(resource: str, place: int) -> Column:
+    """What of that is used."""
+    return Column("NUMA used", resource, place)
+
+
+def free_cpus(policy: str) -> Column:
+    """The CPUs of the host that a pod may be given; only those that a strict bind policy leaves."""
+    return Column("free CPUs", policy)
+
+
+def numa_free_cpus(policy: str, place: int) -> Column:
+    """The same on one NUMA node."""
+    return Column("free CPUs on a NUMA node", policy, place)
+
+
+Numbers = dict[Column, int]
+
+
+def numbers_of(node: NodeInfo, known: dict[Host, Numbers]) -> Numbers:
+    """All numbers of a node; `known` are those of hosts, to which its own is added."""
+    host = node.host
+    of_host = known.get(host)
+    if of_host is None:
+        of_host = known[host] = dict(_of_host(host))
+    numbers = {**of_host, **dict(_of_totals(node))}
+    return _counted(numbers)
+
+
+def _counted(numbers: Numbers) -> Numbers:
+    if all(-MOST < number < MOST for number in numbers.values()):
+        return numbers
+    return {**{column: max(-MOST, min(MOST, number)) for column, number in numbers.items()}, VAST: 1}
+
+
+def _of_totals(node: NodeInfo) -> Iterator[tuple[Column, int]]:
+    totals, state = node.totals, node.host.state
+    for resource, amount in totals.allocatable.items():
+        yield allocatable(resource), amount
+    for resource, amount in totals.requested.items():
+        yield requested(resource), amount
+    cpu = totals.requested.get("cpu", 0)
+    if state.cpu_ratio > FACE_VALUE:
+        cpu = host_cpu_requested(cpu, state.use.held.bit_count(), state.cpu_ratio)
+    yield CPU_REQUESTED, cpu
+    for resource_class, units in _rooms(node).items():
+        yield room(resource_class), units
+
+
+def _rooms(node: NodeInfo) -> Mapping[str, int]:
+    """What NUMA nodes have left counts for what the host as a whole does not offer (`host_fit.lacking`)."""
+    rooms = dict(node.free)
+    below: dict[str, int] = {}
+    on_host = {place.resource_class for place in node.offers.inventories if place.path == HOST}
+    on_numa_nodes = {f"numa-{numa}" for numa in node.offers.numa_ids}
+    for place in node.offers.inventories:
+        kind = place.resource_class
+        if place.path in on_numa_nodes and kind not in rooms and kind not in on_host:
+            below[kind] = below.get(kind, 0) + node.left(place)
+    return rooms | below
+
+
+def _of_host(host: Host) -> Iterator[tuple[Column, int]]:
+    state = host.state
+    yield BOUND_COST, bound_cost(1000 * state.use.held.bit_count(), state.cpu_ratio)
+    yield NUMA_NODES, len(state.capacity)
+    used = numa_used(state, state.use, NOTHING)
+    for place, (numa, row) in enumerate(state.capacity.items()):
+        for resource, amount in row.items():
+            yield reported(resource), 1
+            yield numa_capacity(resource, place), amount
+            yield numa_requested(resource, place), used.get(numa, {}).get(resource, 0)
+    yield from _of_cpus(state)
+
+
+def _of_cpus(state: HostState) -> Iterator[tuple[Column, int]]:
+    layout, free = state.layout, state.free_cpus(state.use)
+    thinnings = {policy: thinned(layout, free, policy) for policy in BindPolicy}
+    for policy, cpus in thinnings.items():
+        yield free_cpus(policy), cpus.bit_count()
+        for place, numa in enumerate(state.capacity):
+            yield numa_free_cpus(policy, place), (cpus & layout.numa_nodes.get(numa, 0)).bit_count()

@@ -1,0 +1,115 @@
+"""Numbers of nodes as columns, and what is decided once for all nodes that are of one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from placement.forest.arrays import Amounts, Mask, Rows
+from placement.kubernetes.taints import Taint
+from placement.scheduling.columns.host_kind import HostKind
+from placement.scheduling.columns.node_numbers import MOST, NUMA_NODES, Column
+
+GUARD, KIND = Column("guard"), Column("kind of host")
+
+
+class Guard(NamedTuple):
+    """What keeps pods off a node unless they tolerate it."""
+
+    taints: tuple[Taint, ...]
+    unschedulable: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The numbers of nodes, row by row; never changed.
+
+    `GUARD` and `KIND` are the places of a node's guard and kind among `guards` and `kinds`.
+    """
+
+    count: int = 0
+    columns: Mapping[Column, Amounts] = field(default_factory=dict)
+    guards: Mapping[Guard, int] = field(default_factory=dict)
+    kinds: Mapping[HostKind, int] = field(default_factory=dict)
+    places: Rows | None = None
+    """The rows of the columns that are looked at; None if all are."""
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, column: Column) -> Amounts:
+        """The numbers of a column, only to be read."""
+        found = self.columns.get(column)
+        if found is None:
+            return np.zeros(self.count, np.int64)
+        return found if self.places is None else found[self.places]
+
+    def rows(self, rows: Rows) -> Table:
+        """Some of the rows, in that order."""
+        return replace(self, count=len(rows), places=rows if self.places is None else self.places[rows])
+
+    @property
+    def numa_nodes(self) -> int:
+        """The most NUMA nodes that any node has."""
+        return int(self[NUMA_NODES].max(initial=0))
+
+    def where_guard(self, admits: Callable[[Guard], bool]) -> Mask:
+        """The nodes whose guard admits somebody, who is asked once per distinct guard."""
+        return np.array([admits(guard) for guard in self.guards], np.bool_)[self[GUARD]]
+
+    def where_kind(self, holds: Callable[[HostKind], bool]) -> Mask:
+        """The nodes of whose kind something holds, which is asked once per distinct kind."""
+        return np.array([holds(kind) for kind in self.kinds], np.bool_)[self[KIND]]
+
+    def by_kind(self, number: Callable[[HostKind], int]) -> Amounts:
+        """A number that depends on the kind of a node alone, up to what is counted."""
+        return np.array([min(MOST, number(kind)) for kind in self.kinds], np.int64)[self[KIND]]
+
+    def rearranged(self, source: Rows) -> Table:
+        """The rows in another order; -1 stands for a node of which nothing is known yet."""
+        moved = {
+            column: np.where(source < 0, 0, self[column][source])
+            for column, numbers in self.columns.items()
+            if self.count and numbers.any()
+        }
+        return replace(self, count=len(source), columns=moved, places=None)
+
+
+Written = tuple[int, Guard, HostKind, Mapping[Column, int]]
+"""A row and what it is to say: the guard and the kind of the node, and its numbers."""
+
+
+def written(table: Table, rows: Iterable[Written]) -> Table:
+    """The table after some rows changed; columns in which nothing changes are shared."""
+    guards, kinds, columns = dict(table.guards), dict(table.kinds), dict(table.columns)
+    own: set[Column] = set()
+    for row, guard, kind, numbers in rows:
+        codes = {GUARD: _code(guard, guards), KIND: _code(kind, kinds)}
+        _write(columns, own, table.count, row, {**numbers, **codes})
+    return Table(table.count, columns, guards, kinds)
+
+
+def _write(
+    columns: dict[Column, Amounts], own: set[Column], count: int, row: int, numbers: Mapping[Column, int]
+) -> None:
+    """Let a row say these numbers, and 0 in all other columns; only columns of our `own` are written to."""
+    for column in numbers.keys() - columns.keys():
+        columns[column] = np.zeros(count, np.int64)
+        own.add(column)
+    for column, present in list(columns.items()):
+        number = numbers.get(column, 0)
+        if present[row] != number:
+            if column not in own:
+                present = columns[column] = present.copy()
+                own.add(column)
+            present[row] = number
+
+
+_Distinct = TypeVar("_Distinct", Guard, HostKind)
+
+
+def _code(value: _Distinct, codes: dict[_Distinct, int]) -> int:
+    return codes.setdefault(value, len(codes))

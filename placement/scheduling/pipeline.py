@@ -1,0 +1,147 @@
+"""Where a pod goes: snapshot -> filter -> score -> the nodes one by one, best first.
+
+Columns say of all nodes at once where a pod may fit and how well at most (`columns.filter`, `columns.score`).
+Nodes are then looked at in that order, and no longer than something better may come. What was found out by
+looking is kept for pods of the same shape: a node that nobody changed answers as before.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic
+
+import numpy as np
+
+from placement.dialects.koordinator.pod.pod_request import PodRequest
+from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.kubernetes.node_selection import NodeSelection
+from placement.numa.refusal import Refusal, RefusalClass
+from placement.scheduling.columns.filter import may_fit
+from placement.scheduling.columns.node_columns import Node, NodeColumns
+from placement.scheduling.columns.score import highest_scores
+from placement.scheduling.filter import PodJudge, Verdict
+from placement.scheduling.host_demand import is_bound_on
+from placement.scheduling.host_fit import lacking
+from placement.scheduling.node_info import NodeInfo
+from placement.scheduling.numa_fit import Fit
+
+_SHAPES_KEPT = 32
+_CHANGES_KEPT = 20
+# Most walks end early: so many nodes are told at a time.
+_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PodShape:
+    """All that decides on which nodes a pod fits, and how well."""
+
+    request: PodRequest | None
+    selection: NodeSelection
+    settings: SchedulerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked(Generic[Node]):
+    """A node on which a pod fits, and how well, 0 to 100."""
+
+    node: Node
+    score: int
+    fit: Fit
+
+
+class ShapeRanking:
+    """Pods of one shape and the nodes of a cluster."""
+
+    def __init__(self, shape: PodShape) -> None:
+        self._shape = shape
+        self._judge = PodJudge(shape.request, shape.settings.host_scoring)
+        self._verdicts: dict[NodeInfo, Verdict] = {}
+
+    def best_first(self, columns: NodeColumns[Node]) -> Iterator[Ranked[Node]]:
+        """The nodes on which the pod fits, by descending score, then by name; looked at one by one."""
+        found: list[tuple[int, int, Fit]] = []
+        for row, highest in self._foretold(columns):
+            # What was found may be as good as anything that comes: then it is next.
+            while found and found[0][:2] < (-highest, row):
+                yield _ranked(columns, *heapq.heappop(found))
+            verdict = self.look(columns.nodes[row])
+            if isinstance(verdict.answer, Fit):
+                heapq.heappush(found, (-verdict.score, row, verdict.answer))
+        while found:
+            yield _ranked(columns, *heapq.heappop(found))
+
+    def refusals(self, columns: NodeColumns[Node]) -> dict[str, Refusal]:
+        """Why the pod does not fit on nodes, by name; nodes on which it does are left out."""
+        found = {}
+        for node in columns.nodes:
+            answer = self.look(node).answer
+            if isinstance(answer, Refusal):
+                found[node.name] = answer
+        return found
+
+    def look(self, node: NodeInfo) -> Verdict:
+        """How the pod stands with one node, for certain."""
+        verdict = self._verdicts.get(node)
+        if verdict is None:
+            refusal = self._screen(node)
+            verdict = self._judge.judge(node.host, node.totals) if refusal is None else Verdict(refusal)
+            self._verdicts[node] = verdict
+        return verdict
+
+    def trim(self, columns: NodeColumns[Node]) -> None:
+        """Forget now and then what the nodes of the cluster were before they were what they are now."""
+        if len(self._verdicts) > len(columns.nodes) + len(columns.nodes) // 4 + _CHANGES_KEPT:
+            known = self._verdicts
+            self._verdicts = {node: known[node] for node in columns.nodes if node in known}
+            self._judge = PodJudge(self._shape.request, self._shape.settings.host_scoring)
+
+    def _foretold(self, columns: NodeColumns[Node]) -> Iterator[tuple[int, int]]:
+        """The rows of nodes that may take the pod and their scores at most, descending, then by name."""
+        shape = self._shape
+        rows = np.flatnonzero(may_fit(columns, shape.selection, shape.request))
+        scores = highest_scores(columns.table.rows(rows), shape.request, shape.settings.host_scoring)
+        # Scores of 0 to 100 are sorted fastest as the small numbers that they are.
+        order = np.argsort((-scores).astype(np.int8), kind="stable")
+        for start in range(0, len(order), _AT_ONCE):
+            some = order[start : start + _AT_ONCE]
+            yield from zip(rows[some].tolist(), scores[some].tolist(), strict=True)
+
+    def _screen(self, node: NodeInfo) -> Refusal | None:
+        """What the names, labels, taints and totals of a node have against the pod."""
+        reason = self._shape.selection.refusal(node.face)
+        if reason is not None:
+            return Refusal((reason,), RefusalClass.UNRESOLVABLE)
+        request = self._shape.request
+        amounts = {} if request is None else request.amounts
+        bound = request is not None and is_bound_on(node.host, request)
+        missing = lacking(node.offers, node.free, node.left, amounts, bound=bound)
+        return Refusal(missing) if missing else None
+
+
+def _ranked(columns: NodeColumns[Node], height: int, row: int, fit: Fit) -> Ranked[Node]:
+    return Ranked(columns.nodes[row], -height, fit)
+
+
+class ShapeRankings:
+    """The rankings of the shapes that were asked for last, for each cluster by itself.
+
+    Threads share them: what they note about a node is the same whoever notes it, and is noted at once.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, PodShape], ShapeRanking] = {}
+        self._lock = threading.Lock()
+
+    def of(self, cluster_id: int, shape: PodShape, columns: NodeColumns[Node]) -> ShapeRanking:
+        """The ranking for pods of a shape; `columns` are all nodes of the cluster, asked about now or not."""
+        key = (cluster_id, shape)
+        with self._lock:
+            ranking = self._kept.pop(key, None) or ShapeRanking(shape)
+            self._kept[key] = ranking
+            if len(self._kept) > _SHAPES_KEPT:
+                del self._kept[next(iter(self._kept))]
+        ranking.trim(columns)
+        return ranking

@@ -1,0 +1,154 @@
+"""What columns say of all nodes at once is what looking at each node says."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placement.kubernetes.node_selection import NodeFace
+from placement.numa.policies import NumaPolicy
+from placement.scheduling.columns.filter import may_fit, selected
+from placement.scheduling.columns.labels import LabelColumn, LabelKey
+from placement.scheduling.columns.node_columns import NodeColumns
+from placement.scheduling.columns.score import highest_scores
+from placement.scheduling.columns.table import GUARD, KIND
+from placement.scheduling.pipeline import ShapeRanking
+from tests.unit.dialects.koordinator import pods
+from tests.unit.scheduling.clusters import (
+    built_node,
+    clusters,
+    nodes,
+    settings_of_clusters,
+    shape_of,
+)
+
+
+def looked_at(shape, found):
+    """The verdict about each node, by itself."""
+    ranking = ShapeRanking(shape)
+    return {node.name: ranking.look(node) for node in found}
+
+
+def columns_of(found):
+    return NodeColumns().updated(found)
+
+
+@settings(max_examples=150)
+@given(clusters())
+def test_the_order_of_nodes_is_that_of_their_exact_scores(cluster):
+    _, found, shape = cluster
+    fitting = [(-verdict.score, name) for name, verdict in looked_at(shape, found).items() if verdict.fits]
+    ranked = list(ShapeRanking(shape).best_first(columns_of(found)))
+    assert [(-each.score, each.node.name) for each in ranked] == sorted(fitting)
+
+
+@settings(max_examples=150)
+@given(clusters())
+def test_nodes_are_filtered_and_scored_as_looking_at_them_does(cluster):
+    _, found, shape = cluster
+    columns = columns_of(found)
+    admitted = selected(columns, shape.selection)
+    possible = may_fit(columns, shape.selection, shape.request)
+    highest = highest_scores(columns.table, shape.request, shape.settings.host_scoring)
+    verdicts = looked_at(shape, found)
+    for row, node in enumerate(columns.nodes):
+        assert admitted[row] == (shape.selection.refusal(node.face) is None)
+        verdict = verdicts[node.name]
+        if not verdict.fits:
+            continue
+        assert possible[row]
+        assert verdict.score <= highest[row]
+        if {node.host.numa_policy, shape.request.numa.policy} == {NumaPolicy.NONE} and not _is_vast(node):
+            assert verdict.score == highest[row]
+
+
+def _is_vast(node):
+    return node.totals.allocatable.get("ephemeral-storage", 0) > 2**55
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_columns_that_were_kept_in_step_are_those_that_are_made_afresh(data):
+    cluster = data.draw(settings_of_clusters())
+    columns, present = NodeColumns(), {}
+    names = [f"node-{number}" for number in range(5)]
+    for _ in range(data.draw(st.integers(1, 5))):
+        gone = data.draw(st.sets(st.sampled_from(names), max_size=2))
+        fresh = [
+            data.draw(nodes(name, cluster))
+            for name in data.draw(st.sets(st.sampled_from(names), max_size=3))
+            if name not in gone
+        ]
+        before, shown = columns, _shown(columns)
+        columns = columns.updated(fresh, gone)
+        present = {name: node for name, node in present.items() if name not in gone}
+        present |= {node.name: node for node in fresh}
+        assert _shown(columns) == _shown(columns_of(present.values()))
+        assert _shown(before) == shown
+
+
+def _shown(columns):
+    """Every node with all that its columns say of it."""
+    table = columns.table
+    guards, kinds = list(table.guards), list(table.kinds)
+    return [
+        (
+            node,
+            guards[table[GUARD][row]],
+            kinds[table[KIND][row]],
+            {
+                column: int(table[column][row])
+                for column in table.columns
+                if column not in (GUARD, KIND) and table[column][row]
+            },
+        )
+        for row, node in enumerate(columns.nodes)
+    ]
+
+
+@settings(max_examples=100)
+@given(clusters(), st.sets(st.integers(0, 5)))
+def test_asking_some_nodes_says_the_same_of_them(cluster, numbers):
+    _, found, shape = cluster
+    names = {f"node-{number}" for number in numbers}
+    ranking, columns = ShapeRanking(shape), columns_of(found)
+    everywhere = [(each.node, each.score) for each in ranking.best_first(columns)]
+    some = ShapeRanking(shape).best_first(columns.among(names))
+    assert [(each.node, each.score) for each in some] == [
+        (node, score) for node, score in everywhere if node.name in names
+    ]
+    rest = ShapeRanking(shape).best_first(columns.without(names))
+    assert [each.node for each in rest] == [node for node, _ in everywhere if node.name not in names]
+
+
+@pytest.mark.parametrize("count", [1, 200])
+def test_labels_are_followed(count):
+    """A label that was asked about is known of nodes that changed since."""
+    faces = [NodeFace(f"n{number}", {"zone": "a"}) for number in range(count)]
+    column = LabelColumn.of(LabelKey("zone"), faces)
+    assert column.equals("a").all()
+    changed = column.with_faces([(0, NodeFace("n0", {"zone": "b"}))])
+    assert changed.equals("b").tolist() == [True] + [False] * (count - 1)
+    assert column.equals("a").all()
+    assert not changed.equals("c").any()
+
+
+@pytest.mark.parametrize(("cpu", "fits"), [("8", True), ("9", False)])
+@pytest.mark.parametrize("build", [pods.lsr, pods.build_pod])
+def test_a_numa_node_is_filled_to_the_last_cpu_and_not_beyond(cpu, fits, build):
+    alone = built_node("node-0", labels={pods.NUMA: "SingleNUMANode"})
+    shape = shape_of(build(pods.container(cpu=cpu, memory="16Gi")))
+    columns = columns_of([alone])
+    assert may_fit(columns, shape.selection, shape.request).tolist() == [fits]
+    assert looked_at(shape, [alone])["node-0"].fits is fits
+    assert len(list(ShapeRanking(shape).best_first(columns))) == fits
+
+
+@pytest.mark.parametrize(("cpu", "fits"), [("16", True), ("17", False)])
+@pytest.mark.parametrize("build", [pods.lsr, pods.build_pod])
+def test_a_host_is_filled_to_the_last_cpu_and_not_beyond(cpu, fits, build):
+    alone = built_node("node-0")
+    shape = shape_of(build(pods.container(cpu=cpu, memory="32Gi")))
+    assert may_fit(columns_of([alone]), shape.selection, shape.request).tolist() == [fits]
+    assert looked_at(shape, [alone])["node-0"].fits is fits
