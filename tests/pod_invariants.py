@@ -10,7 +10,7 @@ from placement.services.clusters.cluster_lookup import found
 from placement.services.clusters.node_loading import NodeLoader, facts_of, stored_accounts
 from placement.services.clusters.node_states import NodeState
 from placement.services.clusters.node_views import view_of
-from placement.services.following.cluster_cache import Fleet
+from placement.services.following.cluster_cache import ClusterCache
 from placement.storage import tables
 from placement.storage.database import Database
 
@@ -78,9 +78,9 @@ def check_usages(database: Database) -> None:
             assert row.used <= (row.total - row.reserved) * row.allocation_ratio
 
 
-def check_image(fresh: dict[int, NodeState], fleet: Fleet, cluster: str) -> None:
+def check_image(fresh: dict[int, NodeState], cluster_cache: ClusterCache, cluster: str) -> None:
     """An image that was kept in step is what a fresh one is."""
-    view = fleet.view(cluster)
+    view = cluster_cache.view(cluster)
     assert view.nodes.keys() == fresh.keys()
     for root_id, state in view.nodes.items():
         other = fresh[root_id]

@@ -10,7 +10,7 @@ import requests
 
 from placement.app import build
 from placement.numa.cpuset import parse_cpu_list
-from placement.services.following.cluster_cache import Fleet
+from placement.services.following.cluster_cache import ClusterCache
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible
@@ -153,7 +153,7 @@ def test_two_images_see_each_others_pods(database: Database) -> None:
 
     application = build(database, compatible())
     api = Client(application.test_client())
-    other = Fleet(database)
+    other = ClusterCache(database)
     try:
         api.put(CLUSTER)
         api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1"))

@@ -8,7 +8,7 @@ from flask import Flask
 
 from placement.domain.errors import NotFound
 from placement.services.clusters.pod_writing import Condition
-from placement.services.following.cluster_cache import ClusterView
+from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.storage import tables
 from placement.storage.database import Database
 from placement.storage.statements import provider_rows, providers
@@ -46,17 +46,17 @@ def test_a_change_elsewhere_does_not_speak_against_the_node(
     """A pod moves from n1 to n2, and n1 changes while that is decided."""
     assert cluster.put(f"{PODS}/web", on("n1", uid=UID)).json["node"] == "n1"
     use_cases = application.extensions["placement_use_cases"]
-    look = use_cases.fleet.view
+    look = use_cases.cluster_cache.view
     looks = []
 
-    def view(name: str) -> ClusterView:
-        seen: ClusterView = look(name)
+    def view(name: str) -> ClusterSnapshot:
+        seen: ClusterSnapshot = look(name)
         looks.append(seen)
         if len(looks) == 1:
             use_cases.pods.put("edge", "default", "noise", pod_manifest(cpu="1", qos="LS", node="n1"))
         return seen
 
-    monkeypatch.setattr(use_cases.fleet, "view", view)
+    monkeypatch.setattr(use_cases.cluster_cache, "view", view)
     answer = cluster.put(f"{PODS}/web", on("n2", uid=OTHER_UID))
     assert (answer.status_code, answer.json["node"]) == (200, "n2"), answer.text
     assert len(looks) > 2

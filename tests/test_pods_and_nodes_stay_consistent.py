@@ -154,7 +154,7 @@ class Storm(RuleBasedStateMachine):
     @invariant()
     def everything_follows_from_the_pods(self):
         stored = check(self.database, "edge", exact=self.exact)
-        check_image(stored, self.use_cases.fleet, "edge")
+        check_image(stored, self.use_cases.cluster_cache, "edge")
 
     def teardown(self) -> None:
         try:

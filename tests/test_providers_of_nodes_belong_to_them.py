@@ -71,15 +71,15 @@ def test_what_others_put_below_a_node_is_theirs(cluster: Client):
 
 def test_what_is_used_of_it_is_no_use_of_the_node(cluster: Client, application: Flask, database: Database):
     """The image that was kept in step is what a fresh one is, and no room is taken for what a pod lacks."""
-    fleet = application.extensions["placement_use_cases"].fleet
+    cluster_cache = application.extensions["placement_use_cases"].cluster_cache
     nic = cluster.provider("nic", provider(cluster, "")["uuid"], VGPU=4)
     assert cluster.claim({nic: {"VGPU": 4}}).status_code == 204
-    check_image(loaded(database, "edge"), fleet, "edge")
+    check_image(loaded(database, "edge"), cluster_cache, "edge")
     manifest = pod_manifest(cpu="2")
     manifest["metadata"]["name"] = "other"
     assert cluster.put(f"{CLUSTER}/pods/default/other", manifest).status_code == 201
-    check_image(loaded(database, "edge"), fleet, "edge")
-    (state,) = fleet.view("edge").nodes.values()
+    check_image(loaded(database, "edge"), cluster_cache, "edge")
+    (state,) = cluster_cache.view("edge").nodes.values()
     assert not state.others
     with database.write() as transaction:
         (held,) = node_rows.hold_trees(transaction, [state.row.root_id]).values()

@@ -13,7 +13,7 @@ from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.pipeline import PodShape, ShapeRankings
 from placement.services.clusters.node_states import NodeState
-from placement.services.following.cluster_cache import ClusterView
+from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.storage.database import Database
 from tests.client import Client
 from tests.kubernetes import ALLOCS, KUBELET, node_manifests, pod_manifest
@@ -31,8 +31,8 @@ def cluster(api: Client) -> Client:
     return api
 
 
-def viewed(application: Flask) -> ClusterView:
-    found: ClusterView = application.extensions["placement_use_cases"].fleet.view("edge")
+def viewed(application: Flask) -> ClusterSnapshot:
+    found: ClusterSnapshot = application.extensions["placement_use_cases"].cluster_cache.view("edge")
     return found
 
 

@@ -22,7 +22,7 @@ from placement.scheduling.score import rate_host
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 
 
-class Verdict(NamedTuple):
+class FilterResult(NamedTuple):
     """A pod fits on a host with a score of 0 to 100, or it is refused."""
 
     answer: Fit | Refusal
@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
         return isinstance(self.answer, Fit)
 
 
-class _Opinion(NamedTuple):
+class _HostResult(NamedTuple):
     """What holds for a pod on all equal hosts: said at once, said after the totals are checked, the score."""
 
     at_once: Fit | Refusal | None
@@ -53,12 +53,14 @@ class PodJudge:
     def __init__(self, request: PodRequest | None, scoring: Strategy = DEFAULT_SCORING) -> None:
         self._request = request
         self._scoring = scoring
-        self._opinions: dict[Host, _Opinion] = {}
+        self._opinions: dict[Host, _HostResult] = {}
 
-    def judge(self, host: Host, totals: HostTotals, reservations: Reservations = NO_RESERVATIONS) -> Verdict:
+    def judge(
+        self, host: Host, totals: HostTotals, reservations: Reservations = NO_RESERVATIONS
+    ) -> FilterResult:
         """Whether the pod can go to a host with these totals, and how well that suits."""
         if self._request is None:
-            return Verdict(Fit())
+            return FilterResult(Fit())
         if reservations is not NO_RESERVATIONS:
             return _verdict(host, totals, reservations, self._form_opinion(self._request, host, reservations))
         opinion = self._opinions.get(host)
@@ -67,18 +69,20 @@ class PodJudge:
             self._opinions[host] = opinion
         return _verdict(host, totals, reservations, opinion)
 
-    def _form_opinion(self, request: PodRequest, host: Host, reservations: Reservations) -> _Opinion:
+    def _form_opinion(self, request: PodRequest, host: Host, reservations: Reservations) -> _HostResult:
         demand, at_once = demand_on(host, request), screen_host(host, request)
         answer = at_once or fit_host(host, request, reservations)
         scorer = rate_host(host, request, answer, self._scoring, reservations)
-        return _Opinion(at_once, demand, answer, scorer)
+        return _HostResult(at_once, demand, answer, scorer)
 
 
-def _verdict(host: Host, totals: HostTotals, reservations: Reservations, opinion: _Opinion) -> Verdict:
+def _verdict(
+    host: Host, totals: HostTotals, reservations: Reservations, opinion: _HostResult
+) -> FilterResult:
     answer = opinion.answer
     if opinion.at_once is None and host.state.cpu_ratio > FACE_VALUE:
         try:
             check_amplified(host, totals, opinion.demand, reservations)
         except Refused as refused:
-            return Verdict(refused.refusal)
-    return Verdict(answer, opinion.scorer(totals))
+            return FilterResult(refused.refusal)
+    return FilterResult(answer, opinion.scorer(totals))

@@ -43,7 +43,7 @@ class CpuOwner:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeAccounts:
+class NodeAllocations:
     """Who holds what on a node: shares by consumer, and the owner of each CPU that is somebody's."""
 
     shares: Mapping[str, Shares] = field(default_factory=dict)
@@ -83,9 +83,9 @@ class Accountant:
         if own:
             self._take(consumer, core_shares(self._offers, own))
 
-    def accounts(self) -> NodeAccounts:
+    def accounts(self) -> NodeAllocations:
         """What was counted so far; recorded pods may hold nothing."""
-        return NodeAccounts(dict(self._shares), dict(self._owners))
+        return NodeAllocations(dict(self._shares), dict(self._owners))
 
     def _own(self, consumer: str, cpus: CpuSet, level: str) -> CpuSet:
         own = frozenset(cpu for cpu in cpus if cpu in self._offers.cores and cpu not in self._owners)
@@ -105,12 +105,12 @@ class Accountant:
                 mine[place] = mine.get(place, 0) + share
 
 
-def settle(
+def compute(
     offers: NodeOffers,
     pods: Iterable[RecordedPod],
     kubelet_pods: Iterable[tuple[str, KubeletPod]],
     others: Mapping[Place, int],
-) -> NodeAccounts:
+) -> NodeAllocations:
     """The accounts of a node: recorded pods in their order, then (consumer, pod) that kubelet manages.
 
     Source: koordinator.md, "Resource classes".
@@ -174,12 +174,12 @@ def core_shares(offers: NodeOffers, cpus: CpuSet) -> Shares:
     return dict(Counter(offers.cores[cpu] for cpu in sorted(cpus - offers.reserved)))
 
 
-def lowered(
-    before: NodeAccounts,
-    after: NodeAccounts,
+def shrunk(
+    before: NodeAllocations,
+    after: NodeAllocations,
     offers: tuple[NodeOffers, NodeOffers],
     recorded: Collection[str],
-) -> NodeAccounts:
+) -> NodeAllocations:
     """What of the accounts before stands while a node is made over from one of the offers to the other.
 
     `after` holds then. Given back first is what is not asked for any more: CPUs that kubelet no longer
@@ -209,7 +209,7 @@ def lowered(
         if owner.consumer in recorded or after.cpus.get(cpu) == owner
     }
     kept = {owner.consumer for owner in cpus.values()} | set(recorded)
-    return NodeAccounts({who: held for who, held in shares.items() if held or who in kept}, cpus)
+    return NodeAllocations({who: held for who, held in shares.items() if held or who in kept}, cpus)
 
 
 def _lower(offers: NodeOffers, place: Place, amount: int, wanted: int) -> int:

@@ -22,7 +22,7 @@ from placement.numa.refusal import Refusal, RefusalClass
 from placement.scheduling.columns.filter import may_fit
 from placement.scheduling.columns.node_columns import Node, NodeColumns
 from placement.scheduling.columns.score import highest_scores
-from placement.scheduling.filter import PodJudge, Verdict
+from placement.scheduling.filter import FilterResult, PodJudge
 from placement.scheduling.host_demand import is_bound_on
 from placement.scheduling.host_fit import lacking
 from placement.scheduling.node_info import NodeInfo
@@ -58,7 +58,7 @@ class ShapeRanking:
     def __init__(self, shape: PodShape) -> None:
         self._shape = shape
         self._judge = PodJudge(shape.request, shape.settings.host_scoring)
-        self._verdicts: dict[NodeInfo, Verdict] = {}
+        self._verdicts: dict[NodeInfo, FilterResult] = {}
 
     def best_first(self, columns: NodeColumns[Node]) -> Iterator[Ranked[Node]]:
         """The nodes on which the pod fits, by descending score, then by name; looked at one by one."""
@@ -82,12 +82,12 @@ class ShapeRanking:
                 found[node.name] = answer
         return found
 
-    def look(self, node: NodeInfo) -> Verdict:
+    def look(self, node: NodeInfo) -> FilterResult:
         """How the pod stands with one node, for certain."""
         verdict = self._verdicts.get(node)
         if verdict is None:
             refusal = self._screen(node)
-            verdict = self._judge.judge(node.host, node.totals) if refusal is None else Verdict(refusal)
+            verdict = self._judge.judge(node.host, node.totals) if refusal is None else FilterResult(refusal)
             self._verdicts[node] = verdict
         return verdict
 

@@ -14,7 +14,7 @@ from placement.services.clusters.pods import Pods
 from placement.services.clusters.preemption import Preemption
 from placement.services.clusters.vanished_pods import Binders
 from placement.services.flavors import Flavors
-from placement.services.following.cluster_cache import Fleet
+from placement.services.following.cluster_cache import ClusterCache
 from placement.services.following.forest_keeper import ForestKeeper
 from placement.services.placement.best_fit import BestFit
 from placement.services.placement.candidates import Candidates, SearchSettings
@@ -39,12 +39,12 @@ class UseCases:
         self.database = database
         labels = LabelRegistry(database)
         writer = NodeWriter(labels, database.history)
-        self.fleet = Fleet(database)
-        self.pods = Pods(database, self.fleet, writer)
-        self.pod_translation = PodTranslation(database, self.fleet)
-        self.nodes = NodeImports(database, self.fleet.loader, writer)
+        self.cluster_cache = ClusterCache(database)
+        self.pods = Pods(database, self.cluster_cache, writer)
+        self.pod_translation = PodTranslation(database, self.cluster_cache)
+        self.nodes = NodeImports(database, self.cluster_cache.loader, writer)
         self.clusters = Clusters(database, self.nodes)
-        self.extender = Extender(self.clusters, self.pods, Preemption(database, self.fleet), binders)
+        self.extender = Extender(self.clusters, self.pods, Preemption(database, self.cluster_cache), binders)
         self.forest = ForestKeeper(database)
         self.candidates = Candidates(database, self.forest, search_settings)
         self.claims = Claims(database, labels)
@@ -62,7 +62,7 @@ class UseCases:
     def close(self) -> None:
         """Give back the connections that are kept for looking at changes."""
         self.forest.close()
-        self.fleet.close()
+        self.cluster_cache.close()
 
     @classmethod
     @contextmanager

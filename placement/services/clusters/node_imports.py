@@ -12,7 +12,7 @@ from placement.dialects.koordinator.settings.cluster_settings import node_labels
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import consumer_of
-from placement.scheduling.node_allocations import NodeAccounts, lowered, settle
+from placement.scheduling.node_allocations import NodeAllocations, compute, shrunk
 from placement.scheduling.node_offers import NodeOffers
 from placement.services.clusters.cluster_lookup import found, unknown, unknown_node
 from placement.services.clusters.node_loading import (
@@ -46,7 +46,7 @@ from placement.storage.statements import (
 )
 from placement.storage.statements.clusters import Cluster, Node
 
-_NOBODY = NodeAccounts()
+_NOBODY = NodeAllocations()
 _SHOWN = 10
 _LONGEST_FINDING = 200
 
@@ -174,7 +174,7 @@ class _Importing:
         if state is not None:
             _check_cpus(state, nature.kind.offers)
             recorded = {pod.consumer for pod in state.pods}
-            less = lowered(before, after, (state.offers, nature.kind.offers), recorded)
+            less = shrunk(before, after, (state.offers, nature.kind.offers), recorded)
             self._write(state.row.id, state.identity, before, less)
             before = less
         root_id, change = bring_about(transaction, self.imported.tree, cluster.id)
@@ -194,15 +194,17 @@ class _Importing:
             former = replace(nature, identity=identity_of(facts, known.name, known.manifest))
             return self.loader.load(self.transaction, facts, [root_id], given={root_id: former})[root_id]
 
-    def _settled(self, nature: Nature, state: NodeState | None) -> NodeAccounts:
+    def _settled(self, nature: Nature, state: NodeState | None) -> NodeAllocations:
         kubelet_pods = [
             (consumer_of(self.cluster.name, pod.uid), pod) for pod in nature.kind.imported.kubelet_pods
         ]
         recorded = () if state is None else state.pods
         others = {} if state is None else state.others
-        return settle(nature.kind.offers, recorded, kubelet_pods, others)
+        return compute(nature.kind.offers, recorded, kubelet_pods, others)
 
-    def _write(self, node_id: int, identity: HostIdentity, before: NodeAccounts, after: NodeAccounts) -> None:
+    def _write(
+        self, node_id: int, identity: HostIdentity, before: NodeAllocations, after: NodeAllocations
+    ) -> None:
         reported = {consumer_of(self.cluster.name, pod.uid) for pod in self.imported.kubelet_pods}
         fresh = (after.shares.keys() - before.shares.keys()) & reported
         bearers = {consumer: self.labels.kubelet_pod(consumer) for consumer in sorted(fresh)}

@@ -18,7 +18,7 @@ from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.node_selection import NodeFace, read_face
 from placement.numa.host_score import HostTotals
-from placement.scheduling.node_allocations import CpuOwner, NodeAccounts
+from placement.scheduling.node_allocations import CpuOwner, NodeAllocations
 from placement.scheduling.node_offers import HOST, Place
 from placement.services.clusters.node_states import Likenesses, NodeKind, NodeState
 from placement.services.clusters.pod_rows import consumer_of, record_of, rescued
@@ -214,7 +214,7 @@ def identity_of(cluster: ClusterFacts, name: str, node: Mapping[str, Any]) -> Ho
 
 def stored_accounts(
     connection: Executor, state: NodeState, owners: Mapping[int, CpuOwner] | None = None
-) -> NodeAccounts:
+) -> NodeAllocations:
     """The stored allocations and CPU owners of a node; `owners` are read unless they are given."""
     shares: dict[str, dict[Place, int]] = {}
     for use in node_rows.own_uses(connection, state.cluster_id, state.row.root_id):
@@ -225,4 +225,4 @@ def stored_accounts(
         owners = {cpu: CpuOwner(*owner) for cpu, owner in stored.items()}
     for owner in owners.values():
         shares.setdefault(owner.consumer, {})
-    return NodeAccounts(shares, owners)
+    return NodeAllocations(shares, owners)

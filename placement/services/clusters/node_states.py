@@ -23,9 +23,9 @@ from placement.numa.host_score import HostTotals
 from placement.scheduling.host import Host
 from placement.scheduling.node_allocations import (
     Accountant,
-    NodeAccounts,
+    NodeAllocations,
+    compute,
     host_room,
-    settle,
 )
 from placement.scheduling.node_offers import NodeOffers, Place, offers_of
 from placement.scheduling.occupied_host import occupied_host
@@ -131,9 +131,9 @@ class NodeState:
         return tuple((consumer_of(cluster, pod.uid), pod) for pod in self.kind.imported.kubelet_pods)
 
     @cached_property
-    def accounts(self) -> NodeAccounts:
+    def accounts(self) -> NodeAllocations:
         """Who holds what of its providers."""
-        return settle(self.offers, self.pods, self.kubelet_pods, self.others)
+        return compute(self.offers, self.pods, self.kubelet_pods, self.others)
 
     @property
     def due(self) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from placement.dialects.koordinator.node.tree import HostIdentity
 from placement.domain.errors import Conflict
-from placement.scheduling.node_allocations import NodeAccounts
+from placement.scheduling.node_allocations import NodeAllocations
 from placement.services.placement.replacement import changes_of
 from placement.storage.changes.history import History
 from placement.storage.database import Transaction
@@ -93,8 +93,8 @@ class NodeWriter:
         self,
         transaction: Transaction,
         place: NodePlace,
-        before: NodeAccounts,
-        after: NodeAccounts,
+        before: NodeAllocations,
+        after: NodeAllocations,
         bearers: Mapping[str, Labelling],
     ) -> bool:
         """Bring what is stored of a node from the accounts before to those after, and stamp its host.
@@ -119,8 +119,8 @@ class NodePlace:
 class _Writing:
     transaction: Transaction
     place: NodePlace
-    before: NodeAccounts
-    after: NodeAccounts
+    before: NodeAllocations
+    after: NodeAllocations
 
     def run(self, bearers: Mapping[str, Labelling], class_ids: ClassIds) -> bool:
         before, after = self.before.shares, self.after.shares

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from placement.dialects.koordinator.pod.pod_import import PodImport
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.scheduling.host_fit import loose_amounts
-from placement.scheduling.notes import remarks_on
 from placement.scheduling.pipeline import Ranked
+from placement.scheduling.remarks import remarks_on
 from placement.scheduling.reserve import allocate_on_host
 from placement.services.clusters.node_states import NodeState
 from placement.services.clusters.pod_answers import PodAnswer, scheduled_answer

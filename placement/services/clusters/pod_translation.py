@@ -19,7 +19,7 @@ from placement.numa.host import FACE_VALUE
 from placement.numa.policies import NumaPolicy
 from placement.services.clusters.cluster_lookup import found
 from placement.services.clusters.pod_documents import PodDocument
-from placement.services.following.cluster_cache import ClusterView, Fleet
+from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
 from placement.storage.database import Database
 from placement.storage.statements import names
 from placement.storage.statements.clusters import Cluster
@@ -37,13 +37,13 @@ class PodQueries:
 class PodTranslation:
     """Translates pods; nothing is searched or claimed."""
 
-    def __init__(self, database: Database, fleet: Fleet) -> None:
+    def __init__(self, database: Database, cluster_cache: ClusterCache) -> None:
         self._database = database
-        self._fleet = fleet
+        self._cluster_cache = cluster_cache
 
     def translate(self, cluster: str, pod: Mapping[str, Any]) -> PodQueries:
         """The queries for a pod on the hosts of a cluster. Raises NotFound, ManifestError."""
-        view = self._fleet.view(cluster)
+        view = self._cluster_cache.view(cluster)
         incoming = import_pod(PodDocument.unnamed(cluster, pod).manifest, view.facts.settings)
         with self._database.read() as connection:
             stored = found(connection, cluster)
@@ -78,7 +78,7 @@ class PodTranslation:
         return PodQueries(ordered, gaps, incoming.warnings)
 
 
-def _shape(cluster: Cluster, view: ClusterView, incoming: PodImport) -> ClusterShape:
+def _shape(cluster: Cluster, view: ClusterSnapshot, incoming: PodImport) -> ClusterShape:
     kinds = {state.kind: state for state in view.nodes.values()}
     most_cpus: dict[int, int] = {}
     for kind in kinds:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.domain.errors import Conflict, NotFound
 from placement.kubernetes.pod_identity import canonical_uid
-from placement.scheduling.node_allocations import NodeAccounts
+from placement.scheduling.node_allocations import NodeAllocations
 from placement.services.clusters.node_loading import ClusterFacts, NodeLoader, stored_accounts
 from placement.services.clusters.node_states import NodeState
 from placement.services.clusters.node_writing import (
@@ -25,7 +25,7 @@ from placement.services.clusters.node_writing import (
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_documents import PodDocument
 from placement.services.clusters.pod_rows import FORMAT, consumer_of, status_of
-from placement.services.following.cluster_cache import ClusterView
+from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.storage.database import Transaction
 from placement.storage.statements import (
     consumers,
@@ -73,7 +73,7 @@ class HeldNodes:
     """Nodes that are held, by host provider: their states, and their accounts as they are stored."""
 
     states: Mapping[int, NodeState]
-    accounts: Mapping[int, NodeAccounts]
+    accounts: Mapping[int, NodeAllocations]
 
 
 class PodWriting:
@@ -91,7 +91,7 @@ class PodWriting:
         return self._writer.labels(facts.name, facts.id, namespace)
 
     def hold_unchanged(
-        self, transaction: Transaction, view: ClusterView, roots: Collection[int]
+        self, transaction: Transaction, view: ClusterSnapshot, roots: Collection[int]
     ) -> HeldNodes:
         """Hold nodes that must be as they are in the view. Raises NodeChanged.
 
@@ -112,7 +112,7 @@ class PodWriting:
         }
         return HeldNodes(states, stored)
 
-    def hold(self, transaction: Transaction, view: ClusterView, roots: Collection[int]) -> HeldNodes:
+    def hold(self, transaction: Transaction, view: ClusterSnapshot, roots: Collection[int]) -> HeldNodes:
         """Hold nodes as they are now, with what is really stored of them.
 
         That is less than what follows from the pods where others gave something back that a pod lacked.

@@ -1,7 +1,7 @@
 """Pods of clusters: placed here or reported to run somewhere, shown, and released.
 
-Placing: rank the nodes on the image of the cluster (Fleet), give the pod its CPUs on the best one, and write
-that down if the node is still the same; else look and decide again.
+Placing: rank the nodes on the snapshot of the cluster, give the pod its CPUs on the best one, and write that
+down if the node is still the same; else look and decide again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from placement.services.clusters.pod_writing import (
     PodWriting,
 )
 from placement.services.clusters.running_pods import Recording, same_pod
-from placement.services.following.cluster_cache import ClusterView, Fleet
+from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
 from placement.services.transactions import patiently
 from placement.storage.database import Database
 from placement.storage.statements import pods
@@ -65,11 +65,11 @@ class Taken(NamedTuple):
 class Pods:
     """What can be done with pods."""
 
-    def __init__(self, database: Database, fleet: Fleet, writer: NodeWriter) -> None:
+    def __init__(self, database: Database, cluster_cache: ClusterCache, writer: NodeWriter) -> None:
         self._database = database
-        self._fleet = fleet
+        self._cluster_cache = cluster_cache
         self._rankings = ShapeRankings()
-        self._writing = PodWriting(writer, fleet.loader)
+        self._writing = PodWriting(writer, cluster_cache.loader)
 
     # -- reading ------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class Pods:
         `node_names`: only these nodes are looked at, and unknown ones left out; `most` bounds the places.
         Raises NotFound for the cluster, ManifestError.
         """
-        view, document = self._fleet.view(cluster), PodDocument.unnamed(cluster, pod)
+        view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
         incoming, ranking, columns = self._looked_at(view, document, node_names)
         places: list[Placed] = []
         fitting = 0
@@ -123,12 +123,12 @@ class Pods:
         self, cluster: str, pod: Mapping[str, Any], node_names: Collection[str] | None = None
     ) -> dict[str, int]:
         """The score of each node on which the pod fits, 0 to 100, by name. Raises as `preview` does."""
-        view, document = self._fleet.view(cluster), PodDocument.unnamed(cluster, pod)
+        view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
         _, ranking, columns = self._looked_at(view, document, node_names)
         return {ranked.node.name: ranked.score for ranked in ranking.best_first(columns)}
 
     def _looked_at(
-        self, view: ClusterView, document: PodDocument, node_names: Collection[str] | None
+        self, view: ClusterSnapshot, document: PodDocument, node_names: Collection[str] | None
     ) -> tuple[PodImport, ShapeRanking, NodeColumns[NodeState]]:
         """What a pod asks for, how it stands with nodes, and those nodes, without the pod itself on them."""
         incoming = import_pod(document.manifest, view.facts.settings)
@@ -137,7 +137,7 @@ class Pods:
             columns = columns.among(node_names)
         return incoming, self._ranking(incoming, view), columns
 
-    def _ranking(self, incoming: PodImport, view: ClusterView) -> ShapeRanking:
+    def _ranking(self, incoming: PodImport, view: ClusterSnapshot) -> ShapeRanking:
         shape = PodShape(incoming.request, incoming.selection, view.facts.settings)
         return self._rankings.of(view.facts.id, shape, view.columns)
 
@@ -176,7 +176,7 @@ class Pods:
         sought = PodKey(namespace, name)
 
         def once() -> None:
-            view = self._fleet.view(cluster)
+            view = self._cluster_cache.view(cluster)
             leaving = self._known(view, sought)
             if not leaving:
                 raise unknown_pod(cluster, namespace, name)
@@ -194,7 +194,7 @@ class Pods:
         refusing: set[NodeState] = set()
 
         def once() -> Taken:
-            view = self._fleet.view(cluster)
+            view = self._cluster_cache.view(cluster)
             if not document.host and not document.has_ended:
                 return self._place(view, document, node, refusing)
             labels = self._writing.labels(view.facts, document.namespace)
@@ -206,7 +206,7 @@ class Pods:
 
     def _place(
         self,
-        view: ClusterView,
+        view: ClusterSnapshot,
         document: PodDocument,
         node: str | None,
         refusing: set[NodeState],
@@ -238,7 +238,7 @@ class Pods:
         before = same.changed_at if same is not None and same.node is not None else None
         return Taken(not known, replace(place.answer, changed_at=changed_at.isoformat()), before)
 
-    def _renewed(self, view: ClusterView, pod: StoredPod, node: str | None) -> Taken:
+    def _renewed(self, view: ClusterSnapshot, pod: StoredPod, node: str | None) -> Taken:
         """Whoever asks again for its place still means to use it, so the claim is its own from now on."""
         if node != pod.node and (node is not None or not is_claim(pod)):
             return Taken(False, answer_of(pod), pod.changed_at)
@@ -248,7 +248,7 @@ class Pods:
 
     def _claim(
         self,
-        view: ClusterView,
+        view: ClusterSnapshot,
         document: PodDocument,
         known: Sequence[StoredPod],
         place: Placed,
@@ -265,7 +265,7 @@ class Pods:
             self._writing.change(transaction, view.facts, held, known, arrival, labels)
         return transaction.now
 
-    def _known(self, view: ClusterView, sought: PodKey) -> list[StoredPod]:
+    def _known(self, view: ClusterSnapshot, sought: PodKey) -> list[StoredPod]:
         """Pods of that name or uid."""
         with self._database.read() as connection:
             return pods.namesakes(connection, view.facts.id, *sought)
@@ -285,7 +285,7 @@ def _best_place(
     return None
 
 
-def _without(view: ClusterView, leaving: Sequence[StoredPod]) -> NodeColumns[NodeState]:
+def _without(view: ClusterSnapshot, leaving: Sequence[StoredPod]) -> NodeColumns[NodeState]:
     """The nodes as they are when these pods are gone."""
     consumers = frozenset(consumer_of(pod) for pod in leaving)
     left = {pod.root_id for pod in leaving if pod.root_id is not None}
@@ -293,7 +293,7 @@ def _without(view: ClusterView, leaving: Sequence[StoredPod]) -> NodeColumns[Nod
     return view.columns.updated(states) if states else view.columns
 
 
-def _asks_for_the_same(stored: StoredPod, incoming: PodImport, view: ClusterView) -> bool:
+def _asks_for_the_same(stored: StoredPod, incoming: PodImport, view: ClusterSnapshot) -> bool:
     """Whether a pod asks for what it asked for when it got its place."""
     manifest = {**stored.manifest, "spec": {**stored.manifest["spec"], "nodeName": None}}
     try:

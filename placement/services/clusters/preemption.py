@@ -20,7 +20,7 @@ from placement.scheduling.victims import (
 )
 from placement.services.clusters.node_states import NodeState
 from placement.services.clusters.pod_documents import PodDocument
-from placement.services.following.cluster_cache import ClusterView, Fleet
+from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
 from placement.storage.database import Database
 from placement.storage.statements import pods
 
@@ -56,9 +56,9 @@ class _Preemptor:
 class Preemption:
     """Answers a scheduler that has victims in mind."""
 
-    def __init__(self, database: Database, fleet: Fleet) -> None:
+    def __init__(self, database: Database, cluster_cache: ClusterCache) -> None:
         self._database = database
-        self._fleet = fleet
+        self._cluster_cache = cluster_cache
 
     def victims(
         self, cluster: str, pod: Mapping[str, Any], proposed: Mapping[str, Victims], refresh: Refresh
@@ -83,7 +83,7 @@ class Preemption:
         return found
 
     def _preemptor(self, cluster: str, pod: Mapping[str, Any]) -> _Preemptor:
-        view = self._fleet.view(cluster)
+        view = self._cluster_cache.view(cluster)
         document = PodDocument.unnamed(cluster, pod)
         incoming = import_pod(document.manifest, view.facts.settings)
         shape = PodShape(incoming.request, incoming.selection, view.facts.settings)
@@ -92,14 +92,14 @@ class Preemption:
     def _on_node(
         self, cluster: str, preemptor: _Preemptor, node: str, proposal: Victims, refresh: Refresh
     ) -> Sequence[str] | None:
-        chosen = self._chosen(self._fleet.view(cluster), preemptor, node, proposal)
+        chosen = self._chosen(self._cluster_cache.view(cluster), preemptor, node, proposal)
         # A pod that has ended but was not reported yet must not cost another pod its place.
         if not (chosen and set(chosen) <= set(proposal.uids)) and refresh(node):
-            chosen = self._chosen(self._fleet.view(cluster), preemptor, node, proposal)
+            chosen = self._chosen(self._cluster_cache.view(cluster), preemptor, node, proposal)
         return chosen or None
 
     def _chosen(
-        self, view: ClusterView, preemptor: _Preemptor, node: str, proposal: Victims
+        self, view: ClusterSnapshot, preemptor: _Preemptor, node: str, proposal: Victims
     ) -> Sequence[str] | None:
         """The uids of the victims, those that were proposed spelled as they were; None if there is no way."""
         state = view.by_name.get(node)
@@ -126,7 +126,7 @@ class Preemption:
 
     def _spares(
         self,
-        view: ClusterView,
+        view: ClusterSnapshot,
         preemptor: _Preemptor,
         state: NodeState,
         consumers: Mapping[str, str],

@@ -33,7 +33,7 @@ from placement.services.clusters.pod_writing import (
     PodWriting,
     pod_values,
 )
-from placement.services.following.cluster_cache import ClusterView
+from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.storage.database import Transaction
 from placement.storage.statements import pods
 from placement.storage.statements.pods import StoredPod
@@ -46,7 +46,7 @@ class Recording:
     """A pod that is being recorded where it runs."""
 
     writing: PodWriting
-    view: ClusterView
+    view: ClusterSnapshot
     document: PodDocument
     labels: Labels
 

@@ -28,7 +28,7 @@ _PATIENCE_SECONDS = 20
 
 
 @dataclass(frozen=True, eq=False)
-class ClusterView:
+class ClusterSnapshot:
     """The nodes of a cluster as of one moment, by the id of their host provider."""
 
     facts: ClusterFacts
@@ -46,7 +46,7 @@ class _Image:
     facts: ClusterFacts
     nodes: dict[int, NodeState]
     columns: NodeColumns[NodeState] = field(default_factory=NodeColumns)
-    view: ClusterView | None = None
+    view: ClusterSnapshot | None = None
 
     @classmethod
     def of(cls, facts: ClusterFacts, nodes: dict[int, NodeState]) -> _Image:
@@ -60,9 +60,9 @@ class _Image:
         self.columns = self.columns.updated(fresh.values(), gone)
         self.view = None
 
-    def viewed(self) -> ClusterView:
+    def viewed(self) -> ClusterSnapshot:
         if self.view is None:
-            self.view = ClusterView(self.facts, MappingProxyType(dict(self.nodes)), self.columns)
+            self.view = ClusterSnapshot(self.facts, MappingProxyType(dict(self.nodes)), self.columns)
         return self.view
 
 
@@ -74,7 +74,7 @@ class _Progress:
     seen: set[tuple[int, int]] = field(default_factory=set)
 
 
-class Fleet:
+class ClusterCache:
     """The images of clusters that were asked for; a view has every write that was committed before."""
 
     def __init__(self, database: Database) -> None:
@@ -86,7 +86,7 @@ class Fleet:
         self._lock = threading.Lock()
         self.loader = NodeLoader()
 
-    def view(self, cluster: str) -> ClusterView:
+    def view(self, cluster: str) -> ClusterSnapshot:
         """The cluster as it is now. Raises NotFound, Unavailable; never guesses."""
         if not self._lock.acquire(timeout=deadline.remaining(_PATIENCE_SECONDS)):
             raise Unavailable("The nodes are still being loaded, or the database is slow; try again.")

@@ -10,8 +10,8 @@ from placement.numa.masks import mask_of
 from placement.numa.refusal import Refused
 from placement.numa.reservations import Reservation, Reservations
 from placement.scheduling.filter import PodJudge
-from placement.scheduling.notes import remarks_on
 from placement.scheduling.numa_fit import Fit, fit_host
+from placement.scheduling.remarks import remarks_on
 from placement.scheduling.reserve import allocate_on_host
 from placement.scoring.strategy import DEFAULT_SCORING
 from tests.unit.dialects.koordinator.pods import (

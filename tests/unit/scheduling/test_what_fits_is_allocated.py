@@ -10,8 +10,8 @@ from placement.dialects.koordinator.pod.pod_import import import_pod
 from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.scheduling.filter import PodJudge
-from placement.scheduling.notes import remarks_on
 from placement.scheduling.numa_fit import Fit
+from placement.scheduling.remarks import remarks_on
 from placement.scheduling.reserve import allocate_on_host
 from tests.unit.dialects.koordinator.pods import (
     BIND,

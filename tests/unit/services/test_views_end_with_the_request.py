@@ -9,7 +9,7 @@ import pytest
 
 from placement.domain import deadline
 from placement.domain.errors import NotFound, Unavailable
-from placement.services.following.cluster_cache import Fleet
+from placement.services.following.cluster_cache import ClusterCache
 from placement.storage.database import Database
 from tests.patience import PATIENCE_SECONDS, eventually
 from tests.server import database_url
@@ -23,10 +23,10 @@ def postgresql() -> Iterator[Database]:
         database.dispose()
 
 
-def outcome(fleet: Fleet, seconds: float) -> type[Exception] | None:
+def outcome(cluster_cache: ClusterCache, seconds: float) -> type[Exception] | None:
     with deadline.within(seconds):
         try:
-            fleet.view("edge")
+            cluster_cache.view("edge")
         except (NotFound, Unavailable) as error:
             return type(error)
     return None
@@ -42,17 +42,17 @@ def waiting(database: Database) -> bool:
 
 
 def test_a_view_that_somebody_loads_is_not_waited_for(postgresql: Database):
-    fleet = Fleet(postgresql)
+    cluster_cache = ClusterCache(postgresql)
     found: list[type[Exception] | None] = []
     with postgresql.write() as holder:
         holder.connection.exec_driver_sql("LOCK TABLE clusters")
-        first = threading.Thread(target=lambda: found.append(outcome(fleet, PATIENCE_SECONDS)))
+        first = threading.Thread(target=lambda: found.append(outcome(cluster_cache, PATIENCE_SECONDS)))
         first.start()
         eventually(True, lambda: waiting(postgresql))
-        second = threading.Thread(target=lambda: found.append(outcome(fleet, 0.2)))
+        second = threading.Thread(target=lambda: found.append(outcome(cluster_cache, 0.2)))
         second.start()
         second.join(5)
         assert found == [Unavailable], "the lock timeout of the server is 10 seconds"
     first.join(PATIENCE_SECONDS)
     assert found == [Unavailable, NotFound]
-    fleet.close()
+    cluster_cache.close()
