@@ -5,7 +5,15 @@ from __future__ import annotations
 import math
 import threading
 
+import pytest
+
 from placement.domain import deadline
+
+
+@pytest.fixture(autouse=True)
+def no_request_before():
+    """Threads begin each request anew, so tests of requests may leave a deadline behind in this one."""
+    deadline.clear()
 
 
 def test_without_a_deadline_there_is_no_end():
