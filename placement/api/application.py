@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,15 +116,11 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     for rule in application.url_map.iter_rules():
         # HEAD and OPTIONS are methods that no path has (placement-api.md, "Routing details").
         rule.methods = (rule.methods or set()) - {"HEAD", "OPTIONS"}
-    application.before_request(context.begin)
-    application.before_request(_attend_caller)
-    if settings.auth_strategy == "noauth2" and not settings.allow_remote_noauth:
-        application.before_request(_refuse_strangers)
-    application.before_request(_authenticate)
+    believes_nobody_else = settings.auth_strategy == "noauth2" and not settings.allow_remote_noauth
+    # Few hooks, for every one of them costs every request.
+    application.before_request(partial(_begin, only_this_machine=believes_nobody_else))
     callers.limit(application, settings.requests_per_caller)
-    application.before_request(_agree_on_version)
-    application.before_request(_check_body_headers)
-    application.before_request(_refuse_odd_paths)
+    application.before_request(_check_head)
     application.after_request(_finish)
     application.teardown_request(lambda _: deadline.clear())
     application.register_error_handler(PlacementError, _placement_error)
@@ -155,47 +152,41 @@ def _strategy(settings: ApiSettings, configuration: cfg.ConfigOpts) -> auth.Stra
     return auth.noauth2
 
 
-def _attend_caller() -> None:
+def _begin(*, only_this_machine: bool) -> None:
+    """Start the context of a request and find out who sends it. Raises HttpError, Unauthorized."""
+    context.begin()
     caller.attend(watch_of(request.environ))
-
-
-def _refuse_strangers() -> None:
-    reason = loopback.objection(request.environ)
-    if reason is not None:
+    if only_this_machine and (reason := loopback.objection(request.environ)) is not None:
         raise HttpError(403, reason)
-
-
-def _authenticate() -> None:
     if request.path not in ("/", ""):
         context.identify(current_app.extensions["placement_authentication"]())
 
 
-def _agree_on_version() -> None:
+def _check_head() -> None:
+    """What is wrong with a request before anybody looks for its route. Raises HttpError, NotFound."""
+    sent = request.environ
+    context.current().version = _agreed_version()
+    length = sent.get("CONTENT_LENGTH", "").strip()
+    if length and not (length.isascii() and length.isdecimal()):
+        raise HttpError(400, "content-length header must be an integer")
+    if length.strip("0") and not sent.get("CONTENT_TYPE"):
+        raise HttpError(400, "content-type header required when content-length > 0")
+    # The router takes several leading slashes for one, and no database holds names with a NUL.
+    path = sent.get("PATH_INFO", "")
+    if path.startswith("//") or "\0" in path:
+        raise NotFound("")
+
+
+def _agreed_version() -> microversions.Microversion:
     if request.path.startswith(_EXTENSIONS):
-        # Our own routes have no microversions; their errors are those of the newest one.
-        context.current().version = microversions.NEWEST
-        return
+        # What is our own has no microversions; its errors are those of the newest one.
+        return microversions.NEWEST
     try:
-        context.current().version = microversions.negotiate(request.headers.get(microversions.HEADER))
+        return microversions.negotiate(request.headers.get(microversions.HEADER))
     except microversions.InvalidVersion as error:
         raise HttpError(400, f"Invalid microversion: invalid version string: {error}") from None
     except microversions.UnsupportedVersion as error:
         raise errors.unsupported_version(str(error)) from None
-
-
-def _check_body_headers() -> None:
-    length = request.headers.get("Content-Length", "").strip()
-    if length and not (length.isascii() and length.isdecimal()):
-        raise HttpError(400, "content-length header must be an integer")
-    if length.strip("0") and not request.headers.get("Content-Type"):
-        raise HttpError(400, "content-type header required when content-length > 0")
-
-
-def _refuse_odd_paths() -> None:
-    # The router takes several leading slashes for one, and no database holds names with a NUL.
-    sent = request.environ.get("PATH_INFO", "")
-    if sent.startswith("//") or "\0" in sent:
-        raise NotFound("")
 
 
 def _finish(response: Response) -> Response:
