@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3 || command -v python3.11)
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Test processes; each has a PostgreSQL of its own.
-JOBS   ?= 2
+JOBS   ?= 3
 # Where `make run` listens; empty: the usual port.
 PORT   ?=
 # What is slow is named, so that it is noticed.
