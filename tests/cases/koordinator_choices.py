@@ -1,4 +1,4 @@
-"""Koordinator cases about the choice of CPUs and NUMA nodes (`placement.topology`)."""
+"""Koordinator cases about the choice of CPUs and NUMA nodes (`placement.numa`)."""
 
 from __future__ import annotations
 

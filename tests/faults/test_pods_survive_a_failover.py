@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from placement.topology.cpuset import parse_cpu_list
 
+from placement.numa.cpuset import parse_cpu_list
 from placement.storage.database import Database
 from tests.faults.cluster import Cluster, cluster, standby
 from tests.faults.relay import relay_to

@@ -39,8 +39,8 @@ from placement.scoring.vectors import score_hosts
 _CPU = "cpu"
 # Shares are compared as floating point numbers only where a bound may be a bit too high.
 _SLACK = 1e-6
-# In these parts a share counts where strategies want whole numbers.
-_WHOLE = 10**9
+# In these parts a share counts where strategies want whole numbers; the fewer, the more nodes are alike.
+_WHOLE = 100
 
 Column = Callable[[str], Amounts]
 """An amount of a resource per node."""
@@ -168,11 +168,12 @@ class _Asking:
         """The bound of any strategy, asked once for all nodes whose NUMA nodes are as full."""
         if not reaches:
             return np.full(len(self._table), BEST, np.int64)
-        parts = [
-            share for reach in reaches.values() for share in (reach.lowest - _SLACK, reach.highest + _SLACK)
-        ]
-        # Whatever is beyond all there is counts as that.
-        rows = (np.clip(np.stack(parts, axis=1), 0, 2) * _WHOLE).astype(np.int64)
+        ends: list[Shares] = []
+        for reach in reaches.values():
+            # Outward, so that the bound is never too low. More than twice of all there is counts as twice.
+            ends.append(np.floor(np.clip(reach.lowest - _SLACK, 0, 2) * _WHOLE))
+            ends.append(np.ceil(np.clip(reach.highest + _SLACK, 0, 2) * _WHOLE))
+        rows = np.stack(ends, axis=1).astype(np.int64)
         distinct, number = np.unique(rows, axis=0, return_inverse=True)
         bounds = [
             best_score(

@@ -148,7 +148,9 @@ class ClusterCache:
                 # What is known of other clusters is of another history.
                 self._forget()
             facts = facts_of(found(connection, name))
-            image = _Image.of(facts, self.loader.load(connection, facts))
+            states = self.loader.load(connection, facts)
+        # Columns of many nodes take a while, for which the server would wait with its transaction open.
+        image = _Image.of(facts, states)
         if self._progress is None:
             self._progress = _Progress(horizon)
         self._images[facts.id] = image
