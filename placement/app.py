@@ -8,10 +8,10 @@ from flask import Flask
 from oslo_config import cfg
 
 from placement.api.application import ApiSettings, create_application
+from placement.dialects.koordinator.settings.scoring import order_of
 from placement.operations.kubernetes.binders import Binders
 from placement.operations.settings import open_database
 from placement.services.placement.candidates import SearchSettings
-from placement.services.placement.ordering import order_of_text
 from placement.services.use_cases import UseCases
 from placement.storage.database import Database
 
@@ -56,5 +56,5 @@ def _search(settings: cfg.ConfigOpts) -> SearchSettings:
         depth_first=strategy == "depth-first",
         randomize=settings.placement.randomize_allocation_candidates,
         seconds=settings.placement.search_timeout,
-        order=order_of_text(settings.scoring.order_by, "[scoring] order_by"),
+        order=order_of(settings.scoring.order_by, "[scoring] order_by"),
     )

@@ -8,9 +8,9 @@ from pathlib import Path
 from placement.api import policy, tokens
 from placement.api.errors import Misconfigured
 from placement.api.keystone import Keystone
+from placement.dialects.koordinator.settings.scoring import order_of
 from placement.domain.errors import PlacementError
 from placement.operations import settings
-from placement.services.placement.ordering import order_of_text
 
 
 def prepare() -> None:
@@ -20,7 +20,7 @@ def prepare() -> None:
     """
     loaded = settings.load()
     settings.require_strategy(loaded)
-    order_of_text(loaded.scoring.order_by, "[scoring] order_by")
+    order_of(loaded.scoring.order_by, "[scoring] order_by")
     read: list[Callable[[], None]] = []
     try:
         if loaded.api.auth_strategy == "token":

@@ -9,9 +9,9 @@ import pytest
 from flask import Flask
 
 from placement.app import build
+from placement.dialects.koordinator.settings.scoring import order_of
 from placement.scoring.order import NAMED
 from placement.services.placement.candidates import SearchSettings
-from placement.services.placement.ordering import order_of_text
 from tests.client import Client, code, detail
 from tests.conftest import compatible
 
@@ -302,7 +302,7 @@ def test_a_shape_refusal_has_its_code(api):
 def test_the_configured_order_counts_for_placement_itself(database, api, hosts):
     plain = api.get("/allocation_candidates?resources=VCPU:1").json
     ordered_application: Flask = build(
-        database, compatible(), SearchSettings(order=order_of_text("pack", "[scoring] order_by"))
+        database, compatible(), SearchSettings(order=order_of("pack", "[scoring] order_by"))
     )
     ordered = Client(ordered_application.test_client())
     found = ordered.get("/allocation_candidates?resources=VCPU:1")
@@ -317,4 +317,4 @@ def test_the_configured_order_counts_for_placement_itself(database, api, hosts):
 
 
 def test_every_name_is_an_order():
-    assert {name: order_of_text(name, "order_by") for name in NAMED} == dict(NAMED)
+    assert {name: order_of(name, "order_by") for name in NAMED} == dict(NAMED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -11,12 +11,10 @@ from placement.dialects.koordinator.bind_policy import HostBindPolicy
 from placement.dialects.koordinator.node.amplification import amplified
 from placement.dialects.koordinator.node.host_policies import HostPolicies
 from placement.dialects.koordinator.node.node import NodeImport
-from placement.dialects.koordinator.resources import host_class
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
-from placement.numa.amounts import Amounts, NumaAmounts, summed
+from placement.numa.amounts import NumaAmounts
 from placement.numa.demand import PickRules
 from placement.numa.host import HostState
-from placement.numa.host_score import HostTotals
 from placement.numa.layout import layout_of
 from placement.numa.ledger import HostLedger
 from placement.numa.masks import mask_of
@@ -78,19 +76,6 @@ def host_of(
         numa_scoring=settings.numa_scoring,
         favours_idle=settings.follows_design,
     )
-
-
-def host_totals(node: NodeImport, requests: Iterable[Amounts]) -> HostTotals:
-    """What an imported node as a whole can give, and what the pods on it request together.
-
-    Source: koordinator.md, "Score".
-    """
-    requested = summed({0: amounts} for amounts in requests)
-    allocatable = {}
-    for resource_class, inventory in node.tree.root.inventories.items():
-        resource = node.resource_names[resource_class]
-        allocatable[resource] = inventory.capacity * host_class(resource).unit
-    return HostTotals(allocatable, requested.get(0, {}))
 
 
 def numa_capacity(node: NodeImport) -> NumaAmounts:

@@ -54,6 +54,8 @@ _ANYWHERE: Mapping[str, ResourceClass] = {
     "koordinator.sh/gpu-memory": ResourceClass("CUSTOM_KOORDINATOR_SH_GPU_MEMORY_MB", _MIB),
 }
 
+_NUMA_ONLY = frozenset(kind.name for kind in _NUMA_CLASSES.values())
+
 
 def base_amount(resource: str, quantity: Fraction) -> int:
     """A quantity in base units: millicores (rounded up) for `cpu`, else whole bytes or pieces (floored)."""
@@ -83,6 +85,11 @@ def _page_size(resource: str) -> int:
         return max(1, floor(parse_quantity(resource.removeprefix(_HUGEPAGES))))
     except QuantityError:
         return 1
+
+
+def is_numa_only(resource_class: str) -> bool:
+    """Whether only NUMA nodes offer the class, as hosts offer the resource in a class of their own."""
+    return resource_class in _NUMA_ONLY
 
 
 def class_names() -> dict[str, str]:

@@ -20,7 +20,7 @@ from placement.scheduling.host import Host
 from placement.scheduling.node_info import NodeInfo
 
 Node = TypeVar("Node", bound=NodeInfo)
-# So many keys have columns at a time; others are looked up node by node when they are asked about.
+# So many keys have columns at a time; the oldest is dropped for another one.
 _LABELS_KEPT = 64
 # Guards and kinds that no node has any more are kept up to this many, and as many as there are nodes.
 _SPARE = 64
@@ -40,8 +40,10 @@ class NodeColumns(Generic[Node]):
         column = self._labels.get(key)
         if column is None:
             column = LabelColumn.of(key, (node.face for node in self.nodes))
-            if len(self._labels) < _LABELS_KEPT:
-                self._labels[key] = column
+            self._labels[key] = column
+            if len(self._labels) > _LABELS_KEPT:
+                # Others may drop the same one at this moment.
+                self._labels.pop(next(iter(list(self._labels))), None)
         return column
 
     def among(self, names: Collection[str]) -> NodeColumns[Node]:

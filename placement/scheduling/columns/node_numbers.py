@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from placement.dialects.koordinator.resources import is_numa_only
 from placement.numa.accounts import numa_used
 from placement.numa.accumulator.strict_binding import thinned
 from placement.numa.amounts import NOTHING
@@ -118,6 +119,8 @@ def _rooms(node: NodeInfo) -> Mapping[str, int]:
     on_numa_nodes = {f"numa-{numa}" for numa in node.offers.numa_ids}
     for place in node.offers.inventories:
         kind = place.resource_class
+        if is_numa_only(kind):
+            continue
         if place.path in on_numa_nodes and kind not in rooms and kind not in on_host:
             below[kind] = below.get(kind, 0) + node.left(place)
     return rooms | below

@@ -83,7 +83,8 @@ Written = tuple[int, Guard, HostKind, Mapping[Column, int]]
 
 
 def written(table: Table, rows: Iterable[Written]) -> Table:
-    """The table after some rows changed; columns in which nothing changes are shared."""
+    """The table after some rows changed; columns in which nothing changes are shared. It has all its rows."""
+    assert table.places is None
     guards, kinds, columns = dict(table.guards), dict(table.kinds), dict(table.columns)
     own: set[Column] = set()
     for row, guard, kind, numbers in rows:

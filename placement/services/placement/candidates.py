@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from placement.dialects.koordinator.settings.scoring import candidates_order
+from placement.dialects.koordinator.settings.scoring import candidates_order, order_of
 from placement.domain import caller, deadline
 from placement.domain.errors import BadRequest, SearchTimeout
 from placement.domain.groups import CandidateQuery, RequestGroup
@@ -21,7 +21,6 @@ from placement.search.query import ForestQuery, GroupQuery, slots_of
 from placement.search.search import search, shuffled
 from placement.search.trace import RootIsIn, Trace
 from placement.services.following.forest_keeper import ForestKeeper, View
-from placement.services.placement.ordering import order_of_text
 from placement.services.placement.search_options import (
     NO_OPTIONS,
     SearchOptions,
@@ -173,7 +172,7 @@ class Candidates:
         """
         found = None if cluster is None else self._cluster(cluster)
         if order_by is not None:
-            order, is_given = order_of_text(order_by, "order_by"), True
+            order, is_given = order_of(order_by, "order_by"), True
         else:
             order, is_given = candidates_order({} if found is None else found.settings)
         return SearchOptions(

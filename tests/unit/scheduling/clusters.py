@@ -14,7 +14,7 @@ from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.kubernetes.node_selection import NodeFace, read_face
 from placement.numa.host_score import HostTotals
-from placement.scheduling.host import Host, host_totals
+from placement.scheduling.host import Host
 from placement.scheduling.node_allocations import Accountant, host_room
 from placement.scheduling.node_offers import NodeOffers, Place, offers_of
 from placement.scheduling.occupied_host import occupied_host
@@ -191,7 +191,7 @@ def built_node(
         face=read_face(manifest),
         offers=offers,
         host=occupied_host(imported, offers, recorded, {}, settings),
-        totals=host_totals(imported, [pod.requests for pod in recorded]),
+        totals=pods.host_totals(imported, [pod.requests for pod in recorded]),
         pods=recorded,
         others={},
     )

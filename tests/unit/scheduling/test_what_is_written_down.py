@@ -13,7 +13,7 @@ from placement.dialects.koordinator.status.pod_records import (
 from placement.dialects.koordinator.status.resource_status import ResourceStatus, status_document
 from placement.kubernetes.errors import ManifestError
 from placement.numa.amounts import NumaAmounts
-from placement.scheduling.host import host_totals, numa_capacity
+from placement.scheduling.host import numa_capacity
 from placement.scheduling.numa_fit import fit_host
 from placement.scheduling.reserve import PodAllocation, allocate_on_host
 from tests.unit.dialects.koordinator.conftest import build_zone
@@ -203,12 +203,6 @@ def test_a_running_pod_counts_for_the_totals_of_its_host():
     assert ended.requests == {}
     with pytest.raises(ManifestError):
         import_running_pod({"kind": "Pod"}, DESIGN, NONE)
-
-
-def test_totals_are_what_the_node_offers_and_its_pods_request():
-    totals = host_totals(imported_node(), [{"cpu": 500}, {"cpu": 1500, "memory": 7}])
-    assert totals.allocatable == {"cpu": 16000, "memory": 2**35, "pods": 110}
-    assert totals.requested == {"cpu": 2000, "memory": 7}
 
 
 def test_the_capacity_of_numa_nodes_lacks_unallocatable_cpus_before_it_is_amplified():

@@ -5,14 +5,13 @@ import pytest
 from placement.dialects.koordinator.settings.scoring import order_of
 from placement.domain.errors import BadRequest
 from placement.scoring.order import NAMED
-from placement.services.placement.ordering import order_of_text
 
 
 def test_names_stand_for_orders():
-    assert order_of_text("none", "order_by") is None
-    assert order_of_text("  ", "order_by") is None
+    assert order_of("none", "order_by") is None
+    assert order_of("  ", "order_by") is None
     for name, order in NAMED.items():
-        assert order_of_text(f" {name} ", "order_by") == order
+        assert order_of(f" {name} ", "order_by") == order
 
 
 def test_packing_prefers_what_spreading_avoids():
@@ -26,7 +25,7 @@ def test_packing_prefers_what_spreading_avoids():
 def test_json_and_its_text_mean_the_same():
     given = [{"type": "LeastAllocated", "resources": [{"name": "VCPU", "weight": 3}]}]
     order = order_of(given, "scoring")
-    assert order == order_of_text('[{"type":"LeastAllocated","resources":[{"name":"VCPU","weight":3}]}]', "x")
+    assert order == order_of('[{"type":"LeastAllocated","resources":[{"name":"VCPU","weight":3}]}]', "x")
     assert order.strategies[0].resources == (("VCPU", 3),)
 
 
@@ -35,10 +34,12 @@ def test_json_and_its_text_mean_the_same():
     [
         ("zebra", "order_by: 'zebra' is no known order"),
         ("{", "order_by: Malformed JSON"),
+        ('[{"type": "LeastAllocated", "weight": NaN}]', "order_by: Malformed JSON"),
+        ('[{"type": "\\ud800"}]', "order_by: Malformed JSON"),
         ('[{"type": "Zebra"}]', "order_by"),
     ],
 )
 def test_what_is_no_order_is_refused_by_the_name_of_the_field(text, said):
     with pytest.raises(BadRequest) as refused:
-        order_of_text(text, "order_by")
+        order_of(text, "order_by")
     assert str(refused.value).startswith(said)

@@ -58,9 +58,16 @@ def _named(text: str, where: str) -> Order | None:
 
 def _parsed(text: str, where: str) -> Any:
     try:
-        return json.loads(text)
+        found = json.loads(text, parse_constant=_refuse_constant)
+        # Escapes can spell halves of characters, which no answer could show.
+        json.dumps(found, ensure_ascii=False).encode()
+        return found
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"{where}: Malformed JSON: {error}") from None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
 
 
 def candidates_order(settings: Settings) -> tuple[Order | None, bool]:

@@ -6,15 +6,17 @@ from placement.dialects.koordinator.node.node import import_node
 from placement.dialects.koordinator.pod.pod_import import import_pod
 from placement.dialects.koordinator.pod.pod_request import interpret_pod
 from placement.dialects.koordinator.profile import Profile
+from placement.dialects.koordinator.resources import host_class
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.kubernetes.pod import read_pod
 from placement.kubernetes.report import Report
-from placement.numa.amounts import NumaAmounts
+from placement.numa.amounts import NumaAmounts, summed
 from placement.numa.cpuset import parse_cpu_list
+from placement.numa.host_score import HostTotals
 from placement.numa.ledger import Holding, HostLedger
 from placement.numa.policies import ExclusiveLevel
 from placement.scheduling.filter import PodJudge
-from placement.scheduling.host import host_of, host_totals
+from placement.scheduling.host import host_of
 from tests.unit.dialects.koordinator.conftest import build_node, build_nrt, build_zone
 
 QOS = "koordinator.sh/qosClass"
@@ -134,6 +136,15 @@ def host(*holdings, settings=DESIGN, unreadable=(), **node):
     """A host of a cluster with these settings on which pods hold that."""
     imported = imported_node(profile=settings.profile, **node)
     return host_of(imported, ledger_of(*holdings), settings, unreadable)
+
+
+def host_totals(node, requests):
+    """What an imported node as a whole can give, and what pods with these requests ask of it together."""
+    allocatable = {}
+    for resource_class, inventory in node.tree.root.inventories.items():
+        resource = node.resource_names[resource_class]
+        allocatable[resource] = inventory.capacity * host_class(resource).unit
+    return HostTotals(allocatable, summed({0: amounts} for amounts in requests).get(0, {}))
 
 
 def totals(*requests, **node):
