@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import count
 
 from placement.domain.groups import CandidateQuery, RequestGroup
 from placement.forest.forest import Forest
@@ -37,13 +36,12 @@ class World:
     def __init__(self, providers: Sequence[NaiveProvider]) -> None:
         self.providers = providers
         self.ids = {provider.uuid: number for number, provider in enumerate(providers, start=1)}
-        numbers = count(1)
         self.classes: dict[str, int] = {}
         self.traits = {SHARING_TRAIT: 1}
         self.aggregates: dict[str, int] = {}
         for provider in providers:
             for name in sorted(provider.inventories):
-                self.classes.setdefault(name, next(numbers))
+                self._class(name)
             for name in sorted(provider.traits):
                 self.traits.setdefault(name, len(self.traits) + 1)
             for name in sorted(provider.aggregates):
@@ -107,7 +105,7 @@ class World:
         depth_first: bool = False,
         order: ForestOrder | None = None,
     ) -> ForestQuery:
-        """The query by ids; what nobody has matches nobody."""
+        """The query by ids; traits and aggregates that nobody has match nobody."""
         return ForestQuery(
             groups=tuple(self._group(group) for group in query.groups),
             sharing_trait=self.traits[SHARING_TRAIT],
@@ -141,12 +139,14 @@ class World:
     def _aggregates(self, names: frozenset[str]) -> frozenset[int]:
         return frozenset(self.aggregates.get(name, _UNKNOWN) for name in names)
 
+    def _class(self, name: str) -> int:
+        """As the database does, it knows classes that nobody offers."""
+        return self.classes.setdefault(name, len(self.classes) + 1)
+
     def _group(self, group: RequestGroup) -> GroupQuery:
         return GroupQuery(
             suffix=group.suffix,
-            resources=tuple(
-                (self.classes.get(name, _UNKNOWN), amount) for name, amount in group.resources.items()
-            ),
+            resources=tuple((self._class(name), amount) for name, amount in group.resources.items()),
             required=tuple(self._traits(names) for names in group.required),
             forbidden=self._traits(group.forbidden),
             member_of=tuple(self._aggregates(names) for names in group.member_of),

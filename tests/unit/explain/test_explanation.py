@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from placement.domain.groups import CandidateQuery, RequestGroup
 from placement.domain.inventory import Inventory
 from placement.explain.explanation import MOST_MISSES, Explanation, explain
 from placement.explain.messages import Vocabulary, first_obstacle, sentences
@@ -135,8 +136,17 @@ def test_the_verdict_is_the_first_empty_stage_and_the_nearest_miss() -> None:
     assert first_obstacle(explained(world(), ("resources", "VCPU:1"))[0], words) == ""
 
 
+ASKED_FOR_AND_OFFERED_BY_NOBODY = (
+    (NaiveProvider(ONE, None, {"DISK_GB": Inventory(8), "FPGA": Inventory(8)}),),
+    CandidateQuery(
+        (RequestGroup("1", {"DISK_GB": 1}), RequestGroup("2", {"DISK_GB": 1, "VCPU": 1})),
+    ),
+)
+
+
 @settings(max_examples=500)
 @given(searches(), st.booleans())
+@example(ASKED_FOR_AND_OFFERED_BY_NOBODY, False)
 def test_explaining_changes_nothing_and_finds_a_reason_for_nothing(
     given_search: Search, one_by_one: bool
 ) -> None:
