@@ -17,12 +17,12 @@ from placement.storage.backends import (
     postgresql_failures,
     postgresql_feed,
 )
-from placement.storage.backends.backend import SingleWrite
+from placement.storage.backends.backend import SingleWrite, Stamped
 from placement.storage.backends.postgresql_driver import STATEMENT_SECONDS
 from placement.storage.backends.silence import GRACE_SECONDS
 from placement.storage.backends.types import Revision
 from placement.storage.backends.urls import described_server
-from placement.storage.changes.history import History
+from placement.storage.changes.history import KEY, History
 from placement.storage.failures import Diagnosis
 
 _LOCK_SECONDS = 10.0
@@ -188,6 +188,18 @@ class PostgreSQL:
             return False
         with single_write() as write:
             return postgresql_claims.claim(write, values)
+
+    def place_at_once(
+        self,
+        single_write: Callable[[], AbstractContextManager[SingleWrite]],
+        values: Sequence[Any],
+    ) -> Stamped | None:
+        """Likewise."""
+        if self._is_hurried():
+            return None
+        with single_write() as write:
+            stamp = postgresql_claims.place(write, values)
+            return None if stamp is None else Stamped(stamp, str(write.connection.info[KEY]))
 
     # -- looking at what changed --------------------------------------------------------------------
 
