@@ -17,7 +17,7 @@ from placement.storage.fit_rule import RISE_FITS
 
 _NAME = "placement_fresh_claim"
 # Prepared once per connection: planning it would cost more than running it. The parameters are the time, and
-# the columns of the three kinds of rows in storage.statements.fresh_claims.
+# the columns of the three kinds of rows in storage.statements.allocations.
 _PREPARE = f"""
 PREPARE {_NAME}(timestamp, varchar[], varchar[], varchar[], varchar[], integer[],
                 varchar[], varchar[], bigint[], bigint[], bigint[], bigint[],
