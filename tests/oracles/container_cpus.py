@@ -53,7 +53,7 @@ def container_cpu_list(pod: Pod, view: AgentView) -> str | None:
 
 
 def _pool_of(pod: Pod, qos: QosClass, view: AgentView) -> str | None:
-    if qos.uses_system_cpus and view.system_cpus:
+    if qos is QosClass.SYSTEM and view.system_cpus:
         return view.system_cpus
     if qos.uses_ls_pools:
         return _joined(view.ls_pools)

@@ -72,11 +72,6 @@ class QosClass(StrEnum):
         return self is QosClass.LS
 
     @property
-    def uses_system_cpus(self) -> bool:
-        """Whether its pods run on the CPUs that a node keeps for the system."""
-        return self is QosClass.SYSTEM
-
-    @property
     def is_best_effort(self) -> bool:
         """Whether its pods run on what others leave, and may request batch resources."""
         return self is QosClass.BE

@@ -174,7 +174,7 @@ class Candidates:
         if order_by is not None:
             order, is_given = order_of(order_by, "order_by"), True
         else:
-            order, is_given = candidates_order({} if found is None else found.settings)
+            order, is_given = candidates_order({} if found is None else found.settings, stored=True)
         return SearchOptions(
             order=order,
             default_order=not is_given,
