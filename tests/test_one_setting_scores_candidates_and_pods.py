@@ -208,7 +208,7 @@ def store(database: Database, **settings: Any) -> None:
 
 
 def test_a_class_under_two_names_counts_once(api, database: Database):
-    """The host with most free is "cores" if both resources weigh the same, and "memory" if CPUs weigh more."""
+    """The host with most free is "cores" if both resources weigh the same, "memory" if CPUs weigh more."""
     hosts = {api.provider(name): name for name in ("cores", "memory")}
     for uuid, name in hosts.items():
         api.offer(uuid, VCPU={"total": 8}, MEMORY_MB={"total": 1000})
