@@ -6,11 +6,11 @@ from flask import Blueprint, Response
 
 from placement.api import extended_query
 from placement.api.bodies import validated
+from placement.api.context import use_cases
 from placement.api.queries import read
 from placement.api.responses import json_response
 from placement.api.route_guard import route
-from placement.api.schemas.claims import NewClaim
-from placement.api.services import use_cases
+from placement.api.schemas.allocations import NewClaim
 from placement.api.targets import cluster_of_claim
 from placement.domain.errors import BadRequest
 from placement.services.placement.best_fit import Applicant, Fitted

@@ -9,12 +9,12 @@ import orjson
 from flask import Blueprint, Response, current_app
 
 from placement.api import context, extended_query
+from placement.api.context import use_cases
 from placement.api.queries import parameters
 from placement.api.rendering.explanations import explanation_body
 from placement.api.rendering.scores import score_remarks
 from placement.api.responses import streamed
 from placement.api.route_guard import route
-from placement.api.services import use_cases
 from placement.api.targets import cluster_of_query
 from placement.forest.texts import Texts
 from placement.services.placement.candidates import Search

@@ -18,7 +18,7 @@ from placement.storage.backends.backend import Stamped
 from placement.storage.database import Database, utcnow
 from placement.storage.failures import TryAgain, Unreachable
 from placement.storage.statements import pod_arrivals
-from placement.storage.statements.fresh_claims import Amount
+from placement.storage.statements.allocations import Amount
 from placement.storage.statements.pod_arrivals import PodArrival
 
 

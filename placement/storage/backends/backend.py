@@ -149,7 +149,7 @@ class Backend(Protocol):
         single_write: Callable[[], AbstractContextManager[SingleWrite]],
         values: Sequence[Any],
     ) -> bool:
-        """Write a claim of new consumers by one statement; see storage.statements.fresh_claims.
+        """Write a claim of new consumers by one statement; see storage.statements.allocations.
 
         False, and nothing done, if it cannot be written so. Raises TryAgain, OutcomeUnknown, Unavailable.
         """

@@ -127,7 +127,7 @@ _EXECUTE = {
 
 
 def claim(write: SingleWrite, values: Sequence[Any]) -> bool:
-    """Claim for new consumers (storage.statements.fresh_claims); False, and nothing done, if it cannot be.
+    """Claim for new consumers (storage.statements.allocations); False, and nothing done, if it cannot be.
 
     Raises errors of SQLAlchemy.
     """

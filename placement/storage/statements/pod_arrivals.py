@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from placement.storage.backends.backend import Stamped
 from placement.storage.database import Database
+from placement.storage.statements.allocations import Amount, Rise
 from placement.storage.statements.consumers import Labelling
-from placement.storage.statements.fresh_claims import Amount, Rise
 from placement.storage.statements.pods import PodValues
 
 
