@@ -11,12 +11,13 @@ import heapq
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Generic
+from typing import Any, Generic
 
 import numpy as np
 
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.forest.arrays import Amounts, Mask
 from placement.kubernetes.node_selection import NodeSelection
 from placement.numa.refusal import Refusal, RefusalClass
 from placement.scheduling.columns.filter import may_fit
@@ -52,11 +53,21 @@ class Ranked(Generic[Node]):
     fit: Fit
 
 
+@dataclass(frozen=True, slots=True)
+class Estimates(Generic[Node]):
+    """What columns say of the nodes in their rows: whether a pod may fit, and the score then at most."""
+
+    columns: NodeColumns[Node]
+    fits: Mask
+    highest: Amounts
+
+
 class ShapeRanking:
     """Pods of one shape and the nodes of a cluster."""
 
     def __init__(self, shape: PodShape) -> None:
         self._shape = shape
+        self._estimates: Estimates[Any] | None = None
         self._judge = PodJudge(shape.request, shape.settings.host_scoring)
         self._verdicts: dict[NodeInfo, FilterResult] = {}
 
@@ -100,14 +111,38 @@ class ShapeRanking:
 
     def _foretold(self, columns: NodeColumns[Node]) -> Iterator[tuple[int, int]]:
         """The rows of nodes that may take the pod and their scores at most, descending, then by name."""
-        shape = self._shape
-        rows = np.flatnonzero(may_fit(columns, shape.selection, shape.request))
-        scores = highest_scores(columns.table.rows(rows), shape.request, shape.settings.host_scoring)
+        estimates = self._estimated(columns)
+        rows = np.flatnonzero(estimates.fits)
+        scores = estimates.highest[rows]
         # Scores of 0 to 100 are sorted fastest as the small numbers that they are.
         order = np.argsort((-scores).astype(np.int8), kind="stable")
         for start in range(0, len(order), _AT_ONCE):
             some = order[start : start + _AT_ONCE]
             yield from zip(rows[some].tolist(), scores[some].tolist(), strict=True)
+
+    def _estimated(self, columns: NodeColumns[Node]) -> Estimates[Node]:
+        """The estimates for these nodes: only for those that changed since the last time are they made."""
+        known = self._estimates
+        changed = None if known is None else columns.changed_since(known.columns)
+        if known is None or changed is None or 2 * len(changed) > len(columns.nodes):
+            made = self._made(columns)
+        else:
+            fits, highest = known.fits.copy(), known.highest.copy()
+            part = self._made(columns.rows(changed))
+            fits[changed], highest[changed] = part.fits, part.highest
+            made = Estimates(columns, fits, highest)
+        # Being asked about a few nodes is no reason to forget the others.
+        if known is None or 2 * len(columns.nodes) > len(known.columns.nodes):
+            self._estimates = made
+        return made
+
+    def _made(self, columns: NodeColumns[Node]) -> Estimates[Node]:
+        shape = self._shape
+        fits = may_fit(columns, shape.selection, shape.request)
+        rows = np.flatnonzero(fits)
+        highest = np.zeros(len(columns.nodes), np.int64)
+        highest[rows] = highest_scores(columns.table.rows(rows), shape.request, shape.settings.host_scoring)
+        return Estimates(columns, fits, highest)
 
     def _screen(self, node: NodeInfo) -> Refusal | None:
         """What the names, labels, taints and totals of a node have against the pod."""

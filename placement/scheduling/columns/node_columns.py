@@ -6,12 +6,14 @@ it all columns in which nothing changed, so that whoever looks at one needs no l
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import numpy as np
 
+from placement.forest.arrays import Rows
 from placement.scheduling.columns.host_kind import kind_of
 from placement.scheduling.columns.labels import LabelColumn, LabelKey
 from placement.scheduling.columns.node_numbers import Numbers, numbers_of
@@ -49,12 +51,12 @@ class NodeColumns(Generic[Node]):
     def among(self, names: Collection[str]) -> NodeColumns[Node]:
         """The nodes of these names, unknown ones left out."""
         rows = sorted({row for name in names if (row := self._rows.get(name)) is not None})
-        return self if len(rows) == len(self.nodes) else self._taken(rows)
+        return self if len(rows) == len(self.nodes) else self.rows(rows)
 
     def without(self, names: Collection[str]) -> NodeColumns[Node]:
         """All nodes but those of these names."""
         left = set(names)
-        return self._taken([row for row, node in enumerate(self.nodes) if node.name not in left])
+        return self.rows([row for row, node in enumerate(self.nodes) if node.name not in left])
 
     def updated(self, fresh: Iterable[Node], gone: Collection[str] = ()) -> NodeColumns[Node]:
         """The nodes after some of them changed or came, and those of these names went."""
@@ -64,7 +66,15 @@ class NodeColumns(Generic[Node]):
             columns = self._rearranged(coming, gone)
         return columns._written([(columns._rows[name], node) for name, node in coming.items()])
 
-    def _taken(self, rows: Sequence[int]) -> NodeColumns[Node]:
+    def changed_since(self, before: NodeColumns[Node]) -> Rows | None:
+        """The rows whose nodes are not what they were; None if they are the rows of other nodes."""
+        if self._rows is not before._rows:
+            return None
+        differ = map(operator.is_not, self.nodes, before.nodes)
+        return np.flatnonzero(np.fromiter(differ, np.bool_, len(self.nodes)))
+
+    def rows(self, rows: Sequence[int] | Rows) -> NodeColumns[Node]:
+        """The nodes in some of the rows, in that order."""
         nodes, places = tuple(self.nodes[row] for row in rows), np.array(rows, np.intp)
         labels = {key: column.among(places) for key, column in list(self._labels.items())}
         return NodeColumns(nodes, self.table.rows(places), _rows_of(nodes), labels)

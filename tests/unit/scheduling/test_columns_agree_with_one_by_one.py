@@ -122,6 +122,19 @@ def test_asking_some_nodes_says_the_same_of_them(cluster, numbers):
     assert [each.node for each in rest] == [node for node, _ in everywhere if node.name not in names]
 
 
+@settings(max_examples=100)
+@given(st.data())
+def test_a_ranking_that_follows_a_cluster_ranks_as_a_new_one(data):
+    cluster, found, shape = data.draw(clusters())
+    ranking, columns = ShapeRanking(shape), columns_of(found)
+    for _ in range(data.draw(st.integers(1, 4))):
+        some = data.draw(st.sets(st.sampled_from([node.name for node in columns.nodes]), max_size=2))
+        for asked in (columns, columns.among(some)):
+            kept = [(each.node, each.score) for each in ranking.best_first(asked)]
+            assert kept == [(each.node, each.score) for each in ShapeRanking(shape).best_first(asked)]
+        columns = columns.updated([data.draw(nodes(name, cluster)) for name in sorted(some)])
+
+
 @pytest.mark.parametrize("count", [1, 200])
 def test_labels_are_followed(count):
     """A label that was asked about is known of nodes that changed since."""
