@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.kubernetes.node_selection import NodeFace
+from placement.kubernetes.node_selection import NodeAttributes
 from placement.numa.policies import NumaPolicy
 from placement.scheduling.columns.filter import may_fit, selected
 from placement.scheduling.columns.labels import LabelColumn, LabelKey
@@ -53,7 +53,7 @@ def test_nodes_are_filtered_and_scored_as_looking_at_them_does(cluster):
     highest = highest_scores(columns.table, shape.request, shape.settings.host_scoring)
     verdicts = looked_at(shape, found)
     for row, node in enumerate(columns.nodes):
-        assert admitted[row] == (shape.selection.refusal(node.face) is None)
+        assert admitted[row] == (shape.selection.refusal(node.attributes) is None)
         verdict = verdicts[node.name]
         if not verdict.fits:
             continue
@@ -138,10 +138,10 @@ def test_a_ranking_that_follows_a_cluster_ranks_as_a_new_one(data):
 @pytest.mark.parametrize("count", [1, 200])
 def test_labels_are_followed(count):
     """A label that was asked about is known of nodes that changed since."""
-    faces = [NodeFace(f"n{number}", {"zone": "a"}) for number in range(count)]
-    column = LabelColumn.of(LabelKey("zone"), faces)
+    nodes = [NodeAttributes(f"n{number}", {"zone": "a"}) for number in range(count)]
+    column = LabelColumn.of(LabelKey("zone"), nodes)
     assert column.equals("a").all()
-    changed = column.with_faces([(0, NodeFace("n0", {"zone": "b"}))])
+    changed = column.with_attributes([(0, NodeAttributes("n0", {"zone": "b"}))])
     assert changed.equals("b").tolist() == [True] + [False] * (count - 1)
     assert column.equals("a").all()
     assert not changed.equals("c").any()
