@@ -83,8 +83,8 @@ class NodeInfo:
 
     `id` is that of the node; `root_id`, `root_uuid` and `revision`, the stamp, are those of its host
     provider; `imported_at` tells when its manifests were stored. `others` is what consumers beside the
-    cluster's pods hold, `unused` the units of each class of the host itself that nobody holds, `totals` the same for the
-    score.
+    cluster's pods hold, `unused` the units of each class of the host itself that nobody holds, `totals` the
+    same for the score.
     """
 
     id: int
