@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from placement.domain.explanation import Kind, Obstacle
 from placement.kubernetes.field import Field
 from placement.kubernetes.report import Report
 from placement.kubernetes.taints import (
@@ -17,6 +18,7 @@ from placement.kubernetes.taints import (
     read_tolerations,
     untolerated,
 )
+from placement.numa.refusal import Refusal, RefusalClass
 
 UNSCHEDULABLE = "node(s) were unschedulable"
 UNTOLERATED = "node(s) had untolerated taint"
@@ -55,6 +57,10 @@ class Requirement(NamedTuple):
     operator: str
     values: tuple[str, ...]
 
+    def __str__(self) -> str:
+        """The expression as people write it."""
+        return " ".join(filter(None, (self.key, self.operator, ", ".join(self.values))))
+
     def holds(self, texts: Mapping[str, str]) -> bool:
         """Whether it holds for these labels (Kubernetes: node affinity)."""
         text = texts.get(self.key)
@@ -76,6 +82,10 @@ class Term(NamedTuple):
 
     labels: tuple[Requirement, ...]
     fields: tuple[Requirement, ...]
+
+    def __str__(self) -> str:
+        """The term as people write it."""
+        return " and ".join(map(str, (*self.labels, *self.fields)))
 
     @property
     def says_anything(self) -> bool:
@@ -100,23 +110,30 @@ class NodeSelection:
     terms: tuple[Term, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
 
-    def refusal(self, face: NodeFace) -> str | None:
+    def refusal(self, face: NodeFace) -> Refusal | None:
         """Why the pod may not go to a node, in the words of kube-scheduler; None if it may."""
         guarded = self.guard_refusal(face.taints, face.unschedulable)
         if guarded is not None:
             return guarded
-        if self.selector and any(face.labels.get(key) != value for key, value in self.selector):
-            return NOT_SELECTED
+        for key, value in self.selector:
+            if face.labels.get(key) != value:
+                return _refusal(NOT_SELECTED, Kind.LABELS, key)
         if self.terms is not None and not any(term.holds(face) for term in self.terms):
-            return NOT_SELECTED
+            return _refusal(NOT_SELECTED, Kind.AFFINITY)
         return None
 
-    def guard_refusal(self, taints: tuple[Taint, ...], unschedulable: bool) -> str | None:
+    def guard_refusal(self, taints: tuple[Taint, ...], unschedulable: bool) -> Refusal | None:
         """Why the pod may not go to nodes with these taints; None if it tolerates them."""
         if unschedulable and not any(toleration.covers(CORDONED) for toleration in self.tolerations):
-            return UNSCHEDULABLE
-        taint = untolerated(taints, self.tolerations) if taints else None
-        return None if taint is None else f"{UNTOLERATED} {{{taint.key}: {taint.value}}}"
+            return _refusal(UNSCHEDULABLE, Kind.CORDON)
+        taint = next(untolerated(taints, self.tolerations), None) if taints else None
+        if taint is None:
+            return None
+        return _refusal(f"{UNTOLERATED} {{{taint.key}: {taint.value}}}", Kind.TAINTS)
+
+
+def _refusal(words: str, kind: Kind, of: str = "") -> Refusal:
+    return Refusal((words,), RefusalClass.UNRESOLVABLE, Obstacle(kind, of))
 
 
 def read_node_selection(spec: Field) -> NodeSelection:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from placement.kubernetes.field import Field
@@ -17,6 +17,10 @@ class Taint(NamedTuple):
     key: str
     value: str
     effect: str
+
+    def __str__(self) -> str:
+        """The taint as `kubectl taint` writes it."""
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
 CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
@@ -67,9 +71,8 @@ def _text(entry: Field, key: str) -> str:
     return entry.member(key).text() or ""
 
 
-def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
-    """The first taint that keeps a pod off a node; PreferNoSchedule never does."""
+def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> Iterator[Taint]:
+    """The taints that keep a pod off a node; PreferNoSchedule never does."""
     for taint in taints:
         if taint.effect in _REFUSING and not any(toleration.covers(taint) for toleration in tolerations):
-            return taint
-    return None
+            yield taint

@@ -19,6 +19,10 @@ class NodeInfo(Protocol):
         """The name of the node, no other one of the cluster has it."""
 
     @property
+    def uuid(self) -> str:
+        """The uuid of its host provider."""
+
+    @property
     def face(self) -> NodeFace:
         """What pods choose nodes by."""
 

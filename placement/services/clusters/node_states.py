@@ -115,6 +115,11 @@ class NodeState:
         return self.row.name
 
     @property
+    def uuid(self) -> str:
+        """The uuid of its host provider."""
+        return self.row.root_uuid
+
+    @property
     def offers(self) -> NodeOffers:
         """What its providers offer."""
         return self.kind.offers

@@ -43,6 +43,10 @@ class TestNode:
     pods: tuple[RecordedPod, ...]
     others: Mapping[Place, int]
 
+    @property
+    def uuid(self) -> str:
+        return f"uuid-of-{self.name}"
+
     @cached_property
     def free(self) -> Mapping[str, int]:
         return host_room(self.offers, self.pods, self.others)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
+from placement.domain.explanation import Kind, Obstacle
 from placement.kubernetes.field import Field
 from placement.numa.policies import NumaExclusivity, NumaPolicy
 from placement.numa.refusal import RefusalClass, Refused
@@ -52,7 +53,7 @@ def merged_numa_policy(host: NumaPolicy, pod: NumaPolicy) -> NumaPolicy:
     """
     policies = {host, pod} - {NumaPolicy.NONE}
     if len(policies) > 1:
-        raise Refused(POLICIES_DIFFER, status=RefusalClass.UNRESOLVABLE)
+        raise Refused(POLICIES_DIFFER, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(Kind.NUMA_POLICY))
     return next(iter(policies), NumaPolicy.NONE)
 
 
