@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -44,30 +43,28 @@ def explain_pod(shape: PodShape, columns: NodeColumns[Node], refusals: Mapping[s
 
     Each node counts as refused at the obstacle of its refusal, and as passing the stages before.
     """
-    failed = Counter(refusal.obstacle for refusal in refusals.values())
+    failed: dict[Obstacle, list[int]] = {}
+    for row, node in enumerate(columns.nodes):
+        if node.name in refusals:
+            failed.setdefault(refusals[node.name].obstacle, []).append(row)
     conditions = dict(_conditions(shape, failed))
     stages = tuple(_stages(conditions, failed, len(columns.nodes)))
     empty = first_empty(stages)
     if empty is None:
         return Explanation(stages)
-    obstacle = list(conditions)[empty]
-    found = [
-        row
-        for row, node in enumerate(columns.nodes)
-        if node.name in refusals and refusals[node.name].obstacle == obstacle
-    ]
-    near = [(columns.nodes[row], short) for row, short in _nearest(shape, columns, found, obstacle)]
+    obstacle, condition = list(conditions.items())[empty]
+    near = list(_nearest(shape, columns, failed.get(obstacle, []), obstacle))
     misses = (
-        _miss(node, shape.selection, refusals[node.name], short, conditions[obstacle]) for node, short in near
+        _miss(node, shape.selection, refusals[node.name], shortages, condition) for node, shortages in near
     )
     return Explanation(stages, tuple(misses), names={node.uuid: node.name for node, _ in near})
 
 
 def _stages(
-    conditions: Mapping[Obstacle, Condition], failed: Mapping[Obstacle, int], came: int
+    conditions: Mapping[Obstacle, Condition], failed: Mapping[Obstacle, Sequence[int]], came: int
 ) -> Iterator[Stage]:
     for obstacle, condition in conditions.items():
-        passed = came - failed.get(obstacle, 0)
+        passed = came - len(failed.get(obstacle, ()))
         yield Stage(condition, Counted.NODES, came, passed, passed)
         came = passed
 
@@ -122,18 +119,17 @@ def _of_policies(request: PodRequest) -> Iterator[tuple[Condition, bool]]:
 
 
 def _nearest(
-    shape: PodShape, columns: NodeColumns[Node], found: Sequence[int], obstacle: Obstacle
-) -> Iterator[tuple[int, tuple[Shortage, ...]]]:
-    """The rows of those nodes that lack least, and the amounts they lack."""
-    table = columns.table.rows(np.array(found, np.intp))
-    asked = asked_at(obstacle.kind, table, shape.request)
-    distances: Shares = np.sum([each.gap for each in asked], axis=0) if asked else np.zeros(len(found))
-    for at in np.argsort(distances, kind="stable")[:MOST_MISSES].tolist():
-        uuid = columns.nodes[found[at]].uuid
+    shape: PodShape, columns: NodeColumns[Node], rows: Sequence[int], obstacle: Obstacle
+) -> Iterator[tuple[Node, tuple[Shortage, ...]]]:
+    """The nodes in these rows that lack least, and the amounts they lack."""
+    asked = asked_at(obstacle.kind, columns.table.rows(np.array(rows, np.intp)), shape.request)
+    gaps: Shares = np.sum([each.gap for each in asked], axis=0) if asked else np.zeros(len(rows))
+    for at in np.argsort(gaps, kind="stable")[:MOST_MISSES].tolist():
+        node = columns.nodes[rows[at]]
         yield (
-            found[at],
+            node,
             tuple(
-                Shortage(Reason.AMOUNT, (), uuid, each.resource_class, wanted, free, wanted - free)
+                Shortage(Reason.AMOUNT, (), node.uuid, each.resource_class, wanted, free, wanted - free)
                 for each in asked
                 if (wanted := each.wanted_units(at)) > (free := each.free_units(at))
             ),

@@ -55,8 +55,9 @@ class Flavors:
 
         The document is a translation request with three more parts: `limit`, short for options.limit,
         `cluster`, the name of the only cluster to search, and `explain`, whether to explain the search. Where
-        the query finds nothing, the fallback query is searched if there is one. Raises FlavorRefused, NotFound for the cluster, BadRequest for classes
-        and traits that do not exist, SearchTimeout, Unavailable.
+        the query finds nothing, the fallback query is searched if there is one. Raises FlavorRefused,
+        NotFound for the cluster, BadRequest for classes and traits that do not exist, SearchTimeout,
+        Unavailable.
         """
         request, cluster, explain = _split(document)
         translation = translate_document(request)

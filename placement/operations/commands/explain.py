@@ -67,11 +67,9 @@ def _verdict(explanation: Explanation) -> str:
     if empty is not None:
         return f"Fits nowhere: nobody meets condition {empty + 1}."
     last = explanation["stages"][-1]
-    count, nodes = last["trees"], last["counted"] == "nodes"
     at_least = "" if explanation["complete"] else "at least "
-    return (
-        f"Fits {'on' if nodes else 'in'} {at_least}{count} {'node' if nodes else 'tree'}{'s' * (count != 1)}."
-    )
+    where, noun = ("on", "node") if last["counted"] == "nodes" else ("in", "tree")
+    return f"Fits {where} {at_least}{last['trees']} {noun}{'' if last['trees'] == 1 else 's'}."
 
 
 def _rows(explanation: Explanation) -> Iterator[tuple[Any, ...]]:
