@@ -57,7 +57,7 @@ def explain_pod(shape: PodShape, columns: NodeColumns[Node], refusals: Mapping[s
     misses = (
         _miss(node, shape.selection, refusals[node.name], shortages, condition) for node, shortages in near
     )
-    return Explanation(stages, tuple(misses), names={node.uuid: node.name for node, _ in near})
+    return Explanation(stages, tuple(misses), names={node.uuid: node.provider_name for node, _ in near})
 
 
 def _stages(

@@ -23,6 +23,10 @@ class NodeInfo(Protocol):
         """The uuid of its host provider."""
 
     @property
+    def provider_name(self) -> str:
+        """The name of that provider."""
+
+    @property
     def face(self) -> NodeFace:
         """What pods choose nodes by."""
 

@@ -120,6 +120,11 @@ class NodeState:
         return self.row.root_uuid
 
     @property
+    def provider_name(self) -> str:
+        """The name of that provider."""
+        return self.identity.name()
+
+    @property
     def offers(self) -> NodeOffers:
         """What its providers offer."""
         return self.kind.offers

@@ -47,6 +47,10 @@ class TestNode:
     def uuid(self) -> str:
         return f"uuid-of-{self.name}"
 
+    @property
+    def provider_name(self) -> str:
+        return f"c1/{self.name}"
+
     @cached_property
     def free(self) -> Mapping[str, int]:
         return host_room(self.offers, self.pods, self.others)

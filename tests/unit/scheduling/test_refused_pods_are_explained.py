@@ -119,7 +119,7 @@ def test_near_misses_are_true(cluster):
     assert len(explanation.misses) == min(5, stage.came)
     for miss in explanation.misses:
         node = by_uuid[miss.provider]
-        assert explanation.names[miss.provider] == node.name
+        assert explanation.names[miss.provider] == f"c1/{node.name}"
         assert refusals[node.name].obstacle.kind is stage.condition.kind
         assert miss.words
         for shortage in miss.shortages:
@@ -169,13 +169,13 @@ def test_missing_amounts_are_told_of_the_nearest_first():
     ]
     assert sentences(explanation)[3:5] == [
         "room for 20000 CUSTOM_NODE_CPU_MILLI: 0 of 3 nodes",
-        "n1 lacks 4000 CUSTOM_NODE_CPU_MILLI: it has 16000 free",
+        "c1/n1 lacks 4000 CUSTOM_NODE_CPU_MILLI: it has 16000 free",
     ]
 
 
 def test_all_that_a_node_lacks_is_told():
     document = pods.build_pod(pods.container(cpu="17", memory="33Gi"))
-    assert "n1 lacks 1024 CUSTOM_NODE_MEMORY_MB: it has 32768 free" in told(document, [built_node("n1")])
+    assert "c1/n1 lacks 1024 CUSTOM_NODE_MEMORY_MB: it has 32768 free" in told(document, [built_node("n1")])
 
 
 def test_where_one_numa_node_has_to_do_the_nearest_one_is_told():
