@@ -129,10 +129,12 @@ def host_amounts(table: Table, request: PodRequest | None) -> Iterator[Asked]:
 
 def amplified_cpu(table: Table, request: PodRequest) -> Asked:
     """The CPU that a pod costs on amplified hosts, counted as for the score; nothing on others."""
-    amplified = table.where_kind(lambda host: host.ratio > FACE_VALUE)
+    name, amplified = host_class("cpu").name, table.where_kind(lambda host: host.ratio > FACE_VALUE)
+    if not amplified.any():
+        return Asked(name, _everywhere(table, 0), _everywhere(table, 0))
     cost = np.where(amplified, table.by_kind(partial(cpu_cost, request)), 0)
     free = np.where(amplified, table[allocatable("cpu")] - table[CPU_REQUESTED], 0)
-    return Asked(host_class("cpu").name, cost, free)
+    return Asked(name, cost, free)
 
 
 def own_cpus(table: Table, request: PodRequest, place: int | None = None) -> Asked:
