@@ -144,6 +144,8 @@ def own_cpus(table: Table, request: PodRequest, place: int | None = None) -> Ask
         concerned = _thinned_to(table, request, policy)
         if concerned.any():
             column = free_cpus(policy) if place is None else numa_free_cpus(policy, place)
+            if concerned.all():
+                return Asked(CORE_CLASS, _everywhere(table, request.need), table[column])
             wanted[concerned] = min(MOST, request.need)
             free[concerned] = table[column][concerned]
     return Asked(CORE_CLASS, wanted, free)
@@ -199,13 +201,12 @@ def on_numa_node(table: Table, request: PodRequest, place: int) -> Iterator[Aske
         yield _on_numa_nodes(table, resource, amount, numa_left(table, resource, place))
         if resource == "cpu":
             cpus = own_cpus(table, request, place)
-            yield cpus._replace(wanted=np.where(table[reported("cpu")] == 0, 0, cpus.wanted))
+            yield cpus._replace(wanted=cpus.wanted * table[reported("cpu")])
 
 
 def _on_numa_nodes(table: Table, resource: str, amount: int, free: Amounts) -> Asked:
     kind = numa_class(resource)
-    wanted = np.where(table[reported(resource)] == 0, 0, min(MOST, amount))
-    return Asked(kind.name, wanted, free, kind.unit)
+    return Asked(kind.name, table[reported(resource)] * min(MOST, amount), free, kind.unit)
 
 
 def stays_on_one(table: Table, request: PodRequest) -> Mask:
