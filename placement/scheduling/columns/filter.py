@@ -129,10 +129,12 @@ def host_amounts(table: Table, request: PodRequest | None) -> Iterator[Asked]:
 
 def amplified_cpu(table: Table, request: PodRequest) -> Asked:
     """The CPU that a pod costs on amplified hosts, counted as for the score; nothing on others."""
-    amplified = table.where_kind(lambda host: host.ratio > FACE_VALUE)
+    name, amplified = host_class("cpu").name, table.where_kind(lambda host: host.ratio > FACE_VALUE)
+    if not amplified.any():
+        return Asked(name, _everywhere(table, 0), _everywhere(table, 0))
     cost = np.where(amplified, table.by_kind(partial(cpu_cost, request)), 0)
     free = np.where(amplified, table[allocatable("cpu")] - table[CPU_REQUESTED], 0)
-    return Asked(host_class("cpu").name, cost, free)
+    return Asked(name, cost, free)
 
 
 def own_cpus(table: Table, request: PodRequest, place: int | None = None) -> Asked:
@@ -142,6 +144,8 @@ def own_cpus(table: Table, request: PodRequest, place: int | None = None) -> Ask
         concerned = _thinned_to(table, request, policy)
         if concerned.any():
             column = free_cpus(policy) if place is None else numa_free_cpus(policy, place)
+            if concerned.all():
+                return Asked(CORE_CLASS, _everywhere(table, request.need), table[column])
             wanted[concerned] = min(MOST, request.need)
             free[concerned] = table[column][concerned]
     return Asked(CORE_CLASS, wanted, free)
@@ -197,13 +201,12 @@ def on_numa_node(table: Table, request: PodRequest, place: int) -> Iterator[Aske
         yield _on_numa_nodes(table, resource, amount, numa_left(table, resource, place))
         if resource == "cpu":
             cpus = own_cpus(table, request, place)
-            yield cpus._replace(wanted=np.where(table[reported("cpu")] == 0, 0, cpus.wanted))
+            yield cpus._replace(wanted=cpus.wanted * table[reported("cpu")])
 
 
 def _on_numa_nodes(table: Table, resource: str, amount: int, free: Amounts) -> Asked:
     kind = numa_class(resource)
-    wanted = np.where(table[reported(resource)] == 0, 0, min(MOST, amount))
-    return Asked(kind.name, wanted, free, kind.unit)
+    return Asked(kind.name, table[reported(resource)] * min(MOST, amount), free, kind.unit)
 
 
 def stays_on_one(table: Table, request: PodRequest) -> Mask:
