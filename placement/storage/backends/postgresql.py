@@ -13,12 +13,12 @@ from sqlalchemy.dialects import postgresql
 from placement.domain import deadline
 from placement.storage import tables as _tables
 from placement.storage.backends import postgresql_claims, postgresql_driver, postgresql_failures
-from placement.storage.backends.backend import SingleWrite
+from placement.storage.backends.backend import SingleWrite, Stamped
 from placement.storage.backends.postgresql_driver import STATEMENT_SECONDS
 from placement.storage.backends.silence import GRACE_SECONDS
 from placement.storage.backends.types import Revision
 from placement.storage.backends.urls import described_server
-from placement.storage.changes.history import History
+from placement.storage.changes.history import KEY, History
 from placement.storage.failures import Diagnosis
 
 # A look is quick; one that is not may have met a connection that leads nowhere any more.
@@ -241,6 +241,18 @@ class PostgreSQL:
             return False
         with single_write() as write:
             return postgresql_claims.claim(write, values)
+
+    def place_at_once(
+        self,
+        single_write: Callable[[], AbstractContextManager[SingleWrite]],
+        values: Sequence[Any],
+    ) -> Stamped | None:
+        """Likewise."""
+        if self._is_hurried():
+            return None
+        with single_write() as write:
+            stamp = postgresql_claims.place(write, values)
+            return None if stamp is None else Stamped(stamp, str(write.connection.info[KEY]))
 
     # -- looking at what changed --------------------------------------------------------------------
 

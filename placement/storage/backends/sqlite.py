@@ -226,6 +226,13 @@ class SQLite:
         """False: there is no round trip to be saved."""
         return False
 
+    def place_at_once(
+        self,
+        single_write: Callable[[], AbstractContextManager[SingleWrite]],
+        values: Sequence[Any],
+    ) -> None:
+        """Likewise."""
+
     # -- looking at what changed --------------------------------------------------------------------
 
     def lookout(self, connection: sa.Connection) -> FileLookout:

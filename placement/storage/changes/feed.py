@@ -139,6 +139,11 @@ class Feed:
         if known is not None and not known.startswith(f"{connection.info[history.KEY]} "):
             raise Unavailable("The database was exchanged while it was read; try again.")
 
+    @staticmethod
+    def is_of(server: str, horizon: Horizon | None) -> bool:
+        """Whether a horizon is of the history of that server."""
+        return horizon is not None and horizon.history.startswith(f"{server} ")
+
     def close(self) -> None:
         """Give the connection back."""
         if self._connection is not None:
