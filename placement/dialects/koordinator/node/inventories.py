@@ -19,6 +19,7 @@ from placement.dialects.koordinator.resources import (
 )
 from placement.domain.inventory import MAX_INT, Inventory
 from placement.kubernetes.manifest import Field
+from placement.numa.amplification import amplified
 from placement.numa.consistency import MAX_ID
 from placement.numa.cpus import CoreId, CpuTopology
 from placement.numa.cpuset import CpuSet
@@ -89,11 +90,6 @@ def _read_ratio(ratio: Field) -> Fraction | None:
         return Fraction(repr(number))
     ratio.complain("must be a number")
     return None
-
-
-def amplified(amounts: Mapping[str, int], ratios: Mapping[str, Fraction]) -> dict[str, int]:
-    """The amounts times their ratios, rounded up in the units of the amounts."""
-    return {name: math.ceil(amount * ratios.get(name, 1)) for name, amount in amounts.items()}
 
 
 @dataclass(frozen=True, slots=True)
