@@ -22,7 +22,9 @@ from urllib.parse import parse_qs
 
 from oslo_context.context import RequestContext, get_current
 
+from placement.operations.http import worker
 from placement.operations.http.connection import Connection
+from placement.operations.http.event_loop import EventLoop
 from placement.operations.http.limits import Limits
 from placement.operations.http.worker import LaneWorker
 from placement.operations.server import Server, listening
@@ -57,7 +59,17 @@ class TestServer(Server):
 
 
 class FailingWorker(LaneWorker):
-    """A worker with a mistake in it, which one request brings to light."""
+    """A worker with the event loop below."""
+
+    def run(self) -> None:
+        """Serve."""
+        # The process is the worker's own.
+        worker.EventLoop = FailingLoop  # type: ignore[misc]
+        super().run()
+
+
+class FailingLoop(EventLoop):
+    """An event loop with a mistake in it, which one request brings to light."""
 
     def _dispatch(self, connection: Connection) -> None:
         assert connection.request is not None

@@ -49,4 +49,4 @@ def test_a_port_that_somebody_has_is_named_with_its_option():
 def test_no_workers_are_no_service():
     ended = served("--workers", "0")
     assert ended.returncode == 2
-    assert "must be 1 or more" in ended.stderr
+    assert "must be a whole number from 1 on" in ended.stderr

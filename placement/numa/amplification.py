@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from fractions import Fraction
 
 
@@ -20,3 +22,8 @@ def host_cpu_requested(requested: int, bound_cpus: int, ratio: Fraction) -> int:
     """
     bound = 1000 * bound_cpus
     return requested - bound + bound_cost(bound, ratio) if requested >= bound else requested
+
+
+def amplified(amounts: Mapping[str, int], ratios: Mapping[str, Fraction]) -> dict[str, int]:
+    """The amounts times their ratios, rounded up in the units of the amounts."""
+    return {name: math.ceil(amount * ratios.get(name, 1)) for name, amount in amounts.items()}

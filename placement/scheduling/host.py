@@ -8,10 +8,10 @@ from fractions import Fraction
 from functools import cached_property
 
 from placement.dialects.koordinator.node.host_policies import HostBindPolicy, HostPolicies
-from placement.dialects.koordinator.node.inventories import amplified
 from placement.dialects.koordinator.node.node import NodeImport
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.numa.amounts import NumaAmounts
+from placement.numa.amplification import amplified
 from placement.numa.demand import PickRules
 from placement.numa.host import HostState
 from placement.numa.layout import layout_of

@@ -15,9 +15,9 @@ from typing import Any
 from placement.dialects.nova import FlavorRefused, translate_document, translation_document
 from placement.dialects.nova.errors import Problems
 from placement.dialects.nova.extra_spec_rules import extra_spec_fault
+from placement.dialects.nova.guest.cells import deal
 from placement.dialects.nova.guest.cpu_policy import CPU_POLICY
 from placement.dialects.nova.guest.cpuset import CpusetTextError, format_cpuset, parse_cpuset
-from placement.dialects.nova.guest.distribution import deal
 from placement.dialects.nova.guest.masks import DEDICATED_KEY, dedicated_mask, realtime_mask
 from placement.dialects.nova.guest.thread_policy import THREAD_POLICY
 

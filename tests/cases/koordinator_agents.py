@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from placement.dialects.koordinator.node.host_cpus import read_system_cpus
+from placement.dialects.koordinator.node.inventories import read_reservation
 from placement.dialects.koordinator.node.node import import_node
-from placement.dialects.koordinator.node.reservation import read_reservation
 from placement.dialects.koordinator.pod.admission import admission_violations
+from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.qos import qos_with_default, raw_priority, raw_qos
-from placement.dialects.koordinator.settings.settings import Profile, SchedulerSettings
+from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.pod_records import read_pod_record
 from placement.kubernetes.manifest import Field, Report
 from placement.numa.cpus import CpuTopology

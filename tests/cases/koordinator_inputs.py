@@ -12,8 +12,9 @@ from placement.dialects.koordinator.node.host_policies import label_strategy
 from placement.dialects.koordinator.node.node import NodeImport, import_node
 from placement.dialects.koordinator.pod.annotations import NumaTopologySpec, ResourceStatus
 from placement.dialects.koordinator.pod.pod_request import PodRequest
+from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.resources import base_amount
-from placement.dialects.koordinator.settings.settings import Profile, SchedulerSettings
+from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.kubernetes.manifest import Report
 from placement.kubernetes.pod import Pod, read_pod
 from placement.kubernetes.quantity import parse_quantity

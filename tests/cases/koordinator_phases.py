@@ -16,7 +16,7 @@ from placement.dialects.koordinator.pod.annotations import (
     status_document,
 )
 from placement.dialects.koordinator.pod.pod_request import PodRequest, interpret_pod
-from placement.dialects.koordinator.settings.settings import Profile
+from placement.dialects.koordinator.profile import Profile
 from placement.numa.amounts import summed
 from placement.numa.cpuset import format_cpu_list, parse_cpu_list
 from placement.numa.host_score import HostTotals

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from math import ceil
 
-from placement.dialects.koordinator.node.reservation import NodeReservation, read_reservation
+from placement.dialects.koordinator.node.inventories import NodeReservation, read_reservation
 from placement.kubernetes.manifest import Field
 from placement.numa.cpus import CpuTopology
 from placement.numa.cpuset import CpuSet

@@ -1,10 +1,11 @@
-"""A setting that flavor and image may both make, if they make the same one."""
+"""What flavor and image may both set: the same, or for a policy what a table of the two allows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from placement.dialects.nova.errors import REFUSED, Problems, shown
+from placement.dialects.nova.errors import REFUSED, Code, Problems, shown
 from placement.dialects.nova.flavor import ImageProperties, given
 
 
@@ -29,3 +30,39 @@ def agreed_value(
         if text is not None and text not in values:
             problems.add("value_invalid", f"{key}: {shown(text)} is none of {', '.join(values)}")
     return REFUSED if len(problems) > found_before else ours or theirs
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyTable:
+    """The keys and legal values of one policy, the flavor value that rules, and the codes of its problems."""
+
+    flavor_key: str
+    image_key: str
+    values: tuple[str, ...]
+    ruling_value: str
+    invalid: Code
+    conflict: Code
+
+    def settle(self, flavor_policy: str | None, image_policy: str | None, problems: Problems) -> str | None:
+        """The policy of both sides, None if neither sets one, REFUSED after a problem.
+
+        An image may only repeat what the flavor says, or speak where the flavor is silent; under the ruling
+        value it is ignored.
+        """
+        if not self._are_legal(flavor_policy, image_policy, problems):
+            return REFUSED
+        if flavor_policy is None:
+            return image_policy
+        if flavor_policy == self.ruling_value or image_policy in (None, flavor_policy):
+            return flavor_policy
+        message = f"{flavor_policy} does not go with {self.image_key} {image_policy} of the image"
+        problems.add(self.conflict, f"{self.flavor_key}: {message}")
+        return REFUSED
+
+    def _are_legal(self, flavor_policy: str | None, image_policy: str | None, problems: Problems) -> bool:
+        legal = True
+        for key, policy in ((self.flavor_key, flavor_policy), (self.image_key, image_policy)):
+            if policy is not None and policy not in self.values:
+                problems.add(self.invalid, f"{key}: {shown(policy)} is none of {', '.join(self.values)}")
+                legal = False
+        return legal

@@ -13,8 +13,8 @@ from placement.dialects.nova.extra_specs import (
     GROUP_POLICIES,
     REQUIRED,
 )
+from placement.dialects.nova.flavor import integer, is_boolean
 from placement.dialects.nova.guest import cpu_policy, emulator_threads, thread_policy
-from placement.dialects.nova.literals import integer, is_boolean
 from placement.dialects.nova.memory_encryption import MODEL_TRAITS
 from placement.dialects.nova.platform_traits import (
     PCI_AFFINITIES,

@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from placement.dialects.nova.flavor import ImageProperties
+from placement.dialects.nova.flavor import ImageProperties, integer
 from placement.dialects.nova.groups import BASE, FlavorGroup, Groups
-from placement.dialects.nova.literals import integer
 from placement.dialects.nova.resource_classes import is_known_class
 
 GROUP_POLICIES = ("none", "isolate")

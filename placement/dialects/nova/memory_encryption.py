@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from placement.dialects.nova import firmware
 from placement.dialects.nova.agreement import agreed_value
 from placement.dialects.nova.errors import Problems, shown
-from placement.dialects.nova.flavor import ImageProperties, given
+from placement.dialects.nova.flavor import (
+    FIRMWARE_KEY,
+    STATELESS_FIRMWARE_KEY,
+    ImageProperties,
+    given,
+    is_stateless,
+    is_true,
+    is_uefi,
+)
 from placement.dialects.nova.groups import FlavorGroup
-from placement.dialects.nova.literals import is_true
 from placement.dialects.nova.resource_classes import MEM_ENCRYPTION_CONTEXT
 
 FLAVOR_KEY = "hw:mem_encryption"
@@ -52,12 +58,12 @@ def memory_encryption(
 
 
 def _check_image(asking: str, model: str, image: ImageProperties, problems: Problems) -> None:
-    if not firmware.is_uefi(image):
-        problems.add("flavor_image_conflict", f"{firmware.TYPE_KEY}: must be uefi for {asking}")
+    if not is_uefi(image):
+        problems.add("flavor_image_conflict", f"{FIRMWARE_KEY}: must be uefi for {asking}")
     machine_type = given(image, MACHINE_TYPE_KEY)
     if machine_type is not None and "q35" not in machine_type:
         problems.add(
             "machine_type_invalid", f"{MACHINE_TYPE_KEY}: {shown(machine_type)} is no q35, {asking} needs one"
         )
-    if model == _STATELESS_MODEL and not firmware.is_stateless(image):
-        problems.add("stateless_firmware_required", f"{firmware.STATELESS_KEY}: must be true for {model}")
+    if model == _STATELESS_MODEL and not is_stateless(image):
+        problems.add("stateless_firmware_required", f"{STATELESS_FIRMWARE_KEY}: must be true for {model}")

@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 
 from placement.dialects.nova.errors import Problems, shown
-from placement.dialects.nova.flavor import ImageProperties, given
-from placement.dialects.nova.literals import integer
+from placement.dialects.nova.flavor import ImageProperties, given, integer
 
 FLAVOR_KEY = "hw:mem_page_size"
 IMAGE_KEY = "hw_mem_page_size"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from placement.dialects.nova import firmware
 from placement.dialects.nova.agreement import agreed_value
 from placement.dialects.nova.errors import Problems
-from placement.dialects.nova.flavor import ImageProperties
+from placement.dialects.nova.flavor import ImageProperties, is_stateless
 from placement.dialects.nova.groups import FlavorGroup
 
 TPM_VERSION_KEYS = ("hw:tpm_version", "hw_tpm_version")
@@ -48,7 +47,7 @@ def platform_traits(
     for keys, trait_of in _TRAITS_BY_VALUE.items():
         value = agreed_value(extra_specs, image, keys, tuple(trait_of), problems)
         traits.add(trait_of.get(value) if value is not None else None)
-    if firmware.is_stateless(image):
+    if is_stateless(image):
         traits.add(_STATELESS_FIRMWARE)
     return FlavorGroup(required=frozenset(trait for trait in traits if trait is not None))
 

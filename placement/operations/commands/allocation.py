@@ -8,13 +8,14 @@ from typing import Any
 
 from placement.domain.errors import PlacementError
 from placement.operations.commands import names
+from placement.operations.commands.arguments import argument, positive
 from placement.operations.commands.columns import ResourceAmounts
 from placement.operations.commands.display import Action, Listing
-from placement.operations.commands.numbers import positive
 from placement.operations.commands.pages import PagedList
 
 _LISTED = ("Consumer", "Provider", "Amounts", "Project", "User", "Type", "Cluster", "UUID")
 _COLUMNS = ("Provider", "Amounts", "Project", "User", "Type", "UUID")
+_CONSUMER = argument("consumer", metavar="CONSUMER", help="uuid of the consumer")
 
 
 class ListAllocations(Listing):
@@ -23,16 +24,14 @@ class ListAllocations(Listing):
     Formats that are written row by row, csv and value, begin with the first page of the service.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which ones."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--project", help="of consumers of this project")
-        parser.add_argument("--user", help="of consumers of this user")
-        parser.add_argument("--type", help="of consumers of this type; unknown: without a type")
-        parser.add_argument("--provider", metavar="UUID_OR_NAME", help="on this provider")
-        parser.add_argument("--cluster", help="on providers of this cluster")
-        parser.add_argument("--limit", type=positive, metavar="N", help="of so many consumers at most")
-        return parser
+    arguments = (
+        argument("--project", help="of consumers of this project"),
+        argument("--user", help="of consumers of this user"),
+        argument("--type", help="of consumers of this type; unknown: without a type"),
+        argument("--provider", metavar="UUID_OR_NAME", help="on this provider"),
+        argument("--cluster", help="on providers of this cluster"),
+        argument("--limit", type=positive, metavar="N", help="of so many consumers at most"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask page by page and list."""
@@ -54,11 +53,7 @@ class ListAllocations(Listing):
 class ShowAllocation(Listing):
     """Show what a consumer holds, a row for each provider."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Who."""
-        parser = super().get_parser(prog_name)
-        _add_consumer(parser)
-        return parser
+    arguments = (_CONSUMER,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and list."""
@@ -78,19 +73,11 @@ class ShowAllocation(Listing):
 class DeleteAllocation(Action):
     """Release everything a consumer holds."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Who."""
-        parser = super().get_parser(prog_name)
-        _add_consumer(parser)
-        return parser
+    arguments = (_CONSUMER,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Release it."""
         self.client.delete(_path(parsed_args.consumer))
-
-
-def _add_consumer(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("consumer", metavar="CONSUMER", help="uuid of the consumer")
 
 
 def _rows(consumer: dict[str, Any]) -> Iterator[tuple[Any, ...]]:

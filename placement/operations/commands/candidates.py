@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from placement.operations.commands import names
+from placement.operations.commands.arguments import QUERY, query_of
 from placement.operations.commands.columns import Lines, ResourceAmounts
 from placement.operations.commands.display import Listing
-from placement.operations.commands.query import add_query, query_of
 
 COLUMNS = ("#", "Root", "Provider", "Amounts", "Groups", "UUID")
 # Parameters that only our own search knows.
@@ -23,11 +23,7 @@ class ListCandidates(Listing):
     order_by, prefer or cluster they are those of GET /ext/v1/allocation_candidates, and scores are listed.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The query."""
-        parser = super().get_parser(prog_name)
-        add_query(parser)
-        return parser
+    arguments = (QUERY,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Ask and list."""

@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from placement.operations.commands import names
+from placement.operations.commands.arguments import QUERY, argument, query_of
 from placement.operations.commands.columns import Lines, ResourceAmounts
 from placement.operations.commands.display import Listing
-from placement.operations.commands.query import add_query, query_of
 
 _COLUMNS = ("Consumer", "Provider", "Amounts", "Groups", "UUID")
 _OWNER = "operator"
@@ -23,15 +23,13 @@ class ClaimRequest(Listing):
     The arguments are the parameters of GET /ext/v1/allocation_candidates, such as resources=VCPU:2.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """For whom, and what."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--consumer", metavar="UUID", help="who shall hold it (default: a new one)")
-        parser.add_argument("--project", default=_OWNER, help="its project (default %(default)s)")
-        parser.add_argument("--user", default=_OWNER, help="its user (default %(default)s)")
-        parser.add_argument("--type", default=_TYPE, help="what it is (default %(default)s)")
-        add_query(parser)
-        return parser
+    arguments = (
+        argument("--consumer", metavar="UUID", help="who shall hold it (default: a new one)"),
+        argument("--project", default=_OWNER, help="its project (default %(default)s)"),
+        argument("--user", default=_OWNER, help="its user (default %(default)s)"),
+        argument("--type", default=_TYPE, help="what it is (default %(default)s)"),
+        QUERY,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Claim and list."""

@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from placement.dialects.koordinator.settings.settings import Profile
+from placement.dialects.koordinator.profile import Profile
+from placement.operations.commands.arguments import CLUSTER, argument
 from placement.operations.commands.display import Action, Details, Listing
 
 _COLUMNS = ("name", "nodes", "profile", "description", "aggregate", "uuid")
@@ -27,32 +28,24 @@ class ListClusters(Listing):
         return _COLUMNS, [_row(cluster) for cluster in self.client.get(cluster_path())["clusters"]]
 
 
-class _OneCluster(Details):
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser = super().get_parser(prog_name)
-        parser.add_argument("cluster", help="name of the cluster")
-        return parser
-
-
-class ShowCluster(_OneCluster):
+class ShowCluster(Details):
     """Show a cluster."""
+
+    arguments = (CLUSTER,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and show."""
         return _COLUMNS, _row(self.client.get(cluster_path(parsed_args.cluster)))
 
 
-class CreateCluster(_OneCluster):
+class CreateCluster(Details):
     """Create a cluster, or replace the settings of one that exists."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The settings."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--profile", choices=[str(profile) for profile in Profile], help="how nodes become trees"
-        )
-        parser.add_argument("--description", help="a few words for people")
-        return parser
+    arguments = (
+        CLUSTER,
+        argument("--profile", choices=[str(profile) for profile in Profile], help="how nodes become trees"),
+        argument("--description", help="a few words for people"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Put and show."""
@@ -64,11 +57,7 @@ class CreateCluster(_OneCluster):
 class DeleteCluster(Action):
     """Delete a cluster without nodes."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which one."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("cluster", help="name of the cluster")
-        return parser
+    arguments = (CLUSTER,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Delete it."""

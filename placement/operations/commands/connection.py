@@ -9,23 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement.domain.errors import PlacementError
+from placement.operations.commands.arguments import argument
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
 DEMONSTRATION = "sqlite:///var/placement.sqlite"
 """The database of who only tries things out."""
-LOG = logging.getLogger("placement.command")
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """--database and --config-file."""
-    parser.add_argument(
+OPTIONS = (
+    argument(
         "--database",
         metavar="URL",
         help="SQLite or PostgreSQL, before any configuration; without a password, which others could see",
-    )
-    parser.add_argument("--config-file", metavar="FILE", help="ini file with the options")
+    ),
+    argument("--config-file", metavar="FILE", help="ini file with the options"),
+)
+LOG = logging.getLogger("placement.command")
 
 
 def configure(parsed: argparse.Namespace, default: str | None = None) -> cfg.ConfigOpts:

@@ -11,11 +11,7 @@ from placement.operations.commands.display import Action
 class Upgrade(Action):
     """Bring the database schema to the newest version."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Where the database is."""
-        parser = super().get_parser(prog_name)
-        connection.add_options(parser)
-        return parser
+    arguments = connection.OPTIONS
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Upgrade and print the version."""
@@ -29,11 +25,7 @@ class Upgrade(Action):
 class Version(Action):
     """Print the version of the database schema."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Where the database is."""
-        parser = super().get_parser(prog_name)
-        connection.add_options(parser)
-        return parser
+    arguments = connection.OPTIONS
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Print it."""

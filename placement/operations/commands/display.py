@@ -6,9 +6,10 @@ longer than most commands do, so commands and formatters are wired by hand.
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
 from cliff.columns import FormattableColumn
 from cliff.command import Command
@@ -20,6 +21,8 @@ from cliff.formatters.value import ValueFormatter
 from cliff.formatters.yaml_format import YAMLFormatter
 from cliff.lister import Lister
 from cliff.show import ShowOne
+
+from placement.operations.commands.arguments import Argument
 
 if TYPE_CHECKING:
     from placement.operations.client import Client
@@ -75,11 +78,18 @@ class _Formatters:
         return self._found[name]
 
 
-class _Wired:
+class _Wired(Command):
     """No plugins; the service at hand."""
 
-    app: Any
+    arguments: ClassVar[Sequence[Argument]] = ()
     _hooks: Any
+
+    def get_parser(self, prog_name: str) -> ArgumentParser:
+        """The parser of the command's arguments."""
+        parser: ArgumentParser = super().get_parser(prog_name)
+        for add in self.arguments:
+            add(parser)
+        return parser
 
     def _load_hooks(self) -> None:
         self._hooks = []
@@ -100,7 +110,7 @@ class _Wired:
         print(text, file=self.app.stderr)
 
 
-class Action(_Wired, Command):
+class Action(_Wired):
     """A command that does something and prints little or nothing."""
 
 

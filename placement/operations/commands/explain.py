@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from placement.operations.commands.arguments import QUERY, Pairs, query_of
 from placement.operations.commands.columns import Misses
 from placement.operations.commands.display import PROSE, Prose
-from placement.operations.commands.query import Pairs, add_query, query_of
 
 _COLUMNS = ("#", "Condition", "Came", "Passed", "Trees", "Nearest")
 # So many candidates are enough to count trees, and no fleet makes the answer large.
@@ -33,11 +33,7 @@ class ExplainRequest(Explaining):
     The arguments are the parameters of GET /ext/v1/allocation_candidates, such as resources=VCPU:2.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The query."""
-        parser = super().get_parser(prog_name)
-        add_query(parser)
-        return parser
+    arguments = (QUERY,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Ask and tell."""

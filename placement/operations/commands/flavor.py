@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from placement.domain.errors import PlacementError
 from placement.operations.commands import candidates
+from placement.operations.commands.arguments import argument, read_json
 from placement.operations.commands.columns import Cells, Groups, Lines
 from placement.operations.commands.display import Details, Listing
 from placement.operations.commands.explain import ENOUGH, Explaining
-from placement.operations.commands.files import read_json
 
 if TYPE_CHECKING:
     from placement.operations.client import Client
@@ -38,6 +38,27 @@ _SHOWN_AS: dict[str, Callable[[Any], object]] = {
     "cells": Cells,
     "warnings": Lines,
 }
+_FLAVOR = (
+    argument("file", nargs="?", metavar="FILE", help="flavor as JSON; - for standard input"),
+    *(argument(f"--{name}", type=int, metavar="N", help=meaning) for name, meaning in _AMOUNTS.items()),
+    argument("--property", action="append", default=[], metavar="KEY=VALUE", help="extra spec, repeatable"),
+    argument("--image", metavar="FILE", help="image as `openstack image show -f json` prints it; - likewise"),
+    argument(
+        "--image-property",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="image property, repeatable",
+    ),
+    argument("--granular", action="store_true", help="a request group for each guest NUMA cell"),
+    argument("--strict", action="store_true", help="refuse what nova's validation refuses"),
+    argument(
+        "--pcpu-fallback", action="store_true", help="also ask for shared CPUs in place of dedicated ones"
+    ),
+    argument("--boot-from-volume", action="store_true", help="leave the root disk out"),
+    argument("--limit", type=int, metavar="N", help="candidates at most"),
+)
+_CLUSTER = argument("--cluster", help="look in this cluster only")
 
 
 class TranslateFlavor(Details):
@@ -46,11 +67,7 @@ class TranslateFlavor(Details):
     FILE is what `openstack flavor show -f json` prints; options come before what it says.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The flavor."""
-        parser = super().get_parser(prog_name)
-        _add_flavor(parser)
-        return parser
+    arguments = _FLAVOR
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Translate and show."""
@@ -66,12 +83,7 @@ class ListFlavorCandidates(Listing):
     FILE is what `openstack flavor show -f json` prints; options come before what it says.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The flavor, and where to look."""
-        parser = super().get_parser(prog_name)
-        _add_flavor(parser)
-        _add_cluster(parser)
-        return parser
+    arguments = (*_FLAVOR, _CLUSTER)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and list."""
@@ -87,12 +99,7 @@ class ExplainFlavor(Explaining):
     FILE is what `openstack flavor show -f json` prints; options come before what it says.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The flavor, and where to look."""
-        parser = super().get_parser(prog_name)
-        _add_flavor(parser)
-        _add_cluster(parser)
-        return parser
+    arguments = (*_FLAVOR, _CLUSTER)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and tell."""
@@ -111,38 +118,8 @@ def _searched(client: Client, parsed: argparse.Namespace, **parts: object) -> An
     return client.post("/ext/v1/flavors/candidates", request)
 
 
-def _add_cluster(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--cluster", help="look in this cluster only")
-
-
 def _plain(value: object) -> object:
     return value
-
-
-def _add_flavor(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", nargs="?", metavar="FILE", help="flavor as JSON; - for standard input")
-    for name, meaning in _AMOUNTS.items():
-        parser.add_argument(f"--{name}", type=int, metavar="N", help=meaning)
-    parser.add_argument(
-        "--property", action="append", default=[], metavar="KEY=VALUE", help="extra spec, repeatable"
-    )
-    parser.add_argument(
-        "--image", metavar="FILE", help="image as `openstack image show -f json` prints it; - likewise"
-    )
-    parser.add_argument(
-        "--image-property",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="image property, repeatable",
-    )
-    parser.add_argument("--granular", action="store_true", help="a request group for each guest NUMA cell")
-    parser.add_argument("--strict", action="store_true", help="refuse what nova's validation refuses")
-    parser.add_argument(
-        "--pcpu-fallback", action="store_true", help="also ask for shared CPUs in place of dedicated ones"
-    )
-    parser.add_argument("--boot-from-volume", action="store_true", help="leave the root disk out")
-    parser.add_argument("--limit", type=int, metavar="N", help="candidates at most")
 
 
 def _document(parsed: argparse.Namespace) -> dict[str, Any]:

@@ -8,21 +8,19 @@ from typing import Any
 
 from placement.domain.errors import PlacementError
 from placement.operations.commands import cpu_owners, provider_tree
+from placement.operations.commands.arguments import CLUSTER, argument, read_bytes
 from placement.operations.commands.cluster import cluster_path
 from placement.operations.commands.columns import Lines
 from placement.operations.commands.display import DRAWING, Action, Listing
-from placement.operations.commands.files import read_bytes
 from placement.operations.commands.tree import TreeDrawing
+
+_NODE = (CLUSTER, argument("node", help="name of the node"))
 
 
 class ListNodes(Listing):
     """List the nodes of a cluster."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which cluster."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("cluster", help="name of the cluster")
-        return parser
+    arguments = (CLUSTER,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and list."""
@@ -33,11 +31,7 @@ class ListNodes(Listing):
 class ShowNode(TreeDrawing):
     """Draw a node with its capacity and use, cores a character each, and whose each of its CPUs is."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which one."""
-        parser = super().get_parser(prog_name)
-        _add_node(parser)
-        return parser
+    arguments = _NODE
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and draw."""
@@ -55,12 +49,10 @@ class ImportNodes(Listing):
     Importing the same again changes nothing.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Where to and from."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("cluster", help="name of the cluster")
-        parser.add_argument("file", metavar="FILE", help="manifests; - for standard input")
-        return parser
+    arguments = (
+        CLUSTER,
+        argument("file", metavar="FILE", help="manifests; - for standard input"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Send the nodes one by one, until one is refused."""
@@ -85,17 +77,8 @@ class ImportNodes(Listing):
 class DeleteNode(Action):
     """Delete a node that nobody uses."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which one."""
-        parser = super().get_parser(prog_name)
-        _add_node(parser)
-        return parser
+    arguments = _NODE
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Delete it."""
         self.client.delete(cluster_path(parsed_args.cluster, "nodes", parsed_args.node))
-
-
-def _add_node(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("cluster", help="name of the cluster")
-    parser.add_argument("node", help="name of the node")

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from placement.domain.errors import PlacementError
+from placement.operations.commands.arguments import CLUSTER, argument, positive, read_bytes
 from placement.operations.commands.cluster import cluster_path
 from placement.operations.commands.columns import Lines, Pairs
 from placement.operations.commands.display import Action, Details, Listing
 from placement.operations.commands.explain import Explaining
-from placement.operations.commands.files import read_bytes
-from placement.operations.commands.numbers import positive
 from placement.operations.commands.pages import PagedList
 
 if TYPE_CHECKING:
@@ -39,6 +38,13 @@ _SHOWN = (
     "unreadable",
 )
 _LINES = {"warnings", "remarks", "unreadable"}
+_FILE = argument("file", metavar="FILE", help="manifest; - for standard input")
+_NODES = argument("--node", action="append", help="look at this node only, repeatable")
+_POD = (
+    CLUSTER,
+    argument("pod", help="name of the pod"),
+    argument("--namespace", default=_NAMESPACE, help="where it is (default %(default)s)"),
+)
 
 
 class ListPods(Listing):
@@ -47,15 +53,13 @@ class ListPods(Listing):
     Formats that are written row by row, csv and value, begin with the first page of the service.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which ones."""
-        parser = super().get_parser(prog_name)
-        _add_cluster(parser)
-        parser.add_argument("--namespace", help="in this namespace")
-        parser.add_argument("--node", help="on this node")
-        parser.add_argument("--qos", help="of this QoS class, such as LSR")
-        parser.add_argument("--limit", type=positive, metavar="N", help="so many at most")
-        return parser
+    arguments = (
+        CLUSTER,
+        argument("--namespace", help="in this namespace"),
+        argument("--node", help="on this node"),
+        argument("--qos", help="of this QoS class, such as LSR"),
+        argument("--limit", type=positive, metavar="N", help="so many at most"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask page by page and list."""
@@ -68,11 +72,7 @@ class ListPods(Listing):
 class ShowPod(Details):
     """Show a pod, where it is and what it was given."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which one."""
-        parser = super().get_parser(prog_name)
-        _add_pod(parser)
-        return parser
+    arguments = _POD
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and show."""
@@ -87,13 +87,11 @@ class CreatePods(Listing):
     Creating the same again changes nothing.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Where to and from."""
-        parser = super().get_parser(prog_name)
-        _add_cluster(parser)
-        _add_file(parser)
-        parser.add_argument("--namespace", help="of manifests that name none (default default)")
-        return parser
+    arguments = (
+        CLUSTER,
+        _FILE,
+        argument("--namespace", help="of manifests that name none (default default)"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Send the pods one by one, until one is refused."""
@@ -117,11 +115,7 @@ class CreatePods(Listing):
 class DeletePod(Action):
     """Release what a pod holds, and forget it."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which one."""
-        parser = super().get_parser(prog_name)
-        _add_pod(parser)
-        return parser
+    arguments = _POD
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Delete it."""
@@ -131,14 +125,12 @@ class DeletePod(Action):
 class PreviewPod(Listing):
     """List the nodes where a pod would go, best first, then those that refuse it and why; claims nothing."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which pod, and where to look."""
-        parser = super().get_parser(prog_name)
-        _add_cluster(parser)
-        _add_file(parser)
-        _add_nodes(parser)
-        parser.add_argument("--limit", type=positive, metavar="N", help="so many fitting nodes at most")
-        return parser
+    arguments = (
+        CLUSTER,
+        _FILE,
+        _NODES,
+        argument("--limit", type=positive, metavar="N", help="so many fitting nodes at most"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and list."""
@@ -151,13 +143,7 @@ class PreviewPod(Listing):
 class ExplainPod(Explaining):
     """Explain on how many nodes a pod would fit, or which condition no node meets and which come closest."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which pod, and where to look."""
-        parser = super().get_parser(prog_name)
-        _add_cluster(parser)
-        _add_file(parser)
-        _add_nodes(parser)
-        return parser
+    arguments = (CLUSTER, _FILE, _NODES)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and tell."""
@@ -167,12 +153,10 @@ class ExplainPod(Explaining):
 class TranslatePod(Listing):
     """List the queries for allocation candidates that a pod stands for, best first."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which pod, and for which hosts."""
-        parser = super().get_parser(prog_name)
-        _add_cluster(parser)
-        _add_file(parser)
-        return parser
+    arguments = (
+        CLUSTER,
+        _FILE,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Translate and list."""
@@ -241,21 +225,3 @@ def _names(manifest: Mapping[str, Any], default: str) -> tuple[str, str]:
 
 def _path(cluster: str, namespace: str, name: str) -> str:
     return cluster_path(cluster, "pods", namespace, name)
-
-
-def _add_cluster(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("cluster", help="name of the cluster")
-
-
-def _add_file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="manifest; - for standard input")
-
-
-def _add_nodes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--node", action="append", help="look at this node only, repeatable")
-
-
-def _add_pod(parser: argparse.ArgumentParser) -> None:
-    _add_cluster(parser)
-    parser.add_argument("pod", help="name of the pod")
-    parser.add_argument("--namespace", default=_NAMESPACE, help="where it is (default %(default)s)")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from placement.domain.errors import PlacementError
 from placement.operations.commands import connection
+from placement.operations.commands.arguments import argument, positive
 from placement.operations.commands.display import Action
 
 if TYPE_CHECKING:
@@ -22,31 +23,29 @@ _BELIEVING = "noauth2"
 class Serve(Action):
     """Run the service."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Where to listen and what on."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("--host", default=_HOST, help="address to listen on (default %(default)s)")
-        parser.add_argument("--port", type=int, default=_PORT, help="port to listen on (default %(default)s)")
-        parser.add_argument("--workers", type=_positive, help="worker processes")
-        parser.add_argument(
+    arguments = (
+        argument("--host", default=_HOST, help="address to listen on (default %(default)s)"),
+        argument("--port", type=int, default=_PORT, help="port to listen on (default %(default)s)"),
+        argument("--workers", type=positive, help="worker processes"),
+        argument(
             "--auth",
             choices=("keystone", "token", _BELIEVING),
             help="how callers are identified, before any configuration; noauth2 believes every caller on "
             "this machine",
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--demo",
             action="store_true",
             help="load the example clusters into an empty database, and believe every caller on this machine "
             "unless something else is configured",
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--allow-remote-noauth",
             action="store_true",
             help="believe callers on other machines, too, and listen beyond loopback",
-        )
-        connection.add_options(parser)
-        return parser
+        ),
+        *connection.OPTIONS,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Make the database ready and serve until stopped."""
@@ -74,13 +73,6 @@ class Serve(Action):
             demonstration.greet(host, port, url, with_examples=parsed_args.demo)
 
         Server(listener, workers, lambda: settings.limits_of(settings.load()), greet).run()
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return number
 
 
 def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:

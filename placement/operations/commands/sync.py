@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 
+from placement.operations.commands.arguments import argument
 from placement.operations.commands.display import Action
 from placement.operations.kubernetes.claims import LEAST_PATIENCE_SECONDS, PATIENCE_SECONDS
 
@@ -27,35 +28,31 @@ class SyncKubernetes(Action):
     rejects is reported and sent again when it changes.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """From where to where."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--cluster", required=True, help="name of the cluster; it is created if it is missing"
-        )
-        parser.add_argument(
+    arguments = (
+        argument("--cluster", required=True, help="name of the cluster; it is created if it is missing"),
+        argument(
             "--kubeconfig",
             metavar="FILE",
             help="how to reach Kubernetes (default $KUBECONFIG, ~/.kube/config, or as a pod does)",
-        )
-        parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig")
-        parser.add_argument(
+        ),
+        argument("--context", metavar="NAME", help="context of the kubeconfig"),
+        argument(
             "--namespace",
             metavar="NAME",
             action="append",
             default=[],
             help="take only pods of this namespace, repeatable (default all)",
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--claim-patience",
             metavar="SECONDS",
             type=_patience,
             default=PATIENCE_SECONDS,
             help="release the claim for a pod that waits if it was not bound for so long "
             f"(default {PATIENCE_SECONDS:.0f}, at least {LEAST_PATIENCE_SECONDS})",
-        )
-        parser.add_argument("--once", action="store_true", help="compare once and exit, 1 if any is rejected")
-        return parser
+        ),
+        argument("--once", action="store_true", help="compare once and exit, 1 if any is rejected"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Compare once, or watch until stopped."""

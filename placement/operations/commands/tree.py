@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from placement.operations.commands import provider_tree
+from placement.operations.commands.arguments import argument
 from placement.operations.commands.display import DRAWING, Drawing
 from placement.operations.commands.drawing import draw
 
@@ -23,11 +24,7 @@ class TreeDrawing(Drawing):
 class ShowTree(TreeDrawing):
     """Draw the tree that a provider is in, with capacity and use."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Which one."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("provider", metavar="UUID_OR_NAME", help="any provider of the tree")
-        return parser
+    arguments = (argument("provider", metavar="UUID_OR_NAME", help="any provider of the tree"),)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Fetch and draw."""

@@ -1,35 +1,21 @@
-"""The gunicorn worker: one thread receives all requests, the threads of some lanes answer them."""
+"""The gunicorn worker: a process that serves from its start until it is told to stop or left alone."""
 
 from __future__ import annotations
 
-import errno
 import logging
 import mmap
 import os
-import selectors
 import sys
 import time
-from collections import Counter, deque
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager, suppress
 from typing import Any
 
 from gunicorn.workers.base import Worker
 
-from placement.operations.http import refusals
-from placement.operations.http.connection import Connection, Phase
-from placement.operations.http.exchange import Exchange, State
-from placement.operations.http.lanes import Lanes
+from placement.operations.http.event_loop import EventLoop
 from placement.operations.http.limits import Limits
-from placement.operations.http.process import end_in_any_case, end_with_parent, room_for_connections
-from placement.operations.http.refusals import Refusal
-from placement.operations.http.register import Register
+from placement.operations.http.process import end_in_any_case, end_with_parent
 
 LOG = logging.getLogger(__name__)
-READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
-_LOOK_EVERY_SECONDS = 0.5
-_GONE_BEFORE_ACCEPTED = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED, errno.EINTR)
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class LaneWorker(Worker):  # type: ignore[misc]
@@ -48,356 +34,40 @@ class LaneWorker(Worker):  # type: ignore[misc]
     def init_process(self) -> None:
         """Prepare what the process needs, and serve until told to stop."""
         self.limits: Limits = getattr(self.app, "limits", Limits())
-        self._lanes = Lanes(self.limits)
-        self._selector = selectors.DefaultSelector()
-        self._register = Register(self.limits)
-        # Listeners that have to wait until the system can give more connections.
-        self._paused: list[Any] = []
-        self._in_flight: Counter[Hashable] = Counter()
-        self._reports: deque[tuple[Exchange, State]] = deque()
-        self._woken = False
-        self._wake_reader, self._wake_writer = os.pipe()
-        os.set_blocking(self._wake_reader, False)
-        os.set_blocking(self._wake_writer, False)
-        self._most_connections = room_for_connections(self.limits.most_connections)
-        self._keep_alive_seconds = self.limits.keep_alive_seconds
         end_with_parent()
         super().init_process()
 
     def run(self) -> None:
         """Serve until told to stop or left alone, then finish what was begun."""
-        self._selector.register(self._wake_reader, READ, self._take_reports)
-        self._selector.register(self.PIPE[0], READ, self._heard_signal)
+        loop = EventLoop(self.cfg, self.limits, self.wsgi, lambda: self.alive, self.notify)
+        loop.wake_by(self.PIPE[0])
         for listener in self.sockets:
             listener.setblocking(False)
-            self._listen(listener)
+            loop.listen(listener)
         self._serves[0] = 1
         while self.alive and not self._is_orphan():
-            self._turn()
-        self._stop()
+            loop.turn()
+        self._stop(loop)
 
-    def _stop(self) -> None:
+    def _stop(self, loop: EventLoop) -> None:
         """Take no more connections, answer what is there, and leave within the grace."""
         self.alive = False
         limit = time.monotonic() + self.cfg.graceful_timeout
         end_in_any_case(self.cfg.graceful_timeout)
-        for listener in self.sockets:
-            # Those that the system has accepted already would be reset.
-            while self._accept(listener):
-                pass
-            self._pause(listener)
-            listener.close()
-        self._paused.clear()
-        self._keep_alive_seconds = self.limits.linger_seconds
-        linger = time.monotonic() + self.limits.linger_seconds
-        for connection in self._register:
-            if connection.phase is Phase.IDLE:
-                connection.deadline = min(connection.deadline, linger)
+        loop.finish(self.sockets)
         orphan = False
-        while self._register and time.monotonic() < limit:
+        while loop and time.monotonic() < limit:
             if not orphan and self._is_orphan():
                 orphan = True
                 limit = min(limit, time.monotonic() + self.limits.orphan_seconds)
                 end_in_any_case(self.limits.orphan_seconds)
-            self._turn()
-        if self._register:
+            loop.turn()
+        if loop:
             # Threads that hang would hold up the interpreter, too.
-            LOG.warning("%d connections were not finished in time", len(self._register))
+            LOG.warning("%d connections were not finished in time", len(loop))
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(0)
 
     def _is_orphan(self) -> bool:
         return bool(self.ppid != os.getppid())
-
-    # -- the event loop -------------------------------------------------------------------------------
-
-    _looked = 0.0
-
-    def _turn(self) -> None:
-        """Wait for something to happen, at most until the next look at the deadlines."""
-        for key, events in self._selector.select(_LOOK_EVERY_SECONDS):
-            if isinstance(key.data, Connection):
-                self._happened(key.data, events)
-            else:
-                key.data()
-        now = time.monotonic()
-        if now - self._looked >= _LOOK_EVERY_SECONDS:
-            self._looked = now
-            self.notify()
-            self._look_at_deadlines(now)
-            while self._paused:
-                self._listen(self._paused.pop())
-
-    @contextmanager
-    def _alone(self, connection: Connection) -> Iterator[None]:
-        """Whatever fails in the block ends this connection and no other."""
-        try:
-            yield
-        except OSError as error:
-            LOG.debug("a connection broke: %s", error)
-            self._give_up(connection)
-        except Exception:
-            LOG.exception("a connection of %s failed", connection.address)
-            self._give_up(connection)
-
-    def _happened(self, connection: Connection, events: int) -> None:
-        # An earlier event of the same turn may have closed it.
-        if connection not in self._register:
-            return
-        with self._alone(connection):
-            if events & connection.watched & WRITE or connection.phase is Phase.SENDING:
-                self._send(connection)
-            elif connection.receive():
-                self._received(connection)
-
-    def _received(self, connection: Connection) -> None:
-        if connection.phase is Phase.DRAIN:
-            if connection.ended:
-                self._drop(connection)
-            return
-        try:
-            complete = connection.advance()
-        except Refusal as refusal:
-            self._refuse(connection, refusal)
-            return
-        self._register.note(connection)
-        if not self._has_room_for(connection):
-            return
-        if complete:
-            self._dispatch(connection)
-        elif connection.ended:
-            self._drop(connection)
-        else:
-            self._watch(connection, READ)
-            if (oldest := self._register.oldest_of_many()) is not None:
-                self._refuse(oldest, refusals.NO_ROOM)
-
-    def _has_room_for(self, connection: Connection) -> bool:
-        """Whether the connection is not among those that had to be refused."""
-        stays = True
-        while (greediest := self._register.greediest()) is not None:
-            self._refuse(greediest, refusals.NO_ROOM)
-            stays = stays and greediest is not connection
-        return stays
-
-    def _watch(self, connection: Connection, events: int) -> None:
-        if connection.watched == events:
-            return
-        if not connection.watched:
-            self._selector.register(connection.wire, events, connection)
-        elif events:
-            self._selector.modify(connection.wire, events, connection)
-        else:
-            # The selector itself forgets what it cannot change.
-            with suppress(KeyError):
-                self._selector.unregister(connection.wire)
-        connection.watched = events
-
-    def _look_at_deadlines(self, now: float) -> None:
-        for job in self._lanes.overdue(now):
-            assert isinstance(job, Exchange)
-            with self._alone(job.connection):
-                self._release(job)
-                self._refuse(job.connection, refusals.TOO_LATE)
-        for connection in [each for each in self._register if each.deadline <= now]:
-            with self._alone(connection):
-                self._is_late(connection)
-
-    def _is_late(self, connection: Connection) -> None:
-        if connection.phase is Phase.HEAD:
-            self._refuse(connection, refusals.HEAD_TOO_SLOW)
-        elif connection.phase is Phase.BODY:
-            self._refuse(connection, refusals.BODY_TOO_SLOW)
-        elif connection.phase is Phase.SENDING:
-            self._abandon(connection)
-        elif connection.phase is Phase.IDLE:
-            self._drain(connection)
-        elif connection.phase is Phase.DRAIN:
-            self._drop(connection)
-
-    # -- connections ----------------------------------------------------------------------------------
-
-    def _listen(self, listener: Any) -> None:
-        self._selector.register(listener, READ, lambda: self._accept(listener))
-
-    def _pause(self, listener: Any) -> None:
-        """Take no connections of the listener until the next look at the deadlines."""
-        if listener not in self._paused:
-            self._selector.unregister(listener)
-            self._paused.append(listener)
-
-    def _accept(self, listener: Any) -> bool:
-        """Take one connection; False if there is none."""
-        try:
-            wire, address = listener.accept()
-        except OSError as error:
-            if error.errno not in _GONE_BEFORE_ACCEPTED:
-                self._cannot_accept(listener, error)
-            return False
-        if len(self._register) >= self._most_connections:
-            self._make_room()
-        connection = Connection(wire, address, listener.getsockname(), self.cfg, self.limits)
-        self._register.add(connection)
-        # Most clients have sent their request by now.
-        self._happened(connection, READ)
-        with self._alone(connection):
-            if connection in self._register and connection.phase is Phase.IDLE:
-                self._watch(connection, READ)
-        return True
-
-    def _cannot_accept(self, listener: Any, error: OSError) -> None:
-        if error.errno in _EXHAUSTED and self._make_room():
-            return
-        LOG.warning("no connection can be accepted: %s", error)
-        # The selector would report the waiting connection at once, again and again.
-        self._pause(listener)
-
-    def _make_room(self) -> bool:
-        """Close the connection that is most likely of no use to anybody; False if none is closed yet."""
-        connection = self._register.least_useful()
-        if connection is None:
-            return False
-        self._give_up(connection)
-        return connection not in self._register
-
-    def _give_up(self, connection: Connection) -> None:
-        """Drop the connection; a thread ends first what it may be producing for it."""
-        if connection.phase is Phase.SENDING:
-            self._abandon(connection)
-        elif connection.phase is Phase.BUSY and connection.exchange is not None:
-            connection.exchange.abandoned = True
-        else:
-            self._drop(connection)
-
-    def _drop(self, connection: Connection, *, aborting: bool = False) -> None:
-        self._register.discard(connection)
-        self._watch(connection, 0)
-        if aborting:
-            connection.abort()
-        else:
-            connection.close()
-
-    def _refuse(self, connection: Connection, refusal: Refusal) -> None:
-        """Answer without asking the application, and close."""
-        LOG.info("refused a request of %s: %d %s", connection.address, refusal.status, refusal.message)
-        try:
-            connection.wire.send(refusals.written(refusal))
-        except OSError:
-            self._drop(connection)
-        else:
-            self._drain(connection)
-
-    def _drain(self, connection: Connection) -> None:
-        try:
-            connection.drain()
-        except OSError:
-            self._drop(connection)
-            return
-        self._register.note(connection)
-        if connection.ended:
-            self._drop(connection)
-        else:
-            self._watch(connection, READ)
-
-    # -- requests -------------------------------------------------------------------------------------
-
-    def _dispatch(self, connection: Connection) -> None:
-        """Hand a complete request to its lane."""
-        self._watch(connection, 0)
-        request = connection.request
-        assert request is not None
-        assert connection.received is not None
-        exchange = Exchange(connection, request, connection.received, self.limits, self.wsgi, self._report)
-        exchange.keep_alive = self.alive and not connection.ended
-        exchange.lane = self._lanes.of(request.method, request.path)
-        most = self.limits.requests_per_caller
-        # Health checks are answered whatever the caller has in work.
-        if most and self._in_flight[exchange.caller] >= most and exchange.lane is not self._lanes.status:
-            self._refuse(connection, refusals.TOO_MANY_OF_CALLER)
-            return
-        if not exchange.lane.submit(exchange):
-            self._refuse(connection, refusals.TOO_MANY)
-            return
-        connection.exchange = exchange
-        self._in_flight[exchange.caller] += 1
-        self._is_busy(connection)
-
-    def _is_busy(self, connection: Connection) -> None:
-        """Threads have the connection; the event loop waits for their report."""
-        connection.phase = Phase.BUSY
-        connection.deadline = float("inf")
-        self._register.note(connection)
-
-    def _report(self, exchange: Exchange, state: State) -> None:
-        """Called by the threads of the lanes: let the event loop go on with the connection."""
-        self._reports.append((exchange, state))
-        if not self._woken:
-            self._woken = True
-            with suppress(BlockingIOError):
-                os.write(self._wake_writer, b"\0")
-
-    def _take_reports(self) -> None:
-        with suppress(BlockingIOError):
-            os.read(self._wake_reader, 4096)
-        self._woken = False
-        while self._reports:
-            exchange, state = self._reports.popleft()
-            with self._alone(exchange.connection):
-                self._go_on(exchange, state)
-
-    def _heard_signal(self) -> None:
-        with suppress(BlockingIOError):
-            os.read(self.PIPE[0], 4096)
-
-    def _go_on(self, exchange: Exchange, state: State) -> None:
-        connection = exchange.connection
-        if state is State.BLOCKED and exchange.abandoned:
-            self._resume(exchange)
-            return
-        if state is State.BLOCKED:
-            connection.phase = Phase.SENDING
-            connection.deadline = exchange.outgoing.deadline()
-            self._register.note(connection)
-            self._watch(connection, WRITE)
-            return
-        self._release(exchange)
-        if state is State.BROKEN:
-            self._drop(connection, aborting=True)
-        elif not exchange.keep_alive:
-            self._drain(connection)
-        else:
-            connection.rest(self._keep_alive_seconds)
-            # The next request may be here already.
-            self._received(connection)
-
-    def _release(self, exchange: Exchange) -> None:
-        exchange.connection.exchange = None
-        self._in_flight[exchange.caller] -= 1
-        if not self._in_flight[exchange.caller]:
-            del self._in_flight[exchange.caller]
-
-    def _send(self, connection: Connection) -> None:
-        exchange = connection.exchange
-        assert exchange is not None
-        try:
-            sent = exchange.outgoing.flush()
-        except OSError:
-            self._abandon(connection)
-            return
-        if sent:
-            self._resume(exchange)
-        else:
-            connection.deadline = exchange.outgoing.deadline()
-
-    def _abandon(self, connection: Connection) -> None:
-        """The client does not take its answer: a thread ends what produces it."""
-        exchange = connection.exchange
-        assert exchange is not None
-        exchange.abandoned = True
-        self._resume(exchange)
-
-    def _resume(self, exchange: Exchange) -> None:
-        self._watch(exchange.connection, 0)
-        self._is_busy(exchange.connection)
-        exchange.lane.resume(exchange)

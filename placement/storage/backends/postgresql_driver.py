@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import select
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,9 +19,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2, PGExecutionContext_psycopg2
 
 from placement.domain import deadline
-from placement.storage.backends.silence import WatchedConnection
-from placement.storage.backends.streaming import StreamingCursor
+from placement.storage.backends.silence import WatchedConnection, WatchedCursor
 
+_FIRST_ROWS = 1000
 STATEMENT_SECONDS = 30.0
 CONNECT_SECONDS = 5
 _LEAST_CONNECT_SECONDS = 2
@@ -48,6 +49,46 @@ _PLACE = (
 _IDENTITY = f"SELECT {_PLACE.format(system=_SYSTEM)}"
 # Where somebody has taken the right to read the control file away.
 _IDENTITY_WITHOUT_SYSTEM = f"SELECT {_PLACE.format(system='NULL')}"
+
+
+class StreamingCursor(WatchedCursor):
+    """A cursor that has the server keep the rows until they are asked for; it ends with the transaction.
+
+    The driver's own named cursors insist on transactions of the driver's making.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._label = f"placement_rows_{uuid.uuid4().hex}"
+        self._is_at_end = False
+
+    def execute(self, query: Any, vars: Any = None) -> None:
+        """Run a query and fetch its first rows."""
+        text = query.decode() if isinstance(query, bytes) else query
+        fetch = f"FETCH FORWARD {_FIRST_ROWS} FROM {self._label}"
+        super().execute(f"DECLARE {self._label} NO SCROLL CURSOR FOR {text}; {fetch}", vars)
+
+    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+        """The next rows, none at the end."""
+        wanted = self.arraysize if size is None else size
+        rows: list[tuple[Any, ...]] = super().fetchmany(wanted)
+        if not rows and not self._is_at_end:
+            super().execute(f"FETCH FORWARD {wanted} FROM {self._label}")
+            rows = super().fetchmany(wanted)
+            self._is_at_end = not rows
+        return rows
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row, None at the end."""
+        rows = self.fetchmany(1)
+        return rows[0] if rows else None
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows that are left."""
+        found = []
+        while rows := self.fetchmany(_FIRST_ROWS):
+            found += rows
+        return found
 
 
 class _Execution(PGExecutionContext_psycopg2):

@@ -11,7 +11,7 @@ from placement.dialects.koordinator.node.kubelet import (
     read_kubelet_policy,
     takeover_state,
 )
-from placement.dialects.koordinator.settings.settings import Profile
+from placement.dialects.koordinator.profile import Profile
 from placement.kubernetes.manifest import Field, Manifest
 from placement.numa.consistency import find_inconsistencies
 from placement.numa.cpus import CpuTopology, LogicalCpu

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
-from placement.dialects.koordinator.settings.settings import Profile
+from placement.dialects.koordinator.profile import Profile
 from placement.kubernetes.manifest import Field, Manifest
 from placement.numa.policies import NumaPolicy, NumaStrategy
 

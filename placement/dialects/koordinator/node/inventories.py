@@ -1,11 +1,11 @@
-"""What the providers of a host offer: the host itself, its NUMA nodes (zones), its physical cores."""
+"""What the providers of a host offer: the host less its reservation, its NUMA nodes (zones), its cores."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from placement.dialects.koordinator.node.host_policies import HostBindPolicy
@@ -19,12 +19,59 @@ from placement.dialects.koordinator.resources import (
 )
 from placement.domain.inventory import MAX_INT, Inventory
 from placement.kubernetes.manifest import Field
+from placement.numa.amplification import amplified
 from placement.numa.consistency import MAX_ID
 from placement.numa.cpus import CoreId, CpuTopology
 from placement.numa.cpuset import CpuSet
 
+_CPUS_ONLY = "ReservedCPUsOnly"
 _NAME = re.compile(r"node-([0-9]{1,9})")
 Inventories = Mapping[str, Inventory]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReservation:
+    """A reservation annotation: its CPU list verbatim, and amounts by Kubernetes resource name."""
+
+    reserved_cpus: str = ""
+    resources: Mapping[str, Fraction] = field(default_factory=dict)
+    cpus_only: bool = False
+
+
+def read_reservation(annotation: Field) -> NodeReservation:
+    """The reservation a parsed annotation describes; what cannot be read is ignored with a warning.
+
+    An explicit CPU list wins over the quantity of `cpu`. Source: koordinator.md, "Reservation annotation".
+    """
+    policy = annotation.member("applyPolicy").text() or "Default"
+    if policy not in ("Default", _CPUS_ONLY):
+        annotation.member("applyPolicy").warn(f"unknown policy {policy!r} counts as Default")
+    amounts = {
+        name: amount.quantity() for name, amount in annotation.member("resources").softly().members().items()
+    }
+    return NodeReservation(
+        reserved_cpus=annotation.member("reservedCPUs").text() or "",
+        resources={name: amount for name, amount in amounts.items() if amount is not None},
+        cpus_only=policy == _CPUS_ONLY,
+    )
+
+
+def host_reservation(annotation: Field) -> Mapping[str, Fraction]:
+    """What a node's parsed reservation annotation takes from its allocatable, by Kubernetes resource name.
+
+    `cpu` is the length of the CPU list if a readable one is given. Nothing is taken with ReservedCPUsOnly,
+    and no batch resources ever. Source: koordinator.md, "Reservation annotation".
+    """
+    reservation = read_reservation(annotation)
+    if reservation.cpus_only:
+        return {}
+    taken = {
+        name: amount
+        for name, amount in reservation.resources.items()
+        if not name.startswith("kubernetes.io/batch-")
+    }
+    listed = annotation.member("reservedCPUs").cpu_list()
+    return {**taken, "cpu": Fraction(len(listed))} if listed else taken
 
 
 def read_amplification(annotation: Field) -> Mapping[str, Fraction]:
@@ -43,11 +90,6 @@ def _read_ratio(ratio: Field) -> Fraction | None:
         return Fraction(repr(number))
     ratio.complain("must be a number")
     return None
-
-
-def amplified(amounts: Mapping[str, int], ratios: Mapping[str, Fraction]) -> dict[str, int]:
-    """The amounts times their ratios, rounded up in the units of the amounts."""
-    return {name: math.ceil(amount * ratios.get(name, 1)) for name, amount in amounts.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,15 +21,15 @@ from placement.dialects.koordinator.node.inventories import (
     Zone,
     core_inventories,
     host_inventories,
+    host_reservation,
     read_amplification,
     read_zones,
 )
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy, Takeover
-from placement.dialects.koordinator.node.reservation import host_reservation
 from placement.dialects.koordinator.node.traits import architecture_trait, host_traits, label_traits
 from placement.dialects.koordinator.node.tree import HostIdentity, Offers, build_tree
+from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.resources import ResourceNames
-from placement.dialects.koordinator.settings.settings import Profile
 from placement.domain.tree import TreeSpec
 from placement.kubernetes.errors import ManifestError, shown
 from placement.kubernetes.manifest import Field, Manifest, Report, read_manifest

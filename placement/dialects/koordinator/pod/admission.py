@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.pod.annotations import CONSTRAINED_BURST, DEFAULT, ResourceSpec
+from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.qos import (
     KubernetesQos,
     PriorityClass,
@@ -15,7 +16,7 @@ from placement.dialects.koordinator.qos import (
     raw_priority,
     raw_qos,
 )
-from placement.dialects.koordinator.settings.settings import Profile, SchedulerSettings
+from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.kubernetes.pod import Pod, names_resource, pod_limit, pod_requests
 from placement.numa.policies import BindPolicy, ExclusiveLevel
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.qos import QosClass
 from placement.dialects.koordinator.settings.scoring import FORMER, NUMA, PODS, SCORING, pod_scoring
 from placement.domain.errors import BadRequest
@@ -40,13 +41,6 @@ SETTINGS = frozenset(
 )
 _MOST_LABELS = 64
 _Choice = TypeVar("_Choice", bound=StrEnum)
-
-
-class Profile(StrEnum):
-    """What the design documents promise, or what the running scheduler does (koordinator.md, "Profiles")."""
-
-    DESIGN = "design"
-    KOORD_SCHEDULER = "koord-scheduler"
 
 
 @dataclass(frozen=True, slots=True)

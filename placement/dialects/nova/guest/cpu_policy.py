@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placement.dialects.nova.policy_table import PolicyTable
+from placement.dialects.nova.agreement import PolicyTable
 
 DEDICATED = "dedicated"
 SHARED = "shared"

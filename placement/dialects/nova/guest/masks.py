@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from placement.dialects.nova.errors import Problems
-from placement.dialects.nova.flavor import ImageProperties, given
+from placement.dialects.nova.flavor import ImageProperties, given, is_true
 from placement.dialects.nova.guest.cpuset import CpuSet, CpusetTextError, parse_cpuset
 from placement.dialects.nova.guest.emulator_threads import emulator_policy
-from placement.dialects.nova.literals import is_true
 
 DEDICATED_KEY = "hw:cpu_dedicated_mask"
 REALTIME_KEY = "hw:cpu_realtime"

@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping
 
 from placement.dialects.nova.errors import REFUSED, Problems, shown
-from placement.dialects.nova.flavor import ImageProperties, given
+from placement.dialects.nova.flavor import ImageProperties, given, integer
 from placement.dialects.nova.guest.cpuset import CpuSet, CpusetTextError, parse_cpuset
-from placement.dialects.nova.literals import integer
 
 NODES_KEY = "hw:numa_nodes"
 IMAGE_NODES_KEY = "hw_numa_nodes"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from placement.dialects.nova.agreement import PolicyTable
 from placement.dialects.nova.groups import FlavorGroup, Groups
-from placement.dialects.nova.policy_table import PolicyTable
 
 PREFER = "prefer"
 ISOLATE = "isolate"

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.dialects.nova.guest.distribution import deal
+from placement.dialects.nova.guest.cells import deal
 from tests.unit.dialects.nova.samples import problem_codes, translated
 
 TWO_NODES = {"hw:numa_nodes": "2"}

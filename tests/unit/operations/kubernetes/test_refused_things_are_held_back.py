@@ -2,9 +2,9 @@
 
 import pytest
 
-from placement.operations.kubernetes import rejections as module
+from placement.operations.kubernetes import sending as module
 from placement.operations.kubernetes.pause import Pause
-from placement.operations.kubernetes.rejections import Rejections
+from placement.operations.kubernetes.sending import Rejections
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from placement.dialects.koordinator.node.host_policies import (
     pod_bind_policy,
     translate_topology_policy,
 )
+from placement.dialects.koordinator.node.inventories import read_reservation
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
-from placement.dialects.koordinator.node.reservation import read_reservation
-from placement.dialects.koordinator.settings.settings import Profile
+from placement.dialects.koordinator.profile import Profile
 from placement.kubernetes.manifest import Field, Report
 from placement.numa.cpuset import format_cpu_list, parse_cpu_list
 from placement.numa.policies import NumaPolicy

@@ -1,0 +1,63 @@
+"""Arguments of commands: whole numbers, query parameters (KEY=VALUE), and files that are read."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from placement.domain.errors import PlacementError
+
+Argument = Callable[[argparse.ArgumentParser], object]
+"""Adds itself to a parser."""
+Pairs = list[tuple[str, str]]
+STANDARD_INPUT = "-"
+
+
+def argument(*names: str, **options: Any) -> Argument:
+    """An argument of a command, as argparse takes it."""
+    return lambda parser: parser.add_argument(*names, **options)
+
+
+CLUSTER = argument("cluster", help="name of the cluster")
+QUERY = argument("query", nargs="+", metavar="KEY=VALUE", help="query parameter, repeatable")
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on. Raises ArgumentTypeError, which comes with the usage."""
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, not {text!r}")
+    return int(text)
+
+
+def query_of(texts: Sequence[str]) -> Pairs:
+    """The parameters in their order. Raises PlacementError naming the text that is none."""
+    return [_parameter(text) for text in texts]
+
+
+def _parameter(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator:
+        raise PlacementError(f"{text}: is no KEY=VALUE, such as resources=VCPU:2")
+    return key, value
+
+
+def read_bytes(name: str) -> bytes:
+    """What is in the file, or comes from standard input. Raises PlacementError naming the file."""
+    try:
+        return sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise PlacementError(f"{name}: {reason or error}") from None
+
+
+def read_json(name: str) -> object:
+    """The JSON in the file. Raises PlacementError naming the file."""
+    try:
+        document: object = json.loads(read_bytes(name))
+    except (ValueError, RecursionError) as error:
+        raise PlacementError(f"{name}: is no JSON: {error}") from None
+    return document

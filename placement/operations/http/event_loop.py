@@ -1,0 +1,380 @@
+"""The event loop of a worker: it receives all requests, and threads of some lanes answer them."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import selectors
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from placement.operations.http import refusals
+from placement.operations.http.connection import Connection, Phase
+from placement.operations.http.exchange import Exchange, State
+from placement.operations.http.lanes import Lanes
+from placement.operations.http.limits import Limits
+from placement.operations.http.process import room_for_connections
+from placement.operations.http.refusals import Refusal
+from placement.operations.http.register import Register
+
+# Operators know it by the name of the worker.
+LOG = logging.getLogger("placement.operations.http.worker")
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+_LOOK_EVERY_SECONDS = 0.5
+_GONE_BEFORE_ACCEPTED = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED, errno.EINTR)
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class EventLoop:
+    """All connections of a process, in one thread that never waits for a single one of them."""
+
+    def __init__(
+        self,
+        configuration: Any,
+        limits: Limits,
+        application: Any,
+        takes_more: Callable[[], bool],
+        on_look: Callable[[], object],
+    ) -> None:
+        """`takes_more`: whether connections may stay for another request. `on_look` is called now and then.
+
+        `configuration` is gunicorn's, `application` the WSGI application.
+        """
+        self._configuration = configuration
+        self._limits = limits
+        self._application = application
+        self._takes_more = takes_more
+        self._on_look = on_look
+        self._lanes = Lanes(limits)
+        self._selector = selectors.DefaultSelector()
+        self._register = Register(limits)
+        # Listeners that have to wait until the system can give more connections.
+        self._paused: list[Any] = []
+        self._in_flight: Counter[Hashable] = Counter()
+        self._reports: deque[tuple[Exchange, State]] = deque()
+        self._woken = False
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake_reader, False)
+        os.set_blocking(self._wake_writer, False)
+        self._selector.register(self._wake_reader, READ, self._take_reports)
+        self._most_connections = room_for_connections(limits.most_connections)
+        self._keep_alive_seconds = limits.keep_alive_seconds
+        self._looked = 0.0
+
+    def __len__(self) -> int:
+        return len(self._register)
+
+    def wake_by(self, pipe: int) -> None:
+        """Have whatever is written to a pipe that does not block end the waiting."""
+
+        def heard() -> None:
+            with suppress(BlockingIOError):
+                os.read(pipe, 4096)
+
+        self._selector.register(pipe, READ, heard)
+
+    def listen(self, listener: Any) -> None:
+        """Take connections of a listener that does not block."""
+        self._selector.register(listener, READ, lambda: self._accept(listener))
+
+    def finish(self, listeners: Iterable[Any]) -> None:
+        """Take no more connections, and let those that are idle go soon."""
+        for listener in listeners:
+            # Those that the system has accepted already would be reset.
+            while self._accept(listener):
+                pass
+            self._pause(listener)
+            listener.close()
+        self._paused.clear()
+        self._keep_alive_seconds = self._limits.linger_seconds
+        linger = time.monotonic() + self._limits.linger_seconds
+        for connection in self._register:
+            if connection.phase is Phase.IDLE:
+                connection.deadline = min(connection.deadline, linger)
+
+    def turn(self) -> None:
+        """Wait for something to happen, at most until the next look at the deadlines."""
+        for key, events in self._selector.select(_LOOK_EVERY_SECONDS):
+            if isinstance(key.data, Connection):
+                self._happened(key.data, events)
+            else:
+                key.data()
+        now = time.monotonic()
+        if now - self._looked >= _LOOK_EVERY_SECONDS:
+            self._looked = now
+            self._on_look()
+            self._look_at_deadlines(now)
+            while self._paused:
+                self.listen(self._paused.pop())
+
+    @contextmanager
+    def _alone(self, connection: Connection) -> Iterator[None]:
+        """Whatever fails in the block ends this connection and no other."""
+        try:
+            yield
+        except OSError as error:
+            LOG.debug("a connection broke: %s", error)
+            self._give_up(connection)
+        except Exception:
+            LOG.exception("a connection of %s failed", connection.address)
+            self._give_up(connection)
+
+    def _happened(self, connection: Connection, events: int) -> None:
+        # An earlier event of the same turn may have closed it.
+        if connection not in self._register:
+            return
+        with self._alone(connection):
+            if events & connection.watched & WRITE or connection.phase is Phase.SENDING:
+                self._send(connection)
+            elif connection.receive():
+                self._received(connection)
+
+    def _received(self, connection: Connection) -> None:
+        if connection.phase is Phase.DRAIN:
+            if connection.ended:
+                self._drop(connection)
+            return
+        try:
+            complete = connection.advance()
+        except Refusal as refusal:
+            self._refuse(connection, refusal)
+            return
+        self._register.note(connection)
+        if not self._has_room_for(connection):
+            return
+        if complete:
+            self._dispatch(connection)
+        elif connection.ended:
+            self._drop(connection)
+        else:
+            self._watch(connection, READ)
+            if (oldest := self._register.oldest_of_many()) is not None:
+                self._refuse(oldest, refusals.NO_ROOM)
+
+    def _has_room_for(self, connection: Connection) -> bool:
+        """Whether the connection is not among those that had to be refused."""
+        stays = True
+        while (greediest := self._register.greediest()) is not None:
+            self._refuse(greediest, refusals.NO_ROOM)
+            stays = stays and greediest is not connection
+        return stays
+
+    def _watch(self, connection: Connection, events: int) -> None:
+        if connection.watched == events:
+            return
+        if not connection.watched:
+            self._selector.register(connection.wire, events, connection)
+        elif events:
+            self._selector.modify(connection.wire, events, connection)
+        else:
+            # The selector itself forgets what it cannot change.
+            with suppress(KeyError):
+                self._selector.unregister(connection.wire)
+        connection.watched = events
+
+    def _look_at_deadlines(self, now: float) -> None:
+        for job in self._lanes.overdue(now):
+            assert isinstance(job, Exchange)
+            with self._alone(job.connection):
+                self._release(job)
+                self._refuse(job.connection, refusals.TOO_LATE)
+        for connection in [each for each in self._register if each.deadline <= now]:
+            with self._alone(connection):
+                self._is_late(connection)
+
+    def _is_late(self, connection: Connection) -> None:
+        if connection.phase is Phase.HEAD:
+            self._refuse(connection, refusals.HEAD_TOO_SLOW)
+        elif connection.phase is Phase.BODY:
+            self._refuse(connection, refusals.BODY_TOO_SLOW)
+        elif connection.phase is Phase.SENDING:
+            self._abandon(connection)
+        elif connection.phase is Phase.IDLE:
+            self._drain(connection)
+        elif connection.phase is Phase.DRAIN:
+            self._drop(connection)
+
+    # -- connections ----------------------------------------------------------------------------------
+
+    def _pause(self, listener: Any) -> None:
+        """Take no connections of the listener until the next look at the deadlines."""
+        if listener not in self._paused:
+            self._selector.unregister(listener)
+            self._paused.append(listener)
+
+    def _accept(self, listener: Any) -> bool:
+        """Take one connection; False if there is none."""
+        try:
+            wire, address = listener.accept()
+        except OSError as error:
+            if error.errno not in _GONE_BEFORE_ACCEPTED:
+                self._cannot_accept(listener, error)
+            return False
+        if len(self._register) >= self._most_connections:
+            self._make_room()
+        connection = Connection(wire, address, listener.getsockname(), self._configuration, self._limits)
+        self._register.add(connection)
+        # Most clients have sent their request by now.
+        self._happened(connection, READ)
+        with self._alone(connection):
+            if connection in self._register and connection.phase is Phase.IDLE:
+                self._watch(connection, READ)
+        return True
+
+    def _cannot_accept(self, listener: Any, error: OSError) -> None:
+        if error.errno in _EXHAUSTED and self._make_room():
+            return
+        LOG.warning("no connection can be accepted: %s", error)
+        # The selector would report the waiting connection at once, again and again.
+        self._pause(listener)
+
+    def _make_room(self) -> bool:
+        """Close the connection that is most likely of no use to anybody; False if none is closed yet."""
+        connection = self._register.least_useful()
+        if connection is None:
+            return False
+        self._give_up(connection)
+        return connection not in self._register
+
+    def _give_up(self, connection: Connection) -> None:
+        """Drop the connection; a thread ends first what it may be producing for it."""
+        if connection.phase is Phase.SENDING:
+            self._abandon(connection)
+        elif connection.phase is Phase.BUSY and connection.exchange is not None:
+            connection.exchange.abandoned = True
+        else:
+            self._drop(connection)
+
+    def _drop(self, connection: Connection, *, aborting: bool = False) -> None:
+        self._register.discard(connection)
+        self._watch(connection, 0)
+        if aborting:
+            connection.abort()
+        else:
+            connection.close()
+
+    def _refuse(self, connection: Connection, refusal: Refusal) -> None:
+        """Answer without asking the application, and close."""
+        LOG.info("refused a request of %s: %d %s", connection.address, refusal.status, refusal.message)
+        try:
+            connection.wire.send(refusals.written(refusal))
+        except OSError:
+            self._drop(connection)
+        else:
+            self._drain(connection)
+
+    def _drain(self, connection: Connection) -> None:
+        try:
+            connection.drain()
+        except OSError:
+            self._drop(connection)
+            return
+        self._register.note(connection)
+        if connection.ended:
+            self._drop(connection)
+        else:
+            self._watch(connection, READ)
+
+    # -- requests -------------------------------------------------------------------------------------
+
+    def _dispatch(self, connection: Connection) -> None:
+        """Hand a complete request to its lane."""
+        self._watch(connection, 0)
+        request = connection.request
+        assert request is not None
+        assert connection.received is not None
+        exchange = Exchange(
+            connection, request, connection.received, self._limits, self._application, self._report
+        )
+        exchange.keep_alive = self._takes_more() and not connection.ended
+        exchange.lane = self._lanes.of(request.method, request.path)
+        most = self._limits.requests_per_caller
+        # Health checks are answered whatever the caller has in work.
+        if most and self._in_flight[exchange.caller] >= most and exchange.lane is not self._lanes.status:
+            self._refuse(connection, refusals.TOO_MANY_OF_CALLER)
+            return
+        if not exchange.lane.submit(exchange):
+            self._refuse(connection, refusals.TOO_MANY)
+            return
+        connection.exchange = exchange
+        self._in_flight[exchange.caller] += 1
+        self._is_busy(connection)
+
+    def _is_busy(self, connection: Connection) -> None:
+        """Threads have the connection; the event loop waits for their report."""
+        connection.phase = Phase.BUSY
+        connection.deadline = float("inf")
+        self._register.note(connection)
+
+    def _report(self, exchange: Exchange, state: State) -> None:
+        """Called by the threads of the lanes: let the event loop go on with the connection."""
+        self._reports.append((exchange, state))
+        if not self._woken:
+            self._woken = True
+            with suppress(BlockingIOError):
+                os.write(self._wake_writer, b"\0")
+
+    def _take_reports(self) -> None:
+        with suppress(BlockingIOError):
+            os.read(self._wake_reader, 4096)
+        self._woken = False
+        while self._reports:
+            exchange, state = self._reports.popleft()
+            with self._alone(exchange.connection):
+                self._go_on(exchange, state)
+
+    def _go_on(self, exchange: Exchange, state: State) -> None:
+        connection = exchange.connection
+        if state is State.BLOCKED and exchange.abandoned:
+            self._resume(exchange)
+            return
+        if state is State.BLOCKED:
+            connection.phase = Phase.SENDING
+            connection.deadline = exchange.outgoing.deadline()
+            self._register.note(connection)
+            self._watch(connection, WRITE)
+            return
+        self._release(exchange)
+        if state is State.BROKEN:
+            self._drop(connection, aborting=True)
+        elif not exchange.keep_alive:
+            self._drain(connection)
+        else:
+            connection.rest(self._keep_alive_seconds)
+            # The next request may be here already.
+            self._received(connection)
+
+    def _release(self, exchange: Exchange) -> None:
+        exchange.connection.exchange = None
+        self._in_flight[exchange.caller] -= 1
+        if not self._in_flight[exchange.caller]:
+            del self._in_flight[exchange.caller]
+
+    def _send(self, connection: Connection) -> None:
+        exchange = connection.exchange
+        assert exchange is not None
+        try:
+            sent = exchange.outgoing.flush()
+        except OSError:
+            self._abandon(connection)
+            return
+        if sent:
+            self._resume(exchange)
+        else:
+            connection.deadline = exchange.outgoing.deadline()
+
+    def _abandon(self, connection: Connection) -> None:
+        """The client does not take its answer: a thread ends what produces it."""
+        exchange = connection.exchange
+        assert exchange is not None
+        exchange.abandoned = True
+        self._resume(exchange)
+
+    def _resume(self, exchange: Exchange) -> None:
+        self._watch(exchange.connection, 0)
+        self._is_busy(exchange.connection)
+        exchange.lane.resume(exchange)
