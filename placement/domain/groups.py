@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 UNSUFFIXED = ""
+
+
+class SplitRule(StrEnum):
+    """Which providers give the parts of an amount that is split.
+
+    Source: placement-api.md, "Split amounts".
+    """
+
+    PACK = "pack"
+    REQUIRE = "require"
+    ISOLATE = "isolate"
+    SPREAD = "spread"
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +26,8 @@ class RequestGroup:
     """One group of a candidates query; the empty suffix is the unsuffixed group.
 
     `required` is a conjunction of any-of sets of trait names, `member_of` a conjunction of any-of sets of
-    aggregate uuids. Source: placement-api.md, "Allocation candidates".
+    aggregate uuids. `split`: the classes whose amounts may come from several providers, chosen by
+    `split_rule`; the query strings of Placement cannot say it. Source: placement-api.md, "Allocation candidates".
     """
 
     suffix: str = UNSUFFIXED
@@ -23,6 +37,8 @@ class RequestGroup:
     member_of: tuple[frozenset[str], ...] = ()
     forbidden_aggregates: frozenset[str] = frozenset()
     in_tree: str | None = None
+    split: frozenset[str] = frozenset()
+    split_rule: SplitRule = SplitRule.PACK
 
 
 @dataclass(frozen=True, slots=True)
