@@ -27,7 +27,8 @@ class RequestGroup:
 
     `required` is a conjunction of any-of sets of trait names, `member_of` a conjunction of any-of sets of
     aggregate uuids. `split`: the classes whose amounts may come from several providers, chosen by
-    `split_rule`; the query strings of Placement cannot say it. Source: placement-api.md, "Allocation candidates".
+    `split_rule`; the query strings of Placement cannot say it.
+    Source: placement-api.md, "Allocation candidates", "Split amounts".
     """
 
     suffix: str = UNSUFFIXED
@@ -40,6 +41,11 @@ class RequestGroup:
     split: frozenset[str] = frozenset()
     split_rule: SplitRule = SplitRule.PACK
 
+    @property
+    def is_split(self) -> bool:
+        """Whether all that the group asks for may come from several providers."""
+        return bool(self.split) and self.split >= self.resources.keys()
+
 
 @dataclass(frozen=True, slots=True)
 class CandidateQuery:
@@ -49,7 +55,7 @@ class CandidateQuery:
     whose providers must share one of them as ancestor. `one_provider_per_tree`: candidates may not combine
     providers of one tree (the rule before microversion 1.29). `limit` None means as many as configured.
     `root_member_of` is a conjunction of any-of sets of aggregate uuids that the root itself is in; the query
-    strings of Placement cannot say it.
+    strings of Placement cannot say it. `is_json`: errors name places in a JSON body.
     """
 
     groups: tuple[RequestGroup, ...]
@@ -60,3 +66,8 @@ class CandidateQuery:
     root_member_of: tuple[frozenset[str], ...] = ()
     limit: int | None = None
     one_provider_per_tree: bool = False
+    is_json: bool = False
+
+    def place(self, group: RequestGroup, member: str) -> str:
+        """How the caller wrote what the group says."""
+        return f"groups[{group.suffix!r}].{member}" if self.is_json else f"{member}{group.suffix}"

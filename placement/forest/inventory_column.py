@@ -200,7 +200,8 @@ class InventoryColumn:
         at, slots = self.slots_of(providers), self.slots
         unused = (at >= 0) & (slots.used[at] == 0) & (slots.max_unit[at] >= slots.capacity_of[at])
         whole = np.where(unused, slots.capacity_of[at], 0)
-        return self.headroom(providers), slots.min_unit[at], slots.step_size[at], whole
+        least, step = (units[at].astype(np.int64) for units in (slots.min_unit, slots.step_size))
+        return self.headroom(providers), least, step, whole
 
     def occupied(self) -> Rows:
         """The slots that hold an inventory."""

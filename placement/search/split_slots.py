@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from placement.forest.arrays import Amounts, Indices
 from placement.forest.forest import Forest
 from placement.search.problem import Split, Splitting, Supply
@@ -50,7 +48,7 @@ class SplitSlots:
         """What the providers can give of each class that is split, one table each."""
         for class_id in self._classes:
             for column in forest.column(class_id).parts(providers.ravel()):
-                yield column.astype(np.int64).reshape(providers.shape)
+                yield column.reshape(providers.shape)
 
     def splitting(
         self, options: Sequence[int], below: tuple[int, ...], rows: Iterator[list[int]]
@@ -58,7 +56,10 @@ class SplitSlots:
         """What a problem says of them; `rows` are the features of one root in their order."""
         if not self._numbers:
             return None
-        supplies = tuple(Supply(*(tuple(next(rows)) for _ in range(4)), demand) for demand in self._demands)
+        supplies = tuple(
+            Supply(tuple(next(rows)), tuple(next(rows)), tuple(next(rows)), tuple(next(rows)), demand)
+            for demand in self._demands
+        )
         return Splitting(
             splits=tuple(self._split(number, options[number]) for number in self._numbers),
             supplies=supplies,
