@@ -292,7 +292,7 @@ _MOST_COMBINATIONS = 20_000
 @st.composite
 def split_searches(draw: st.DrawFn) -> Search:
     """A search of which some suffixed groups split some classes; half of the forests have cores."""
-    forest, query = draw(st.one_of(searches(), _core_searches()))
+    forest, query = draw(st.one_of(searches(), _core_searches(), _core_searches()))
     groups = [draw(_splitting(group)) for group in query.groups]
     assume(any(group.split for group in groups))
     whole = {group.suffix for group in groups if not group.split or set(group.resources) - group.split}

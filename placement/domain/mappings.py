@@ -25,7 +25,7 @@ def settled(query: CandidateQuery, mappings: Mappings) -> Mappings:
         if group.split:
             found[group.suffix] = sorted(found[group.suffix])
     for block in _blocks(query):
-        providers = sorted(mappings[group.suffix] for group in block)
+        providers = sorted(found[group.suffix] for group in block)
         found.update(zip((group.suffix for group in block), providers, strict=True))
     return found
 

@@ -14,6 +14,7 @@ from placement.search.conditions import (
     Condition,
     Exists,
     Fits,
+    GivesPart,
     InTree,
     IsIn,
     Offers,
@@ -142,7 +143,11 @@ def _class(shortage: Shortage, words: Vocabulary) -> str:
 
 
 def _fits(condition: Fits, words: Vocabulary) -> str:
-    return f"room for {condition.amount} {words.classes.get(condition.class_id, 'of an unknown class')}"
+    return f"room for {_amount_of(condition, words)}"
+
+
+def _amount_of(condition: Fits | GivesPart, words: Vocabulary) -> str:
+    return f"{condition.amount} {words.classes.get(condition.class_id, 'of an unknown class')}"
 
 
 def _trait_sets(required: Iterable[Ids], forbidden: Ids, words: Vocabulary) -> str:
@@ -188,6 +193,7 @@ _SHORTAGE: Mapping[Reason, Callable[[Shortage, str, Vocabulary], str]] = {
 }
 _MESSAGES: Mapping[type[Condition | TreeCondition], Callable[[Any, Vocabulary], str]] = {
     Fits: _fits,
+    GivesPart: lambda condition, words: f"room for a part of {_amount_of(condition, words)}",
     Carries: lambda condition, words: _trait_sets(condition.required, condition.forbidden, words),
     IsIn: _is_in,
     Offers: lambda condition, words: words.classes.get(condition.class_id, "an unknown class"),

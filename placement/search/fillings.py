@@ -7,7 +7,7 @@ Source: placement-api.md, "Split amounts".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import gcd
@@ -95,9 +95,6 @@ class _Filling:
         self._kinds = kinds
         self._spread = spread
         self._budget = budget
-        count = len(kinds)
-        self._by_most = [sorted(range(at, count), key=lambda n: -kinds[n].most) for at in range(count)]
-        self._by_least = [sorted(range(at, count), key=lambda n: kinds[n].least) for at in range(count)]
         self._steps = list(accumulate((kind.step for kind in reversed(kinds)), gcd))[::-1]
 
     def of_size(self, amount: int, size: int) -> Iterator[Filling]:
@@ -180,27 +177,20 @@ class _Filling:
         self._budget.spend(1 + (len(self._kinds) - state.kind) // _KINDS_PER_STEP)
         if state.amount % self._steps[state.kind]:
             return False
-        most = self._extreme(state, self._by_most[state.kind], least=False)
-        return most is not None and most >= state.amount and self._least(state) <= state.amount
+        offers = self._open(state)
+        if sum(count for _, _, count in offers) < state.size:
+            return False
+        most = _sum_of(state.size, sorted(((most, count) for most, _, count in offers), reverse=True))
+        least = _sum_of(state.size, sorted((least, count) for _, least, count in offers))
+        return least <= state.amount <= most
 
-    def _least(self, state: _State) -> int:
-        return self._extreme(state, self._by_least[state.kind], least=True) or 0
-
-    def _extreme(self, state: _State, order: Sequence[int], *, least: bool) -> int | None:
-        """The most or least that so many providers can give, None if there are fewer."""
-        total, size = 0, state.size
-        for at in order:
-            kind = self._kinds[at]
-            here = at == state.kind
-            if here and state.ceiling < kind.least:
-                continue
-            each = kind.least if least else (min(kind.most, state.ceiling) if here else kind.most)
-            count = min(size, state.left if here else kind.count)
-            total += count * each
-            size -= count
-            if not size:
-                return total
-        return None
+    def _open(self, state: _State) -> list[tuple[int, int, int]]:
+        """(most, least, how many) of the providers that can still be chosen."""
+        kind = self._kinds[state.kind]
+        later = [(each.most, each.least, each.count) for each in self._kinds[state.kind + 1 :]]
+        if state.ceiling < kind.least:
+            return later
+        return [(min(kind.most, state.ceiling), kind.least, state.left), *later]
 
     def _preferred(self, state: _State) -> tuple[int, int] | None:
         """How many of the kind give how much if all give as evenly as possible."""
@@ -227,11 +217,14 @@ class _Filling:
         return low
 
     def _at_level(self, state: _State, level: int) -> int:
-        total, size = 0, state.size
-        for at in self._by_most[state.kind]:
-            here = at == state.kind
-            most = min(self._kinds[at].most, state.ceiling) if here else self._kinds[at].most
-            count = min(size, state.left if here else self._kinds[at].count)
-            total += count * min(most, level)
-            size -= count
-        return total
+        offers = ((min(most, level), count) for most, _, count in self._open(state))
+        return _sum_of(state.size, sorted(offers, reverse=True))
+
+
+def _sum_of(size: int, offers: Iterable[tuple[int, int]]) -> int:
+    """The sum of the first so many (amount, how many) in their order."""
+    total = 0
+    for amount, count in offers:
+        total += amount * min(size, count)
+        size -= min(size, count)
+    return total
