@@ -47,10 +47,10 @@ class _Distribution:
         self._found: dict[int, Parts] = {}
         self._slots = [split.slot for split in splitting.splits]
         self._draw_places(splitting, places)
-        scoped = [(split, splitting.scope(split, places)) for split in splitting.splits]
+        reached = [(split, splitting.reach(split, places)) for split in splitting.splits]
         # Whole providers and small subtrees first: what is left is easier to share out.
         self._order = sorted(
-            scoped, key=lambda each: (each[0].rule not in _WHOLE_RULES, each[1].bit_count(), each[0].slot)
+            reached, key=lambda each: (each[0].rule not in _WHOLE_RULES, each[1].bit_count(), each[0].slot)
         )
 
     def _draw_places(self, splitting: Splitting, places: Sequence[int]) -> None:
@@ -78,8 +78,8 @@ class _Distribution:
         state = self._state(at)
         if state in self._dead:
             return False
-        split, scope = self._order[at]
-        for parts in self._ways(split, scope, at):
+        split, reach = self._order[at]
+        for parts in self._ways(split, reach, at):
             before = self._take(split, parts)
             if self.succeeds(at + 1):
                 self._found[split.slot] = parts
@@ -97,10 +97,10 @@ class _Distribution:
         rest = self._order[at:]
         self._budget.spend(1 + len(rest) * len(self._supplies[0].room) // _POSITIONS_PER_STEP)
         for number, room in enumerate(self._room):
-            asking = [(split, scope) for split, scope in rest if split.supply == number]
-            everywhere = reduce(or_, (scope for _, scope in asking), 0)
-            for bound in {everywhere, *(scope for _, scope in asking)}:
-                wanted = sum(split.amount for split, scope in asking if not scope & ~bound)
+            asking = [(split, reach) for split, reach in rest if split.supply == number]
+            everywhere = reduce(or_, (reach for _, reach in asking), 0)
+            for bound in {everywhere, *(reach for _, reach in asking)}:
+                wanted = sum(split.amount for split, reach in asking if not reach & ~bound)
                 if wanted > sum(max(room[position], 0) for position in bits(bound)):
                     return False
         return True
@@ -120,11 +120,11 @@ class _Distribution:
 
     # -- one split ----------------------------------------------------------------------------------
 
-    def _ways(self, split: Split, scope: int, at: int) -> Iterator[Parts]:
+    def _ways(self, split: Split, reach: int, at: int) -> Iterator[Parts]:
         """All ways to share out one amount, the preferred one first."""
         alike: dict[object, list[int]] = {}
         kinds: dict[object, Kind] = {}
-        for position in bits(scope):
+        for position in bits(reach):
             kind = self._kind(split, position)
             if kind is not None:
                 look = (kind, *self._look(position, at))
@@ -169,10 +169,10 @@ class _Distribution:
 
     def _look(self, position: int, at: int) -> Iterator[object]:
         """All that matters of a position to the splits that come later."""
-        for split, scope in self._order[at + 1 :]:
+        for split, reach in self._order[at + 1 :]:
             number = split.supply
             supply = self._supplies[number]
-            yield scope >> position & 1
+            yield reach >> position & 1
             yield self._room[number][position], self._whole[number][position]
             yield supply.least[position], supply.step[position]
         yield self._holder.get(position)

@@ -77,13 +77,13 @@ class Splitting:
     below: tuple[int, ...]
     group_of: tuple[int, ...]
 
-    def scope(self, split: Split, places: Sequence[int]) -> int:
+    def reach(self, split: Split, places: Sequence[int]) -> int:
         """The positions that may give parts if the other slots have these places."""
-        scope = split.options
+        reach = split.options
         for slots in split.tops:
             taken = reduce(or_, (1 << places[slot] for slot in bits(slots)))
-            scope &= next((self.below[top] for top in bits(taken) if not taken & ~self.below[top]), 0)
-        return scope
+            reach &= next((self.below[top] for top in bits(taken) if not taken & ~self.below[top]), 0)
+        return reach
 
 
 @dataclass(frozen=True, slots=True)
