@@ -69,6 +69,8 @@ def test_a_directory_of_configuration_that_is_not_there_is_refused(database: str
     said = refusal("serve", "--database", database, OS_PLACEMENT_CONFIG_DIR=f"{tmp_path}/mistyped")
     assert "OS_PLACEMENT_CONFIG_DIR" in said
     assert "mistyped" in said
+    said = refusal("serve", "--database", database, OS_PLACEMENT_CONFIG_DIR="")
+    assert "OS_PLACEMENT_CONFIG_DIR: an empty text is no directory" in said
 
 
 def test_a_file_of_configuration_that_is_not_there_is_refused(database: str, tmp_path: Path):

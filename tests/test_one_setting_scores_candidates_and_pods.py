@@ -20,6 +20,7 @@ PODS = f"{CLUSTER}/pods"
 RISING = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
 PACKING = {"type": "RequestedToCapacityRatio", "shape": RISING}
 GPU = "example.com/gpu"
+CPU = {"name": "VCPU"}
 
 
 def cluster(api: Client, **settings: Any) -> dict[str, Any]:
@@ -199,6 +200,42 @@ def test_candidates_and_pods_are_scored_apart(api):
     assert {run(api, f"p{number}", pod_manifest(cpu="4")) for number in range(2)} == {"n1", "n2"}
 
 
+def store(database: Database, **settings: Any) -> None:
+    """Settings as another release may have left them, whatever this one would say of them."""
+    with database.write() as transaction:
+        id_ = clusters.lock(transaction, "edge")
+        clusters.update_settings(transaction, id_, {"profile": "design", "description": "", **settings})
+
+
+def test_a_class_under_two_names_counts_once(api, database: Database):
+    """The host with most free is "cores" if both resources weigh the same, "memory" if CPUs weigh more."""
+    hosts = {api.provider(name): name for name in ("cores", "memory")}
+    for uuid, name in hosts.items():
+        api.offer(uuid, VCPU={"total": 8}, MEMORY_MB={"total": 1000})
+        use = {"VCPU": 6} if name == "cores" else {"VCPU": 4, "MEMORY_MB": 500}
+        assert api.claim({uuid: use}).status_code == 204
+        api.join(uuid, cluster(api)["aggregate"])
+
+    def first() -> str:
+        found = search(api, cluster="edge").json["allocation_requests"]
+        return hosts[next(iter(found[0]["allocations"]))]
+
+    def least(*resources: tuple[str, int]) -> dict[str, Any]:
+        listed = [{"name": name, "weight": weight} for name, weight in (*resources, ("memory", 1))]
+        return {"candidates": {"type": "LeastAllocated", "resources": listed}}
+
+    cluster(api, scoring=least(("cpu", 1), ("VCPU", 1)))
+    assert first() == "cores"
+    cluster(api, scoring=least(("VCPU", 9), ("cpu", 9)))
+    assert first() == "memory"
+    # Before both names were understood, only the class's own counted.
+    store(database, scoring=least(("cpu", 9), ("VCPU", 1)))
+    assert first() == "cores"
+    store(database, scoring=least(("cpu", 1), ("VCPU", 9)))
+    assert first() == "memory"
+    assert api.put(CLUSTER, {"scoring": least(("cpu", 1), ("VCPU", 9))}).status_code == 400
+
+
 FORMER = [
     ({"hostScoring": {"type": "MostAllocated"}}, [("n2", 53), ("n1", 31)]),
     ({"hostScoring": {"type": "MostAllocated", "resources": None}}, [("n2", 53), ("n1", 31)]),
@@ -221,10 +258,7 @@ def test_settings_that_are_stored_in_former_words_are_read(api, database: Databa
     nodes(api, "n1", "n2")
     run(api, "a", shared_pod("4", "2Gi", node="n1"))
     run(api, "b", shared_pod("12", "0", node="n2"))
-    with database.write() as transaction:
-        id_ = clusters.lock(transaction, "edge")
-        stored = {"profile": "design", "description": "", **settings}
-        clusters.update_settings(transaction, id_, stored)
+    store(database, **settings)
     assert preview(api, shared_pod("4", "2Gi")) == ranked
     shown = api.get(CLUSTER).json
     assert {name: shown[name] for name in settings} == settings
@@ -244,8 +278,16 @@ def test_settings_that_are_stored_in_former_words_are_read(api, database: Databa
             "scoring.numa.resources[0].name: CUSTOM_FOO is nothing that pods request",
         ),
         (
-            {"scoring": {"numa": {**PACKING, "resources": [{"name": "cpu"}, {"name": "PCPU"}]}}},
-            "scoring.numa.resources[1].name: cpu is listed twice",
+            {"scoring": {"numa": {**PACKING, "resources": [{"name": "cpu"}, {"name": "PCPU", "weight": 2}]}}},
+            "scoring.numa.resources[1].name: cpu is listed twice, with two weights",
+        ),
+        (
+            {"scoring": {"candidates": {**PACKING, "resources": [{"name": "cpu", "weight": 3}, CPU]}}},
+            "scoring.candidates.resources[1].name: VCPU is listed twice, with two weights",
+        ),
+        (
+            {"scoring": {"candidates": {**PACKING, "resources": [CPU, CPU]}}},
+            "scoring.candidates.resources[1].name: VCPU is listed twice",
         ),
         ({"scoring": {"candidates": {"type": 3}}}, "scoring.candidates.type: must be one of "),
         ({"scoring": {"pods": "pack", "nodes": "pack"}}, "scoring: nodes is not understood"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placement.app import build
-from placement.domain import caller, deadline
+from placement.domain import deadline
 from placement.domain.errors import PlacementError
 from placement.operations.kubernetes.binders import Binders
 from placement.services.clusters.preemption import ENOUGH_NODES, Victims
@@ -46,7 +46,7 @@ def use_cases(
     found: UseCases = application.extensions["placement_use_cases"]
     yield found
     deadline.clear()
-    caller.attend(None)
+    deadline.attend(None)
     found.close()
 
 
@@ -77,6 +77,6 @@ def test_nothing_is_asked_when_time_is_up(use_cases, api_server, tmp_path):
 
 
 def test_nobody_is_looked_for_when_the_scheduler_is_gone(use_cases, api_server):
-    caller.attend(lambda: True)
+    deadline.attend(lambda: True)
     assert preempt(use_cases) == {}
     assert api_server.calls[PODS] == 0

@@ -62,7 +62,7 @@ def test_a_tree_whose_member_left_a_deleted_one_has_all_its_providers(api):
 def test_a_reload_that_breaks_off_is_begun_again(api, use_cases, monkeypatch):
     api.provider("first", VCPU=10)
     assert count(api) == 1
-    feed = use_cases.forest._feed
+    feed = use_cases.forest.feed
     whole = feed.snapshot
 
     @contextmanager
@@ -103,7 +103,7 @@ def test_names_that_are_newer_than_the_look_are_known(api, database, use_cases, 
     host = api.provider("host", VCPU=10)
     assert count(api) == 1
     api.offer(host, VCPU=11)
-    feed = use_cases.forest._feed
+    feed = use_cases.forest.feed
     look: Callable[[int], object] = feed.look
     with another_process(database) as other:
 

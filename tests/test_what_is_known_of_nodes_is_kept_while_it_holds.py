@@ -8,7 +8,7 @@ from weakref import ref
 import pytest
 from flask import Flask
 
-from placement.dialects.koordinator.pod.pod_import import import_pod
+from placement.dialects.koordinator.pod.pod_request import import_pod
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.pipeline import PodShape, ShapeRankings
@@ -108,3 +108,28 @@ def test_clusters_asked_about_in_turn_do_not_make_each_other_forgotten(cluster: 
     list(rankings.of(2, shape(2), there).best_first(there))
     again = rankings.of(1, shape(2), here)
     assert all(again.look(state) is verdict for state, verdict in zip(here.nodes, found, strict=True))
+
+
+def test_the_clusters_that_were_asked_for_last_are_kept(
+    cluster: Client, application: Flask, monkeypatch: pytest.MonkeyPatch
+):
+    cluster_cache = application.extensions["placement_use_cases"].cluster_cache
+    for name in ("second", "third"):
+        assert cluster.put(f"/ext/v1/clusters/{name}").status_code == 201
+        assert cluster.put(f"/ext/v1/clusters/{name}/nodes/{name}", node_manifests(name)).status_code == 201
+    monkeypatch.setattr("placement.services.following.cluster_cache._MOST_NODES", 3)
+    edge, second = viewed(application), cluster_cache.view("second")
+    assert cluster_cache.view("edge") is edge
+    assert set(cluster_cache.view("third").by_name) == {"third"}
+    assert cluster_cache.view("edge") is edge, "it was asked for later than the second"
+    assert cluster_cache.view("second") is not second
+    assert set(cluster_cache.view("second").by_name) == {"second"}
+
+
+def test_a_pod_that_was_placed_here_is_not_read_again(cluster: Client, application: Flask):
+    before = viewed(application)
+    placed = cluster.put(f"{CLUSTER}/pods/default/web", pod_manifest(cpu="2")).json
+    after = viewed(application)
+    changed = {name for name, state in after.by_name.items() if state is not before.by_name[name]}
+    assert changed == {placed["node"]}
+    assert [pod.name for pod in after.by_name[placed["node"]].pods] == ["web"]

@@ -17,10 +17,9 @@ from placement.api import (
     callers,
     context,
     errors,
-    loopback,
     microversions,
 )
-from placement.api.connection import watch_of
+from placement.api.connection import objection, watch_of
 from placement.api.errors import HttpError, Relayed
 from placement.api.keystone import Keystone
 from placement.api.middleware import REQUEST_ID, surrounded
@@ -48,7 +47,7 @@ from placement.api.routes import (
 )
 from placement.api.tokens import NO_FILE, BadTokens, Tokens
 from placement.dialects.nova import FlavorRefused
-from placement.domain import caller, deadline
+from placement.domain import deadline
 from placement.domain.errors import NotFound, PlacementError
 from placement.services.clusters.pod_pages import Unschedulable
 from placement.services.use_cases import UseCases
@@ -155,8 +154,8 @@ def _strategy(settings: ApiSettings, configuration: cfg.ConfigOpts) -> auth.Stra
 def _begin(*, only_this_machine: bool) -> None:
     """Start the context of a request and find out who sends it. Raises HttpError, Unauthorized."""
     context.begin()
-    caller.attend(watch_of(request.environ))
-    if only_this_machine and (reason := loopback.objection(request.environ)) is not None:
+    deadline.attend(watch_of(request.environ))
+    if only_this_machine and (reason := objection(request.environ)) is not None:
         raise HttpError(403, reason)
     if request.path not in ("/", ""):
         context.identify(current_app.extensions["placement_authentication"]())

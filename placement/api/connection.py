@@ -1,14 +1,25 @@
-"""The connection of a request: whether its caller is still there."""
+"""The connection of a request: whether its sender is still there, and whether it is on this machine.
+
+Without authentication only callers on this machine are served. A web page of another site may reach the
+service through a name that points to loopback (DNS rebinding), and a proxy on this machine may forward
+requests of the whole network.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
 
 # gunicorn's name for the connected socket; other servers have none, and their callers count as staying.
 _SOCKET = "gunicorn.socket"
+_PROXIES = ("HTTP_FORWARDED", "HTTP_VIA", "HTTP_X_REAL_IP")
+_PROXIES_START = "HTTP_X_FORWARDED_"
+_ADVICE = "with [api] auth_strategy noauth2 only callers on this machine are believed"
 
 
 def watch_of(environ: dict[str, Any]) -> Callable[[], bool] | None:
@@ -27,3 +38,38 @@ def watch_of(environ: dict[str, Any]) -> Callable[[], bool] | None:
             return True
 
     return is_gone
+
+
+def objection(environ: Mapping[str, Any]) -> str | None:
+    """Why the sender of a WSGI request may not be on this machine, None if it certainly is."""
+    if not is_loopback(environ.get("REMOTE_ADDR", "")):
+        return f"The request comes from another address; {_ADVICE}."
+    passed_on = sorted(key for key in environ if key in _PROXIES or key.startswith(_PROXIES_START))
+    if passed_on:
+        header = passed_on[0].removeprefix("HTTP_").replace("_", "-").title()
+        return f"The header {header} says that a proxy passed the request on; {_ADVICE}."
+    host = environ.get("HTTP_HOST")
+    if host is not None and not is_loopback(_name(host)):
+        return f"The header Host names another host than this machine's loopback; {_ADVICE}."
+    return None
+
+
+# The same few callers come again and again.
+@lru_cache(maxsize=1024)
+def is_loopback(host: str) -> bool:
+    """Whether the name or address stands for loopback on every machine. Source: RFC 6761, section 6.3."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host.lower() == "localhost"
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+@lru_cache(maxsize=1024)
+def _name(host: str) -> str:
+    """The Host header without its port; empty if it is malformed."""
+    try:
+        return "" if set("@/?#") & set(host) else urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""

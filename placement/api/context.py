@@ -1,4 +1,4 @@
-"""The context of a request: its id, its version, its caller."""
+"""The context of a request: its id, its version, its caller, and the use cases it may call."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from flask import g, request
+from flask import current_app, g, request
 from oslo_context import context as log_context
 
 from placement.api.microversions import OLDEST, Feature, Microversion
+from placement.services.use_cases import UseCases
 
 # Places in the WSGI environment that the application shares with the middleware around it: the request's id,
 # the Caller, and whether the request changes nothing whatever its method.
@@ -87,3 +88,9 @@ def version() -> Microversion:
 def offers(feature: Feature) -> bool:
     """Whether the request's version has the feature."""
     return version().offers(feature)
+
+
+def use_cases() -> UseCases:
+    """What this application's routes may call."""
+    found: UseCases = current_app.extensions["placement_use_cases"]
+    return found

@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 from flask import Response, request
 from markupsafe import escape
-from werkzeug.datastructures import MIMEAccept
 
 from placement.api import context
 from placement.api.microversions import NEWEST, OLDEST, Feature
+from placement.api.responses import accepted_kind
 from placement.domain import errors
 
 _STATUS = {
@@ -109,7 +109,7 @@ def _rendered(status: int, problems: Sequence[tuple[str, str]], extra: dict[str,
     # Clients take the last line of the detail for the message, so it must not contain a line break.
     problems = [(code, _shortened(_NEWLINES.sub(" ", message))) for code, message in problems]
     message = "; ".join(message for _, message in problems)
-    kind = _accepted_kind()
+    kind = accepted_kind()
     lead = _lead(status, kind)
     if kind == "text/html":
         body = (
@@ -155,27 +155,3 @@ def _error(status: int, lead: str, code: str, message: str, extra: dict[str, Any
     if version is not None and version.offers(Feature.ERROR_CODES):
         error["code"] = code
     return {**error, **extra}
-
-
-def _accepted_kind() -> str:
-    accept = _accepted()
-    if accept is None:
-        return "application/json"
-    html, json = accept.quality("text/html"), accept.quality("application/json")
-    if html > 0 and html >= json:
-        return "text/html"
-    return "application/json" if json > 0 else "text/plain"
-
-
-def _accepted() -> MIMEAccept | None:
-    """The Accept header, None if it admits anything: no header, the bare wildcard, or no media type in it."""
-    accept = request.accept_mimetypes
-    if request.headers.get("Accept", "").strip() == "*/*" or not any("/" in kind for kind in accept.values()):
-        return None
-    return accept
-
-
-def admits_json() -> bool:
-    """Whether the caller takes JSON."""
-    accept = _accepted()
-    return accept is None or accept.quality("application/json") > 0

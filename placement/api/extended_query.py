@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from placement.api import candidate_query, split_parameters
+from placement.api.context import use_cases
 from placement.api.microversions import NEWEST
 from placement.api.queries import Parameters, every, single
-from placement.api.services import use_cases
 from placement.domain.errors import BadRequest
 from placement.domain.groups import CandidateQuery
 from placement.domain.identifiers import normalize_uuid

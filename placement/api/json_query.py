@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from placement.api.context import use_cases
 from placement.api.extended_query import parse_preferences
-from placement.api.services import use_cases
 from placement.api.split_parameters import checked
 from placement.domain.errors import BadRequest
 from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup, SplitRule

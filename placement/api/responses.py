@@ -1,4 +1,4 @@
-"""Writing responses: JSON bodies, caching headers, locations, links."""
+"""Writing responses: what media types the caller takes, JSON bodies, caching headers, locations, links."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import orjson
 from flask import Response, request
+from werkzeug.datastructures import MIMEAccept
 
 from placement.api import context
 from placement.api.microversions import Feature
@@ -109,3 +110,28 @@ def path(tail: str) -> str:
 def newest(times: Iterable[datetime.datetime | None]) -> datetime.datetime:
     """The latest of some times, now if there are none."""
     return max((time for time in times if time is not None), default=now())
+
+
+def accepted_kind() -> str:
+    """The kind of answer that the caller prefers: HTML, JSON or plain text."""
+    accept = _accepted()
+    if accept is None:
+        return "application/json"
+    html, json = accept.quality("text/html"), accept.quality("application/json")
+    if html > 0 and html >= json:
+        return "text/html"
+    return "application/json" if json > 0 else "text/plain"
+
+
+def _accepted() -> MIMEAccept | None:
+    """The Accept header, None if it admits anything: no header, the bare wildcard, or no media type in it."""
+    accept = request.accept_mimetypes
+    if request.headers.get("Accept", "").strip() == "*/*" or not any("/" in kind for kind in accept.values()):
+        return None
+    return accept
+
+
+def admits_json() -> bool:
+    """Whether the caller takes JSON."""
+    accept = _accepted()
+    return accept is None or accept.quality("application/json") > 0

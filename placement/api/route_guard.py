@@ -9,8 +9,9 @@ from typing import Any
 from flask import Blueprint, current_app, request
 
 from placement.api import context
-from placement.api.errors import HttpError, admits_json
+from placement.api.errors import HttpError
 from placement.api.microversions import Feature
+from placement.api.responses import admits_json
 from placement.domain.errors import NotFound
 
 Handler = Callable[..., Any]

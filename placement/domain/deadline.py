@@ -1,19 +1,21 @@
-"""The deadline of a request: one moment for all of its attempts and waits.
+"""When the work for a request ends: at its deadline, or earlier where its caller has gone away.
 
-Every wait asks here how long it may take; outside of requests there is no deadline.
+The deadline is one moment for all attempts and waits of a request; every wait asks here how long it may take.
+Outside of requests there is none.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 # Where an HTTP server leaves the deadline of a request in the WSGI environment, as `until` takes it.
 KEY = "placement.deadline"
 _end: ContextVar[float] = ContextVar("placement_deadline", default=math.inf)
+_caller_is_gone: ContextVar[Callable[[], bool] | None] = ContextVar("placement_caller_is_gone", default=None)
 
 
 def begin(seconds: float) -> None:
@@ -58,3 +60,14 @@ def within(seconds: float) -> Iterator[None]:
         yield
     finally:
         _end.reset(token)
+
+
+def attend(is_gone: Callable[[], bool] | None) -> None:
+    """From now on this thread works for a caller; `is_gone` tells whether it left, None: it never does."""
+    _caller_is_gone.set(is_gone)
+
+
+def caller_is_gone() -> bool:
+    """Whether the caller of this thread's work went away. Asks the system; not for every step of a loop."""
+    is_gone = _caller_is_gone.get()
+    return is_gone is not None and is_gone()

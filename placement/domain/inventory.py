@@ -1,7 +1,8 @@
-"""Inventories and capacity arithmetic."""
+"""Inventories, capacity arithmetic, and what a reshape asks of one provider."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 MAX_INT = 2147483647
@@ -30,3 +31,12 @@ class Inventory:
     def admits(self, amount: int) -> bool:
         """Whether one allocation of `amount` respects min_unit, max_unit and step_size."""
         return self.min_unit <= amount <= self.max_unit and amount % self.step_size == 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderInventories:
+    """All that one provider shall offer from now on, by class; `generation` as the caller knows it."""
+
+    provider_uuid: str
+    generation: int
+    inventories: Mapping[str, Inventory]

@@ -33,7 +33,7 @@ def configuration_files() -> list[str]:
             raise PlacementError(f"{FILE_VARIABLE}: {named} is no file")
         return [named]
     directory = os.environ.get(DIRECTORY_VARIABLE)
-    if directory is not None and not Path(directory).is_dir():
+    if directory is not None and not (directory and Path(directory).is_dir()):
         raise PlacementError(f"{DIRECTORY_VARIABLE}: {directory or 'an empty text'} is no directory")
     standard = Path(directory or _DEFAULT_DIRECTORY) / _FILE
     return [str(standard)] if standard.is_file() else []

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from placement.dialects.koordinator.node.kubelet_pods import KubeletPod
+from placement.dialects.koordinator.node.host_cpus import KubeletPod
 from placement.dialects.koordinator.resources import (
     CORE_CLASS,
     CPU_CLASS,
@@ -51,7 +51,10 @@ class NodeAllocations:
 
 
 class Accountant:
-    """Counts what is held on a node, pod after pod; `others` is what consumers beside pods hold there."""
+    """Counts what is held on a node: recorded pods in their order, then those that kubelet alone knows.
+
+    `others` is what consumers beside pods hold there. Source: koordinator.md, "Resource classes".
+    """
 
     def __init__(self, offers: NodeOffers, others: Mapping[Place, int]) -> None:
         self._offers = offers
@@ -87,13 +90,23 @@ class Accountant:
         """What was counted so far; recorded pods may hold nothing."""
         return NodeAllocations(dict(self._shares), dict(self._owners))
 
+    def shares_of(self, consumer: str) -> Shares:
+        """What a recorded pod got; only to be read."""
+        return self._shares[consumer]
+
+    def copy(self) -> Accountant:
+        """Another one that has counted the same and goes on by itself."""
+        other = Accountant(self._offers, self._taken)
+        other._shares, other._owners = dict(self._shares), dict(self._owners)
+        return other
+
     def _own(self, consumer: str, cpus: CpuSet, level: str) -> CpuSet:
         own = frozenset(cpu for cpu in cpus if cpu in self._offers.cores and cpu not in self._owners)
         self._owners.update(dict.fromkeys(sorted(own), CpuOwner(consumer, level)))
         return own
 
     def _take(self, consumer: str, shares: Shares) -> None:
-        mine = self._shares.setdefault(consumer, {})
+        mine = dict(self._shares.get(consumer, {}))
         for place, wanted in shares.items():
             inventory = self._offers.inventories.get(place)
             if inventory is None or not wanted:
@@ -103,24 +116,23 @@ class Accountant:
             if share >= inventory.min_unit:
                 self._taken[place] += share
                 mine[place] = mine.get(place, 0) + share
+        self._shares[consumer] = mine
 
 
-def compute(
-    offers: NodeOffers,
-    pods: Iterable[RecordedPod],
-    kubelet_pods: Iterable[tuple[str, KubeletPod]],
-    others: Mapping[Place, int],
-) -> NodeAllocations:
-    """The accounts of a node: recorded pods in their order, then (consumer, pod) that kubelet manages.
-
-    Source: koordinator.md, "Resource classes".
-    """
+def counted(offers: NodeOffers, pods: Iterable[RecordedPod], others: Mapping[Place, int]) -> Accountant:
+    """Recorded pods, counted in their order."""
     accountant = Accountant(offers, others)
     for pod in pods:
         accountant.record(pod)
-    for consumer, kubelet_pod in kubelet_pods:
-        accountant.record_kubelet_pod(consumer, kubelet_pod.cpus)
-    return accountant.accounts()
+    return accountant
+
+
+def accounts_with(accountant: Accountant, kubelet_pods: Iterable[tuple[str, KubeletPod]]) -> NodeAllocations:
+    """The accounts of a node whose recorded pods were counted: then (consumer, pod) that kubelet manages."""
+    later = accountant.copy()
+    for consumer, pod in kubelet_pods:
+        later.record_kubelet_pod(consumer, pod.cpus)
+    return later.accounts()
 
 
 def host_units(offers: NodeOffers, requests: Amounts, cpu_milli: int) -> Shares:

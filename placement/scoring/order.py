@@ -31,15 +31,19 @@ class Order:
         """Whether nothing but the tree decides as long as candidates stay inside it."""
         return {self.scope, *(strategy.scope for strategy in self.strategies)} == {Scope.TREE}
 
-    def with_names(self, name_of: Callable[[str], str], where: str = "order_by") -> Order:
+    def with_names(
+        self, name_of: Callable[[str], str], where: str = "order_by", *, stored: bool = False
+    ) -> Order:
         """The same order with every resource called what `name_of` makes of its name.
 
-        Raises ScoringRefused where two become one, and what `name_of` raises.
+        Raises ScoringRefused where two with different weights become one, unless the order was `stored`.
         """
         single = len(self.strategies) == 1
         places = (where if single else f"{where}[{at}]" for at in range(len(self.strategies)))
         strategies = (
-            replace(strategy, resources=renamed(strategy.resources, name_of, f"{place}.resources"))
+            replace(
+                strategy, resources=renamed(strategy.resources, name_of, f"{place}.resources", stored=stored)
+            )
             for strategy, place in zip(self.strategies, places, strict=True)
         )
         return replace(self, strategies=tuple(strategies))

@@ -30,8 +30,9 @@ def parse_resources(given: Any, *, equal: bool = False, where: str = "resources"
     if not isinstance(given, list):
         raise ScoringRefused("resource_invalid", where, "must be a list of objects with name and weight")
     found = tuple(_parse_each(given, where))
-    for at, (_, weight) in enumerate(found):
-        _refuse_second(found, at, where)
+    for at, (name, weight) in enumerate(found):
+        if any(other.name == name for other in found[:at]):
+            raise ScoringRefused("resource_duplicate", f"{where}[{at}].name", f"{name} is listed twice")
         if equal and weight != 1:
             raise ScoringRefused(
                 "weight_invalid", f"{where}[{at}].weight", "this strategy knows no weight but 1"
@@ -40,19 +41,28 @@ def parse_resources(given: Any, *, equal: bool = False, where: str = "resources"
 
 
 def renamed(
-    resources: Sequence[Weighted], name_of: Callable[[str], str], where: str = "resources"
+    resources: Sequence[Weighted],
+    name_of: Callable[[str], str],
+    where: str = "resources",
+    *,
+    stored: bool = False,
 ) -> tuple[Weighted, ...]:
-    """The same weights by other names. Raises ScoringRefused for two that become one."""
-    found = tuple(Weighted(name_of(name), weight) for name, weight in resources)
-    for at in range(len(found)):
-        _refuse_second(found, at, where)
-    return found
+    """The same weights by other names; two that become one count once.
 
-
-def _refuse_second(resources: Sequence[Weighted], at: int, where: str) -> None:
-    name = resources[at].name
-    if any(other.name == name for other in resources[:at]):
-        raise ScoringRefused("resource_duplicate", f"{where}[{at}].name", f"{name} is listed twice")
+    Raises ScoringRefused if their weights differ. Of `stored` ones, which were taken when they were written,
+    the one that had the name already counts, else the first.
+    """
+    own = {name: weight for name, weight in resources if name_of(name) == name}
+    found: dict[str, int] = {}
+    for at, (given, weight) in enumerate(resources):
+        name = name_of(given)
+        if stored:
+            found.setdefault(name, own.get(name, weight))
+        elif found.setdefault(name, weight) != weight:
+            raise ScoringRefused(
+                "resource_duplicate", f"{where}[{at}].name", f"{name} is listed twice, with two weights"
+            )
+    return tuple(Weighted(name, weight) for name, weight in found.items())
 
 
 def _parse_each(given: list[Any], where: str) -> Iterator[Weighted]:

@@ -17,8 +17,7 @@ from placement.storage.backends.backend import Backend, SingleWrite
 from placement.storage.backends.choice import backend_of
 from placement.storage.changes import history
 from placement.storage.changes.history import History
-from placement.storage.failures import Diagnosis, OutcomeUnknown
-from placement.storage.incidents import Incidents
+from placement.storage.failures import Diagnosis, Incidents, OutcomeUnknown
 
 _LOST_COMMIT = (
     "The database connection was lost while committing; the change may or may not be stored. "

@@ -5,10 +5,10 @@ from __future__ import annotations
 from flask import Blueprint, Response, current_app, request
 
 from placement.api import candidate_query, context
+from placement.api.context import use_cases
 from placement.api.microversions import Feature
 from placement.api.responses import streamed
 from placement.api.route_guard import route
-from placement.api.services import use_cases
 
 blueprint = Blueprint("allocation_candidates", __name__)
 

@@ -12,6 +12,7 @@ from flask import Blueprint, Response, current_app
 
 from placement.api import context
 from placement.api.bodies import json_body, validated
+from placement.api.context import use_cases
 from placement.api.microversions import Feature
 from placement.api.responses import empty_response, json_response, newest
 from placement.api.route_guard import route
@@ -19,7 +20,6 @@ from placement.api.schemas import patterns
 from placement.api.schemas.allocations import Allocations, AllocationsList, FilledAllocations
 from placement.api.schemas.base import in_version, load_field
 from placement.api.schemas.fields import Mapping, Object
-from placement.api.services import use_cases
 from placement.domain.allocation import ANY_GENERATION, UNKNOWN_CONSUMER_TYPE, ConsumerClaim
 from placement.domain.errors import BadRequest
 from placement.domain.identifiers import normalize_uuid

@@ -6,12 +6,12 @@ from flask import Blueprint, Response
 
 from placement.api import context, extended_query, json_query
 from placement.api.bodies import BODY_PREFIX, json_body
+from placement.api.context import use_cases
 from placement.api.queries import read
 from placement.api.responses import json_response
 from placement.api.route_guard import route
 from placement.api.schemas.base import load
-from placement.api.schemas.claims import NewClaim, NewJsonClaim
-from placement.api.services import use_cases
+from placement.api.schemas.candidates import NewClaim, NewJsonClaim
 from placement.api.targets import cluster_of_claim
 from placement.domain.errors import BadRequest
 from placement.domain.groups import CandidateQuery

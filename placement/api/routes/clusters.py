@@ -8,10 +8,10 @@ from flask import Blueprint, Response
 
 from placement.api import context
 from placement.api.bodies import json_body_or, manifests
+from placement.api.context import use_cases
 from placement.api.rendering.clusters import cluster_body, node_body
 from placement.api.responses import empty_response, json_response, list_response
 from placement.api.route_guard import route
-from placement.api.services import use_cases
 from placement.domain.errors import BadRequest
 from placement.services.manifests import node_manifests
 

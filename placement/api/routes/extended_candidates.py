@@ -10,13 +10,13 @@ from flask import Blueprint, Response, current_app
 
 from placement.api import context, extended_query, json_query
 from placement.api.bodies import validated
+from placement.api.context import use_cases
 from placement.api.queries import parameters
 from placement.api.rendering.explanations import explanation_body
 from placement.api.rendering.scores import score_remarks
 from placement.api.responses import streamed
 from placement.api.route_guard import route
 from placement.api.schemas.candidates import CandidatesBody
-from placement.api.services import use_cases
 from placement.api.targets import cluster_of_body, cluster_of_query
 from placement.domain.groups import CandidateQuery
 from placement.forest.texts import Texts

@@ -5,6 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response
 
 from placement.api.bodies import json_body
+from placement.api.context import use_cases
 from placement.api.extender_bodies import (
     binding_of,
     binding_result,
@@ -17,7 +18,6 @@ from placement.api.extender_bodies import (
 )
 from placement.api.responses import json_response
 from placement.api.route_guard import route
-from placement.api.services import use_cases
 from placement.domain.errors import PlacementError
 
 blueprint = Blueprint("extender", __name__)

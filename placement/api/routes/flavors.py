@@ -9,10 +9,10 @@ from flask import Blueprint, Response, current_app
 
 from placement.api import candidate_query, queries
 from placement.api.bodies import json_body
+from placement.api.context import use_cases
 from placement.api.microversions import NEWEST
 from placement.api.responses import json_response, streamed
 from placement.api.route_guard import route
-from placement.api.services import use_cases
 from placement.api.targets import cluster_of_body
 from placement.dialects.nova import translation_document
 from placement.domain.groups import CandidateQuery

@@ -8,6 +8,7 @@ from flask import Blueprint, Response
 
 from placement.api import context
 from placement.api.bodies import validated
+from placement.api.context import use_cases
 from placement.api.microversions import Feature
 from placement.api.rendering.providers import inventory_body
 from placement.api.responses import (
@@ -17,13 +18,12 @@ from placement.api.responses import (
     now,
 )
 from placement.api.route_guard import route
-from placement.api.schemas.inventories import (
+from placement.api.schemas.providers import (
     AllInventories,
     NewInventory,
     OneInventory,
     inventory_from,
 )
-from placement.api.services import use_cases
 from placement.domain.inventory import Inventory
 
 blueprint = Blueprint("inventories", __name__)

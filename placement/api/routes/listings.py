@@ -6,6 +6,7 @@ from typing import Any
 
 from flask import Blueprint, Response
 
+from placement.api.context import use_cases
 from placement.api.queries import (
     Parameters,
     parameters,
@@ -15,7 +16,6 @@ from placement.api.queries import (
 from placement.api.rendering.listings import allocations_body, providers_body
 from placement.api.responses import json_response
 from placement.api.route_guard import route
-from placement.api.services import use_cases
 from placement.api.targets import cluster_of_query
 from placement.domain.allocation import UNKNOWN_CONSUMER_TYPE, AllocationFilter
 from placement.domain.errors import BadRequest

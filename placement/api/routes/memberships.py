@@ -11,12 +11,12 @@ from flask import Blueprint, Response
 
 from placement.api import context
 from placement.api.bodies import json_body, validated
+from placement.api.context import use_cases
 from placement.api.microversions import Feature
 from placement.api.responses import empty_response, json_response, newest
 from placement.api.route_guard import route
 from placement.api.schemas.base import load_field
 from placement.api.schemas.providers import AGGREGATES_LIST, ProviderAggregates, ProviderTraits
-from placement.api.services import use_cases
 
 blueprint = Blueprint("memberships", __name__)
 _TRAITS = "/resource_providers/<uuid>/traits"

@@ -9,6 +9,7 @@ from flask import Blueprint, Response
 
 from placement.api import context
 from placement.api.bodies import validated
+from placement.api.context import use_cases
 from placement.api.microversions import Feature
 from placement.api.queries import last, parameters, refuse_unknown
 from placement.api.responses import (
@@ -20,8 +21,7 @@ from placement.api.responses import (
 from placement.api.route_guard import require_json, route
 from placement.api.schemas import patterns
 from placement.api.schemas.base import load
-from placement.api.schemas.names import ResourceClass
-from placement.api.services import use_cases
+from placement.api.schemas.providers import ResourceClass
 from placement.domain.errors import BadRequest, Conflict
 from placement.services.placement.names import TraitFilter
 

@@ -7,6 +7,7 @@ from typing import Any
 from flask import Blueprint, Response
 
 from placement.api.bodies import manifests
+from placement.api.context import use_cases
 from placement.api.queries import (
     Parameters,
     parameters,
@@ -22,7 +23,6 @@ from placement.api.rendering.pods import (
 )
 from placement.api.responses import empty_response, json_response
 from placement.api.route_guard import route
-from placement.api.services import use_cases
 from placement.domain.errors import BadRequest
 from placement.domain.grammar import parse_positive
 from placement.services.clusters.pod_pages import PodFilter

@@ -5,14 +5,14 @@ from __future__ import annotations
 from flask import Blueprint, Response
 
 from placement.api.bodies import validated
+from placement.api.context import use_cases
 from placement.api.microversions import Feature
 from placement.api.responses import empty_response
 from placement.api.route_guard import route
 from placement.api.routes.allocations import by_uuid, claims_from
-from placement.api.schemas.inventories import inventory_from
-from placement.api.schemas.reshaper import Reshape
-from placement.api.services import use_cases
-from placement.domain.reshape import ProviderInventories
+from placement.api.schemas.allocations import Reshape
+from placement.api.schemas.providers import inventory_from
+from placement.domain.inventory import ProviderInventories
 
 blueprint = Blueprint("reshaper", __name__)
 

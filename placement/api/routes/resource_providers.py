@@ -9,6 +9,7 @@ from flask import Blueprint, Response
 from placement.api import context
 from placement.api.bodies import validated
 from placement.api.candidate_query import grammar_of
+from placement.api.context import use_cases
 from placement.api.microversions import Feature
 from placement.api.queries import (
     Parameters,
@@ -29,7 +30,6 @@ from placement.api.responses import (
 from placement.api.route_guard import route
 from placement.api.schemas.fields import shown
 from placement.api.schemas.providers import ChangedProvider, NewProvider
-from placement.api.services import use_cases
 from placement.domain import grammar
 from placement.domain.errors import BadRequest
 from placement.domain.groups import RequestGroup

@@ -7,13 +7,13 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from placement.api import context
+from placement.api.context import use_cases
 from placement.api.microversions import Feature
 from placement.api.queries import PREFIX, last, parameters
 from placement.api.responses import json_response
 from placement.api.route_guard import route
+from placement.api.schemas.allocations import UsagesQuery
 from placement.api.schemas.base import load
-from placement.api.schemas.usages import UsagesQuery
-from placement.api.services import use_cases
 
 blueprint = Blueprint("usages", __name__)
 

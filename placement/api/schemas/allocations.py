@@ -1,4 +1,4 @@
-"""Bodies of allocations."""
+"""Bodies of allocations and of the reshaper, and the query of usages."""
 
 from __future__ import annotations
 
@@ -10,19 +10,13 @@ from marshmallow import fields
 from placement.api.microversions import Feature
 from placement.api.schemas import patterns
 from placement.api.schemas.base import VersionedSchema
-from placement.api.schemas.fields import (
-    Integer,
-    Mapping,
-    Object,
-    Sequence,
-    String,
-    Uuid,
-    nested,
-    refuse,
-)
+from placement.api.schemas.fields import Integer, Mapping, Object, Sequence, String, Uuid, nested, refuse
+from placement.api.schemas.providers import AllInventories
 
 _RESOURCES = Mapping(patterns.NAME, Integer(1), least=1, required=True)
 _LONGEST_LABEL = 255
+# Type names, and what stands for all types or for none.
+_CONSUMER_TYPE = "^[A-Z0-9_]+$|^all|^unknown$"
 
 
 class Mappings(Mapping):
@@ -90,3 +84,18 @@ class FilledAllocations(Allocations):
     """PUT /allocations/{consumer} from 1.12 to before 1.28: something must be claimed."""
 
     allocations = Mapping(patterns.UUID, Object(_ProviderAllocation), least=1, required=True)
+
+
+class UsagesQuery(VersionedSchema):
+    """GET /usages."""
+
+    project_id = String(1, 255, required=True)
+    user_id = String(1, 255)
+    consumer_type = String(1, 255, _CONSUMER_TYPE, metadata={"since": Feature.CONSUMER_TYPES})
+
+
+class Reshape(VersionedSchema):
+    """POST /reshaper: whole inventories by provider, whole allocations by consumer."""
+
+    inventories = Mapping(patterns.UUID, Object(AllInventories), least=1, required=True)
+    allocations = Mapping(patterns.UUID, Object(Allocations), required=True)

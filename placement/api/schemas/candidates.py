@@ -1,4 +1,4 @@
-"""Bodies of our own search. Source: placement-api.md, "Candidates by JSON"."""
+"""Bodies of our own search and claims. Source: placement-api.md, "Candidates by JSON"."""
 
 from placement.api.queries import POLICIES
 from placement.api.schemas import patterns
@@ -48,3 +48,25 @@ class CandidatesBody(VersionedSchema):
     cluster = String(1, 255)
     prefer = Sequence(String(1, 300))
     explain = Boolean()
+
+
+class _Applicant(VersionedSchema):
+    """Who claims."""
+
+    consumer_uuid = Uuid(required=True)
+    project_id = String(1, 255, required=True)
+    user_id = String(1, 255, required=True)
+    consumer_type = String(1, 255, patterns.NAME, required=True)
+
+
+class NewClaim(_Applicant):
+    """POST /ext/v1/claims."""
+
+    # A query string of /ext/v1/allocation_candidates.
+    query = String(1, 65_000, required=True)
+
+
+class NewJsonClaim(_Applicant):
+    """The same with a query in JSON."""
+
+    query = Object(CandidatesBody, required=True)

@@ -8,11 +8,11 @@ from typing import Any
 
 from placement.dialects.koordinator.node.node import NodeImport, import_node
 from placement.dialects.koordinator.node.tree import HostIdentity
-from placement.dialects.koordinator.settings.cluster_settings import node_labels
+from placement.dialects.koordinator.settings.settings import node_labels
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import consumer_of
-from placement.scheduling.node_allocations import NodeAllocations, compute, shrunk
+from placement.scheduling.node_allocations import NodeAllocations, accounts_with, counted, shrunk
 from placement.scheduling.node_offers import NodeOffers
 from placement.services.clusters.cluster_lookup import found, unknown, unknown_node
 from placement.services.clusters.node_loading import (
@@ -200,7 +200,7 @@ class _Importing:
         ]
         recorded = () if state is None else state.pods
         others = {} if state is None else state.others
-        return compute(nature.kind.offers, recorded, kubelet_pods, others)
+        return accounts_with(counted(nature.kind.offers, recorded, others), kubelet_pods)
 
     def _write(
         self, node_id: int, identity: HostIdentity, before: NodeAllocations, after: NodeAllocations

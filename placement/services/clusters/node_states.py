@@ -12,7 +12,7 @@ from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, ref
 import orjson
 
 from placement.dialects.koordinator.node.canonical_form import ANONYMOUS, anonymous
-from placement.dialects.koordinator.node.kubelet_pods import KubeletPod
+from placement.dialects.koordinator.node.host_cpus import KubeletPod
 from placement.dialects.koordinator.node.node import NodeImport, import_node
 from placement.dialects.koordinator.node.tree import HostIdentity
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
@@ -24,7 +24,8 @@ from placement.scheduling.host import Host
 from placement.scheduling.node_allocations import (
     Accountant,
     NodeAllocations,
-    compute,
+    accounts_with,
+    counted,
     host_room,
 )
 from placement.scheduling.node_offers import NodeOffers, Place, offers_of
@@ -108,6 +109,8 @@ class NodeState:
     unused: Mapping[str, int]
     totals: HostTotals
     likenesses: Likenesses
+    counted: Accountant | None = field(default=None, repr=False)
+    """The recorded pods as they were counted, if they were."""
 
     @property
     def name(self) -> str:
@@ -133,7 +136,7 @@ class NodeState:
     @cached_property
     def accounts(self) -> NodeAllocations:
         """Who holds what of its providers."""
-        return compute(self.offers, self.pods, self.kubelet_pods, self.others)
+        return accounts_with(self.accountant, self.kubelet_pods)
 
     @property
     def due(self) -> int:
@@ -150,18 +153,34 @@ class NodeState:
     @cached_property
     def accountant(self) -> Accountant:
         """What is left on its NUMA nodes, after recorded pods; only to be asked."""
-        accountant = Accountant(self.offers, self.others)
-        for pod in self.pods:
-            accountant.record(pod)
-        return accountant
+        return self.counted or counted(self.offers, self.pods, self.others)
 
     def left(self, place: Place) -> int:
         """The units left of an inventory, before kubelet's pods."""
         return self.accountant.left(place)
 
+    def stamped(self, revision: int) -> NodeState:
+        """The same node when its host provider has this stamp."""
+        return replace(self, row=self.row._replace(revision=revision))
+
     def with_pod(self, pod: RecordedPod) -> NodeState:
-        """The same node with one more pod, recorded last; the host's own totals are left as they are."""
-        return replace(self, pods=(*self.pods, pod))
+        """The same node with one more pod, recorded last."""
+        accountant = self.accountant.copy()
+        accountant.record(pod)
+        unused, requested = dict(self.unused), dict(self.totals.requested)
+        for place, amount in accountant.shares_of(pod.consumer).items():
+            if not place.path:
+                unused[place.resource_class] = unused.get(place.resource_class, 0) - amount
+        for resource, amount in pod.requests.items():
+            if amount:
+                requested[resource] = requested.get(resource, 0) + amount
+        return replace(
+            self,
+            pods=(*self.pods, pod),
+            unused=unused,
+            totals=HostTotals(self.totals.allocatable, requested),
+            counted=accountant,
+        )
 
     def without(self, consumers: frozenset[str]) -> NodeState:
         """The same node without pods; what they held of the host itself is free again."""
@@ -180,4 +199,5 @@ class NodeState:
             pods=tuple(pod for pod in self.pods if pod.consumer not in consumers),
             unused=unused,
             totals=HostTotals(self.totals.allocatable, requested),
+            counted=None,
         )

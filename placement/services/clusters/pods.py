@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from placement.dialects.koordinator.pod.pod_import import PodImport, import_pod
+from placement.dialects.koordinator.pod.pod_request import PodImport, import_pod
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import canonical_uid
@@ -28,6 +28,7 @@ from placement.services.clusters.node_writing import (
     ProviderGone,
 )
 from placement.services.clusters.pod_answers import PodAnswer
+from placement.services.clusters.pod_arrivals import place_at_once
 from placement.services.clusters.pod_documents import PodDocument
 from placement.services.clusters.pod_pages import (
     PodFilter,
@@ -256,6 +257,10 @@ class Pods:
         """When that was, as it is stored."""
         labels = self._writing.labels(view.facts, document.namespace)
         arrival = Arrival(document, place.answer, place.state.row.root_id, place.recorded)
+        arrived = None if known else place_at_once(self._database, view, arrival, labels)
+        if arrived is not None:
+            self._cluster_cache.took_place(arrived.before, arrived.after, arrived.written)
+            return arrived.at
         roots = {pod.root_id for pod in known} | {arrival.root_id}
         with self._database.write() as transaction:
             held = self._writing.hold_unchanged(

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from placement.dialects.koordinator.pod.pod_import import import_pod
-from placement.domain import caller, deadline
+from placement.dialects.koordinator.pod.pod_request import import_pod
+from placement.domain import deadline
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.scheduling.numa_fit import Fit
 from placement.scheduling.pipeline import PodShape, ShapeRanking
@@ -75,7 +75,7 @@ class Preemption:
             return {}
         found: dict[str, Victims] = {}
         for looked_at, (node, proposal) in enumerate(proposed.items()):
-            if (found and looked_at >= ENOUGH_NODES) or deadline.is_over() or caller.is_gone():
+            if (found and looked_at >= ENOUGH_NODES) or deadline.is_over() or deadline.caller_is_gone():
                 break
             chosen = self._on_node(cluster, preemptor, node, proposal, refresh)
             if chosen is not None:

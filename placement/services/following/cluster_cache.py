@@ -7,24 +7,24 @@ what is decided on it is only carried out if the node is still the same (PodWrit
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
-from placement.domain import deadline
 from placement.domain.errors import Unavailable
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.services.clusters.cluster_lookup import found
 from placement.services.clusters.node_loading import ClusterFacts, NodeLoader, facts_of
 from placement.services.clusters.node_states import NodeState
-from placement.storage.changes.feed import Feed, Look
-from placement.storage.changes.history import Horizon
+from placement.services.following.follower import Follower
+from placement.storage.backends.backend import Stamped
+from placement.storage.changes.feed import Look
 from placement.storage.database import Database
 
-# Longer than any look, shorter than what callers wait; a first load may take longer.
-_PATIENCE_SECONDS = 20
+# The clusters asked for last are kept, as many as have no more nodes than this together.
+_MOST_NODES = 50_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,105 +66,103 @@ class _Image:
         return self.view
 
 
-@dataclass(slots=True)
-class _Progress:
-    """How far the image has come: where to look from, and what was seen there already."""
-
-    horizon: Horizon
-    seen: set[tuple[int, int]] = field(default_factory=set)
-
-
-class ClusterCache:
+class ClusterCache(Follower):
     """The images of clusters that were asked for; a view has every write that was committed before."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self._feed = Feed(database)
+        super().__init__(database, "nodes")
         self._images: dict[int, _Image] = {}
         self._ids: dict[str, int] = {}
-        self._progress: _Progress | None = None
-        self._lock = threading.Lock()
+        # Stamps of rows (by id) that need no reading: the last look brought them, or this process wrote them.
+        self._seen: set[tuple[int, int]] = set()
+        self._written: set[tuple[int, int]] = set()
         self.loader = NodeLoader()
 
     def view(self, cluster: str) -> ClusterSnapshot:
         """The cluster as it is now. Raises NotFound, Unavailable; never guesses."""
-        if not self._lock.acquire(timeout=deadline.remaining(_PATIENCE_SECONDS)):
-            raise Unavailable("The nodes are still being loaded, or the database is slow; try again.")
-        try:
-            self._catch_up()
+        with self.caught_up():
             id_ = self._ids.get(cluster)
-            image = self._load(cluster) if id_ is None else self._images[id_]
+            if id_ is None:
+                image = self._load(cluster)
+            else:
+                # The one asked for last is the last to go.
+                image = self._images[id_] = self._images.pop(id_)
             return image.viewed()
-        finally:
-            self._lock.release()
 
-    def _catch_up(self) -> None:
-        if self._progress is None:
-            return
-        look = self._feed.look(self._progress.horizon)
-        if look is None:
-            return
-        if look.horizon < self._progress.horizon:
-            # The database is an older one than we know: restored, or a replica that lagged behind.
-            self._forget()
-            return
-        try:
-            self._apply(look)
-        except BaseException:
-            # Half an image must not pass for a whole one.
-            self._forget()
-            raise
+    def took_place(self, before: NodeState, after: NodeState, written: Stamped) -> None:
+        """A transaction of this process made one state of a node the other; nobody else had changed it.
 
-    def _apply(self, look: Look) -> None:
-        assert self._progress is not None
+        If anything was read since, what was read stands.
+        """
+        root_id = before.row.root_id
+        # Whoever has no time left to wait leaves it to the next look to bring what was written.
+        with suppress(Unavailable), self.alone():
+            image = self._images.get(before.cluster_id)
+            is_known = image is not None and image.nodes.get(root_id) is before
+            if image is None or not is_known or not self.feed.is_of(written.server, self.horizon):
+                return
+            image.replace([root_id], {root_id: after})
+            self._written.add((root_id, written.stamp))
+
+    def begin(self) -> None:
+        """Nothing: clusters are loaded when they are asked for."""
+
+    def apply(self, look: Look) -> bool:
+        """Drop clusters that changed, read nodes again of which any provider did. Raises Unavailable."""
         for id_ in look.clusters:
-            image = self._images.pop(id_, None)
-            if image is not None:
-                del self._ids[image.facts.name]
+            self._drop(id_)
         rows = {(row.id, row.revision): row for row in look.changed if row.cluster_id in self._images}
         stale: dict[int, set[int]] = {}
         for key, row in rows.items():
-            if key not in self._progress.seen and row.cluster_id is not None:
-                stale.setdefault(row.cluster_id, set()).add(row.root_id or row.id)
+            root_id = row.root_id or row.id
+            if key not in self._seen and (root_id, row.revision) not in self._written:
+                assert row.cluster_id is not None
+                stale.setdefault(row.cluster_id, set()).add(root_id)
         for image in self._images.values():
             gone = image.nodes.keys() & set(look.deleted)
             if gone:
                 image.replace(gone, {})
         for cluster_id, roots in stale.items():
             self._read_again(self._images[cluster_id], roots, look.horizon)
-        self._progress.seen = set(rows)
-        self._progress.horizon = look.horizon
+        # What was written before this look has been told by it.
+        self._seen, self._written = set(rows), set()
+        return True
 
     def _read_again(self, image: _Image, roots: set[int], horizon: int) -> None:
-        with self._database.snapshot() as connection:
-            self._feed.check(connection, horizon)
+        with self.database.snapshot() as connection:
+            self.feed.check(connection, horizon)
             fresh = self.loader.load(connection, image.facts, roots, image.nodes)
         image.replace(roots, fresh)
 
     def _load(self, name: str) -> _Image:
-        with self._database.snapshot() as connection:
-            horizon = self._feed.horizon(connection)
-            if self._progress is not None and self._progress.horizon.history != horizon.history:
+        with self.database.snapshot() as connection:
+            horizon = self.feed.horizon(connection)
+            if self.horizon is not None and self.horizon.history != horizon.history:
                 # What is known of other clusters is of another history.
-                self._forget()
+                self.forget()
             facts = facts_of(found(connection, name))
             states = self.loader.load(connection, facts)
         # Columns of many nodes take a while, for which the server would wait with its transaction open.
         image = _Image.of(facts, states)
-        if self._progress is None:
-            self._progress = _Progress(horizon)
+        if self.horizon is None:
+            self.horizon = horizon
         self._images[facts.id] = image
         self._ids[name] = facts.id
+        while len(self._images) > 1 and sum(len(kept.nodes) for kept in self._images.values()) > _MOST_NODES:
+            self._drop(next(iter(self._images)))
         # Thousands of nodes that stay would be walked through by every full collection.
         gc.collect()
         gc.freeze()
         return image
 
-    def _forget(self) -> None:
+    def _drop(self, id_: int) -> None:
+        image = self._images.pop(id_, None)
+        if image is not None:
+            del self._ids[image.facts.name]
+
+    def forget(self) -> None:
+        """No cluster is remembered any more."""
+        super().forget()
         self._images.clear()
         self._ids.clear()
-        self._progress = None
-
-    def close(self) -> None:
-        """Give back the connection."""
-        self._feed.close()
+        self._seen, self._written = set(), set()

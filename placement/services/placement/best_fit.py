@@ -27,7 +27,7 @@ from placement.services.placement.candidates import Candidates, Search
 from placement.services.placement.claims import Claims
 from placement.services.placement.holdings import Holdings
 from placement.services.placement.search_options import SearchOptions
-from placement.services.retrying import Attempts, RetryPolicy
+from placement.services.transactions import Attempts, RetryPolicy
 from placement.storage.statements.consumers import Consumer
 
 # It is the decision that is repeated here; the transactions of a claim are by themselves.

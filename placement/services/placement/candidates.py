@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from placement.dialects.koordinator.settings.scoring import candidates_order, order_of
-from placement.domain import caller, deadline
+from placement.domain import deadline
 from placement.domain.errors import BadRequest, SearchTimeout
 from placement.domain.groups import CandidateQuery, RequestGroup
 from placement.explain.explanation import MOST_MISSES, Explanation, explain
@@ -112,7 +112,7 @@ class Candidates:
             explanation = _explained(view, wanted, trace, MOST_MISSES)
         elif not len(found.candidates):
             with suppress(SearchEnded):
-                brief = replace(wanted, budget=Budget(_SECONDS_FOR_THE_LOG, caller.is_gone))
+                brief = replace(wanted, budget=Budget(_SECONDS_FOR_THE_LOG, deadline.caller_is_gone))
                 explanation = _explained(view, brief, trace, 1)
         labels = {id_: _label(uuid, options) for uuid, id_ in aggregates.items()}
         result = Search(Answer(view.forest, found), view.names, explanation, labels)
@@ -157,7 +157,7 @@ class Candidates:
             depth_first=self._settings.depth_first,
             order=by_score,
             considered=self._settings.maximum or 2**31,
-            budget=Budget(deadline.remaining(self._settings.seconds), caller.is_gone),
+            budget=Budget(deadline.remaining(self._settings.seconds), deadline.caller_is_gone),
         )
 
     def options(
@@ -176,7 +176,7 @@ class Candidates:
         if order_by is not None:
             order, is_given = order_of(order_by, "order_by"), True
         else:
-            order, is_given = candidates_order({} if found is None else found.settings)
+            order, is_given = candidates_order({} if found is None else found.settings, stored=True)
         return SearchOptions(
             order=order,
             default_order=not is_given,

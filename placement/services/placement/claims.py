@@ -23,9 +23,8 @@ from placement.services.transactions import attempt, ensure
 from placement.storage.database import Database, Transaction
 from placement.storage.failures import TryAgain, Unreachable
 from placement.storage.statements import allocations, consumers, providers
-from placement.storage.statements.allocations import Change
+from placement.storage.statements.allocations import Amount, Change, Rise, claim_at_once
 from placement.storage.statements.consumers import LabelRegistry
-from placement.storage.statements.fresh_claims import Amount, Rise, claim_at_once
 from placement.storage.statements.names import ClassIds
 
 

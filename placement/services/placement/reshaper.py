@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from placement.domain.allocation import ConsumerClaim
 from placement.domain.errors import BadRequest, ConcurrentUpdate, InventoryInUse
-from placement.domain.inventory import Inventory
-from placement.domain.reshape import ProviderInventories
+from placement.domain.inventory import Inventory, ProviderInventories
 from placement.services.placement.inventories import check_capacity, in_use
 from placement.services.placement.replacement import Replacement, labels_of
 from placement.services.transactions import attempt

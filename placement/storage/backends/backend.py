@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
@@ -22,10 +22,17 @@ class SingleWrite:
         self.connection = connection
         self.is_sent = False
 
-    def send(self, statement: str, parameters: Any) -> None:
+    def send(self, statement: str, parameters: Any) -> Any:
         """Run the statement that writes. From here on a lost connection leaves the outcome unknown."""
         self.is_sent = True
-        self.connection.exec_driver_sql(statement, parameters)
+        return self.connection.exec_driver_sql(statement, parameters)
+
+
+class Stamped(NamedTuple):
+    """A write that took place: the stamp it left, and on which server (storage.changes.history)."""
+
+    stamp: int
+    server: str
 
 
 class Lookout(Protocol):
@@ -142,9 +149,19 @@ class Backend(Protocol):
         single_write: Callable[[], AbstractContextManager[SingleWrite]],
         values: Sequence[Any],
     ) -> bool:
-        """Write a claim of new consumers by one statement; see storage.statements.fresh_claims.
+        """Write a claim of new consumers by one statement; see storage.statements.allocations.
 
         False, and nothing done, if it cannot be written so. Raises TryAgain, OutcomeUnknown, Unavailable.
+        """
+
+    def place_at_once(
+        self,
+        single_write: Callable[[], AbstractContextManager[SingleWrite]],
+        values: Sequence[Any],
+    ) -> Stamped | None:
+        """Write a new pod on a node by one statement; see storage.statements.pod_arrivals.
+
+        None, and nothing done, if it cannot be written so. Raises TryAgain, OutcomeUnknown, Unavailable.
         """
 
     # -- looking at what changed --------------------------------------------------------------------

@@ -5,26 +5,47 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
+from uuid import uuid4
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from placement.domain import deadline
 from placement.storage import tables as _tables
-from placement.storage.backends import (
-    postgresql_claims,
-    postgresql_driver,
-    postgresql_failures,
-    postgresql_feed,
-)
-from placement.storage.backends.backend import SingleWrite
+from placement.storage.backends import postgresql_claims, postgresql_driver, postgresql_failures
+from placement.storage.backends.backend import SingleWrite, Stamped
 from placement.storage.backends.postgresql_driver import STATEMENT_SECONDS
 from placement.storage.backends.silence import GRACE_SECONDS
 from placement.storage.backends.types import Revision
 from placement.storage.backends.urls import described_server
-from placement.storage.changes.history import History
+from placement.storage.changes.history import KEY, History
 from placement.storage.failures import Diagnosis
 
+# A look is quick; one that is not may have met a connection that leads nowhere any more.
+_QUICK_SECONDS = 5.0
+# The witness of storage.changes.history. Nobody changes the only row of this table on PostgreSQL.
+_WITNESS = (
+    "SELECT 'history' AS kind, 0 AS reference, xmin::text::bigint AS revision, 0 AS root, "
+    "tableoid::bigint AS cluster FROM change_counter"
+)
+# Prepared once per connection: planning it would cost more than running it. Its name is that of one session,
+# so that a pooler cannot have another one answer.
+_PREPARE = f"""
+    PREPARE {{name}}(xid8) AS
+    SELECT 'horizon' AS kind, 0 AS reference,
+           pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS revision, 0 AS root, 0::bigint AS cluster
+    UNION ALL
+    {_WITNESS}
+    UNION ALL
+    SELECT 'changed', id, revision::text::bigint, root_provider_id, cluster_id
+      FROM resource_providers WHERE revision >= $1
+    UNION ALL
+    SELECT kind, reference, revision::text::bigint, 0, 0 FROM changes WHERE revision >= $1
+"""
+_HORIZON = f"""
+    SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, revision, cluster
+      FROM (SELECT 1) AS one LEFT JOIN ({_WITNESS}) AS witness ON true
+"""
 _LOCK_SECONDS = 10.0
 # The row locks and conditional updates of a claim decide alone; a higher level would only add conflicts
 # that a client would see although there is room.
@@ -34,13 +55,45 @@ _SESSION = "SELECT pg_backend_pid()"
 _UNBOUNDED: AbstractContextManager[None] = nullcontext()
 
 
+class ServerLookout:
+    """A session that has the statement of a look prepared.
+
+    Each write stamps the providers it touches with its transaction id. A look remembers the oldest
+    transaction that was still running (the horizon); whatever becomes visible later carries that stamp or a
+    newer one, in whatever order the writers commit. Rows may be reported twice, never missed.
+    """
+
+    def __init__(self, connection: sa.Connection) -> None:
+        name = f"placement_look_{uuid4().hex}"
+        # Few rows are ever new, whatever statistics from before a bulk load say.
+        connection.exec_driver_sql("SET enable_seqscan = off")
+        connection.exec_driver_sql(_PREPARE.format(name=name))
+        self._connection = connection
+        self._statement = f"EXECUTE {name}(%s)"
+
+    def rows(self, horizon: int, *, is_quick: bool) -> Sequence[Any]:
+        """The rows of a look (storage.changes.feed). Raises errors of SQLAlchemy and of the driver."""
+        driver: Any = self._connection.connection.dbapi_connection
+        usual = driver.patience
+        if is_quick:
+            driver.patience = _QUICK_SECONDS
+        try:
+            # Every search looks; asking the driver itself takes half of the time.
+            with driver.cursor() as cursor:
+                cursor.execute(self._statement, (str(int(horizon)),))
+                found: Sequence[Any] = cursor.fetchall()
+        finally:
+            driver.patience = usual
+        return found
+
+
 class PostgreSQL:
     """One database of a PostgreSQL server; see storage.backends.backend for the contracts."""
 
     is_embedded: ClassVar[bool] = False
     alters_by_copying: ClassVar[bool] = False
     stamp: ClassVar[sa.ColumnElement[int]] = sa.func.pg_current_xact_id(type_=Revision())
-    horizon: ClassVar[str] = postgresql_feed.HORIZON
+    horizon: ClassVar[str] = _HORIZON
 
     def __init__(self, url: sa.URL, history: History, statement_seconds: float) -> None:
         """`statement_seconds`: how long a statement may take, if that is less than usual."""
@@ -189,11 +242,23 @@ class PostgreSQL:
         with single_write() as write:
             return postgresql_claims.claim(write, values)
 
+    def place_at_once(
+        self,
+        single_write: Callable[[], AbstractContextManager[SingleWrite]],
+        values: Sequence[Any],
+    ) -> Stamped | None:
+        """Likewise."""
+        if self._is_hurried():
+            return None
+        with single_write() as write:
+            stamp = postgresql_claims.place(write, values)
+            return None if stamp is None else Stamped(stamp, str(write.connection.info[KEY]))
+
     # -- looking at what changed --------------------------------------------------------------------
 
-    def lookout(self, connection: sa.Connection) -> postgresql_feed.ServerLookout:
+    def lookout(self, connection: sa.Connection) -> ServerLookout:
         """A session with the statement of a look."""
-        return postgresql_feed.ServerLookout(connection)
+        return ServerLookout(connection)
 
     # -- life ---------------------------------------------------------------------------------------
 

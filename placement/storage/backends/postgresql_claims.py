@@ -1,8 +1,8 @@
 """Claims of consumers that must be new, decided and committed by PostgreSQL in one round trip.
 
-The statement does what the steps of a claim do one after another, under the same locks in the same order:
-consumers, then providers, both ascending. Either all of it takes place or it fails as a whole; the caller
-then finds out why, step by step.
+A statement does what the steps of a claim do one after another, under the same locks in the same order:
+consumers, then providers, both ascending; that of a pod holds the host before. Either all of it takes place
+or it fails as a whole; the caller then finds out why, step by step.
 """
 
 from __future__ import annotations
@@ -15,26 +15,23 @@ import sqlalchemy as sa
 from placement.storage.backends.backend import SingleWrite
 from placement.storage.fit_rule import RISE_FITS
 
-_NAME = "placement_fresh_claim"
-# Prepared once per connection: planning it would cost more than running it. The parameters are the time, and
-# the columns of the three kinds of rows in storage.statements.fresh_claims.
-_PREPARE = f"""
-PREPARE {_NAME}(timestamp, varchar[], varchar[], varchar[], varchar[], integer[],
-                varchar[], varchar[], bigint[], bigint[], bigint[], bigint[],
-                varchar[], varchar[], varchar[], bigint[]) AS
-WITH consumer AS (
+# The new consumers, where the labels that they shall carry are there.
+_CONSUMERS = """
     INSERT INTO consumers (uuid, project_id, user_id, consumer_type_id, cluster_id, generation, created_at)
     SELECT given.uuid, projects.id, users.id, consumer_types.id, given.cluster_id, 1, $1
       FROM unnest($2, $3, $4, $5, $6) AS given(uuid, project, person, type, cluster_id)
       JOIN projects ON projects.external_id = given.project
       JOIN users ON users.external_id = given.person
       LEFT JOIN consumer_types ON consumer_types.name = given.type
-     WHERE given.type IS NULL OR consumer_types.id IS NOT NULL
+     WHERE (given.type IS NULL OR consumer_types.id IS NOT NULL) AND {condition}
      ORDER BY given.uuid
     ON CONFLICT DO NOTHING RETURNING uuid
-), held AS (
+"""
+# What they get, if all of them were new: `stamped` are the uuids of the providers concerned.
+_AMOUNTS = f"""
+held AS (
     SELECT id, uuid FROM resource_providers
-     WHERE uuid = ANY($7) AND (SELECT count(*) FROM consumer) = cardinality($2)
+     WHERE uuid = ANY({{stamped}}) AND (SELECT count(*) FROM consumer) = cardinality($2)
      ORDER BY id FOR UPDATE
 ), stamped AS (
     UPDATE resource_providers
@@ -59,43 +56,115 @@ WITH consumer AS (
 ), counted AS (
     SELECT (SELECT count(*) FROM applied) AS applied, (SELECT count(*) FROM allocated) AS allocated
 )
-SELECT CASE WHEN applied = cardinality($7) AND allocated = cardinality($13) THEN 0
-            -- No number, so this undoes everything; the log of the database shows the text.
-            ELSE CAST('claim refused, ' || applied || ' of ' || cardinality($7) || ' fit' AS integer) END
+"""
+# The time, and the columns of three kinds of rows: consumers, rises of use, amounts.
+_CLAIM_TYPES = (
+    "timestamp, varchar[], varchar[], varchar[], varchar[], integer[], "
+    "varchar[], varchar[], bigint[], bigint[], bigint[], bigint[], varchar[], varchar[], varchar[], bigint[]"
+)
+_IS_WHOLE = "applied = cardinality($7) AND allocated = cardinality($13)"
+# What is no number undoes everything; the log of the database shows the text.
+_OUTCOME = """
+SELECT CASE WHEN {is_whole} THEN pg_current_xact_id()::text::bigint
+            ELSE CAST('claim refused, ' || applied || ' of ' || cardinality($7) || ' fit' AS bigint) END
   FROM counted
 """
-# A pooler may have given this session to somebody before. The driver takes % for the start of a parameter.
-_RENEW = f"DEALLOCATE ALL; {_PREPARE}".replace("%", "%%")
-_EXECUTE = f"EXECUTE {_NAME}({', '.join(['%s'] * 16)})"
 _NOT_A_NUMBER = "22P02"
+
+# -- consumers that are not pods ------------------------------------------------------------------------
+
+_FRESH_CLAIM = f"""
+WITH consumer AS ({_CONSUMERS.format(condition="true")}),
+{_AMOUNTS.format(stamped="$7")}
+{_OUTCOME.format(is_whole=_IS_WHOLE)}
+"""
+
+# -- a pod on a node ------------------------------------------------------------------------------------
+
+# Beside the above: the providers to stamp; id and stamp of the host, units in use below it; logical CPUs and
+# their exclusive levels; the row of the pod.
+_POD_TYPES = (
+    f"{_CLAIM_TYPES}, varchar[], integer, varchar, bigint, integer[], varchar[], "
+    "integer, varchar, varchar, varchar, json, json, integer, integer"
+)
+_POD_IS_WHOLE = f"""
+    {_IS_WHOLE} AND (SELECT count(*) FROM owned) = cardinality($21) AND (SELECT count(*) FROM pod) = 1
+"""
+_POD_ARRIVAL = f"""
+WITH host AS (
+    SELECT id FROM resource_providers WHERE id = $18 AND revision = CAST(CAST($19 AS text) AS xid8) FOR UPDATE
+), below AS (
+    SELECT COALESCE(sum(inventories.used), 0) AS used FROM inventories
+      JOIN resource_providers AS member ON member.id = inventories.resource_provider_id
+     WHERE member.root_provider_id = $18 AND member.cluster_id IS NOT NULL
+), consumer AS (
+    {_CONSUMERS.format(condition="EXISTS (SELECT FROM host) AND (SELECT used FROM below) = $20")}
+), owned AS (
+    INSERT INTO logical_cpus (node_id, cpu, consumer_id, exclusive_level)
+    SELECT $30, given.cpu, consumer.uuid, given.level FROM consumer, unnest($21, $22) AS given(cpu, level)
+    ON CONFLICT DO NOTHING RETURNING 1
+), pod AS (
+    INSERT INTO pods (cluster_id, namespace, name, uid, manifest, status, format, node_id, created_at)
+    SELECT $23, $24, $25, $26, $27, $28, $29, $30, $1 FROM consumer
+    ON CONFLICT DO NOTHING RETURNING 1
+), {_AMOUNTS.format(stamped="$17")}
+{_OUTCOME.format(is_whole=_POD_IS_WHOLE)}
+"""
+
+_STATEMENTS = {
+    "placement_fresh_claim": (_CLAIM_TYPES, _FRESH_CLAIM),
+    "placement_pod_arrival": (_POD_TYPES, _POD_ARRIVAL),
+}
+# Prepared once per connection: planning them would cost more than running them. A pooler may have given the
+# session to somebody before. The driver takes % for the start of a parameter.
+_PREPARE = "; ".join(
+    ["DEALLOCATE ALL"] + [f"PREPARE {name}({types}) AS {body}" for name, (types, body) in _STATEMENTS.items()]
+).replace("%", "%%")
+_EXECUTE = {
+    name: f"EXECUTE {name}({', '.join(['%s'] * (types.count(',') + 1))})"
+    for name, (types, _) in _STATEMENTS.items()
+}
 
 
 def claim(write: SingleWrite, values: Sequence[Any]) -> bool:
-    """Run the statement with these parameters; False, and nothing done, if any of it cannot be.
+    """Claim for new consumers (storage.statements.allocations); False, and nothing done, if it cannot be.
 
     Raises errors of SQLAlchemy.
     """
+    return _run("placement_fresh_claim", write, values) is not None
+
+
+def place(write: SingleWrite, values: Sequence[Any]) -> int | None:
+    """Have a new pod on a node (storage.statements.pod_arrivals); the stamp, None if it cannot be.
+
+    Raises errors of SQLAlchemy.
+    """
+    return _run("placement_pod_arrival", write, values)
+
+
+def _run(name: str, write: SingleWrite, values: Sequence[Any]) -> int | None:
     connection = write.connection
-    if _NAME in connection.info:
-        return _took_place(write, values)
-    connection.exec_driver_sql(_RENEW)
-    # The plan is made now and kept, so the size that tables happen to have must not decide.
-    connection.exec_driver_sql("SET enable_seqscan = off")
+    if name in connection.info:
+        return _sent(name, write, values)
     try:
-        done = _took_place(write, values)
+        if _PREPARE not in connection.info:
+            connection.exec_driver_sql(_PREPARE)
+            connection.info[_PREPARE] = True
+        # The plan is made now and kept, so the size that tables happen to have must not decide.
+        connection.exec_driver_sql("SET enable_seqscan = off")
+        stamp = _sent(name, write, values)
         connection.exec_driver_sql("RESET enable_seqscan")
     except sa.exc.DBAPIError:
         connection.invalidate()
         raise
-    connection.info[_NAME] = True
-    return done
+    connection.info[name] = True
+    return stamp
 
 
-def _took_place(write: SingleWrite, values: Sequence[Any]) -> bool:
+def _sent(name: str, write: SingleWrite, values: Sequence[Any]) -> int | None:
     try:
-        write.send(_EXECUTE, tuple(values))
+        return int(write.send(_EXECUTE[name], tuple(values)).scalar_one())
     except sa.exc.DBAPIError as error:
         if getattr(error.orig, "pgcode", None) == _NOT_A_NUMBER:
-            return False
+            return None
         raise
-    return True

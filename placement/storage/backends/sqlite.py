@@ -16,12 +16,26 @@ from sqlalchemy.dialects import sqlite
 
 from placement.domain import deadline
 from placement.storage import tables as _tables
-from placement.storage.backends import sqlite_failures, sqlite_feed
+from placement.storage.backends import sqlite_failures
 from placement.storage.backends.backend import SingleWrite
 from placement.storage.backends.types import Revision
 from placement.storage.changes import history
 from placement.storage.failures import LOCKED, Diagnosis, OutcomeUnknown
 
+# How SQLite tells what changed: writers are serial, so a counter is the stamp. The second part is the witness
+# of storage.changes.history.
+_LOOK = """
+    SELECT 'horizon' AS kind, 0 AS reference, value + 1 AS revision, 0 AS root, 0 AS cluster
+      FROM change_counter
+    UNION ALL
+    SELECT 'history', 0, schema_version, 0, 0 FROM pragma_schema_version
+    UNION ALL
+    SELECT 'changed', id, revision, root_provider_id, cluster_id
+      FROM resource_providers WHERE revision >= :horizon
+    UNION ALL
+    SELECT kind, reference, revision, 0, 0 FROM changes WHERE revision >= :horizon
+"""
+_HORIZON = "SELECT value + 1, schema_version, 0 FROM change_counter, pragma_schema_version"
 _BUSY_SECONDS = 15.0
 _PATIENCE = "placement_patience"
 _BEGIN_WRITE = "BEGIN IMMEDIATE"
@@ -36,13 +50,30 @@ _counter = _tables.change_counter
 _NEXT_STAMP = sa.update(_counter).values(value=_counter.c.value + 1).returning(_counter.c.value)
 
 
+class FileLookout:
+    """A connection that knows for free whether anything was committed since it looked last."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+        self._data_version: int | None = None
+
+    def rows(self, horizon: int, *, is_quick: bool) -> Sequence[Any] | None:
+        """The rows of a look (storage.changes.feed), None if nothing changed. Raises errors of SQLAlchemy."""
+        version = self._connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+        if version == self._data_version:
+            return None
+        rows = self._connection.exec_driver_sql(_LOOK, {"horizon": int(horizon)}).all()
+        self._data_version = version
+        return rows
+
+
 class SQLite:
     """The database in one file; see storage.backends.backend for the contracts."""
 
     is_embedded: ClassVar[bool] = True
     alters_by_copying: ClassVar[bool] = True
     stamp: ClassVar[sa.ColumnElement[int]] = sa.bindparam("stamp", type_=Revision())
-    horizon: ClassVar[str] = sqlite_feed.HORIZON
+    horizon: ClassVar[str] = _HORIZON
 
     def __init__(self, url: sa.URL, *, durable: bool) -> None:
         """`durable` False may lose commits in a power cut."""
@@ -195,11 +226,18 @@ class SQLite:
         """False: there is no round trip to be saved."""
         return False
 
+    def place_at_once(
+        self,
+        single_write: Callable[[], AbstractContextManager[SingleWrite]],
+        values: Sequence[Any],
+    ) -> None:
+        """Likewise."""
+
     # -- looking at what changed --------------------------------------------------------------------
 
-    def lookout(self, connection: sa.Connection) -> sqlite_feed.FileLookout:
+    def lookout(self, connection: sa.Connection) -> FileLookout:
         """A connection that knows whether anything was committed."""
-        return sqlite_feed.FileLookout(connection)
+        return FileLookout(connection)
 
     # -- life ---------------------------------------------------------------------------------------
 

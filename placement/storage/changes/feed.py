@@ -2,7 +2,7 @@
 
 Each write stamps the providers it touches, and each look says from which stamp the next one has to look (the
 horizon), so that rows may be reported twice, never missed; how is for the backends to say
-(storage.backends.postgresql_feed, storage.backends.sqlite_feed).
+(storage.backends).
 
 Stamps mean something within one history only (storage.changes.history). Each look says which one it is of;
 a horizon of another one counts as too old for anything but loading everything again.
@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from placement.domain.errors import Unavailable
 from placement.forest.records import ProviderRecord, Snapshot
 from placement.storage.backends.backend import Lookout
-from placement.storage.changes import history, old_changes, provider_records
+from placement.storage.changes import change_log, history, provider_records
 from placement.storage.changes.change_log import CLUSTER_CHANGED, PROVIDER_DELETED
 from placement.storage.changes.history import BEFORE_ALL, Horizon
 from placement.storage.database import Database
@@ -139,6 +139,11 @@ class Feed:
         if known is not None and not known.startswith(f"{connection.info[history.KEY]} "):
             raise Unavailable("The database was exchanged while it was read; try again.")
 
+    @staticmethod
+    def is_of(server: str, horizon: Horizon | None) -> bool:
+        """Whether a horizon is of the history of that server."""
+        return horizon is not None and horizon.history.startswith(f"{server} ")
+
     def close(self) -> None:
         """Give the connection back."""
         if self._connection is not None:
@@ -173,7 +178,7 @@ def _read_look(rows: Iterable[Any]) -> Look:
             look.deleted.append(reference)
         elif kind == CLUSTER_CHANGED:
             look.clusters.add(reference)
-        elif kind == old_changes.REMOVED:
+        elif kind == change_log.REMOVED:
             is_late = True
         else:
             look.names_changed = True

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from placement.storage import tables
-from placement.storage.database import Executor, Transaction
+from placement.storage.database import Database, Executor, Transaction, utcnow
 from placement.storage.fit_rule import CHANGE_FITS
+from placement.storage.statements.consumers import Labelling
 from placement.storage.statements.given_rows import RowStatement
 
 _table = tables.allocations
@@ -18,6 +19,27 @@ _inventories = tables.inventories
 _providers = tables.providers
 _classes = tables.resource_classes
 _consumers = tables.consumers
+# The decision of a claim.
+_APPLY = RowStatement(
+    f"""
+    UPDATE inventories SET used = used + wanted.delta
+      FROM {{rows}}
+     WHERE inventories.resource_provider_id = wanted.provider_id
+       AND inventories.resource_class_id = wanted.class_id
+       AND {CHANGE_FITS}
+    RETURNING inventories.resource_provider_id, inventories.resource_class_id
+    """,
+    "wanted",
+    {
+        "provider_id": "integer",
+        "class_id": "integer",
+        "delta": "bigint",
+        "least": "bigint",
+        "most": "bigint",
+        "divisor": "bigint",
+    },
+)
+_insert = sa.insert(_table)
 
 
 class Held(NamedTuple):
@@ -48,36 +70,11 @@ class Change(NamedTuple):
     divisor: int
 
 
-# The decision of a claim.
-_APPLY = RowStatement(
-    f"""
-    UPDATE inventories SET used = used + wanted.delta
-      FROM {{rows}}
-     WHERE inventories.resource_provider_id = wanted.provider_id
-       AND inventories.resource_class_id = wanted.class_id
-       AND {CHANGE_FITS}
-    RETURNING inventories.resource_provider_id, inventories.resource_class_id
-    """,
-    "wanted",
-    {
-        "provider_id": "integer",
-        "class_id": "integer",
-        "delta": "bigint",
-        "least": "bigint",
-        "most": "bigint",
-        "divisor": "bigint",
-    },
-)
-
-
 def apply_changes(transaction: Transaction, changes: Sequence[Change]) -> set[tuple[int, int]]:
     """Raise and lower `used` where units and capacity allow; the (provider, class) ids that were allowed."""
     if not changes:
         return set()
     return {(row[0], row[1]) for row in _APPLY.run(transaction, changes)}
-
-
-_insert = sa.insert(_table)
 
 
 def replace(transaction: Transaction, consumers_holding: Collection[str], fresh: Sequence[Held]) -> None:
@@ -215,3 +212,35 @@ def _of_project(
         statement = statement.join(users, users.c.id == _consumers.c.user_id)
         statement = statement.where(users.c.external_id == user_id)
     return statement
+
+
+class Rise(NamedTuple):
+    """What the use of one inventory rises by: see storage.fit_rule."""
+
+    provider_uuid: str
+    class_name: str
+    delta: int
+    least: int
+    most: int
+    divisor: int
+
+
+class Amount(NamedTuple):
+    """What one consumer gets from one inventory."""
+
+    consumer_uuid: str
+    provider_uuid: str
+    class_name: str
+    amount: int
+
+
+def claim_at_once(
+    database: Database, consumers: Sequence[Labelling], rises: Sequence[Rise], amounts: Sequence[Amount]
+) -> bool:
+    """Create the consumers with their allocations; False, and nothing done, if any of it cannot be.
+
+    So it is, too, where the database has no such statement. None of the sequences may be empty. Raises
+    TryAgain, OutcomeUnknown, Unavailable.
+    """
+    columns = [list(column) for rows in (consumers, rises, amounts) for column in zip(*rows, strict=True)]
+    return database.backend.claim_at_once(database.single_write, (utcnow(), *columns))

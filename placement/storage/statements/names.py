@@ -16,7 +16,6 @@ from placement.storage.changes.history import History
 from placement.storage.database import Executor, Transaction
 
 STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
-STANDARD_TRAITS = frozenset(os_traits.get_traits())
 SHARING_TRAIT = os_traits.MISC_SHARES_VIA_AGGREGATE
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from placement.domain import deadline
-from placement.services import retrying
-from placement.services.retrying import RetryPolicy
+from placement.services import transactions
+from placement.services.transactions import RetryPolicy
 
 
 class Clock:
@@ -27,7 +27,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(retrying, "time", made)
+    monkeypatch.setattr(transactions, "time", made)
     return made
 
 

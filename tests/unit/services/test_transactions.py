@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.domain.errors import Unavailable
-from placement.services import retrying, transactions
+from placement.services import transactions
 from placement.storage import tables
 from placement.storage.database import Database
 from placement.storage.failures import TryAgain
@@ -17,7 +17,7 @@ from tests.patience import PATIENCE_SECONDS
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch):
-    monkeypatch.setattr(retrying.time, "sleep", lambda _: None)
+    monkeypatch.setattr(transactions.time, "sleep", lambda _: None)
 
 
 def test_work_is_repeated_until_it_succeeds(database: Database):

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement.storage import tables
-from placement.storage.changes import old_changes
+from placement.storage.changes import change_log
 from placement.storage.changes.change_log import CLUSTER_CHANGED, record_change
 from placement.storage.changes.feed import Feed, Look
 from placement.storage.database import Database
@@ -68,7 +68,7 @@ def told(database: Database) -> list[int]:
 def forget(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two days go by, and everything told before is removed."""
     age(database)
-    monkeypatch.setattr(old_changes, "EVERY", 1)
+    monkeypatch.setattr(change_log, "EVERY", 1)
     with database.read() as connection:
         last = connection.execute(sa.select(sa.func.max(tables.changes.c.id))).scalar_one()
     left = sa.select(sa.func.count()).where(tables.changes.c.id <= last)
@@ -86,7 +86,7 @@ def test_only_what_is_old_is_removed_when_others_tell_something(database, monkey
     tell(database, *range(1, 11))
     age(database)
     tell(database, 11, 12)
-    monkeypatch.setattr(old_changes, "EVERY", 1)
+    monkeypatch.setattr(change_log, "EVERY", 1)
 
     def oldest() -> list[int]:
         tell(database, 13)
@@ -98,8 +98,8 @@ def test_only_what_is_old_is_removed_when_others_tell_something(database, monkey
 def test_a_bounded_number_is_removed_at_once_and_the_rest_later(database, monkeypatch):
     tell(database, *range(1, 11))
     age(database)
-    monkeypatch.setattr(old_changes, "EVERY", 1)
-    monkeypatch.setattr(old_changes, "AT_ONCE", 4)
+    monkeypatch.setattr(change_log, "EVERY", 1)
+    monkeypatch.setattr(change_log, "AT_ONCE", 4)
     counts = [len(told(database))]
 
     def left() -> int:
@@ -128,7 +128,7 @@ def test_the_table_does_not_grow(database, monkeypatch):
         monkeypatch.undo()
     with database.read() as connection:
         kinds = sa.select(tables.changes.c.kind)
-        assert old_changes.REMOVED in connection.execute(kinds).scalars().all()
+        assert change_log.REMOVED in connection.execute(kinds).scalars().all()
     age(database)
     forget(database, monkeypatch)
     with database.read() as connection:

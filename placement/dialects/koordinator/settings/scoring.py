@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from placement.dialects.koordinator.resources import class_of, is_class, resource_of
 from placement.dialects.koordinator.settings.scheduler_scores import strategies_from
-from placement.dialects.koordinator.settings.scored_names import class_of, is_class, resource_of
 from placement.domain.errors import BadRequest
 from placement.scoring.order import NAMED, Order, parse_order
 from placement.scoring.refusal import ScoringRefused
@@ -29,22 +29,25 @@ _USES = frozenset({CANDIDATES, PODS, NUMA})
 Settings = Mapping[str, Any]
 
 
-def order_of(given: Any, where: str, name_of: Callable[[str], str] = class_of) -> Order | None:
+def order_of(
+    given: Any, where: str, name_of: Callable[[str], str] = class_of, *, stored: bool = False
+) -> Order | None:
     """The order of a JSON value, None for none; `name_of` says what resources are called in it.
 
-    Raises BadRequest naming the field.
+    A `stored` one is not refused for what was taken once. Raises BadRequest naming the field.
     """
     if isinstance(given, str):
         text = given.strip()
         if text[:1] not in ("[", "{"):
             order = _named(text, where)
-            return None if order is None else order.with_names(name_of, where)
+            return None if order is None else order.with_names(name_of, where, stored=stored)
         given = _parsed(text, where)
     try:
         strategies = strategies_from(given)
     except BadRequest as error:
         raise BadRequest(f"{where}: {error}") from None
-    return parse_order(given if strategies is None else strategies, where).with_names(name_of, where)
+    order = parse_order(given if strategies is None else strategies, where)
+    return order.with_names(name_of, where, stored=stored)
 
 
 def _named(text: str, where: str) -> Order | None:
@@ -70,10 +73,13 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number")
 
 
-def candidates_order(settings: Settings) -> tuple[Order | None, bool]:
-    """The order of candidates in a cluster, and whether its settings give one. Raises BadRequest."""
+def candidates_order(settings: Settings, *, stored: bool = False) -> tuple[Order | None, bool]:
+    """The order of candidates in a cluster, and whether its settings give one.
+
+    Settings that are `stored` are not refused for what was taken once. Raises BadRequest.
+    """
     given, where = _given(settings, CANDIDATES)
-    return (None if given is None else order_of(given, where)), given is not None
+    return (None if given is None else order_of(given, where, stored=stored)), given is not None
 
 
 def pod_scoring(settings: Settings, use: str) -> Strategy:

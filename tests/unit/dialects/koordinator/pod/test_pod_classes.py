@@ -4,15 +4,16 @@ import pytest
 
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
 from placement.dialects.koordinator.pod.admission import admission_violations
-from placement.dialects.koordinator.pod.priority import PriorityClass, raw_priority
-from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.qos import (
+    PriorityClass,
     QosClass,
     kubernetes_qos,
     qos_with_default,
+    raw_priority,
     raw_qos,
     running_qos,
 )
+from placement.dialects.koordinator.settings.settings import Profile
 from tests.unit.dialects.koordinator.pods import PRIORITY, QOS, build_pod, container, lsr, read
 
 SUB_PRIORITY = "koordinator.sh/priority"
@@ -85,7 +86,6 @@ def test_each_class_answers_what_its_pods_may():
     assert those(lambda qos: qos.owns_cpus) == {"LSE", "LSR"}
     assert those(lambda qos: not qos.shares_with_best_effort) == {"LSE"}
     assert those(lambda qos: qos.uses_ls_pools) == {"LS"}
-    assert those(lambda qos: qos.uses_system_cpus) == {"SYSTEM"}
     assert those(lambda qos: PriorityClass.PROD in qos.forbidden_priorities) == {"BE"}
     assert those(lambda qos: PriorityClass.BATCH in qos.forbidden_priorities) == {"LSR"}
 

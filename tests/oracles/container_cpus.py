@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from placement.dialects.koordinator import keys
+from placement.dialects.koordinator.pod.annotations import read_resource_status
 from placement.dialects.koordinator.qos import (
     KubernetesQos,
     QosClass,
     kubernetes_qos,
     raw_qos,
 )
-from placement.dialects.koordinator.status.resource_status import read_resource_status
+from placement.kubernetes.manifest import Report
 from placement.kubernetes.pod import Pod
-from placement.kubernetes.report import Report
 from placement.numa.cpuset import format_cpu_list
 from placement.numa.pools import SharedPool
 
@@ -53,7 +53,7 @@ def container_cpu_list(pod: Pod, view: AgentView) -> str | None:
 
 
 def _pool_of(pod: Pod, qos: QosClass, view: AgentView) -> str | None:
-    if qos.uses_system_cpus and view.system_cpus:
+    if qos is QosClass.SYSTEM and view.system_cpus:
         return view.system_cpus
     if qos.uses_ls_pools:
         return _joined(view.ls_pools)

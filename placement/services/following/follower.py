@@ -1,0 +1,107 @@
+"""Following the database: what a process remembers is brought up to date before each use.
+
+One statement asks what changed since the last look (storage.changes.feed). Who follows says what to begin
+with, how to take over what changed, and how to forget everything; when each of these is due is said here.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from placement.domain import deadline
+from placement.domain.errors import Unavailable
+from placement.storage.changes.feed import Feed, Look
+from placement.storage.changes.history import Horizon
+from placement.storage.database import Database
+
+# Longer than any look, shorter than what callers wait; a first load may take longer.
+_PATIENCE_SECONDS = 20
+_ROUNDS = 5
+
+
+class Follower(ABC):
+    """Keeps something in step with the database, by looking before each use; it never guesses.
+
+    `horizon` is the stamp to look from, None as long as nothing is remembered.
+    """
+
+    def __init__(self, database: Database, remembered: str) -> None:
+        """`remembered` names, for people who have to wait, what is loaded."""
+        self.database = database
+        self.feed = Feed(database)
+        self.horizon: Horizon | None = None
+        self._remembered = remembered
+        # Held while catching up, never while somebody works with what is remembered.
+        self._lock = threading.Lock()
+        self._caught_up_at = 0.0
+
+    @contextmanager
+    def caught_up(self) -> Iterator[None]:
+        """Alone, with everything remembered that was committed before. Raises Unavailable."""
+        arrived = time.monotonic()
+        with self.alone():
+            # Somebody may have looked while this caller waited: one look serves all who wait for it.
+            if self.horizon is None or self._caught_up_at <= arrived:
+                began = time.monotonic()
+                self._catch_up()
+                self._caught_up_at = began
+            yield
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Alone, with what is remembered as it is. Raises Unavailable."""
+        if not self._lock.acquire(timeout=deadline.remaining(_PATIENCE_SECONDS)):
+            raise Unavailable(
+                f"The {self._remembered} are still being loaded, or the database is slow; try again."
+            )
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _catch_up(self) -> None:
+        for _ in range(_ROUNDS):
+            if self.horizon is None:
+                break
+            look = self.feed.look(self.horizon)
+            if look is None:
+                return
+            if look.horizon < self.horizon:
+                # The database is an older one than we know: restored, or a replica that lagged behind.
+                self.forget()
+            elif self._take_over(look):
+                self.horizon = look.horizon
+                return
+        self.forget()
+        self.begin()
+
+    def _take_over(self, look: Look) -> bool:
+        try:
+            return self.apply(look)
+        except BaseException:
+            # What was taken over in part must not pass for the whole.
+            self.forget()
+            raise
+
+    def forget(self) -> None:
+        """Nothing is remembered any more."""
+        self.horizon = None
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Load what is always remembered, and set the horizon if that is anything. Raises Unavailable."""
+
+    @abstractmethod
+    def apply(self, look: Look) -> bool:
+        """Take over what changed; False if another look has to bring more, or everything has to be loaded.
+
+        Raises Unavailable.
+        """
+
+    def close(self) -> None:
+        """Give back the connection."""
+        self.feed.close()

@@ -1,0 +1,179 @@
+"""Pods that are written in one round trip are written as step by step, and refused where they would be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from placement.app import build
+from placement.storage import tables
+from placement.storage.backends.backend import Stamped
+from placement.storage.database import Database, utcnow
+from placement.storage.statements import pod_arrivals
+from placement.storage.statements.pod_arrivals import PodArrival
+from tests.client import Client
+from tests.conftest import compatible
+from tests.kubernetes import ALLOCS, KUBELET, NUMA_POLICY, node_manifests, pod_manifest
+from tests.pod_invariants import check, check_image
+from tests.server import database_url
+
+CLUSTER = "/ext/v1/clusters/edge"
+PODS = f"{CLUSTER}/pods/default"
+UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d{:02}"
+OUTSIDE = ("id", "created_at", "updated_at", "revision", "uuid")
+
+
+class Service:
+    """An application on a PostgreSQL database of its own that notes what was placed at once, and how."""
+
+    def __init__(self, url: str, *, at_once: bool) -> None:
+        self.database = Database(url)
+        self.application = build(self.database, compatible())
+        self.api = Client(self.application.test_client())
+        self.sent: list[tuple[PodArrival, bool]] = []
+        place, self._at_once = pod_arrivals.place_at_once, at_once
+
+        def noted(database: Database, arrival: PodArrival, now: Any) -> Stamped | None:
+            written = place(database, arrival, now) if at_once else None
+            self.sent.append((arrival, written is not None))
+            return written
+
+        self.place = noted
+        assert self.api.put(CLUSTER).status_code == 201
+
+    def import_node(self, name: str, **given: Any) -> None:
+        answer = self.api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name, **given))
+        assert answer.status_code in (200, 201), answer.text
+
+    def put(self, name: str, **given: Any) -> int:
+        """The status of placing a pod; what is known of the nodes is what is stored, whatever it is."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pod_arrivals, "place_at_once", self.place)
+            status = self.api.put(f"{PODS}/{name}", pod_manifest(**given)).status_code
+        fresh = check(self.database, "edge")
+        check_image(fresh, self.application.extensions["placement_use_cases"].cluster_cache, "edge")
+        return int(status)
+
+    def rows(self, table: sa.Table) -> list[dict[str, Any]]:
+        """What is stored, but for what is another each time."""
+        columns = [column for column in table.c if column.name not in OUTSIDE]
+        with self.database.read() as connection:
+            rows = [dict(row._mapping) for row in connection.execute(sa.select(*columns))]
+        return sorted(rows, key=repr)
+
+
+@pytest.fixture
+def services() -> Iterator[tuple[Service, Service]]:
+    with database_url("postgresql") as one, database_url("postgresql") as other:
+        pair = Service(one, at_once=True), Service(other, at_once=False)
+        yield pair
+        for service in pair:
+            service.database.dispose()
+
+
+PODS_TO_COME: list[dict[str, Any]] = [
+    {"qos": "LSR", "cpu": "4"},
+    {"qos": "LSE", "cpu": "2", "spec": {"preferredCPUExclusivePolicy": "PCPULevel"}},
+    {"qos": "LS", "priority": None, "cpu": "1500m", "numa": {"numaTopologyPolicy": "SingleNUMANode"}},
+    {"qos": None, "priority": None, "cpu": "250m", "memory": "100M"},
+    {"qos": "LSR", "cpu": "3", "spec": {"requiredCPUBindPolicy": "SpreadByPCPUs"}},
+    {"qos": "LSR", "cpu": "8"},
+    {"qos": "LSR", "cpu": "6"},
+    {"qos": "LSR", "cpu": "40"},
+]
+
+
+def test_what_is_stored_is_the_same(services: tuple[Service, Service]):
+    at_once, by_steps = services
+    statuses = []
+    for service in services:
+        service.import_node("n1")
+        service.import_node("n2", labels={NUMA_POLICY: "Restricted"})
+        statuses.append(
+            [
+                service.put(f"p{number}", uid=UID.format(number), **pod)
+                for number, pod in enumerate(PODS_TO_COME)
+            ]
+        )
+    assert statuses[0] == statuses[1]
+    assert set(statuses[0]) == {201, 409}, "some fit and some do not, or this would show nothing"
+    assert [done for _, done in at_once.sent] == [True] * statuses[0].count(201)
+    assert not any(done for _, done in by_steps.sent)
+    for table in (tables.pods, tables.allocations, tables.logical_cpus, tables.consumers):
+        assert at_once.rows(table) == by_steps.rows(table), table.name
+    for table in (tables.inventories, tables.providers):
+        assert at_once.rows(table) == by_steps.rows(table), table.name
+
+
+def test_pods_that_kubelet_reports_first_come_step_by_step(services: tuple[Service, Service]):
+    at_once, _ = services
+    allocs = [
+        {
+            "namespace": "default",
+            "name": "p1",
+            "uid": UID.format(1),
+            "cpuset": "0-3",
+            "managedByKubelet": True,
+        }
+    ]
+    at_once.import_node("n1", nrt={ALLOCS: allocs, KUBELET: {"policy": "static"}})
+    assert at_once.put("p1", uid=UID.format(1), qos="LSR", cpu="4") == 201
+    assert at_once.sent == []
+    assert at_once.put("p2", uid=UID.format(2), qos="LSR", cpu="4") == 201
+    assert [done for _, done in at_once.sent] == [True]
+
+
+def changed(first: PodArrival, second: PodArrival, what: str) -> PodArrival:
+    """The second pod, which would come after the first, with one thing that cannot be."""
+    values, consumer = second.values, second.consumer
+    beyond = [each._replace(amount=10**9) for each in second.amounts]
+    elsewhere = [second.amounts[0]._replace(provider_uuid=UID.format(8)), *second.amounts[1:]]
+    return {
+        "nothing": second,
+        "a pod of that name": replace(second, values=replace(values, name=first.values.name)),
+        "a pod of that uid": replace(second, values=replace(values, uid=first.values.uid)),
+        "a consumer of that uuid": replace(second, consumer=first.consumer),
+        "another stamp": replace(second, host_revision=second.host_revision - 1),
+        "another use": replace(second, used_below=second.used_below - 1),
+        "a CPU that is somebody's": replace(second, levels=first.levels),
+        "no such project": replace(second, consumer=consumer._replace(project="nobody")),
+        "a provider that is gone": replace(second, amounts=elsewhere),
+        "too much": replace(second, amounts=beyond),
+    }[what]
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "nothing",
+        "a pod of that name",
+        "a pod of that uid",
+        "a consumer of that uuid",
+        "another stamp",
+        "another use",
+        "a CPU that is somebody's",
+        "no such project",
+        "a provider that is gone",
+        "too much",
+    ],
+)
+def test_what_cannot_be_is_not_done_at_all(services: tuple[Service, Service], what: str):
+    service, ahead = services
+    for each in services:
+        each.import_node("n1")
+        assert each.put("p1", uid=UID.format(1), qos="LSR", cpu="4") == 201
+    assert ahead.put("p2", uid=UID.format(2), qos="LSR", cpu="4") == 201
+    (first, _), (second, _) = ahead.sent
+    with service.database.read() as connection:
+        revision = sa.cast(tables.providers.c.revision, sa.Text)
+        stamp = connection.execute(sa.select(revision).where(tables.providers.c.id == second.host_id))
+        second = replace(second, host_revision=int(stamp.scalar_one()))
+    before = {table.name: service.rows(table) for table in tables.metadata.sorted_tables}
+    written = pod_arrivals.place_at_once(service.database, changed(first, second, what), utcnow())
+    assert (written is not None) == (what == "nothing")
+    after = {table.name: service.rows(table) for table in tables.metadata.sorted_tables}
+    assert (after == before) == (what != "nothing")
