@@ -232,3 +232,42 @@ def test_the_placement_api_itself_knows_no_split(host: Host):
     answer = host.api.get("/allocation_candidates?resources_a=PCPU:4&split_a=PCPU")
     assert answer.status_code == 400
     assert "split_a" in detail(answer)
+
+
+def explained(host: Host, **query: object) -> list[str]:
+    answer = host.api.get(f"{PATH}?{urlencode({**query, 'explain': 1})}")
+    assert answer.status_code == 200, answer.text
+    sentences: list[str] = answer.json["explanation"]["sentences"]
+    return sentences
+
+
+def test_what_is_missing_is_said_per_subtree(host: Host):
+    host.use("numa-0-core-0", *(f"numa-1-core-{core}" for core in range(CORES)))
+    said = explained(host, **on_numa(8))
+    assert said[-2:] == [
+        "below numa-0: 7 of 8 PCPU for group _cpus",
+        "below numa-1: 4 of 8 PCPU for group _cpus",
+    ]
+    said = explained(host, **on_numa(4, "isolate"))
+    assert "below numa-0: 3 of 4 PCPU for group _cpus" in said
+    assert explained(host, resources_cpus="PCPU:12", split_cpus="PCPU")[-1] == (
+        "the tree of host: 11 of 12 PCPU for group _cpus"
+    )
+
+
+def test_groups_that_find_too_little_together_are_named_together(host: Host):
+    query = on_numa(5, resources_more="PCPU:4", split_more="PCPU", same_subtree="_numa,_cpus,_more")
+    assert explained(host, **query)[-2:] == [
+        "below numa-0: 8 of 9 PCPU for _cpus and _more",
+        "below numa-1: 8 of 9 PCPU for _cpus and _more",
+    ]
+
+
+def test_a_plain_group_is_told_that_split_would_help(host: Host):
+    assert explained(host, resources="PCPU:4")[-1] == (
+        "split would help: 4 providers below numa-0 have 8 PCPU free, of 4 wanted"
+    )
+    assert explained(host, resources="PCPU:12")[-1] == (
+        "split would help: 8 providers below host have 16 PCPU free, of 12 wanted"
+    )
+    assert "split" not in " ".join(explained(host, resources="PCPU:17"))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.explain.near_misses import Miss, NearMisses
+from placement.explain.split_shortages import Alternative, alternative
 from placement.forest.arrays import Indices, Rows
 from placement.forest.forest import Forest
 from placement.forest.sharing import Sharing
@@ -48,13 +49,14 @@ class Explanation:
     """The stages in order, the place of the first that nothing passed, and what came closest there.
 
     `complete`: the search went through everything; else it stopped at its limit and the last stage counts
-    what it had seen by then.
+    what it had seen by then. `alternative`: where the amount of the first empty stage could be split.
     """
 
     stages: tuple[Stage, ...]
     first_empty: int | None
     misses: tuple[Miss, ...]
     complete: bool
+    alternative: Alternative | None = None
 
     @property
     def providers(self) -> set[str]:
@@ -62,7 +64,7 @@ class Explanation:
         mentioned = {miss.provider for miss in self.misses}
         for miss in self.misses:
             mentioned |= {shortage.provider for shortage in miss.shortages if shortage.provider is not None}
-        return mentioned
+        return mentioned | ({self.alternative.provider} if self.alternative else set())
 
 
 def explain(
@@ -80,7 +82,11 @@ def explain(
             misses = tuple(near.providers(trace.providers[empty]))
         else:
             misses = tuple(near.trees(trees, empty - len(trace.providers)))
-    return Explanation(tuple(stages), empty, misses, trace.complete)
+    condition = None if empty is None else stages[empty].condition
+    other = None
+    if isinstance(condition, Fits):
+        other = alternative(forest, sharing, condition.class_id, condition.amount)
+    return Explanation(tuple(stages), empty, misses, trace.complete, other)
 
 
 def _stage_of_providers(forest: Forest, passed: ProvidersPassed) -> Stage:

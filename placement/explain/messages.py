@@ -9,6 +9,7 @@ from typing import Any
 from placement.explain.explanation import Explanation, Stage
 from placement.explain.near_misses import Miss
 from placement.explain.shortages import Reason, Shortage
+from placement.explain.split_shortages import Alternative
 from placement.search.conditions import (
     Carries,
     Condition,
@@ -54,7 +55,17 @@ def sentences(explanation: Explanation, words: Vocabulary) -> list[str]:
         said.append(told(stage, explanation, words))
         if at == explanation.first_empty:
             said.extend(sentence for miss in explanation.misses for sentence in lacks(miss, stage, words))
+    if explanation.alternative is not None:
+        said.append(_splitting(explanation.alternative, words))
     return said
+
+
+def _splitting(found: Alternative, words: Vocabulary) -> str:
+    kind, name = words.classes[found.class_id], words.provider(found.provider)
+    return (
+        f"split would help: {found.givers} providers below {name} have {found.free} {kind} free, "
+        f"of {found.amount} wanted"
+    )
 
 
 def told(stage: Stage, explanation: Explanation, words: Vocabulary) -> str:
@@ -180,9 +191,17 @@ def _together(condition: Together, words: Vocabulary) -> str:
     return f"trees that can give {_trait_sets((condition.any_of,), frozenset(), words)} between them"
 
 
+def _split(shortage: Shortage, root: str, words: Vocabulary) -> str:
+    place = (
+        f"the tree of {root}" if shortage.provider is None else f"below {words.provider(shortage.provider)}"
+    )
+    return f"{place}: {shortage.free} of {shortage.wanted} {_class(shortage, words)} for {_groups(shortage)}"
+
+
 _SHORTAGE: Mapping[Reason, Callable[[Shortage, str, Vocabulary], str]] = {
     Reason.AMOUNT: _amount,
     Reason.UNITS: _units,
+    Reason.SPLIT: _split,
     Reason.NOBODY: _nobody,
     Reason.BELOW: lambda shortage, _root, words: (
         f"nobody is left for {_groups(shortage)} below {words.provider(shortage.provider or '')}"
