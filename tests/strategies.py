@@ -318,7 +318,7 @@ def _splitting(group: RequestGroup) -> st.SearchStrategy[RequestGroup]:
     if group.suffix == UNSUFFIXED or not group.resources:
         return st.just(group)
     return st.builds(
-        lambda names, rule: replace(group, split=frozenset(names), split_rule=rule),
+        lambda names, rule: replace(group, split=frozenset(names), split_rule=rule) if names else group,
         st.sampled_from(_subsets(sorted(group.resources))),
         st.sampled_from(SplitRule),
     )

@@ -147,6 +147,7 @@ def one(**members: object) -> dict[str, Any]:
         (one(in_tree="x"), "['groups']['_a']['in_tree']"),
         (one(split=["VCPU"], split_rule="evenly"), "['groups']['_a']['split_rule']"),
         (one(splits=["VCPU"]), "['groups']['_a']"),
+        (one(split_rule="pack"), "groups['_a'].split_rule: "),
         (one(split=["PCPU"]), "groups['_a'].split: "),
         ({"groups": {"": {"resources": {"VCPU": 1}, "split": ["VCPU"]}}}, "groups[''].split: "),
         ({**one(split=["VCPU"]), "same_subtree": [["_a"]]}, "same_subtree[0]: "),

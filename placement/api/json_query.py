@@ -30,6 +30,9 @@ def parse(body: Mapping[str, Any]) -> tuple[CandidateQuery, SearchOptions]:
         is_json=True,
     )
     _check(query, policy=body.get("group_policy"))
+    for group in query.groups:
+        if not group.split and "split_rule" in body["groups"][group.suffix]:
+            raise BadRequest(f"{query.place(group, 'split_rule')}: makes no sense without split")
     options = use_cases().candidates.options(
         order_by=body.get("order_by"),
         cluster=body.get("cluster"),

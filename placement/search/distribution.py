@@ -35,6 +35,39 @@ def distribute(splitting: Splitting, places: Sequence[int], budget: Budget) -> l
     return distribution.parts() if distribution.succeeds(0) else None
 
 
+def narrowed(options: Sequence[int], splitting: Splitting, budget: Budget) -> tuple[int, ...] | None:
+    """The positions of the other slots without those in subtrees that cannot give an amount, None if all are.
+
+    Each amount is looked at alone, and the sum of those of one subtree. Raises SearchEnded.
+    """
+    left = list(options)
+    alike: dict[object, list[Split]] = {}
+    for split in splitting.splits:
+        alike.setdefault((split.supply, split.tops), []).append(split)
+    for splits in alike.values():
+        for slots in splits[0].tops:
+            tops = reduce(or_, (left[slot] for slot in bits(slots)))
+            able = [top for top in bits(tops) if _can_give(splitting, splits, splitting.below[top], budget)]
+            under = reduce(or_, (splitting.below[top] for top in able), 0)
+            for slot in bits(slots):
+                left[slot] &= under
+                if not left[slot]:
+                    return None
+        if not splits[0].tops and not _can_give(splitting, splits, -1, budget):
+            return None
+    return tuple(left)
+
+
+def _can_give(splitting: Splitting, splits: Sequence[Split], under: int, budget: Budget) -> bool:
+    """Whether these positions could give each of the amounts, and all of them by their sum."""
+    room = splitting.supplies[splits[0].supply].room
+    reach = reduce(or_, (split.options for split in splits)) & under
+    if sum(split.amount for split in splits) > sum(max(room[position], 0) for position in bits(reach)):
+        return False
+    alone = (replace(split, options=split.options & under, tops=()) for split in splits)
+    return all(distribute(replace(splitting, splits=(split,)), (), budget) is not None for split in alone)
+
+
 class _Distribution:
     def __init__(self, splitting: Splitting, places: Sequence[int], budget: Budget) -> None:
         self._budget = budget

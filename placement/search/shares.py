@@ -21,6 +21,8 @@ def shares_of(
     forest: Forest, equivalence: EquivalenceClasses, slots: Sequence[Slot], candidates: Indices
 ) -> list[Shares]:
     """The shares of each candidate. Raises SearchEnded."""
+    if not len(candidates):
+        return []
     found: list[Shares] = [{} for _ in range(len(candidates))]
     split = next(number for number, slot in enumerate(slots) if slot.rule)
     roots, tree_of = np.unique(forest.providers.root[candidates[:, split]], return_inverse=True)

@@ -14,7 +14,7 @@ from itertools import permutations, product
 
 from placement.search.budget import Budget
 from placement.search.completion import Completion
-from placement.search.distribution import distribute
+from placement.search.distribution import distribute, narrowed
 from placement.search.placing import Placing
 from placement.search.problem import Problem, Solution, Splitting, bits
 
@@ -42,7 +42,11 @@ def solutions(problem: Problem, budget: Budget | None = None) -> Iterator[Soluti
 
 def _split(problem: Problem, splitting: Splitting, budget: Budget) -> Iterator[Solution]:
     """The solutions for the other slots after which what is split can be shared out, too."""
-    for places in solutions(replace(problem, splitting=None), budget):
+    options = narrowed(problem.options, splitting, budget)
+    if options is None:
+        budget.dead_ends.update(split.slot for split in splitting.splits)
+        return
+    for places in solutions(replace(problem, options=options, splitting=None), budget):
         shares = distribute(splitting, places, budget)
         if shares is None:
             budget.dead_ends.update(split.slot for split in splitting.splits)

@@ -152,3 +152,25 @@ def test_a_large_host_is_searched_in_bounded_steps(amount: int):
     query = replace(world.query(CandidateQuery(groups), 20), budget=Counting(200_000))
     found = search(world.forest, world.sharing, query)
     assert len(found.candidates) == (20 if amount <= 2 * CORES else 0)
+
+
+@pytest.mark.parametrize(("amount", "expected"), [(CORES, 10), (2 * CORES, 0)])
+def test_subtrees_that_cannot_give_an_amount_are_not_combined(amount: int, expected: int):
+    """Four devices beside the cores, of 32 each: a million ways that need not be tried."""
+    socket = "10000000-0000-0000-0000-000000000000"
+    providers = [NaiveProvider(socket, None, {"MEMORY_MB": Inventory(total=4096)})]
+    for number in range(CORES):
+        name = f"20000000-0000-0000-0000-{number:012}"
+        providers.append(NaiveProvider(name, socket, {"PCPU": Inventory(total=2)}, {"PCPU": number % 2}))
+    for number in range(32):
+        name = f"30000000-0000-0000-0000-{number:012}"
+        providers.append(NaiveProvider(name, socket, {"PGPU": Inventory(total=1)}))
+    world = World(providers)
+    world.load()
+    cpus = RequestGroup("_cpus", resources={"PCPU": amount}, split=frozenset({"PCPU"}))
+    devices = [RequestGroup(f"_{number}", resources={"PGPU": 1}) for number in range(4)]
+    groups = (RequestGroup("_top", resources={"MEMORY_MB": 1}), cpus, *devices)
+    together = (frozenset(group.suffix for group in groups),)
+    wanted = world.query(CandidateQuery(groups, same_subtree=together), 10)
+    found = search(world.forest, world.sharing, replace(wanted, budget=Counting(50_000)))
+    assert len(found.candidates) == expected
