@@ -6,22 +6,22 @@ from collections import Counter
 
 import sqlalchemy as sa
 
+from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.cluster_lookup import found
 from placement.services.clusters.node_loading import NodeLoader, facts_of, stored_accounts
-from placement.services.clusters.node_states import NodeState
 from placement.services.clusters.node_views import view_of
 from placement.services.following.cluster_cache import ClusterCache
 from placement.storage import tables
 from placement.storage.database import Database
 
 
-def loaded(database: Database, cluster: str) -> dict[int, NodeState]:
+def loaded(database: Database, cluster: str) -> dict[int, NodeInfo]:
     """The nodes as they are stored, read afresh."""
     with database.snapshot() as connection:
         return NodeLoader().load(connection, facts_of(found(connection, cluster)))
 
 
-def check(database: Database, cluster: str, *, exact: bool = True) -> dict[int, NodeState]:
+def check(database: Database, cluster: str, *, exact: bool = True) -> dict[int, NodeInfo]:
     """All of it at once; `exact` unless others gave something back that pods have not been given yet.
 
     The nodes as they are stored, read afresh.
@@ -34,7 +34,7 @@ def check(database: Database, cluster: str, *, exact: bool = True) -> dict[int, 
     return states
 
 
-def check_accounts(database: Database, state: NodeState, *, exact: bool) -> None:
+def check_accounts(database: Database, state: NodeInfo, *, exact: bool) -> None:
     """What is stored is what follows from the pods: nothing lost, nothing left over."""
     with database.snapshot() as connection:
         stored = stored_accounts(connection, state)
@@ -48,14 +48,14 @@ def check_accounts(database: Database, state: NodeState, *, exact: bool) -> None
             assert all(amount <= due.get(place, 0) for place, amount in held.items())
 
 
-def check_cpus(state: NodeState) -> None:
+def check_cpus(state: NodeInfo) -> None:
     """LS pool, exclusive and withheld CPUs are all CPUs, and none is two of that."""
     view = view_of(state)
     everything = set(state.offers.cores)
     shared = {cpu for pool in view.ls_pools for cpu in pool.cpus}
     exclusive = {cpu for pod in state.pods for cpu in pod.holding.cpus}
     exclusive |= {cpu for _, pod in state.kubelet_pods for cpu in pod.cpus}
-    withheld = set(state.kind.imported.withheld)
+    withheld = set(state.template.imported.withheld)
     assert shared | (exclusive & everything) | withheld == everything
     assert not shared & (exclusive | withheld)
     assert [cpu.cpu.cpu for cpu in view.cpus] == sorted(everything)
@@ -78,15 +78,21 @@ def check_usages(database: Database) -> None:
             assert row.used <= (row.total - row.reserved) * row.allocation_ratio
 
 
-def check_image(fresh: dict[int, NodeState], cluster_cache: ClusterCache, cluster: str) -> None:
+def check_image(fresh: dict[int, NodeInfo], cluster_cache: ClusterCache, cluster: str) -> None:
     """An image that was kept in step is what a fresh one is."""
     view = cluster_cache.view(cluster)
     assert view.nodes.keys() == fresh.keys()
     for root_id, state in view.nodes.items():
         other = fresh[root_id]
-        assert (state.row, state.face, state.pods) == (other.row, other.face, other.pods)
+        assert stored_of(state) == stored_of(other)
+        assert (state.attributes, state.pods) == (other.attributes, other.pods)
         assert (dict(state.others), dict(state.free)) == (dict(other.others), dict(other.free))
         assert (state.totals, state.host) == (other.totals, other.host)
+
+
+def stored_of(state: NodeInfo) -> tuple[object, ...]:
+    """What is stored of a node itself."""
+    return (state.id, state.name, state.root_id, state.root_uuid, state.revision, state.imported_at)
 
 
 def nothing_is_held(database: Database) -> bool:

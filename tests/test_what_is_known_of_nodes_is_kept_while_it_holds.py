@@ -12,7 +12,6 @@ from placement.dialects.koordinator.pod.pod_request import import_pod
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.pipeline import PodShape, ShapeRankings
-from placement.services.clusters.node_states import NodeState
 from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.storage.database import Database
 from tests.client import Client
@@ -43,16 +42,16 @@ def shape(cpu: int) -> PodShape:
     return PodShape(incoming.request, incoming.selection, SchedulerSettings())
 
 
-def many(database: Database) -> NodeColumns[NodeState]:
+def many(database: Database) -> NodeColumns:
     """As many nodes, all different objects, as no memory of a few nodes would hold."""
     state = next(iter(loaded(database, "edge").values()))
-    states = (replace(state, row=state.row._replace(name=f"n{number}")) for number in range(2000))
-    return NodeColumns[NodeState]().updated(states)
+    states = (replace(state, name=f"n{number}") for number in range(2000))
+    return NodeColumns().updated(states)
 
 
 def test_like_nodes_are_one(cluster: Client, application: Flask):
     one, other = viewed(application).nodes.values()
-    assert one.kind is other.kind
+    assert one.template is other.template
     assert one.host is other.host
     for name in ("n1", "n2"):
         body = pod_manifest(cpu="4", node=name, status={"cpuset": "0-3"})
@@ -71,7 +70,7 @@ def test_what_a_node_was_long_ago_is_forgotten(cluster: Client, application: Fla
         assert cluster.put(f"{CLUSTER}/nodes/n1", body).status_code == 200
         assert cluster.post(f"{CLUSTER}/pods/preview", pod_manifest()).json["fitting"] == 2
         state = viewed(application).by_name["n1"]
-        former += [ref(state.kind), ref(state.host)]
+        former += [ref(state.template), ref(state.host)]
         del state
     assert sum(known() is not None for known in former) < ROUNDS
 

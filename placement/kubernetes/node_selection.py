@@ -83,7 +83,7 @@ def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> T
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFace:
+class NodeAttributes:
     """The properties by which pods choose nodes."""
 
     name: str
@@ -92,11 +92,11 @@ class NodeFace:
     unschedulable: bool = False
 
 
-def read_face(document: Mapping[str, Any]) -> NodeFace:
-    """The face of a Node; what is not of the expected type counts as absent."""
+def read_attributes(document: Mapping[str, Any]) -> NodeAttributes:
+    """The attributes of a Node; what is not of the expected type counts as absent."""
     node = Field("Node", document, Report(), soft=True)
     labels = {key: label.text() for key, label in node.member("metadata").member("labels").members().items()}
-    return NodeFace(
+    return NodeAttributes(
         name=node.member("metadata").member("name").text() or "",
         labels={key: text for key, text in labels.items() if text is not None},
         taints=read_taints(node.member("spec").member("taints")),
@@ -138,12 +138,12 @@ class Term(NamedTuple):
         """Whether there is any requirement."""
         return bool(self.labels or self.fields)
 
-    def holds(self, face: NodeFace) -> bool:
+    def holds(self, attributes: NodeAttributes) -> bool:
         """Whether it holds for the node."""
         if not self.says_anything:
             return False
-        name = {"metadata.name": face.name}
-        return all(each.holds(face.labels) for each in self.labels) and all(
+        name = {"metadata.name": attributes.name}
+        return all(each.holds(attributes.labels) for each in self.labels) and all(
             each.holds(name) for each in self.fields
         )
 
@@ -156,14 +156,14 @@ class NodeSelection:
     terms: tuple[Term, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
 
-    def refusal(self, face: NodeFace) -> str | None:
+    def refusal(self, attributes: NodeAttributes) -> str | None:
         """Why the pod may not go to a node, in the words of kube-scheduler; None if it may."""
-        guarded = self.guard_refusal(face.taints, face.unschedulable)
+        guarded = self.guard_refusal(attributes.taints, attributes.unschedulable)
         if guarded is not None:
             return guarded
-        if self.selector and any(face.labels.get(key) != value for key, value in self.selector):
+        if self.selector and any(attributes.labels.get(key) != value for key, value in self.selector):
             return NOT_SELECTED
-        if self.terms is not None and not any(term.holds(face) for term in self.terms):
+        if self.terms is not None and not any(term.holds(attributes) for term in self.terms):
             return NOT_SELECTED
         return None
 

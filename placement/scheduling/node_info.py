@@ -1,42 +1,192 @@
-"""What scheduling has to know of a node."""
+"""What scheduling knows of a node: the one picture of it, with everybody on it, as of one moment."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+import datetime
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, ref
 
-from placement.kubernetes.node_selection import NodeFace
+from placement.dialects.koordinator.node.host_cpus import KubeletPod
+from placement.dialects.koordinator.node.node import NodeImport
+from placement.dialects.koordinator.node.tree import HostIdentity
+from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.dialects.koordinator.status.recorded_pod import RecordedPod
+from placement.kubernetes.node_selection import NodeAttributes
+from placement.kubernetes.pod_identity import consumer_of
 from placement.numa.host_score import HostTotals
 from placement.scheduling.host import Host
+from placement.scheduling.node_allocations import (
+    Accountant,
+    NodeAllocations,
+    accounts_with,
+    counted,
+    host_room,
+)
 from placement.scheduling.node_offers import NodeOffers, Place
+from placement.scheduling.occupied_host import occupied_host
 
 
-class NodeInfo(Protocol):
-    """A node with everybody on it, as of one moment; never changed, so that it can be a key."""
+@dataclass(frozen=True, eq=False)
+class NodeTemplate:
+    """What nodes with like manifests have in common; `imported` carries no name of theirs.
 
-    @property
-    def name(self) -> str:
-        """The name of the node, no other one of the cluster has it."""
+    `empty` are the hosts that they are without pods, by settings, as far as somebody asked.
+    """
 
-    @property
-    def face(self) -> NodeFace:
-        """What pods choose nodes by."""
+    imported: NodeImport
+    offers: NodeOffers
+    empty: dict[SchedulerSettings, Host] = field(default_factory=dict)
 
-    @property
-    def host(self) -> Host:
-        """Its CPUs and NUMA nodes and who holds them."""
+
+class NodeTemplates:
+    """Keeps one object for like nodes and one for like hosts, so that what is known of one holds for all.
+
+    A template or a host is forgotten with the last node that is so.
+    """
+
+    def __init__(self) -> None:
+        self._templates: WeakValueDictionary[bytes, NodeTemplate] = WeakValueDictionary()
+        self._hosts: WeakKeyDictionary[Host, ReferenceType[Host]] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def of(self, key: bytes, read: Callable[[], NodeTemplate]) -> NodeTemplate:
+        """The template of nodes whose manifests have this canonical form; it is read if it is not known."""
+        found = self._templates.get(key)
+        return found or self._templates.setdefault(key, read())
+
+    def host(self, node: NodeInfo) -> Host:
+        """The host that a node is for pods."""
+        if not (node.pods or node.others):
+            found = node.template.empty.get(node.settings)
+            return found or node.template.empty.setdefault(node.settings, _host(node))
+        made = _host(node)
+        with self._lock:
+            known = self._hosts.get(made)
+            found = None if known is None else known()
+            if found is None:
+                self._hosts[made] = ref(made)
+                found = made
+        return found
+
+
+def _host(node: NodeInfo) -> Host:
+    template = node.template
+    return occupied_host(template.imported, template.offers, node.pods, node.others, node.settings)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeInfo:
+    """A node, its recorded pods in their order, and what is left of it; never changed, so it can be a key.
+
+    `id` is that of the node; `root_id`, `root_uuid` and `revision`, the stamp, are those of its host
+    provider; `imported_at` tells when its manifests were stored. `others` is what consumers beside the
+    cluster's pods hold, `unused` the units of each class of the host itself that nobody holds, `totals` the
+    same for the score.
+    """
+
+    id: int
+    name: str
+    root_id: int
+    root_uuid: str
+    revision: int
+    imported_at: datetime.datetime
+    cluster_id: int
+    identity: HostIdentity
+    attributes: NodeAttributes
+    template: NodeTemplate
+    settings: SchedulerSettings
+    pods: tuple[RecordedPod, ...]
+    others: Mapping[Place, int]
+    unused: Mapping[str, int]
+    totals: HostTotals
+    templates: NodeTemplates
+    counted: Accountant | None = field(default=None, repr=False)
+    """The recorded pods as they were counted, if they were."""
 
     @property
     def offers(self) -> NodeOffers:
         """What its providers offer."""
+        return self.template.offers
+
+    @cached_property
+    def host(self) -> Host:
+        """The node as pods see it that look for a place."""
+        return self.templates.host(self)
+
+    @cached_property
+    def kubelet_pods(self) -> tuple[tuple[str, KubeletPod], ...]:
+        """The pods whose CPUs kubelet manages, each with its consumer."""
+        cluster = self.identity.cluster
+        return tuple((consumer_of(cluster, pod.uid), pod) for pod in self.template.imported.kubelet_pods)
+
+    @cached_property
+    def accounts(self) -> NodeAllocations:
+        """Who holds what of its providers."""
+        return accounts_with(self.accountant, self.kubelet_pods)
 
     @property
+    def due(self) -> int:
+        """What is in use if everybody holds what is due, units of all classes added."""
+        shares = self.accounts.shares.values()
+        return sum(self.others.values()) + sum(sum(share.values()) for share in shares)
+
+    @cached_property
     def free(self) -> Mapping[str, int]:
-        """The units of each class of the host itself that a pod may have."""
+        """The units of each class of the host itself that a pod may have: neither held nor due to another."""
+        room = host_room(self.offers, self.pods, self.others)
+        return {name: min(units, room.get(name, units)) for name, units in self.unused.items()}
 
-    @property
-    def totals(self) -> HostTotals:
-        """What the host as a whole can give, and what is requested of it."""
+    @cached_property
+    def accountant(self) -> Accountant:
+        """What is left on its NUMA nodes, after recorded pods; only to be asked."""
+        return self.counted or counted(self.offers, self.pods, self.others)
 
     def left(self, place: Place) -> int:
-        """The units left of one of its inventories."""
+        """The units left of an inventory, before kubelet's pods."""
+        return self.accountant.left(place)
+
+    def stamped(self, revision: int) -> NodeInfo:
+        """The same node when its host provider has this stamp."""
+        return replace(self, revision=revision)
+
+    def with_pod(self, pod: RecordedPod) -> NodeInfo:
+        """The same node with one more pod, recorded last."""
+        accountant = self.accountant.copy()
+        accountant.record(pod)
+        unused, requested = dict(self.unused), dict(self.totals.requested)
+        for place, amount in accountant.shares_of(pod.consumer).items():
+            if not place.path:
+                unused[place.resource_class] = unused.get(place.resource_class, 0) - amount
+        for resource, amount in pod.requests.items():
+            if amount:
+                requested[resource] = requested.get(resource, 0) + amount
+        return replace(
+            self,
+            pods=(*self.pods, pod),
+            unused=unused,
+            totals=HostTotals(self.totals.allocatable, requested),
+            counted=accountant,
+        )
+
+    def without(self, consumers: frozenset[str]) -> NodeInfo:
+        """The same node without pods; what they held of the host itself is free again."""
+        gone = [pod for pod in self.pods if pod.consumer in consumers]
+        if not gone:
+            return self
+        unused, requested = dict(self.unused), dict(self.totals.requested)
+        for pod in gone:
+            for place, amount in self.accounts.shares.get(pod.consumer, {}).items():
+                if not place.path:
+                    unused[place.resource_class] = unused.get(place.resource_class, 0) + amount
+            for resource, amount in pod.requests.items():
+                requested[resource] = requested.get(resource, 0) - amount
+        return replace(
+            self,
+            pods=tuple(pod for pod in self.pods if pod.consumer not in consumers),
+            unused=unused,
+            totals=HostTotals(self.totals.allocatable, requested),
+            counted=None,
+        )

@@ -11,16 +11,16 @@ import heapq
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Generic
 
 import numpy as np
 
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.forest.arrays import Amounts, Mask
 from placement.kubernetes.node_selection import NodeSelection
 from placement.numa.refusal import Refusal, RefusalClass
 from placement.scheduling.columns.filter import may_fit
-from placement.scheduling.columns.node_columns import Node, NodeColumns
+from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.columns.score import highest_scores
 from placement.scheduling.filter import FilterResult, PodJudge
 from placement.scheduling.host_demand import is_bound_on
@@ -44,12 +44,21 @@ class PodShape:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked(Generic[Node]):
+class Ranked:
     """A node on which a pod fits, and how well, 0 to 100."""
 
-    node: Node
+    node: NodeInfo
     score: int
     fit: Fit
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """What columns say of the nodes in their rows: whether a pod may fit, and the score then at most."""
+
+    columns: NodeColumns
+    fits: Mask
+    highest: Amounts
 
 
 class ShapeRanking:
@@ -57,10 +66,11 @@ class ShapeRanking:
 
     def __init__(self, shape: PodShape) -> None:
         self._shape = shape
+        self._estimates: Estimates | None = None
         self._judge = PodJudge(shape.request, shape.settings.host_scoring)
         self._verdicts: dict[NodeInfo, FilterResult] = {}
 
-    def best_first(self, columns: NodeColumns[Node]) -> Iterator[Ranked[Node]]:
+    def best_first(self, columns: NodeColumns) -> Iterator[Ranked]:
         """The nodes on which the pod fits, by descending score, then by name; looked at one by one."""
         found: list[tuple[int, int, Fit]] = []
         for row, highest in self._foretold(columns):
@@ -73,7 +83,7 @@ class ShapeRanking:
         while found:
             yield _ranked(columns, *heapq.heappop(found))
 
-    def refusals(self, columns: NodeColumns[Node]) -> dict[str, Refusal]:
+    def refusals(self, columns: NodeColumns) -> dict[str, Refusal]:
         """Why the pod does not fit on nodes, by name; nodes on which it does are left out."""
         found = {}
         for node in columns.nodes:
@@ -91,27 +101,51 @@ class ShapeRanking:
             self._verdicts[node] = verdict
         return verdict
 
-    def trim(self, columns: NodeColumns[Node]) -> None:
+    def trim(self, columns: NodeColumns) -> None:
         """Forget now and then what the nodes of the cluster were before they were what they are now."""
         if len(self._verdicts) > len(columns.nodes) + len(columns.nodes) // 4 + _CHANGES_KEPT:
             known = self._verdicts
             self._verdicts = {node: known[node] for node in columns.nodes if node in known}
             self._judge = PodJudge(self._shape.request, self._shape.settings.host_scoring)
 
-    def _foretold(self, columns: NodeColumns[Node]) -> Iterator[tuple[int, int]]:
+    def _foretold(self, columns: NodeColumns) -> Iterator[tuple[int, int]]:
         """The rows of nodes that may take the pod and their scores at most, descending, then by name."""
-        shape = self._shape
-        rows = np.flatnonzero(may_fit(columns, shape.selection, shape.request))
-        scores = highest_scores(columns.table.rows(rows), shape.request, shape.settings.host_scoring)
+        estimates = self._estimated(columns)
+        rows = np.flatnonzero(estimates.fits)
+        scores = estimates.highest[rows]
         # Scores of 0 to 100 are sorted fastest as the small numbers that they are.
         order = np.argsort((-scores).astype(np.int8), kind="stable")
         for start in range(0, len(order), _AT_ONCE):
             some = order[start : start + _AT_ONCE]
             yield from zip(rows[some].tolist(), scores[some].tolist(), strict=True)
 
+    def _estimated(self, columns: NodeColumns) -> Estimates:
+        """The estimates for these nodes: only for those that changed since the last time are they made."""
+        known = self._estimates
+        changed = None if known is None else columns.changed_since(known.columns)
+        if known is None or changed is None or 2 * len(changed) > len(columns.nodes):
+            made = self._made(columns)
+        else:
+            fits, highest = known.fits.copy(), known.highest.copy()
+            part = self._made(columns.rows(changed))
+            fits[changed], highest[changed] = part.fits, part.highest
+            made = Estimates(columns, fits, highest)
+        # Being asked about a few nodes is no reason to forget the others.
+        if known is None or 2 * len(columns.nodes) > len(known.columns.nodes):
+            self._estimates = made
+        return made
+
+    def _made(self, columns: NodeColumns) -> Estimates:
+        shape = self._shape
+        fits = may_fit(columns, shape.selection, shape.request)
+        rows = np.flatnonzero(fits)
+        highest = np.zeros(len(columns.nodes), np.int64)
+        highest[rows] = highest_scores(columns.table.rows(rows), shape.request, shape.settings.host_scoring)
+        return Estimates(columns, fits, highest)
+
     def _screen(self, node: NodeInfo) -> Refusal | None:
         """What the names, labels, taints and totals of a node have against the pod."""
-        reason = self._shape.selection.refusal(node.face)
+        reason = self._shape.selection.refusal(node.attributes)
         if reason is not None:
             return Refusal((reason,), RefusalClass.UNRESOLVABLE)
         request = self._shape.request
@@ -121,7 +155,7 @@ class ShapeRanking:
         return Refusal(missing) if missing else None
 
 
-def _ranked(columns: NodeColumns[Node], height: int, row: int, fit: Fit) -> Ranked[Node]:
+def _ranked(columns: NodeColumns, height: int, row: int, fit: Fit) -> Ranked:
     return Ranked(columns.nodes[row], -height, fit)
 
 
@@ -135,7 +169,7 @@ class ShapeRankings:
         self._kept: dict[tuple[int, PodShape], ShapeRanking] = {}
         self._lock = threading.Lock()
 
-    def of(self, cluster_id: int, shape: PodShape, columns: NodeColumns[Node]) -> ShapeRanking:
+    def of(self, cluster_id: int, shape: PodShape, columns: NodeColumns) -> ShapeRanking:
         """The ranking for pods of a shape; `columns` are all nodes of the cluster, asked about now or not."""
         key = (cluster_id, shape)
         with self._lock:

@@ -20,7 +20,7 @@ from placement.numa.host import FACE_VALUE
 from placement.numa.policies import BindPolicy, NumaPolicy
 from placement.scheduling.columns.host_kind import cpu_cost, effective_policy, thinning
 from placement.scheduling.columns.labels import LabelKey
-from placement.scheduling.columns.node_columns import Node, NodeColumns
+from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.columns.node_numbers import (
     CPU_REQUESTED,
     MOST,
@@ -38,7 +38,7 @@ from placement.scheduling.columns.table import Table
 from placement.scheduling.node_offers import PODS_CLASS
 
 
-def may_fit(columns: NodeColumns[Node], selection: NodeSelection, request: PodRequest | None) -> Mask:
+def may_fit(columns: NodeColumns, selection: NodeSelection, request: PodRequest | None) -> Mask:
     """The nodes on which nothing that columns know of speaks against the pod."""
     return selected(columns, selection) & has_room(columns.table, request)
 
@@ -54,7 +54,7 @@ def has_room(table: Table, request: PodRequest | None) -> Mask:
     return enough | (table[VAST] > 0)
 
 
-def selected(columns: NodeColumns[Node], selection: NodeSelection) -> Mask:
+def selected(columns: NodeColumns, selection: NodeSelection) -> Mask:
     """The nodes that a pod may go to by their names, labels and taints, exactly."""
     mask = columns.table.where_guard(lambda guard: selection.guard_refusal(*guard) is None)
     for key, value in selection.selector:
@@ -65,7 +65,7 @@ def selected(columns: NodeColumns[Node], selection: NodeSelection) -> Mask:
     return mask
 
 
-def _holds(columns: NodeColumns[Node], term: Term) -> Mask:
+def _holds(columns: NodeColumns, term: Term) -> Mask:
     mask = np.full(len(columns.nodes), term.says_anything)
     for key, requirement in _requirements(term):
         mask &= columns.label(key).holds(requirement)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placement.forest.arrays import Indices, Mask, Rows
-from placement.kubernetes.node_selection import NodeFace, Requirement
+from placement.kubernetes.node_selection import NodeAttributes, Requirement
 
 _ABSENT, _NOWHERE = -1, -2
 _NAME = "metadata.name"
@@ -25,11 +25,11 @@ class LabelKey(NamedTuple):
     key: str
     is_field: bool = False
 
-    def text(self, face: NodeFace) -> str | None:
+    def text(self, attributes: NodeAttributes) -> str | None:
         """What the node has there."""
         if self.is_field:
-            return face.name if self.key == _NAME else None
-        return face.labels.get(self.key)
+            return attributes.name if self.key == _NAME else None
+        return attributes.labels.get(self.key)
 
 
 class LabelColumn:
@@ -41,10 +41,10 @@ class LabelColumn:
         self._code_of = code_of
 
     @classmethod
-    def of(cls, key: LabelKey, faces: Iterable[NodeFace]) -> LabelColumn:
-        """The column of nodes with these faces."""
+    def of(cls, key: LabelKey, nodes: Iterable[NodeAttributes]) -> LabelColumn:
+        """The column of nodes with these attributes."""
         code_of: dict[str, int] = {}
-        codes = [_code(key.text(face), code_of) for face in faces]
+        codes = [_code(key.text(attributes), code_of) for attributes in nodes]
         return cls(key, np.array(codes, np.int32), code_of)
 
     @property
@@ -52,11 +52,11 @@ class LabelColumn:
         """Whether it had better be made anew, as most of its texts are those of the past."""
         return len(self._code_of) > 2 * len(self._codes) + _SPARE
 
-    def with_faces(self, faces: Iterable[tuple[int, NodeFace]]) -> LabelColumn:
-        """The column with other faces in these rows."""
+    def with_attributes(self, changed: Iterable[tuple[int, NodeAttributes]]) -> LabelColumn:
+        """The column with other attributes in these rows."""
         codes, code_of = self._codes.copy(), dict(self._code_of)
-        for row, face in faces:
-            codes[row] = _code(self._key.text(face), code_of)
+        for row, attributes in changed:
+            codes[row] = _code(self._key.text(attributes), code_of)
         return LabelColumn(self._key, codes, code_of)
 
     def among(self, rows: Rows) -> LabelColumn:

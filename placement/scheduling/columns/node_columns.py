@@ -6,12 +6,13 @@ it all columns in which nothing changed, so that whoever looks at one needs no l
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
 import numpy as np
 
+from placement.forest.arrays import Rows
 from placement.scheduling.columns.host_kind import kind_of
 from placement.scheduling.columns.labels import LabelColumn, LabelKey
 from placement.scheduling.columns.node_numbers import Numbers, numbers_of
@@ -19,7 +20,6 @@ from placement.scheduling.columns.table import Guard, Table, Written, written
 from placement.scheduling.host import Host
 from placement.scheduling.node_info import NodeInfo
 
-Node = TypeVar("Node", bound=NodeInfo)
 # So many keys have columns at a time; the oldest is dropped for another one.
 _LABELS_KEPT = 64
 # Guards and kinds that no node has any more are kept up to this many, and as many as there are nodes.
@@ -27,10 +27,10 @@ _SPARE = 64
 
 
 @dataclass(frozen=True, eq=False)
-class NodeColumns(Generic[Node]):
+class NodeColumns:
     """All nodes of a cluster, or some of them: node `i` in row `i` of the table."""
 
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[NodeInfo, ...] = ()
     table: Table = field(default_factory=Table)
     _rows: Mapping[str, int] = field(default_factory=dict)
     _labels: dict[LabelKey, LabelColumn] = field(default_factory=dict)
@@ -39,24 +39,24 @@ class NodeColumns(Generic[Node]):
         """What the nodes have at a label or field."""
         column = self._labels.get(key)
         if column is None:
-            column = LabelColumn.of(key, (node.face for node in self.nodes))
+            column = LabelColumn.of(key, (node.attributes for node in self.nodes))
             self._labels[key] = column
             if len(self._labels) > _LABELS_KEPT:
                 # Others may drop the same one at this moment.
                 self._labels.pop(next(iter(list(self._labels))), None)
         return column
 
-    def among(self, names: Collection[str]) -> NodeColumns[Node]:
+    def among(self, names: Collection[str]) -> NodeColumns:
         """The nodes of these names, unknown ones left out."""
         rows = sorted({row for name in names if (row := self._rows.get(name)) is not None})
-        return self if len(rows) == len(self.nodes) else self._taken(rows)
+        return self if len(rows) == len(self.nodes) else self.rows(rows)
 
-    def without(self, names: Collection[str]) -> NodeColumns[Node]:
+    def without(self, names: Collection[str]) -> NodeColumns:
         """All nodes but those of these names."""
         left = set(names)
-        return self._taken([row for row, node in enumerate(self.nodes) if node.name not in left])
+        return self.rows([row for row, node in enumerate(self.nodes) if node.name not in left])
 
-    def updated(self, fresh: Iterable[Node], gone: Collection[str] = ()) -> NodeColumns[Node]:
+    def updated(self, fresh: Iterable[NodeInfo], gone: Collection[str] = ()) -> NodeColumns:
         """The nodes after some of them changed or came, and those of these names went."""
         coming = {node.name: node for node in fresh}
         columns = self
@@ -64,12 +64,20 @@ class NodeColumns(Generic[Node]):
             columns = self._rearranged(coming, gone)
         return columns._written([(columns._rows[name], node) for name, node in coming.items()])
 
-    def _taken(self, rows: Sequence[int]) -> NodeColumns[Node]:
+    def changed_since(self, before: NodeColumns) -> Rows | None:
+        """The rows whose nodes are not what they were; None if they are the rows of other nodes."""
+        if self._rows is not before._rows:
+            return None
+        differ = map(operator.is_not, self.nodes, before.nodes)
+        return np.flatnonzero(np.fromiter(differ, np.bool_, len(self.nodes)))
+
+    def rows(self, rows: Sequence[int] | Rows) -> NodeColumns:
+        """The nodes in some of the rows, in that order."""
         nodes, places = tuple(self.nodes[row] for row in rows), np.array(rows, np.intp)
         labels = {key: column.among(places) for key, column in list(self._labels.items())}
         return NodeColumns(nodes, self.table.rows(places), _rows_of(nodes), labels)
 
-    def _rearranged(self, coming: Mapping[str, Node], gone: Collection[str]) -> NodeColumns[Node]:
+    def _rearranged(self, coming: Mapping[str, NodeInfo], gone: Collection[str]) -> NodeColumns:
         """Rows for all nodes there will be; those of nodes that come have still to be written."""
         present = {node.name: node for node in self.nodes if node.name not in gone}
         present.update(coming)
@@ -77,19 +85,23 @@ class NodeColumns(Generic[Node]):
         source = np.array([self._rows.get(node.name, -1) for node in nodes], np.intp)
         return NodeColumns(nodes, self.table.rearranged(source), _rows_of(nodes))
 
-    def _written(self, changes: Sequence[tuple[int, Node]]) -> NodeColumns[Node]:
+    def _written(self, changes: Sequence[tuple[int, NodeInfo]]) -> NodeColumns:
         nodes, known = list(self.nodes), dict[Host, Numbers]()
         rows: list[Written] = []
         for row, node in changes:
             nodes[row] = node
-            guard = Guard(node.face.taints, node.face.unschedulable)
+            guard = Guard(node.attributes.taints, node.attributes.unschedulable)
             rows.append((row, guard, kind_of(node.host), numbers_of(node, known)))
         table = written(self.table, rows)
         if max(len(table.guards), len(table.kinds)) > 2 * len(nodes) + _SPARE:
-            return NodeColumns[Node]().updated(nodes)
-        faces = [(row, node.face) for row, node in changes if node.face is not self.nodes[row].face]
+            return NodeColumns().updated(nodes)
+        others = [
+            (row, node.attributes)
+            for row, node in changes
+            if node.attributes is not self.nodes[row].attributes
+        ]
         kept = [(key, column) for key, column in list(self._labels.items()) if not column.is_worn]
-        labels = {key: column.with_faces(faces) if faces else column for key, column in kept}
+        labels = {key: column.with_attributes(others) if others else column for key, column in kept}
         return NodeColumns(tuple(nodes), table, self._rows, labels)
 
 

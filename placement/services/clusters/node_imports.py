@@ -13,17 +13,17 @@ from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import consumer_of
 from placement.scheduling.node_allocations import NodeAllocations, accounts_with, counted, shrunk
+from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.node_offers import NodeOffers
 from placement.services.clusters.cluster_lookup import found, unknown, unknown_node
 from placement.services.clusters.node_loading import (
     ClusterFacts,
-    Nature,
+    NodeDescription,
     NodeLoader,
     facts_of,
     identity_of,
     stored_accounts,
 )
-from placement.services.clusters.node_states import NodeState
 from placement.services.clusters.node_writing import (
     Labels,
     NodeChanged,
@@ -132,22 +132,22 @@ class NodeImports:
                 f"{facts.settings.profile}; import them first with manifests that can. {'; '.join(shown)}"
             )
 
-    def state(self, connection: Executor, cluster: Cluster, node: Node) -> NodeState:
+    def state(self, connection: Executor, cluster: Cluster, node: Node) -> NodeInfo:
         """A node with its pods and its other consumers."""
         return self._loader.load(connection, facts_of(cluster), [node.provider_id])[node.provider_id]
 
 
-def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeState, what: str) -> None:
+def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeInfo, what: str) -> None:
     """Delete a node whose row is locked, and its tree, with the CPUs that kubelet gave to pods there.
 
     Raises InTheWay if pods are recorded there, or others hold something of it.
     """
     if state.pods:
         raise InTheWay(f"{what} still has pods.", {f"pod {pod.label}" for pod in state.pods})
-    place = NodePlace(state.row.id, state.cluster_id, state.identity)
+    place = NodePlace(state.id, state.cluster_id, state.identity)
     writer.write(transaction, place, stored_accounts(transaction, state), _NOBODY, {})
-    clusters.delete_node(transaction, state.row.id)
-    remove(transaction, state.row.root_id, what)
+    clusters.delete_node(transaction, state.id)
+    remove(transaction, state.root_id, what)
 
 
 @dataclass(slots=True)
@@ -163,26 +163,26 @@ class _Importing:
         transaction, cluster, name = self.transaction, self.cluster, self.imported.name
         facts = facts_of(cluster)
         known = clusters.find_node(transaction, cluster.id, name)
-        nature = self.loader.nature(facts, name, node, topology)
-        state = self._hold(facts, known, nature)
-        if state is not None and state.row.root_uuid != self.imported.tree.root.uuid:
+        description = self.loader.description(facts, name, node, topology)
+        state = self._hold(facts, known, description)
+        if state is not None and state.root_uuid != self.imported.tree.root.uuid:
             # A node that came back with another uid is another machine: its old tree goes first.
             withdraw(transaction, self.writer, state, f"The former machine of node {name}")
             known = state = None
         before = _NOBODY if state is None else stored_accounts(transaction, state)
-        after = self._settled(nature, state)
+        after = self._settled(description, state)
         if state is not None:
-            _check_cpus(state, nature.kind.offers)
+            _check_cpus(state, description.template.offers)
             recorded = {pod.consumer for pod in state.pods}
-            less = shrunk(before, after, (state.offers, nature.kind.offers), recorded)
-            self._write(state.row.id, state.identity, before, less)
+            less = shrunk(before, after, (state.offers, description.template.offers), recorded)
+            self._write(state.id, state.identity, before, less)
             before = less
         root_id, change = bring_about(transaction, self.imported.tree, cluster.id)
         node_id = self._save(known, root_id, node, topology)
-        self._write(node_id, nature.identity, before, after)
+        self._write(node_id, description.identity, before, after)
         return ImportedNode(known is None, change, self.imported.warnings)
 
-    def _hold(self, facts: ClusterFacts, known: Node | None, nature: Nature) -> NodeState | None:
+    def _hold(self, facts: ClusterFacts, known: Node | None, description: NodeDescription) -> NodeInfo | None:
         if known is None:
             return None
         root_id = known.provider_id
@@ -191,16 +191,17 @@ class _Importing:
             return self.loader.load(self.transaction, facts, [root_id])[root_id]
         except ManifestError:
             # The manifests sent now replace stored ones that cannot be read.
-            former = replace(nature, identity=identity_of(facts, known.name, known.manifest))
+            former = replace(description, identity=identity_of(facts, known.name, known.manifest))
             return self.loader.load(self.transaction, facts, [root_id], given={root_id: former})[root_id]
 
-    def _settled(self, nature: Nature, state: NodeState | None) -> NodeAllocations:
+    def _settled(self, description: NodeDescription, state: NodeInfo | None) -> NodeAllocations:
         kubelet_pods = [
-            (consumer_of(self.cluster.name, pod.uid), pod) for pod in nature.kind.imported.kubelet_pods
+            (consumer_of(self.cluster.name, pod.uid), pod)
+            for pod in description.template.imported.kubelet_pods
         ]
         recorded = () if state is None else state.pods
         others = {} if state is None else state.others
-        return accounts_with(counted(nature.kind.offers, recorded, others), kubelet_pods)
+        return accounts_with(counted(description.template.offers, recorded, others), kubelet_pods)
 
     def _write(
         self, node_id: int, identity: HostIdentity, before: NodeAllocations, after: NodeAllocations
@@ -225,7 +226,7 @@ class _Importing:
         return clusters.save_node(transaction, cluster.id, self.imported.name, root_id, node, topology)
 
 
-def _check_cpus(state: NodeState, offers: NodeOffers) -> None:
+def _check_cpus(state: NodeInfo, offers: NodeOffers) -> None:
     """Raises InTheWay if CPUs would disappear that pods hold."""
     gone = state.offers.cores.keys() - offers.cores.keys()
     held = {f"CPU {cpu} of pod {pod.label}" for pod in state.pods for cpu in pod.holding.cpus & gone}

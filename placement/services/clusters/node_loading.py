@@ -8,18 +8,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import orjson
+
+from placement.dialects.koordinator.node.canonical_form import ANONYMOUS, anonymous
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
+from placement.dialects.koordinator.node.node import import_node
 from placement.dialects.koordinator.node.tree import HostIdentity
 from placement.dialects.koordinator.resources import host_class
 from placement.dialects.koordinator.settings.settings import SchedulerSettings, scheduler_settings
 from placement.dialects.koordinator.status.pod_records import import_running_pod
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.kubernetes.errors import ManifestError
-from placement.kubernetes.node_selection import NodeFace, read_face
+from placement.kubernetes.node_selection import NodeAttributes, read_attributes
 from placement.numa.host_score import HostTotals
 from placement.scheduling.node_allocations import CpuOwner, NodeAllocations
-from placement.scheduling.node_offers import HOST, Place
-from placement.services.clusters.node_states import Likenesses, NodeKind, NodeState
+from placement.scheduling.node_info import NodeInfo, NodeTemplate, NodeTemplates
+from placement.scheduling.node_offers import HOST, Place, offers_of
 from placement.services.clusters.pod_rows import consumer_of, record_of, rescued
 from placement.storage.database import Executor
 from placement.storage.statements import node_rows, pods
@@ -33,6 +37,8 @@ from placement.storage.statements.node_rows import (
 )
 
 _AT_ONCE = 500
+# No cluster has it: templates carry no name.
+_CLUSTER = "c"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,28 +56,28 @@ def facts_of(cluster: Cluster) -> ClusterFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Nature:
+class NodeDescription:
     """What the manifests of a node say."""
 
     identity: HostIdentity
-    face: NodeFace
-    kind: NodeKind
+    attributes: NodeAttributes
+    template: NodeTemplate
 
 
 class NodeLoader:
     """Loads the nodes of clusters; it keeps what it has read from manifests for the next time."""
 
     def __init__(self) -> None:
-        self._likenesses = Likenesses()
+        self._templates = NodeTemplates()
 
     def load(
         self,
         connection: Executor,
         cluster: ClusterFacts,
         roots: Roots = None,
-        known: Mapping[int, NodeState] | None = None,
-        given: Mapping[int, Nature] | None = None,
-    ) -> dict[int, NodeState]:
+        known: Mapping[int, NodeInfo] | None = None,
+        given: Mapping[int, NodeDescription] | None = None,
+    ) -> dict[int, NodeInfo]:
         """The nodes with these host providers, or all nodes, by the id of the host provider.
 
         `known` are former states: manifests that did not change are not read again; those of `given` are not
@@ -79,7 +85,7 @@ class NodeLoader:
         for manifests that cannot be read with the present settings.
         """
         rows = node_rows.nodes(connection, cluster.id, roots)
-        natures = self._natures(connection, cluster, rows, known or {}, given or {})
+        descriptions = self._descriptions(connection, cluster, rows, known or {}, given or {})
         recorded: dict[int, list[RecordedPod]] = defaultdict(list)
         for pod in node_rows.pods(connection, cluster.id, roots):
             recorded[pod.root_id].append(record_of(pod, partial(_rescued, connection, cluster, pod)))
@@ -89,13 +95,13 @@ class NodeLoader:
         others = self._others(connection, cluster, rows, roots)
         states = {}
         for row in rows:
-            nature = natures[row.root_id]
-            states[row.root_id] = NodeState(
-                row=row,
+            description = descriptions[row.root_id]
+            states[row.root_id] = NodeInfo(
+                **row._asdict(),
                 cluster_id=cluster.id,
-                identity=nature.identity,
-                face=nature.face,
-                kind=nature.kind,
+                identity=description.identity,
+                attributes=description.attributes,
+                template=description.template,
                 settings=cluster.settings,
                 pods=tuple(recorded.get(row.root_id, ())),
                 others=others.get(row.root_id, {}),
@@ -104,37 +110,37 @@ class NodeLoader:
                     for record in records.get(row.root_id, ())
                 },
                 totals=_totals(
-                    nature.kind,
+                    description.template,
                     records.get(row.root_id, ()),
                     recorded.get(row.root_id, ()),
                     others.get(row.root_id, {}),
                 ),
-                likenesses=self._likenesses,
+                templates=self._templates,
             )
         return states
 
-    def _natures(
+    def _descriptions(
         self,
         connection: Executor,
         cluster: ClusterFacts,
         rows: Sequence[NodeRow],
-        known: Mapping[int, NodeState],
-        given: Mapping[int, Nature],
-    ) -> dict[int, Nature]:
-        natures = dict(given)
+        known: Mapping[int, NodeInfo],
+        given: Mapping[int, NodeDescription],
+    ) -> dict[int, NodeDescription]:
+        descriptions = dict(given)
         unknown = []
         for row in rows:
             if row.root_id in given:
                 continue
             old = known.get(row.root_id)
-            same = old is not None and (old.row.id, old.row.imported_at) == (row.id, row.imported_at)
+            same = old is not None and (old.id, old.imported_at) == (row.id, row.imported_at)
             if old is not None and same and old.settings == cluster.settings:
-                natures[row.root_id] = Nature(old.identity, old.face, old.kind)
+                descriptions[row.root_id] = NodeDescription(old.identity, old.attributes, old.template)
             else:
                 unknown.append(row)
         for row, manifests in _with_manifests(connection, unknown):
-            natures[row.root_id] = self.nature(cluster, row.name, *manifests)
-        return natures
+            descriptions[row.root_id] = self.description(cluster, row.name, *manifests)
+        return descriptions
 
     def unreadable(self, connection: Executor, cluster: ClusterFacts) -> dict[str, ManifestError]:
         """What is wrong with stored manifests under these settings of the cluster, by name of node."""
@@ -142,20 +148,19 @@ class NodeLoader:
         readable = []  # what was read of a node helps with like ones as long as it is kept
         for row, manifests in _with_manifests(connection, node_rows.nodes(connection, cluster.id)):
             try:
-                readable.append(self.nature(cluster, row.name, *manifests))
+                readable.append(self.description(cluster, row.name, *manifests))
             except ManifestError as error:
                 errors[row.name] = error
         return errors
 
-    def nature(
+    def description(
         self, cluster: ClusterFacts, name: str, node: Mapping[str, Any], nrt: Mapping[str, Any] | None
-    ) -> Nature:
+    ) -> NodeDescription:
         """What the manifests of a node say that were imported before. Raises ManifestError."""
-        return Nature(
-            identity_of(cluster, name, node),
-            read_face(node),
-            self._likenesses.kind(node, nrt, cluster.settings.profile),
-        )
+        reduced, profile = anonymous(node, nrt), cluster.settings.profile
+        key = profile.encode() + orjson.dumps(reduced, option=orjson.OPT_SORT_KEYS)
+        template = self._templates.of(key, lambda: _template(reduced, profile))
+        return NodeDescription(identity_of(cluster, name, node), read_attributes(node), template)
 
     @staticmethod
     def _others(
@@ -168,6 +173,12 @@ class NodeLoader:
                 path = HostIdentity(cluster.name, names[use.root_id], "").path(use.provider_name)
                 found.setdefault(use.root_id, {})[Place(path, use.class_name)] = use.amount
         return found
+
+
+def _template(reduced: tuple[Mapping[str, Any], Mapping[str, Any] | None], profile: str) -> NodeTemplate:
+    """What nodes have in common whose manifests are the same but for names."""
+    imported = import_node(_CLUSTER, *reduced, profile)
+    return NodeTemplate(imported, offers_of(imported, f"{_CLUSTER}/{ANONYMOUS}"))
 
 
 def _rescued(connection: Executor, cluster: ClusterFacts, pod: PodRow) -> RecordedPod:
@@ -190,12 +201,15 @@ def _with_manifests(connection: Executor, rows: Sequence[NodeRow]) -> Iterator[t
 
 
 def _totals(
-    kind: NodeKind, records: Sequence[HostRecord], pods: Sequence[RecordedPod], others: Mapping[Place, int]
+    template: NodeTemplate,
+    records: Sequence[HostRecord],
+    pods: Sequence[RecordedPod],
+    others: Mapping[Place, int],
 ) -> HostTotals:
     allocatable: dict[str, int] = {}
     requested: dict[str, int] = defaultdict(int)
     for record in records:
-        resource = kind.imported.resource_names.get(record.class_name)
+        resource = template.imported.resource_names.get(record.class_name)
         if resource is not None:
             unit = host_class(resource).unit
             allocatable[resource] = record.inventory.capacity * unit
@@ -212,15 +226,15 @@ def identity_of(cluster: ClusterFacts, name: str, node: Mapping[str, Any]) -> Ho
 
 
 def stored_accounts(
-    connection: Executor, state: NodeState, owners: Mapping[int, CpuOwner] | None = None
+    connection: Executor, state: NodeInfo, owners: Mapping[int, CpuOwner] | None = None
 ) -> NodeAllocations:
     """The stored allocations and CPU owners of a node; `owners` are read unless they are given."""
     shares: dict[str, dict[Place, int]] = {}
-    for use in node_rows.own_uses(connection, state.cluster_id, state.row.root_id):
+    for use in node_rows.own_uses(connection, state.cluster_id, state.root_id):
         path = state.identity.path(use.provider_name)
         shares.setdefault(use.consumer_uuid, {})[Place(path, use.class_name)] = use.amount
     if owners is None:
-        stored = pods.owners(connection, state.row.id)
+        stored = pods.owners(connection, state.id)
         owners = {cpu: CpuOwner(*owner) for cpu, owner in stored.items()}
     for owner in owners.values():
         shares.setdefault(owner.consumer, {})

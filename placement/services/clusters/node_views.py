@@ -12,8 +12,8 @@ from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.numa.cpus import LogicalCpu
 from placement.numa.pools import SharedPool
 from placement.scheduling.host_pools import host_pools
+from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.occupied_host import ledger_of
-from placement.services.clusters.node_states import NodeState
 
 _BLIND = (
     "kubelet's CPU manager policy is not reported; CPUs that kubelet pins could be handed out a second time"
@@ -50,9 +50,9 @@ class NodeView:
     quarantined_by: Sequence[RecordedPod]
 
 
-def view_of(state: NodeState) -> NodeView:
+def view_of(state: NodeInfo) -> NodeView:
     """The view of a node. Source: koordinator.md, "Pools", "Taking a host over"."""
-    imported = state.kind.imported
+    imported = state.template.imported
     pools = host_pools(imported, ledger_of(state.pods))
     return NodeView(
         cpus=tuple(_cpus(state)),
@@ -66,8 +66,8 @@ def view_of(state: NodeState) -> NodeView:
     )
 
 
-def _cpus(state: NodeState) -> Iterator[CpuView]:
-    imported, owners = state.kind.imported, state.accounts.cpus
+def _cpus(state: NodeInfo) -> Iterator[CpuView]:
+    imported, owners = state.template.imported, state.accounts.cpus
     by_consumer = {pod.consumer: pod for pod in state.pods}
     kubelet = {cpu: entry for entry in state.kubelet_pods for cpu in entry[1].cpus}
     for cpu, row in imported.topology.by_cpu.items():
@@ -84,8 +84,8 @@ def _cpus(state: NodeState) -> Iterator[CpuView]:
             yield CpuView(row, _nobody(state, cpu))
 
 
-def _nobody(state: NodeState, cpu: int) -> str:
-    imported = state.kind.imported
+def _nobody(state: NodeInfo, cpu: int) -> str:
+    imported = state.template.imported
     if cpu in imported.system:
         return "system"
     if cpu in imported.withheld:

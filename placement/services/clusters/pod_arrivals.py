@@ -10,7 +10,7 @@ import datetime
 from typing import NamedTuple
 
 from placement.scheduling.node_allocations import NodeAllocations
-from placement.services.clusters.node_states import NodeState
+from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.node_writing import Labels
 from placement.services.clusters.pod_writing import Arrival, pod_values
 from placement.services.following.cluster_cache import ClusterSnapshot
@@ -26,8 +26,8 @@ class Arrived(NamedTuple):
     """A pod that has come to a node: when, the node before and with it, and what was written."""
 
     at: datetime.datetime
-    before: NodeState
-    after: NodeState
+    before: NodeInfo
+    after: NodeInfo
     written: Stamped
 
 
@@ -50,10 +50,10 @@ def place_at_once(
     now = utcnow()
     wanted = PodArrival(
         cluster_id=before.cluster_id,
-        values=pod_values(arrival, before.row.id),
+        values=pod_values(arrival, before.id),
         consumer=labels.pod(recorded.consumer, recorded.namespace),
-        host_id=before.row.root_id,
-        host_revision=before.row.revision,
+        host_id=before.root_id,
+        host_revision=before.revision,
         used_below=before.due,
         providers=sorted(uuids.values()),
         amounts=[

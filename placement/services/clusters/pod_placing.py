@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from placement.dialects.koordinator.pod.pod_request import PodImport
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.scheduling.host_fit import loose_amounts
+from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pipeline import Ranked
 from placement.scheduling.remarks import remarks_on
 from placement.scheduling.reserve import allocate_on_host
-from placement.services.clusters.node_states import NodeState
 from placement.services.clusters.pod_answers import PodAnswer, scheduled_answer
 from placement.services.clusters.pod_documents import PodDocument
 
@@ -19,12 +19,12 @@ from placement.services.clusters.pod_documents import PodDocument
 class Placed:
     """A pod on a node: what to record of it, and what to tell."""
 
-    state: NodeState
+    state: NodeInfo
     recorded: RecordedPod
     answer: PodAnswer
 
 
-def placed(ranked: Ranked[NodeState], incoming: PodImport, document: PodDocument) -> Placed:
+def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed:
     """What the pod gets on the node. Raises Refused if it does not fit after all.
 
     Source: koordinator.md, "Reserve", "What is written".
@@ -44,5 +44,4 @@ def placed(ranked: Ranked[NodeState], incoming: PodImport, document: PodDocument
     )
     remarks = remarks_on(state.host, incoming.request) if incoming.request else ()
     answer = scheduled_answer(incoming, recorded, allocation, ranked.score, remarks)
-    row = state.row
-    return Placed(state, recorded, replace(answer, node=row.name, resource_provider=row.root_uuid))
+    return Placed(state, recorded, replace(answer, node=state.name, resource_provider=state.root_uuid))

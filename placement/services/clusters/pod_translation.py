@@ -68,7 +68,8 @@ class PodTranslation:
             keys,
             amplified=any(state.offers.ratio > FACE_VALUE for state in view.nodes.values()),
             bound_by_hosts=any(
-                state.kind.imported.policies.bind is not HostBindPolicy.NONE for state in view.nodes.values()
+                state.template.imported.policies.bind is not HostBindPolicy.NONE
+                for state in view.nodes.values()
             ),
         )
         if not usable:
@@ -78,7 +79,7 @@ class PodTranslation:
 
 
 def _shape(cluster: Cluster, view: ClusterSnapshot, incoming: PodImport) -> ClusterShape:
-    kinds = {state.kind: state for state in view.nodes.values()}
+    kinds = {state.template: state for state in view.nodes.values()}
     most_cpus: dict[int, int] = {}
     for kind in kinds:
         threads, cpus = kind.imported.topology.threads_per_core, len(kind.imported.topology.by_cpu)

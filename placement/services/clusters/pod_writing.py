@@ -14,8 +14,8 @@ from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.domain.errors import Conflict, NotFound
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.scheduling.node_allocations import NodeAllocations
+from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.node_loading import ClusterFacts, NodeLoader, stored_accounts
-from placement.services.clusters.node_states import NodeState
 from placement.services.clusters.node_writing import (
     Labels,
     NodeChanged,
@@ -72,7 +72,7 @@ class Arrival:
 class HeldNodes:
     """Nodes that are held, by host provider: their states, and their accounts as they are stored."""
 
-    states: Mapping[int, NodeState]
+    states: Mapping[int, NodeInfo]
     accounts: Mapping[int, NodeAllocations]
 
 
@@ -101,7 +101,7 @@ class PodWriting:
         trees = node_rows.hold_trees(transaction, roots)
         for root_id in roots:
             known = view.nodes.get(root_id)
-            if known is None or root_id not in trees or trees[root_id].revision != known.row.revision:
+            if known is None or root_id not in trees or trees[root_id].revision != known.revision:
                 raise NodeChanged("A node changed while the pod was placed.")
         states = {root_id: view.nodes[root_id] for root_id in roots}
         stored = {
@@ -168,7 +168,7 @@ class PodWriting:
                 after = after.with_pod(arrival.recorded)
                 consumer = arrival.recorded.consumer
                 bearers[consumer] = labels.pod(consumer, arrival.recorded.namespace)
-            place = NodePlace(before.row.id, before.cluster_id, before.identity)
+            place = NodePlace(before.id, before.cluster_id, before.identity)
             if not self._writer.write(transaction, place, stored, after.accounts, bearers):
                 # Pods that hold nothing come and go, too.
                 providers.touch(transaction, (), [root_id])
@@ -176,7 +176,7 @@ class PodWriting:
         arriving = set() if arrival is None or arrival.recorded is None else {arrival.recorded.consumer}
         consumers.delete_idle(transaction, gone - arriving)
         if arrival is not None:
-            node_id = None if target is None else held.states[target].row.id
+            node_id = None if target is None else held.states[target].id
             pods.insert(transaction, facts.id, pod_values(arrival, node_id))
 
 
@@ -198,6 +198,6 @@ def _state_of(pod: StoredPod) -> tuple[object, ...]:
     return pod.id, pod.root_id, pod.changed_at
 
 
-def _left_to_kubelet(state: NodeState) -> set[str]:
+def _left_to_kubelet(state: NodeInfo) -> set[str]:
     """The consumers that have CPUs only because kubelet reports them: they get theirs when others leave."""
     return {consumer for consumer, _ in state.kubelet_pods} - {pod.consumer for pod in state.pods}

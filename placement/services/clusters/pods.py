@@ -18,9 +18,9 @@ from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.numa.refusal import Refusal, Refused
 from placement.scheduling.columns.node_columns import NodeColumns
+from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pipeline import PodShape, ShapeRanking, ShapeRankings
 from placement.services.clusters.cluster_lookup import found, unknown_pod
-from placement.services.clusters.node_states import NodeState
 from placement.services.clusters.node_writing import (
     NodeChanged,
     NodeRefused,
@@ -130,7 +130,7 @@ class Pods:
 
     def _looked_at(
         self, view: ClusterSnapshot, document: PodDocument, node_names: Collection[str] | None
-    ) -> tuple[PodImport, ShapeRanking, NodeColumns[NodeState]]:
+    ) -> tuple[PodImport, ShapeRanking, NodeColumns]:
         """What a pod asks for, how it stands with nodes, and those nodes, without the pod itself on them."""
         incoming = import_pod(document.manifest, view.facts.settings)
         columns = _without(view, self._known(view, _key(document)))
@@ -192,7 +192,7 @@ class Pods:
         patiently(once)
 
     def _put(self, cluster: str, document: PodDocument, node: str | None) -> Taken:
-        refusing: set[NodeState] = set()
+        refusing: set[NodeInfo] = set()
 
         def once() -> Taken:
             view = self._cluster_cache.view(cluster)
@@ -210,7 +210,7 @@ class Pods:
         view: ClusterSnapshot,
         document: PodDocument,
         node: str | None,
-        refusing: set[NodeState],
+        refusing: set[NodeInfo],
     ) -> Taken:
         known = self._known(view, _key(document))
         same = same_pod(known, document)
@@ -221,7 +221,7 @@ class Pods:
         columns = _without(view, known)
         if node is not None:
             columns = columns.among([node])
-        doubtful = {state.name for state in refusing if view.nodes.get(state.row.root_id) is state}
+        doubtful = {state.name for state in refusing if view.nodes.get(state.root_id) is state}
         ranking = self._ranking(incoming, view)
         usable = columns.without(doubtful) if doubtful else columns
         place = _best_place(ranking, usable, incoming, document)
@@ -231,10 +231,10 @@ class Pods:
         try:
             changed_at = self._claim(view, document, known, place)
         except (NodeRefused, ProviderGone) as refusal:
-            if refusal.node_id != place.state.row.id:
+            if refusal.node_id != place.state.id:
                 raise
             # If nobody has changed it, so that the next view has the same state, it will refuse for good.
-            refusing.add(view.nodes[place.state.row.root_id])
+            refusing.add(view.nodes[place.state.root_id])
             raise NodeChanged(str(refusal)) from refusal
         before = same.changed_at if same is not None and same.node is not None else None
         return Taken(not known, replace(place.answer, changed_at=changed_at.isoformat()), before)
@@ -256,7 +256,7 @@ class Pods:
     ) -> datetime.datetime:
         """When that was, as it is stored."""
         labels = self._writing.labels(view.facts, document.namespace)
-        arrival = Arrival(document, place.answer, place.state.row.root_id, place.recorded)
+        arrival = Arrival(document, place.answer, place.state.root_id, place.recorded)
         arrived = None if known else place_at_once(self._database, view, arrival, labels)
         if arrived is not None:
             self._cluster_cache.took_place(arrived.before, arrived.after, arrived.written)
@@ -281,7 +281,7 @@ def _key(document: PodDocument) -> PodKey:
 
 
 def _best_place(
-    ranking: ShapeRanking, columns: NodeColumns[NodeState], incoming: PodImport, document: PodDocument
+    ranking: ShapeRanking, columns: NodeColumns, incoming: PodImport, document: PodDocument
 ) -> Placed | None:
     """The pod on the best node that can take it, None if none can."""
     for ranked in ranking.best_first(columns):
@@ -290,7 +290,7 @@ def _best_place(
     return None
 
 
-def _without(view: ClusterSnapshot, leaving: Sequence[StoredPod]) -> NodeColumns[NodeState]:
+def _without(view: ClusterSnapshot, leaving: Sequence[StoredPod]) -> NodeColumns:
     """The nodes as they are when these pods are gone."""
     consumers = frozenset(consumer_of(pod) for pod in leaving)
     left = {pod.root_id for pod in leaving if pod.root_id is not None}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from placement.dialects.koordinator.pod.pod_request import import_pod
 from placement.domain import deadline
 from placement.kubernetes.pod_identity import canonical_uid
+from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.numa_fit import Fit
 from placement.scheduling.pipeline import PodShape, ShapeRanking
 from placement.scheduling.victims import (
@@ -18,7 +19,6 @@ from placement.scheduling.victims import (
     only_resources_matter,
     priority_of,
 )
-from placement.services.clusters.node_states import NodeState
 from placement.services.clusters.pod_documents import PodDocument
 from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
 from placement.storage.database import Database
@@ -47,7 +47,7 @@ class _Preemptor:
     ranking: ShapeRanking
     consumers: frozenset[str]
 
-    def fits(self, state: NodeState, going: frozenset[str]) -> bool:
+    def fits(self, state: NodeInfo, going: frozenset[str]) -> bool:
         """Whether it fits when these are gone, and what it may have claimed itself before."""
         left = state.without(going | self.consumers)
         return isinstance(self.ranking.look(left).answer, Fit)
@@ -106,7 +106,7 @@ class Preemption:
         if state is None:
             return None
         with self._database.read() as connection:
-            present = pods.priorities(connection, state.row.id)
+            present = pods.priorities(connection, state.id)
         spelled = {canonical_uid(uid): uid for uid in proposal.uids}
         candidates = [one for one in present if one.priority < preemptor.priority]
         lower = {one.uid: one.consumer for one in candidates}
@@ -128,7 +128,7 @@ class Preemption:
         self,
         view: ClusterSnapshot,
         preemptor: _Preemptor,
-        state: NodeState,
+        state: NodeInfo,
         consumers: Mapping[str, str],
         uids: Sequence[str],
     ) -> Callable[[frozenset[str]], bool] | None:

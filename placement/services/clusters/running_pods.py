@@ -22,7 +22,7 @@ from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.pod_identity import is_former
 from placement.numa.cpuset import format_cpu_list
 from placement.scheduling.host_fit import loose_amounts
-from placement.services.clusters.node_states import NodeState
+from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.node_writing import Labels, NodeChanged
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_documents import PodDocument
@@ -76,14 +76,14 @@ class Recording:
         if state is None:
             cluster = self.view.facts.name
             raise BadRequest(f"Pod.spec.nodeName: no node {self.document.host!r} in cluster {cluster}")
-        return state.row.root_id
+        return state.root_id
 
-    def _arrival(self, same: StoredPod | None, state: NodeState | None) -> Arrival:
+    def _arrival(self, same: StoredPod | None, state: NodeInfo | None) -> Arrival:
         document = self.document
         running = import_running_pod(
             document.manifest,
             self.view.facts.settings,
-            KubeletPolicy() if state is None else state.kind.imported.kubelet,
+            KubeletPolicy() if state is None else state.template.imported.kubelet,
             None if same is None else same.manifest,
         )
         answer = PodAnswer(
@@ -105,8 +105,8 @@ class Recording:
         told = _given(document) if same is None or not kept else answer_of(same).annotations
         answer = replace(
             answer,
-            node=state.row.name,
-            resource_provider=state.row.root_uuid,
+            node=state.name,
+            resource_provider=state.root_uuid,
             cpuset=format_cpu_list(recorded.holding.cpus),
             lifts_cfs_quota=bool(recorded.holding.cpus),
             annotations=told,
@@ -114,9 +114,9 @@ class Recording:
             warnings=(*answer.warnings, *findings, *_warnings(recorded, state)),
             remarks=(_KEPT,) if kept else (),
         )
-        return Arrival(document, answer, state.row.root_id, recorded)
+        return Arrival(document, answer, state.root_id, recorded)
 
-    def _record(self, running: RunningPod, state: NodeState) -> RecordedPod:
+    def _record(self, running: RunningPod, state: NodeInfo) -> RecordedPod:
         """What to record of the pod; what it was given here stays unless its status says otherwise."""
         document, before = self.document, _recorded_before(state, self.document)
         holding = running.record.holding or NO_HOLDING
@@ -155,7 +155,7 @@ def same_pod(known: list[StoredPod], document: PodDocument) -> StoredPod | None:
     return same
 
 
-def _recorded_before(state: NodeState | None, document: PodDocument) -> RecordedPod | None:
+def _recorded_before(state: NodeInfo | None, document: PodDocument) -> RecordedPod | None:
     present = () if state is None else state.pods
     return next((pod for pod in present if pod.consumer == document.consumer), None)
 
@@ -168,13 +168,13 @@ def _given(document: PodDocument) -> dict[str, str]:
 
 
 def _limited(
-    running: RunningPod, state: NodeState, before: RecordedPod | None, consumer: str
+    running: RunningPod, state: NodeInfo, before: RecordedPod | None, consumer: str
 ) -> tuple[RunningPod, tuple[str, ...]]:
     """The pod, cut to what it may have on that node, and the warnings about the rest.
 
     What a pod says that can have no CPUs of its own does not put its node in quarantine.
     """
-    owns_cpus = may_own_cpus(running, state.kind.imported.policies.bind)
+    owns_cpus = may_own_cpus(running, state.template.imported.policies.bind)
     record = running.record
     if record.unreadable and not owns_cpus:
         return replace(running, record=PodRecord()), record.unreadable
@@ -184,7 +184,7 @@ def _limited(
     entitlement = Entitlement(
         owns_cpus=owns_cpus,
         requests=running.requests,
-        topology=state.kind.imported.topology,
+        topology=state.template.imported.topology,
         taken=state.offers.unallocatable | {cpu for cpu, owner in owners if owner.consumer != consumer},
         kept=frozenset() if before is None else before.holding.cpus,
     )
@@ -192,8 +192,8 @@ def _limited(
     return replace(running, record=replace(record, holding=holding)), findings
 
 
-def _warnings(recorded: RecordedPod, state: NodeState) -> Iterator[str]:
-    unknown = unknown_cpus_warning(recorded.holding, state.kind.imported.topology)
+def _warnings(recorded: RecordedPod, state: NodeInfo) -> Iterator[str]:
+    unknown = unknown_cpus_warning(recorded.holding, state.template.imported.topology)
     if unknown is not None:
         yield unknown
     for pod in state.pods:

@@ -15,9 +15,9 @@ from types import MappingProxyType
 
 from placement.domain.errors import Unavailable
 from placement.scheduling.columns.node_columns import NodeColumns
+from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.cluster_lookup import found
 from placement.services.clusters.node_loading import ClusterFacts, NodeLoader, facts_of
-from placement.services.clusters.node_states import NodeState
 from placement.services.following.follower import Follower
 from placement.storage.backends.backend import Stamped
 from placement.storage.changes.feed import Look
@@ -32,27 +32,27 @@ class ClusterSnapshot:
     """The nodes of a cluster as of one moment, by the id of their host provider."""
 
     facts: ClusterFacts
-    nodes: Mapping[int, NodeState]
-    columns: NodeColumns[NodeState]
+    nodes: Mapping[int, NodeInfo]
+    columns: NodeColumns
 
     @cached_property
-    def by_name(self) -> Mapping[str, NodeState]:
+    def by_name(self) -> Mapping[str, NodeInfo]:
         """The nodes by name."""
-        return {state.row.name: state for state in self.nodes.values()}
+        return {state.name: state for state in self.nodes.values()}
 
 
 @dataclass(slots=True)
 class _Image:
     facts: ClusterFacts
-    nodes: dict[int, NodeState]
-    columns: NodeColumns[NodeState] = field(default_factory=NodeColumns)
+    nodes: dict[int, NodeInfo]
+    columns: NodeColumns = field(default_factory=NodeColumns)
     view: ClusterSnapshot | None = None
 
     @classmethod
-    def of(cls, facts: ClusterFacts, nodes: dict[int, NodeState]) -> _Image:
-        return cls(facts, nodes, NodeColumns[NodeState]().updated(nodes.values()))
+    def of(cls, facts: ClusterFacts, nodes: dict[int, NodeInfo]) -> _Image:
+        return cls(facts, nodes, NodeColumns().updated(nodes.values()))
 
-    def replace(self, roots: Iterable[int], fresh: Mapping[int, NodeState]) -> None:
+    def replace(self, roots: Iterable[int], fresh: Mapping[int, NodeInfo]) -> None:
         before = [self.nodes.pop(root_id) for root_id in roots if root_id in self.nodes]
         self.nodes.update(fresh)
         names = {state.name for state in fresh.values()}
@@ -89,12 +89,12 @@ class ClusterCache(Follower):
                 image = self._images[id_] = self._images.pop(id_)
             return image.viewed()
 
-    def took_place(self, before: NodeState, after: NodeState, written: Stamped) -> None:
+    def took_place(self, before: NodeInfo, after: NodeInfo, written: Stamped) -> None:
         """A transaction of this process made one state of a node the other; nobody else had changed it.
 
         If anything was read since, what was read stands.
         """
-        root_id = before.row.root_id
+        root_id = before.root_id
         # Whoever has no time left to wait leaves it to the next look to bring what was written.
         with suppress(Unavailable), self.alone():
             image = self._images.get(before.cluster_id)

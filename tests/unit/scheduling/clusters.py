@@ -12,7 +12,7 @@ from placement.dialects.koordinator.node.node import NodeImport, import_node
 from placement.dialects.koordinator.pod.pod_request import import_pod
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
-from placement.kubernetes.node_selection import NodeFace, read_face
+from placement.kubernetes.node_selection import NodeAttributes, read_attributes
 from placement.numa.host_score import HostTotals
 from placement.scheduling.host import Host
 from placement.scheduling.node_allocations import Accountant, host_room
@@ -36,7 +36,7 @@ class TestNode:
 
     name: str
     imported: NodeImport
-    face: NodeFace
+    attributes: NodeAttributes
     offers: NodeOffers
     host: Host
     totals: HostTotals
@@ -188,7 +188,7 @@ def built_node(
     return TestNode(
         name=name,
         imported=imported,
-        face=read_face(manifest),
+        attributes=read_attributes(manifest),
         offers=offers,
         host=occupied_host(imported, offers, recorded, {}, settings),
         totals=pods.host_totals(imported, [pod.requests for pod in recorded]),

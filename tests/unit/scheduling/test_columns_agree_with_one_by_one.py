@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.kubernetes.node_selection import NodeFace
+from placement.kubernetes.node_selection import NodeAttributes
 from placement.numa.policies import NumaPolicy
 from placement.scheduling.columns.filter import may_fit, selected
 from placement.scheduling.columns.labels import LabelColumn, LabelKey
@@ -53,7 +53,7 @@ def test_nodes_are_filtered_and_scored_as_looking_at_them_does(cluster):
     highest = highest_scores(columns.table, shape.request, shape.settings.host_scoring)
     verdicts = looked_at(shape, found)
     for row, node in enumerate(columns.nodes):
-        assert admitted[row] == (shape.selection.refusal(node.face) is None)
+        assert admitted[row] == (shape.selection.refusal(node.attributes) is None)
         verdict = verdicts[node.name]
         if not verdict.fits:
             continue
@@ -122,13 +122,26 @@ def test_asking_some_nodes_says_the_same_of_them(cluster, numbers):
     assert [each.node for each in rest] == [node for node, _ in everywhere if node.name not in names]
 
 
+@settings(max_examples=100)
+@given(st.data())
+def test_a_ranking_that_follows_a_cluster_ranks_as_a_new_one(data):
+    cluster, found, shape = data.draw(clusters())
+    ranking, columns = ShapeRanking(shape), columns_of(found)
+    for _ in range(data.draw(st.integers(1, 4))):
+        some = data.draw(st.sets(st.sampled_from([node.name for node in columns.nodes]), max_size=2))
+        for asked in (columns, columns.among(some)):
+            kept = [(each.node, each.score) for each in ranking.best_first(asked)]
+            assert kept == [(each.node, each.score) for each in ShapeRanking(shape).best_first(asked)]
+        columns = columns.updated([data.draw(nodes(name, cluster)) for name in sorted(some)])
+
+
 @pytest.mark.parametrize("count", [1, 200])
 def test_labels_are_followed(count):
     """A label that was asked about is known of nodes that changed since."""
-    faces = [NodeFace(f"n{number}", {"zone": "a"}) for number in range(count)]
-    column = LabelColumn.of(LabelKey("zone"), faces)
+    nodes = [NodeAttributes(f"n{number}", {"zone": "a"}) for number in range(count)]
+    column = LabelColumn.of(LabelKey("zone"), nodes)
     assert column.equals("a").all()
-    changed = column.with_faces([(0, NodeFace("n0", {"zone": "b"}))])
+    changed = column.with_attributes([(0, NodeAttributes("n0", {"zone": "b"}))])
     assert changed.equals("b").tolist() == [True] + [False] * (count - 1)
     assert column.equals("a").all()
     assert not changed.equals("c").any()
