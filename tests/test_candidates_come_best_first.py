@@ -171,6 +171,10 @@ def test_explain_tells_why_in_figures_and_words(api, hosts):
     assert explanation["stages"][0] == {
         "group": "",
         "condition": "room for 8 VCPU",
+        "kind": "amount",
+        "resource_class": "VCPU",
+        "wanted": 8,
+        "counted": "providers",
         "came": 3,
         "providers": 0,
         "trees": 0,
@@ -183,6 +187,17 @@ def test_explain_tells_why_in_figures_and_words(api, hosts):
         "wanted": 8,
         "missing": 2,
         "free": 6,
+        "shortages": [
+            {
+                "reason": "amount",
+                "groups": [""],
+                "resource_provider": {"uuid": hosts["empty"], "name": "empty"},
+                "resource_class": "VCPU",
+                "wanted": 8,
+                "free": 6,
+                "missing": 2,
+            }
+        ],
         "sentences": ["empty lacks 2 VCPU: it has 6 free"],
     }
     assert explanation["sentences"][1] == "empty lacks 2 VCPU: it has 6 free"

@@ -28,6 +28,7 @@ from tests.test_nodes_show_whose_each_cpu_is import MIXED
 
 CONSUMER = "b43dbd27-06a5-4dc9-a073-feda931c578a"
 NODE = examples() / "edge" / "nodes" / "edge-01.yaml"
+POD = examples() / "pod.yaml"
 PINNED = ["--vcpus", "2", "--ram", "512", "--property", "hw:cpu_policy=dedicated"]
 NOBODY_LISTENS = "http://127.0.0.1:1"
 
@@ -83,6 +84,8 @@ LISTS = [
     ["candidates", "resources=PCPU:2", "limit=2"],
     ["candidates", "resources=PCPU:2", "limit=2", "order_by=pack"],
     ["explain", "resources=PCPU:64"],
+    ["flavor", "explain", *PINNED],
+    ["pod", "explain", "edge", str(POD)],
     ["tree", "edge/edge-01"],
     ["cluster", "list"],
     ["node", "list", "edge"],
@@ -311,6 +314,47 @@ def test_rows_of_an_explanation_tell_figures_and_who_came_closest(rows):
     assert first["Nearest"][0]["resource_provider"]["name"] == "edge/edge-01/core-0-7"
     assert (first["Nearest"][0]["missing"], first["Nearest"][0]["free"]) == (62, 2)
     assert [row["Nearest"] for row in others] == [[], []]
+
+
+@pytest.fixture
+def huge(tmp_path: Path) -> str:
+    """The file of a pod that fits nowhere."""
+    file = tmp_path / "huge.yaml"
+    manifest = pod_manifest(cpu="900")
+    manifest["metadata"]["name"] = "huge"
+    file.write_text(yaml.safe_dump(manifest))
+    return str(file)
+
+
+def test_candidates_flavors_and_pods_are_explained_in_one_table(placement, rows, huge):
+    pinned = ["--vcpus", "900", "--ram", "512", "--property", "hw:cpu_policy=dedicated"]
+    for name, command in (
+        ("PCPU", ["explain", "resources=PCPU:900"]),
+        ("PCPU", ["flavor", "explain", *pinned]),
+        ("CUSTOM_NODE_CPU_MILLI", ["pod", "explain", "edge", huge]),
+    ):
+        table = rows(*command)
+        columns = ["#", "Condition", "Came", "Passed", "Trees", "Nearest"]
+        assert all(list(row) == columns for row in table)
+        empty = next(at for at, row in enumerate(table) if row["Passed"] == 0)
+        assert all((row["Nearest"] != []) == (at == empty) for at, row in enumerate(table))
+        nearest = table[empty]["Nearest"]
+        assert [miss["resource_class"] for miss in nearest] == [name] * len(nearest)
+        told = placement(*command).stdout.splitlines()
+        assert told[:2] == [f"Fits nowhere: nobody meets condition {empty + 1}.", ""]
+        assert told[2 + empty].startswith(f"{empty + 1:2}  {table[empty]['Condition']}: 0 of ")
+        lines = [f"      {sentence}" for miss in nearest for sentence in miss["sentences"]]
+        assert told[3 + empty :] == lines
+        assert f" lacks {nearest[0]['missing']} {name}: it has {nearest[0]['free']} free" in lines[0]
+
+
+def test_an_explanation_of_a_pod_that_fits_counts_nodes(placement):
+    told = placement("pod", "explain", "edge", str(POD)).stdout.splitlines()
+    assert told[0].startswith("Fits on ")
+    assert told[0].endswith((" node.", " nodes."))
+    narrowed = placement("pod", "explain", "edge", str(POD), "--node", "edge-01").stdout
+    assert narrowed.startswith("Fits on 1 node.\n") or narrowed.startswith("Fits nowhere")
+    assert " 1  not cordoned, or that is tolerated: 1 of 1 nodes\n" in narrowed
 
 
 @pytest.fixture

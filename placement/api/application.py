@@ -25,6 +25,7 @@ from placement.api.keystone import Keystone
 from placement.api.middleware import REQUEST_ID, surrounded
 from placement.api.policy import Policy
 from placement.api.rendering.candidates import CandidatesRenderer
+from placement.api.rendering.explanations import explanation_body
 from placement.api.rendering.pods import refusals_body
 from placement.api.route_guard import guarded_by
 from placement.api.routes import (
@@ -207,7 +208,11 @@ def _flavor_refused(refused: FlavorRefused) -> Response:
 
 def _unschedulable(refused: Unschedulable) -> Response:
     nodes = refusals_body(refused.refusals, _NODES_SHOWN)
-    extra = {"nodes": nodes, "nodes_omitted": len(refused.refusals) - len(nodes)}
+    extra = {
+        "nodes": nodes,
+        "nodes_omitted": len(refused.refusals) - len(nodes),
+        "explanation": explanation_body(refused.explanation),
+    }
     return errors.render(409, str(refused), code=refused.code, extra=extra)
 
 

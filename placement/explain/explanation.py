@@ -6,92 +6,76 @@ Worked out from the trace that the search's own stages left; there is no second 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from placement.explain.near_misses import Miss, NearMisses
-from placement.explain.split_shortages import Alternative, alternative
+from placement.domain.explanation import (
+    MOST_MISSES,
+    Counted,
+    Explanation,
+    Miss,
+    Stage,
+    first_empty,
+)
+from placement.explain.near_misses import NearMisses
+from placement.explain.split_shortages import alternative
+from placement.explain.vocabulary import Vocabulary
 from placement.forest.arrays import Indices, Rows
 from placement.forest.forest import Forest
 from placement.forest.sharing import Sharing
-from placement.search.conditions import Condition, Fits
+from placement.search.conditions import Fits
 from placement.search.hosts import anchors_of
 from placement.search.query import ForestQuery
 from placement.search.trace import (
     Combines,
     ProvidersPassed,
     Trace,
-    TreeCondition,
     TreesPassed,
 )
 
-MOST_MISSES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """How many providers, of how many trees, passed a condition, and of how many that came to it.
-
-    `group` is the suffix, "" for the unsuffixed group, None for a condition on whole trees, where `providers`
-    is None. To the first condition of a group come all that offer the resource class.
-    """
-
-    condition: Condition | TreeCondition
-    group: str | None
-    providers: int | None
-    trees: int
-    came: int
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """The stages in order, the place of the first that nothing passed, and what came closest there.
-
-    `complete`: the search went through everything; else it stopped at its limit and the last stage counts
-    what it had seen by then. `alternative`: where the amount of the first empty stage could be split.
-    """
-
-    stages: tuple[Stage, ...]
-    first_empty: int | None
-    misses: tuple[Miss, ...]
-    complete: bool
-    alternative: Alternative | None = None
-
-    @property
-    def providers(self) -> set[str]:
-        """The uuids of the providers that are mentioned."""
-        mentioned = {miss.provider for miss in self.misses}
-        for miss in self.misses:
-            mentioned |= {shortage.provider for shortage in miss.shortages if shortage.provider is not None}
-        return mentioned | ({self.alternative.provider} if self.alternative else set())
-
 
 def explain(
-    forest: Forest, sharing: Sharing, query: ForestQuery, trace: Trace, most: int = MOST_MISSES
+    forest: Forest,
+    sharing: Sharing,
+    query: ForestQuery,
+    trace: Trace,
+    words: Vocabulary,
+    most: int = MOST_MISSES,
 ) -> Explanation:
-    """The explanation of a search that has just ended on this very forest, with so many misses at most."""
+    """The explanation of a search that has just ended on this very forest, with so many misses at most.
+
+    Providers stay uuids.
+    """
     trees = [*trace.trees, TreesPassed(Combines(), _combined(forest, sharing, trace))]
-    stages = [_stage_of_providers(forest, passed) for passed in trace.providers]
-    stages += _stages_of_trees(forest, trees)
-    empty = next((at for at, stage in enumerate(stages) if not stage.trees), None)
+    stages = (
+        *(_stage_of_providers(forest, passed, words) for passed in trace.providers),
+        *_stages_of_trees(forest, trees, words),
+    )
+    empty = first_empty(stages)
     misses: tuple[Miss, ...] = ()
     if empty is not None:
-        near = NearMisses(forest, sharing, query, most)
+        near = NearMisses(forest, sharing, query, words, most)
         if empty < len(trace.providers):
             misses = tuple(near.providers(trace.providers[empty]))
         else:
             misses = tuple(near.trees(trees, empty - len(trace.providers)))
-    condition = None if empty is None else stages[empty].condition
     other = None
-    if isinstance(condition, Fits):
-        other = alternative(forest, sharing, condition.class_id, condition.amount)
-    return Explanation(tuple(stages), empty, misses, trace.complete, other)
+    if empty is not None and empty < len(trace.providers):
+        condition = trace.providers[empty].condition
+        if isinstance(condition, Fits):
+            other = alternative(forest, sharing, condition, words.resource_class(condition.class_id))
+    return Explanation(stages, misses, trace.complete, alternative=other)
 
 
-def _stage_of_providers(forest: Forest, passed: ProvidersPassed) -> Stage:
-    trees = _number_of_trees(forest, passed.rows)
-    return Stage(passed.condition, passed.group.suffix, len(passed.rows), trees, _came_to(forest, passed))
+def _stage_of_providers(forest: Forest, passed: ProvidersPassed, words: Vocabulary) -> Stage:
+    return Stage(
+        words.condition(passed.condition),
+        Counted.PROVIDERS,
+        came=_came_to(forest, passed),
+        passed=len(passed.rows),
+        trees=_number_of_trees(forest, passed.rows),
+        group=passed.group.suffix,
+    )
 
 
 def _number_of_trees(forest: Forest, rows: Rows) -> int:
@@ -119,8 +103,9 @@ def _combined(forest: Forest, sharing: Sharing, trace: Trace) -> Indices:
     return roots[: len(trace.trees[-1].roots)]
 
 
-def _stages_of_trees(forest: Forest, trees: Sequence[TreesPassed]) -> Iterator[Stage]:
+def _stages_of_trees(forest: Forest, trees: Sequence[TreesPassed], words: Vocabulary) -> Iterator[Stage]:
     came = int((forest.alive() & (forest.providers.parent[: forest.count] < 0)).sum())
     for passed in trees:
-        yield Stage(passed.condition, None, None, len(passed.roots), came)
-        came = len(passed.roots)
+        left = len(passed.roots)
+        yield Stage(words.condition(passed.condition), Counted.TREES, came, left, left)
+        came = left

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
-from placement.explain.shortages import Shortage, Shortages
+from placement.domain.explanation import Miss, Reason, Shortage
+from placement.explain.shortages import Shortages
+from placement.explain.vocabulary import Vocabulary
 from placement.forest.arrays import (
     Amounts,
     Indices,
@@ -18,60 +20,58 @@ from placement.forest.forest import Forest
 from placement.forest.sharing import Sharing
 from placement.forest.uuids import to_text
 from placement.search.anchors import root_conditions
-from placement.search.conditions import Exists, Fits
+from placement.search.conditions import Carries, Condition, Exists, Fits, InTree, IsIn
 from placement.search.query import ForestQuery, slots_of
 from placement.search.trace import (
     AllGroups,
     Combines,
     ProvidersPassed,
+    RootCarries,
+    RootIsIn,
+    Together,
+    TreeCondition,
     TreesPassed,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Miss:
-    """A provider (for conditions on trees: a root) that failed the first empty condition narrowly.
-
-    `missing`: units of `class_id` it lacks of those wanted, 0 if it has room but the amount breaks its units.
-    `lacking`: the suffixes of the groups that no provider of the tree serves; `shortages`: all it lacks.
-    """
-
-    provider: str
-    class_id: int | None = None
-    wanted: int = 0
-    missing: int = 0
-    free: int = 0
-    lacking: tuple[str, ...] = ()
-    shortages: tuple[Shortage, ...] = ()
+_Part = Carries | IsIn | RootCarries | RootIsIn | InTree
 
 
 class NearMisses:
     """The `most` nearest misses of one search, without hosts that the query rules out by their root."""
 
-    def __init__(self, forest: Forest, sharing: Sharing, query: ForestQuery, most: int) -> None:
+    def __init__(
+        self, forest: Forest, sharing: Sharing, query: ForestQuery, words: Vocabulary, most: int
+    ) -> None:
         self._forest = forest
         self._sharing = sharing
         self._query = query
+        self._words = words
         self._most = most
 
     def providers(self, passed: ProvidersPassed) -> Iterator[Miss]:
         """The providers that met all conditions before; for amounts, those that lack least."""
         if isinstance(passed.condition, Fits):
-            yield from self._by_amount(passed.condition, passed.before)
+            yield from self._by_amount(passed)
         elif passed.before is not None and not isinstance(passed.condition, Exists):
             rows = self._at_allowed_roots(passed.before)[: self._most]
-            yield from map(Miss, _uuids(self._forest, rows))
+            yield from self._failing(passed.condition, rows)
 
-    def _by_amount(self, wanted: Fits, before: Rows | None) -> Iterator[Miss]:
+    def _by_amount(self, passed: ProvidersPassed) -> Iterator[Miss]:
+        wanted = passed.condition
+        assert isinstance(wanted, Fits)
         column = self._forest.column(wanted.class_id)
-        rows = column.slots.provider[column.occupied()].astype(np.intp) if before is None else before
+        rows = passed.before
+        if rows is None:
+            rows = column.slots.provider[column.occupied()].astype(np.intp)
         rows = self._at_allowed_roots(rows)
         free = column.free_of(rows)
         missing = np.maximum(wanted.amount - free, 0)
         nearest = _smallest(missing, self._most)
         uuids = _uuids(self._forest, rows[nearest])
+        name = self._words.resource_class(wanted.class_id)
         for uuid, lack, left in zip(uuids, missing[nearest].tolist(), free[nearest].tolist(), strict=True):
-            yield Miss(uuid, wanted.class_id, wanted.amount, lack, left)
+            reason, groups = Reason.AMOUNT if lack else Reason.UNITS, (passed.group.suffix,)
+            yield Miss(uuid, (Shortage(reason, groups, uuid, name, wanted.amount, max(left, 0), lack),))
 
     def _at_allowed_roots(self, rows: Rows) -> Rows:
         for condition in root_conditions(self._query, slots_of(self._query)):
@@ -84,13 +84,34 @@ class NearMisses:
         if isinstance(condition, AllGroups):
             yield from self._by_groups([tree for tree in trees if isinstance(tree.condition, AllGroups)])
         elif isinstance(condition, Combines):
-            shortages = Shortages(self._forest, self._sharing, self._query)
+            shortages = Shortages(self._forest, self._sharing, self._query, self._words)
             roots = trees[empty - 1].roots
             roots = roots[_smallest(shortages.distances(roots), self._most)]
             for root, uuid in zip(roots.tolist(), _uuids(self._forest, roots), strict=True):
                 yield Miss(uuid, shortages=shortages.of(root))
         else:
-            yield from map(Miss, _uuids(self._forest, trees[empty - 1].roots[: self._most]))
+            yield from self._failing(condition, trees[empty - 1].roots[: self._most])
+
+    def _failing(self, condition: Condition | TreeCondition, rows: Rows | Indices) -> Iterator[Miss]:
+        """Providers that do not meet a condition, each with what it lacks and what it has too much."""
+        lacking: list[list[str]] = [[] for _ in rows]
+        unwanted: list[list[str]] = [[] for _ in rows]
+        for part in _parts(condition):
+            asked = self._words.condition(part)
+            failed = range(len(rows)) if isinstance(part, Together) else self._failed(part, rows)
+            for at in failed:
+                lacking[at] += (name for any_of in asked.required for name in any_of)
+                unwanted[at] += asked.forbidden
+        told = zip(_uuids(self._forest, rows), lacking, unwanted, strict=True)
+        yield from (Miss(uuid, lacking=tuple(names), unwanted=tuple(others)) for uuid, names, others in told)
+
+    def _failed(self, part: _Part, rows: Rows | Indices) -> list[int]:
+        if isinstance(part, RootCarries | RootIsIn):
+            met = part.among(self._forest, rows.astype(np.int32))
+        else:
+            met = part.among(self._forest, rows.astype(np.intp))
+        failed: list[int] = np.flatnonzero(~met).tolist()
+        return failed
 
     def _by_groups(self, groups: Sequence[TreesPassed]) -> Iterator[Miss]:
         """The trees that can serve most groups; of equal ones, those that lack least."""
@@ -104,12 +125,24 @@ class NearMisses:
         lacks = len(groups) - served[roots]
         near = lacks <= np.sort(lacks[_smallest(lacks, self._most)])[-1]
         roots, lacks = roots[near].astype(np.int32), lacks[near]
-        shortages = Shortages(self._forest, self._sharing, self._query)
+        shortages = Shortages(self._forest, self._sharing, self._query, self._words)
         nearest = np.lexsort((shortages.distances(roots), lacks))[: self._most]
         suffixes = [passed.condition.suffix for passed in groups if isinstance(passed.condition, AllGroups)]
         for root, uuid in zip(roots[nearest].tolist(), _uuids(self._forest, roots[nearest]), strict=True):
             lacking = (suffix for suffix, there in zip(suffixes, present[:, root], strict=True) if not there)
-            yield Miss(uuid, lacking=tuple(dict.fromkeys(lacking)), shortages=shortages.of(root))
+            yield Miss(uuid, lacking_groups=tuple(dict.fromkeys(lacking)), shortages=shortages.of(root))
+
+
+def _parts(condition: Condition | TreeCondition) -> Iterator[_Part | Together]:
+    """What of a condition can be lacking by itself."""
+    if isinstance(condition, Carries | IsIn | RootCarries | RootIsIn):
+        yield from (
+            replace(condition, required=(any_of,), forbidden=frozenset()) for any_of in condition.required
+        )
+        for id_ in sorted(condition.forbidden):
+            yield replace(condition, required=(), forbidden=frozenset((id_,)))
+    elif isinstance(condition, InTree | Together):
+        yield condition
 
 
 def _smallest(values: Amounts | Shares, count: int) -> Rows:

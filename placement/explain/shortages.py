@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
+from placement.domain.explanation import Reason, Shortage
 from placement.explain.arrangement import NOBODY, Want, arrange
 from placement.explain.split_shortages import lacks
+from placement.explain.vocabulary import Vocabulary
 from placement.forest.arrays import Indices, Rows, Shares
 from placement.forest.forest import Forest
 from placement.forest.sharing import Sharing
@@ -25,38 +26,6 @@ from placement.search.trace import Trace
 _NOBODY_AT_ALL = 2.0
 
 
-class Reason(StrEnum):
-    """Why groups find nothing in a tree."""
-
-    AMOUNT = "amount"
-    UNITS = "units"
-    NOBODY = "nobody"
-    BELOW = "below"
-    APART = "apart"
-    SPLIT = "split"
-
-
-@dataclass(frozen=True, slots=True)
-class Shortage:
-    """What keeps a tree from serving some groups; amounts in units of the class.
-
-    AMOUNT: the groups want more of a class than `provider` has free, or several providers of the tree if it
-    is None. UNITS: `provider` has room, but min_unit, max_unit or step_size forbid the amount. NOBODY: no
-    provider of the tree meets `condition`, or none offers the class. BELOW: no provider is left below
-    `provider`, where same_subtree holds the groups. APART: isolated groups take all that could serve. SPLIT:
-    the providers below `provider` (None: of the whole tree) can give too little of an amount that is split.
-    """
-
-    reason: Reason
-    groups: tuple[str, ...]
-    provider: str | None = None
-    class_id: int | None = None
-    wanted: int = 0
-    free: int = 0
-    missing: int = 0
-    condition: Condition | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class _Able:
     """The providers that could serve a slot if amounts did not matter, and the conditions on them."""
@@ -68,7 +37,8 @@ class _Able:
 class Shortages:
     """The shortages of any trees for one query, on the forest as it is."""
 
-    def __init__(self, forest: Forest, sharing: Sharing, query: ForestQuery) -> None:
+    def __init__(self, forest: Forest, sharing: Sharing, query: ForestQuery, words: Vocabulary) -> None:
+        self._words = words
         self._forest = forest
         self._sharing = sharing
         self._slots = slots_of(query)
@@ -172,7 +142,7 @@ class Shortages:
                 Reason.SPLIT,
                 self._groups(lack.slots),
                 None if lack.top is None else self._uuid(int(rows[lack.top])),
-                class_id,
+                self._words.resource_class(class_id),
                 wanted=lack.wanted,
                 free=lack.free,
                 missing=lack.wanted - lack.free,
@@ -189,7 +159,8 @@ class Shortages:
             column = self._forest.column(class_id)
             for row, slots in drawn.items():
                 if not column.admits(row, [demand[slot] for slot in slots]):
-                    yield Shortage(Reason.UNITS, self._groups(slots), self._uuid(row), class_id)
+                    name = self._words.resource_class(class_id)
+                    yield Shortage(Reason.UNITS, self._groups(slots), self._uuid(row), name)
                     break
 
     def _short(self, class_id: int, demand: Sequence[int], drawn: dict[int, list[int]]) -> Iterator[Shortage]:
@@ -203,7 +174,7 @@ class Shortages:
                 Reason.AMOUNT,
                 self._groups([slot for row in short for slot in drawn[row]]),
                 self._uuid(short[0]) if len(short) == 1 else None,
-                class_id,
+                self._words.resource_class(class_id),
                 wanted=sum(wanted[row] for row in short),
                 free=sum(max(free[row], 0) for row in short),
                 missing=sum(wanted[row] - free[row] for row in short),
@@ -221,9 +192,11 @@ class Shortages:
             provider = self._uuid(int(rows[top])) if top != NOBODY else None
             if isinstance(condition, Offers):
                 wanted = sum(dict(self._slots[slot].resources)[condition.class_id] for slot in slots)
-                yield Shortage(reason, self._groups(slots), None, condition.class_id, wanted, missing=wanted)
+                name = self._words.resource_class(condition.class_id)
+                yield Shortage(reason, self._groups(slots), None, name, wanted, missing=wanted)
             else:
-                yield Shortage(reason, self._groups(slots), provider, condition=condition)
+                told = None if condition is None else self._words.condition(condition)
+                yield Shortage(reason, self._groups(slots), provider, condition=told)
 
     def _why(self, root: int, slot: int, top: int) -> tuple[Reason, int, Condition | None]:
         if top != NOBODY:

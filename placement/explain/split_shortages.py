@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placement.domain.explanation import Alternative
 from placement.domain.groups import SplitRule
 from placement.forest.forest import Forest
 from placement.forest.sharing import Sharing
 from placement.forest.uuids import to_text
+from placement.search.conditions import Fits
 from placement.search.problem import Problem, Split, Splitting, bits
 
 # More subtrees of one tree are not told one by one.
@@ -83,19 +85,9 @@ def _given(splitting: Splitting, split: Split, reach: int, *, several: bool) -> 
     return sum(amount for amount in whole if amount >= _FEWEST_SIBLINGS)
 
 
-class Alternative(NamedTuple):
-    """A provider below which several have so much of a class free that an amount could be split over them."""
-
-    provider: str
-    class_id: int
-    amount: int
-    free: int
-    givers: int
-
-
-def alternative(forest: Forest, sharing: Sharing, class_id: int, amount: int) -> Alternative | None:
+def alternative(forest: Forest, sharing: Sharing, wanted: Fits, resource_class: str) -> Alternative | None:
     """Where an amount that nobody has room for could be split; next to each other, else within one tree."""
-    column = forest.column(class_id)
+    column, amount = forest.column(wanted.class_id), wanted.amount
     if len(column.fitting(amount)):
         return None
     rows = column.slots.provider[column.occupied()].astype(np.intp)
@@ -109,5 +101,5 @@ def alternative(forest: Forest, sharing: Sharing, class_id: int, amount: int) ->
             top = int(np.argmax(free))
             givers = int(np.count_nonzero(room[tops == top]))
             uuid = to_text(forest.providers.uuid[[top]])[0].decode()
-            return Alternative(uuid, class_id, amount, int(free[top]), givers)
+            return Alternative(uuid, resource_class, amount, int(free[top]), givers)
     return None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from placement.domain.explanation import Kind, Obstacle
 from placement.kubernetes.manifest import Field, Report
+from placement.numa.refusal import Refusal, RefusalClass
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REFUSING = frozenset({"NoSchedule", "NoExecute"})
@@ -24,6 +26,10 @@ class Taint(NamedTuple):
     key: str
     value: str
     effect: str
+
+    def __str__(self) -> str:
+        """The taint as `kubectl taint` writes it."""
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
 CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
@@ -74,12 +80,11 @@ def _text(entry: Field, key: str) -> str:
     return entry.member(key).text() or ""
 
 
-def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
-    """The first taint that keeps a pod off a node; PreferNoSchedule never does."""
+def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> Iterator[Taint]:
+    """The taints that keep a pod off a node; PreferNoSchedule never does."""
     for taint in taints:
         if taint.effect in _REFUSING and not any(toleration.covers(taint) for toleration in tolerations):
-            return taint
-    return None
+            yield taint
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,10 @@ class Requirement(NamedTuple):
     operator: str
     values: tuple[str, ...]
 
+    def __str__(self) -> str:
+        """The expression as people write it."""
+        return " ".join(filter(None, (self.key, self.operator, ", ".join(self.values))))
+
     def holds(self, texts: Mapping[str, str]) -> bool:
         """Whether it holds for these labels (Kubernetes: node affinity)."""
         text = texts.get(self.key)
@@ -132,6 +141,10 @@ class Term(NamedTuple):
 
     labels: tuple[Requirement, ...]
     fields: tuple[Requirement, ...]
+
+    def __str__(self) -> str:
+        """The term as people write it."""
+        return " and ".join(map(str, (*self.labels, *self.fields)))
 
     @property
     def says_anything(self) -> bool:
@@ -156,23 +169,30 @@ class NodeSelection:
     terms: tuple[Term, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
 
-    def refusal(self, attributes: NodeAttributes) -> str | None:
+    def refusal(self, attributes: NodeAttributes) -> Refusal | None:
         """Why the pod may not go to a node, in the words of kube-scheduler; None if it may."""
         guarded = self.guard_refusal(attributes.taints, attributes.unschedulable)
         if guarded is not None:
             return guarded
-        if self.selector and any(attributes.labels.get(key) != value for key, value in self.selector):
-            return NOT_SELECTED
+        for key, value in self.selector:
+            if attributes.labels.get(key) != value:
+                return _refusal(NOT_SELECTED, Kind.LABELS, key)
         if self.terms is not None and not any(term.holds(attributes) for term in self.terms):
-            return NOT_SELECTED
+            return _refusal(NOT_SELECTED, Kind.AFFINITY)
         return None
 
-    def guard_refusal(self, taints: tuple[Taint, ...], unschedulable: bool) -> str | None:
+    def guard_refusal(self, taints: tuple[Taint, ...], unschedulable: bool) -> Refusal | None:
         """Why the pod may not go to nodes with these taints; None if it tolerates them."""
         if unschedulable and not any(toleration.covers(CORDONED) for toleration in self.tolerations):
-            return UNSCHEDULABLE
-        taint = untolerated(taints, self.tolerations) if taints else None
-        return None if taint is None else f"{UNTOLERATED} {{{taint.key}: {taint.value}}}"
+            return _refusal(UNSCHEDULABLE, Kind.CORDON)
+        taint = next(untolerated(taints, self.tolerations), None) if taints else None
+        if taint is None:
+            return None
+        return _refusal(f"{UNTOLERATED} {{{taint.key}: {taint.value}}}", Kind.TAINTS)
+
+
+def _refusal(words: str, kind: Kind, of: str = "") -> Refusal:
+    return Refusal((words,), RefusalClass.UNRESOLVABLE, Obstacle(kind, of))
 
 
 def read_node_selection(spec: Field) -> NodeSelection:

@@ -17,6 +17,7 @@ from placement.numa.policies import BindPolicy, Distribution
 from placement.numa.refusal import (
     INVALID_TOPOLOGY,
     NOT_ENOUGH_CPUS,
+    UNALIGNED,
     RefusalClass,
     Refused,
 )
@@ -178,7 +179,7 @@ class NumaAllocator:
             if sum(shares.values()) < amount:
                 missing.append(resource)
         if missing:
-            raise Refused(*(f"Insufficient NUMA {resource}" for resource in missing))
+            raise Refused(*(f"Insufficient NUMA {resource}" for resource in missing), obstacle=UNALIGNED)
         return {numa: by_numa[numa] for numa in sorted(by_numa)}
 
     def _share(self, resource: str, affinity: Sequence[int]) -> dict[int, int]:

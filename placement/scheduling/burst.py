@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from placement.domain.explanation import Kind, Obstacle
 from placement.numa.host import HostState
 from placement.numa.refusal import Refused
 
@@ -27,7 +28,7 @@ def choose_pool(host: HostState, numa_ids: Iterable[int], limit: int) -> int:
     sizes = ((sign * _pool_size(host, numa), numa) for numa in numa_ids if covers(host, [numa], limit))
     chosen = min(sizes, default=None)
     if chosen is None:
-        raise Refused(POOLS_TOO_SMALL)
+        raise Refused(POOLS_TOO_SMALL, obstacle=Obstacle(Kind.SHARED_POOL))
     return chosen[1]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from placement.dialects.koordinator.node.host_policies import HostBindPolicy, pod_bind_policy
 from placement.dialects.koordinator.pod.annotations import merged_numa_policy
 from placement.dialects.koordinator.pod.pod_request import CPUS_MUST_BE_INTEGER, PodRequest
+from placement.domain.explanation import Kind, Obstacle
 from placement.numa.alignment.alignment import Alignment
 from placement.numa.demand import CpuDemand, PodDemand
 from placement.numa.policies import BindPolicy
@@ -46,7 +47,9 @@ def check_whole_cpus(host: Host, request: PodRequest) -> None:
     Source: koordinator.md, "Filter".
     """
     if _host_binds(host, request) and request.is_fractional:
-        raise Refused(CPUS_MUST_BE_INTEGER, status=RefusalClass.UNRESOLVABLE)
+        raise Refused(
+            CPUS_MUST_BE_INTEGER, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(Kind.WHOLE_CPUS)
+        )
 
 
 def check_binding(host: Host, request: PodRequest, demand: PodDemand) -> None:
@@ -58,14 +61,18 @@ def check_binding(host: Host, request: PodRequest, demand: PodDemand) -> None:
     if cpus is None:
         return
     if not layout.cpus:
-        raise Refused(INVALID_TOPOLOGY, status=RefusalClass.UNRESOLVABLE)
+        raise _unbindable(INVALID_TOPOLOGY)
     if host.unreadable_pods:
         names = ", ".join(host.unreadable_pods)
-        raise Refused(f"{UNREADABLE_PODS}: {names}", status=RefusalClass.UNRESOLVABLE)
+        raise _unbindable(f"{UNREADABLE_PODS}: {names}")
     if request.required_bind and pod_bind_policy(host.bind, "", request.required_bind)[0] != cpus.bind:
-        raise Refused(BIND_CONFLICT, status=RefusalClass.UNRESOLVABLE)
+        raise _unbindable(BIND_CONFLICT)
     if cpus.strict and cpus.bind is BindPolicy.FULL_PCPUS and cpus.need % layout.threads:
-        raise Refused(NOT_WHOLE_CORES, status=RefusalClass.UNRESOLVABLE)
+        raise _unbindable(NOT_WHOLE_CORES)
+
+
+def _unbindable(words: str) -> Refused:
+    return Refused(words, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(Kind.CPU_BINDING))
 
 
 def is_bound_on(host: Host, request: PodRequest) -> bool:

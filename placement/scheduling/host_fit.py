@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from placement.dialects.koordinator.resources import host_class, numa_class
+from placement.domain.explanation import Kind, Obstacle
 from placement.numa.amounts import Amounts, NumaAmounts
 from placement.numa.amplification import bound_cost
+from placement.numa.refusal import Refusal
 from placement.scheduling.node_offers import PODS_CLASS, NodeOffers, Place
 from placement.scheduling.numa_fit import AMPLIFIED
 
@@ -17,30 +19,34 @@ Left = Callable[[Place], int]
 
 def lacking(
     offers: NodeOffers, free: Mapping[str, int], left: Left, requests: Amounts, *, bound: bool
-) -> tuple[str, ...]:
-    """Everything a host has too little of for a pod, nothing if it fits.
+) -> Refusal | None:
+    """Everything a host has too little of for a pod, None if it fits; the first of it is the obstacle.
 
     `free` are the units left of each class of the host itself, `left` tells those of its NUMA nodes, which
     count for what the host does not offer as a whole. The comparison is the one that the claim makes.
     `bound`: the pod would get CPUs of its own, each of which costs the ratio of the host.
     """
-    return tuple(_lacking(offers, free, left, requests, bound))
+    lacks = list(_lacking(offers, free, left, requests, bound))
+    if not lacks:
+        return None
+    return Refusal(tuple(words for _, words in lacks), obstacle=Obstacle(Kind.AMOUNT, lacks[0][0]))
 
 
 def _lacking(
     offers: NodeOffers, free: Mapping[str, int], left: Left, requests: Amounts, bound: bool
-) -> Iterator[str]:
+) -> Iterator[tuple[str, str]]:
+    """The class of each amount that is too large, and the words for it."""
     if free.get(PODS_CLASS, 0) < 1:
-        yield TOO_MANY_PODS
+        yield PODS_CLASS, TOO_MANY_PODS
     for resource, amount in requests.items():
         kind = host_class(resource)
         room = free.get(kind.name)
         if room is None:
             room = sum(left(place) for place in _below(offers, resource).values())
         if -(-amount // kind.unit) > room:
-            yield f"Insufficient {resource}"
+            yield kind.name, f"Insufficient {resource}"
         elif resource == "cpu" and bound and bound_cost(amount, offers.ratio) > room:
-            yield AMPLIFIED
+            yield kind.name, AMPLIFIED
 
 
 def loose_amounts(offers: NodeOffers, left: Left, requests: Amounts, aligned: NumaAmounts) -> NumaAmounts:

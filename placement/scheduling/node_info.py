@@ -107,6 +107,11 @@ class NodeInfo:
     """The recorded pods as they were counted, if they were."""
 
     @property
+    def provider_name(self) -> str:
+        """The name of its host provider."""
+        return self.identity.name()
+
+    @property
     def offers(self) -> NodeOffers:
         """What its providers offer."""
         return self.template.offers

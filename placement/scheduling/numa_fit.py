@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from placement.dialects.koordinator.pod.annotations import ResourceStatus
 from placement.dialects.koordinator.pod.pod_request import PodRequest
+from placement.domain.explanation import Kind, Obstacle
 from placement.numa.alignment.alignment import choose_affinity
 from placement.numa.alignment.hint_rows import ProviderHints
 from placement.numa.alignment.hints import Fits
@@ -110,7 +111,7 @@ def check_amplified(
         ratio,
     )
     if cost > totals.allocatable.get("cpu", 0) - requested:
-        raise Refused(AMPLIFIED)
+        raise Refused(AMPLIFIED, obstacle=Obstacle(Kind.AMPLIFIED_CPU))
 
 
 def _returned_cpus(reservations: Reservations) -> int:

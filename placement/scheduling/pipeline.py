@@ -18,7 +18,7 @@ from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.forest.arrays import Amounts, Mask
 from placement.kubernetes.node_selection import NodeSelection
-from placement.numa.refusal import Refusal, RefusalClass
+from placement.numa.refusal import Refusal
 from placement.scheduling.columns.filter import may_fit
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.columns.score import highest_scores
@@ -65,7 +65,7 @@ class ShapeRanking:
     """Pods of one shape and the nodes of a cluster."""
 
     def __init__(self, shape: PodShape) -> None:
-        self._shape = shape
+        self.shape = shape
         self._estimates: Estimates | None = None
         self._judge = PodJudge(shape.request, shape.settings.host_scoring)
         self._verdicts: dict[NodeInfo, FilterResult] = {}
@@ -106,7 +106,7 @@ class ShapeRanking:
         if len(self._verdicts) > len(columns.nodes) + len(columns.nodes) // 4 + _CHANGES_KEPT:
             known = self._verdicts
             self._verdicts = {node: known[node] for node in columns.nodes if node in known}
-            self._judge = PodJudge(self._shape.request, self._shape.settings.host_scoring)
+            self._judge = PodJudge(self.shape.request, self.shape.settings.host_scoring)
 
     def _foretold(self, columns: NodeColumns) -> Iterator[tuple[int, int]]:
         """The rows of nodes that may take the pod and their scores at most, descending, then by name."""
@@ -136,7 +136,7 @@ class ShapeRanking:
         return made
 
     def _made(self, columns: NodeColumns) -> Estimates:
-        shape = self._shape
+        shape = self.shape
         fits = may_fit(columns, shape.selection, shape.request)
         rows = np.flatnonzero(fits)
         highest = np.zeros(len(columns.nodes), np.int64)
@@ -145,14 +145,13 @@ class ShapeRanking:
 
     def _screen(self, node: NodeInfo) -> Refusal | None:
         """What the names, labels, taints and totals of a node have against the pod."""
-        reason = self._shape.selection.refusal(node.attributes)
-        if reason is not None:
-            return Refusal((reason,), RefusalClass.UNRESOLVABLE)
-        request = self._shape.request
+        refusal = self.shape.selection.refusal(node.attributes)
+        if refusal is not None:
+            return refusal
+        request = self.shape.request
         amounts = {} if request is None else request.amounts
         bound = request is not None and is_bound_on(node.host, request)
-        missing = lacking(node.offers, node.free, node.left, amounts, bound=bound)
-        return Refusal(missing) if missing else None
+        return lacking(node.offers, node.free, node.left, amounts, bound=bound)
 
 
 def _ranked(columns: NodeColumns, height: int, row: int, fit: Fit) -> Ranked:

@@ -6,7 +6,7 @@ search request -> limit and cluster taken out -> dialects.nova -> query string -
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from placement.dialects.nova import (
@@ -18,19 +18,24 @@ from placement.dialects.nova import (
 from placement.domain.groups import CandidateQuery
 from placement.services.clusters.clusters import Clusters
 from placement.services.placement.candidates import Candidates, Search
+from placement.services.placement.search_options import SearchOptions
 
-_SEARCH_PARTS = ("limit", "cluster")
+_SEARCH_PARTS = ("limit", "cluster", "explain")
 ParseQuery = Callable[[str], CandidateQuery]
 """Reads the query string of allocation candidates. Raises BadRequest."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlavorSearch:
-    """A finished search for a flavor; `query_used` names the field of the translation that was searched."""
+    """A finished search for a flavor; `query_used` names the field of the translation that was searched.
+
+    `explained`: whether somebody asked for the explanation of that search.
+    """
 
     translation: Translation
     search: Search
     query_used: Literal["querystring", "fallback_querystring"]
+    explained: bool = False
 
 
 class Flavors:
@@ -48,30 +53,37 @@ class Flavors:
     def find(self, document: object, parse: ParseQuery) -> FlavorSearch:
         """Translate and search.
 
-        The document is a translation request with two more parts: `limit`, short for options.limit, and
-        `cluster`, the name of the only cluster to search. Where the query finds nothing, the fallback query
-        is searched if there is one. Raises FlavorRefused, NotFound for the cluster, BadRequest for classes
-        and traits that do not exist, SearchTimeout, Unavailable.
+        The document is a translation request with three more parts: `limit`, short for options.limit,
+        `cluster`, the name of the only cluster to search, and `explain`, whether to explain the search. Where
+        the query finds nothing, the fallback query is searched if there is one. Raises FlavorRefused,
+        NotFound for the cluster, BadRequest for classes and traits that do not exist, SearchTimeout,
+        Unavailable.
         """
-        request, cluster = _split(document)
+        request, cluster, explain = _split(document)
         translation = translate_document(request)
-        roots = () if cluster is None else (frozenset({self._clusters.get(cluster).aggregate_uuid}),)
-        search = self._candidates.find(replace(parse(translation.querystring), root_member_of=roots))
+        aggregate = None if cluster is None else self._clusters.get(cluster).aggregate_uuid
+        options = SearchOptions(cluster=cluster, cluster_aggregate=aggregate, explain=explain)
+        search = self._candidates.find(parse(translation.querystring), options)
         if len(search.answer) or translation.fallback_querystring is None:
-            return FlavorSearch(translation, search, "querystring")
-        fallback = replace(parse(translation.fallback_querystring), root_member_of=roots)
-        return FlavorSearch(translation, self._candidates.find(fallback), "fallback_querystring")
+            return FlavorSearch(translation, search, "querystring", explain)
+        fallback = self._candidates.find(parse(translation.fallback_querystring), options)
+        return FlavorSearch(translation, fallback, "fallback_querystring", explain)
 
 
-def _split(document: object) -> tuple[object, str | None]:
-    """The translation request in a search request, and the cluster. Raises FlavorRefused."""
+def _split(document: object) -> tuple[object, str | None, bool]:
+    """The translation request in a search request, the cluster, and whether to explain.
+
+    Raises FlavorRefused.
+    """
     if not isinstance(document, Mapping):
-        return document, None
+        return document, None, False
     request: dict[str, Any] = {name: part for name, part in document.items() if name not in _SEARCH_PARTS}
-    limit, cluster = (document.get(name) for name in _SEARCH_PARTS)
+    limit, cluster, explain = (document.get(name) for name in _SEARCH_PARTS)
     problems = []
     if cluster is not None and not isinstance(cluster, str):
         problems.append(Problem("options_invalid", "cluster: must be the name of a cluster"))
+    if explain is not None and not isinstance(explain, bool):
+        problems.append(Problem("options_invalid", "explain: must be true or false"))
     options = {} if request.get("options") is None else request["options"]
     if limit is not None and isinstance(options, Mapping):
         if options.get("limit") is not None:
@@ -79,4 +91,4 @@ def _split(document: object) -> tuple[object, str | None]:
         request["options"] = {**options, "limit": limit}
     if problems:
         raise FlavorRefused(tuple(problems))
-    return request, cluster
+    return request, cluster, bool(explain)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from placement.api.rendering.explanations import explanation_body
 from placement.numa.refusal import Refusal
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_pages import PodPage, Preview
@@ -64,6 +65,7 @@ def preview_body(cluster: str, preview: Preview) -> dict[str, Any]:
         ],
         "fitting": preview.fitting,
         "rejected": refusals_body(preview.refusals),
+        "explanation": explanation_body(preview.explanation),
         "warnings": preview.warnings,
     }
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import orjson
 from flask import Blueprint, Response, current_app
 
@@ -12,7 +9,7 @@ from placement.api import context, extended_query, json_query
 from placement.api.bodies import validated
 from placement.api.context import use_cases
 from placement.api.queries import parameters
-from placement.api.rendering.explanations import explanation_body
+from placement.api.rendering.explanations import explanation_member
 from placement.api.rendering.scores import score_remarks
 from placement.api.responses import streamed
 from placement.api.route_guard import route
@@ -59,7 +56,7 @@ def _found(query: CandidateQuery, options: SearchOptions) -> Response:
     search = use_cases().candidates.find(query, options)
     appendix = b""
     if options.explain:
-        appendix = orjson.dumps({"explanation": explained(search)})[1:-1]
+        appendix = orjson.dumps(explanation_member(search))[1:-1]
     remarks = _remarks(search, options)
     return streamed(renderer.body(search, context.version(), remarks=remarks, appendix=appendix))
 
@@ -67,11 +64,3 @@ def _found(query: CandidateQuery, options: SearchOptions) -> Response:
 def _remarks(search: Search, options: SearchOptions) -> Texts | None:
     table = search.answer.scores()
     return None if table is None else score_remarks(table, options.preferences)
-
-
-def explained(search: Search) -> dict[str, Any]:
-    """The explanation of the search, with the names of the providers in it."""
-    assert search.explanation is not None
-    uuids = search.explanation.providers
-    names = use_cases().candidates.names_of(uuids) if uuids else {}
-    return explanation_body(search.explanation, replace(search.vocabulary, providers=names))

@@ -11,6 +11,7 @@ from placement.api import candidate_query, queries
 from placement.api.bodies import json_body
 from placement.api.context import use_cases
 from placement.api.microversions import NEWEST
+from placement.api.rendering.explanations import explanation_member
 from placement.api.responses import json_response, streamed
 from placement.api.route_guard import route
 from placement.api.targets import cluster_of_body
@@ -46,12 +47,13 @@ def translation() -> Response:
     target=cluster_of_body,
 )
 def candidates() -> Response:
-    """Where a flavor fits."""
+    """Where a flavor fits; with explain also why."""
     renderer = current_app.extensions["placement_candidates_renderer"]
     found = use_cases().flavors.find(json_body(), _parse)
-    opening = orjson.dumps(
-        {"translation": translation_document(found.translation), "query_used": found.query_used}
-    )
+    document = {"translation": translation_document(found.translation), "query_used": found.query_used}
+    if found.explained:
+        document |= explanation_member(found.search)
+    opening = orjson.dumps(document)
     return streamed(chain([opening[:-1] + b',"candidates":'], renderer.body(found.search, NEWEST), [b"}"]))
 
 

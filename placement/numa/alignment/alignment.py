@@ -14,7 +14,7 @@ from placement.numa.alignment.selection import Selection, select_affinity, selec
 from placement.numa.allocator import NumaAllocator
 from placement.numa.masks import mask_of, members_of
 from placement.numa.policies import NumaExclusivity, NumaPolicy
-from placement.numa.refusal import RefusalClass, Refused
+from placement.numa.refusal import UNALIGNED, RefusalClass, Refused
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 
 MISSING_NUMA_RESOURCES = "node(s) missing NUMA resources"
@@ -51,10 +51,10 @@ def choose_affinity(
     """
     host = allocator.host
     if not host.capacity:
-        raise Refused(MISSING_NUMA_RESOURCES, status=RefusalClass.UNRESOLVABLE)
+        raise Refused(MISSING_NUMA_RESOURCES, status=RefusalClass.UNRESOLVABLE, obstacle=UNALIGNED)
     selection = _select(_Search(allocator, alignment, fits or allocator.fits, devices))
     if selection.reasons:
-        raise Refused(*selection.reasons)
+        raise Refused(*selection.reasons, obstacle=UNALIGNED)
     return None if selection.affinity is None else tuple(members_of(selection.affinity))
 
 

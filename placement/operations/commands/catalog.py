@@ -27,6 +27,7 @@ _COMMANDS = {
     "pod create": "pod:CreatePods",
     "pod delete": "pod:DeletePod",
     "pod preview": "pod:PreviewPod",
+    "pod explain": "pod:ExplainPod",
     "pod translate": "pod:TranslatePod",
     "allocation list": "allocation:ListAllocations",
     "allocation show": "allocation:ShowAllocation",
@@ -34,6 +35,7 @@ _COMMANDS = {
     "sync kubernetes": "sync:SyncKubernetes",
     "flavor translate": "flavor:TranslateFlavor",
     "flavor candidates": "flavor:ListFlavorCandidates",
+    "flavor explain": "flavor:ExplainFlavor",
 }
 
 

@@ -1,4 +1,4 @@
-"""`placement explain`: why a request fits nowhere, or where it loses most."""
+"""`placement explain`, and how all explanations are told: why nothing fits, or where most is lost."""
 
 from __future__ import annotations
 
@@ -12,12 +12,22 @@ from placement.operations.commands.query import Pairs, add_query, query_of
 
 _COLUMNS = ("#", "Condition", "Came", "Passed", "Trees", "Nearest")
 # So many candidates are enough to count trees, and no fleet makes the answer large.
-_LIMIT = ("limit", "1000")
+ENOUGH = 1000
 
 Explanation = Mapping[str, Any]
 
 
-class ExplainRequest(Prose):
+class Explaining(Prose):
+    """A command that tells why something fits nowhere, in the same sentences or rows whatever that is."""
+
+    def told(self, parsed_args: argparse.Namespace, explanation: Explanation) -> tuple[tuple[str, ...], Any]:
+        """The sentences, or the rows if a format is given."""
+        if parsed_args.formatter == PROSE:
+            return ("Explanation",), [(line,) for line in _told(explanation)]
+        return _COLUMNS, list(_rows(explanation))
+
+
+class ExplainRequest(Explaining):
     """Explain where a request fits, or which of its conditions nobody meets and who comes closest.
 
     The arguments are the parameters of GET /ext/v1/allocation_candidates, such as resources=VCPU:2.
@@ -32,15 +42,12 @@ class ExplainRequest(Prose):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Ask and tell."""
         query = _explaining(query_of(parsed_args.query))
-        explanation = self.client.get("/ext/v1/allocation_candidates", query)["explanation"]
-        if parsed_args.formatter == PROSE:
-            return ("Explanation",), [(line,) for line in _told(explanation)]
-        return _COLUMNS, list(_rows(explanation))
+        return self.told(parsed_args, self.client.get("/ext/v1/allocation_candidates", query)["explanation"])
 
 
 def _explaining(query: Pairs) -> Pairs:
     given = [(key, value) for key, value in query if key != "explain"]
-    limit = [] if any(key == "limit" for key, _ in given) else [_LIMIT]
+    limit = [] if any(key == "limit" for key, _ in given) else [("limit", str(ENOUGH))]
     return [*given, *limit, ("explain", "1")]
 
 
@@ -59,9 +66,10 @@ def _verdict(explanation: Explanation) -> str:
     empty = explanation["first_empty"]
     if empty is not None:
         return f"Fits nowhere: nobody meets condition {empty + 1}."
-    trees = explanation["stages"][-1]["trees"]
+    last = explanation["stages"][-1]
     at_least = "" if explanation["complete"] else "at least "
-    return f"Fits in {at_least}{trees} tree{'' if trees == 1 else 's'}."
+    where, noun = ("on", "node") if last["counted"] == "nodes" else ("in", "tree")
+    return f"Fits {where} {at_least}{last['trees']} {noun}{'' if last['trees'] == 1 else 's'}."
 
 
 def _rows(explanation: Explanation) -> Iterator[tuple[Any, ...]]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from placement.domain.errors import PlacementError
 from placement.operations.commands import candidates
 from placement.operations.commands.columns import Cells, Groups, Lines
 from placement.operations.commands.display import Details, Listing
+from placement.operations.commands.explain import ENOUGH, Explaining
 from placement.operations.commands.files import read_json
+
+if TYPE_CHECKING:
+    from placement.operations.client import Client
 
 _AMOUNTS = {
     "vcpus": "guest CPUs",
@@ -66,18 +70,49 @@ class ListFlavorCandidates(Listing):
         """The flavor, and where to look."""
         parser = super().get_parser(prog_name)
         _add_flavor(parser)
-        parser.add_argument("--cluster", help="look in this cluster only")
+        _add_cluster(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and list."""
-        request = _document(parsed_args)
-        if parsed_args.cluster is not None:
-            request["cluster"] = parsed_args.cluster
-        found = self.client.post("/ext/v1/flavors/candidates", request)
+        found = _searched(self.client, parsed_args)
         if found["query_used"] == "fallback_querystring":
             self.remark("No dedicated CPUs are free; these candidates give shared ones.")
         return candidates.COLUMNS, candidates.rows(self, found["candidates"])
+
+
+class ExplainFlavor(Explaining):
+    """Explain where a flavor fits, or which of its conditions nobody meets and who comes closest.
+
+    FILE is what `openstack flavor show -f json` prints; options come before what it says.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """The flavor, and where to look."""
+        parser = super().get_parser(prog_name)
+        _add_flavor(parser)
+        _add_cluster(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask and tell."""
+        parsed_args.limit = parsed_args.limit or ENOUGH
+        found = _searched(self.client, parsed_args, explain=True)
+        if found["query_used"] == "fallback_querystring":
+            self.remark("No dedicated CPUs are free; this is about shared ones.")
+        return self.told(parsed_args, found["explanation"])
+
+
+def _searched(client: Client, parsed: argparse.Namespace, **parts: object) -> Any:
+    """The answer of the service about a flavor."""
+    request = {**_document(parsed), **parts}
+    if parsed.cluster is not None:
+        request["cluster"] = parsed.cluster
+    return client.post("/ext/v1/flavors/candidates", request)
+
+
+def _add_cluster(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cluster", help="look in this cluster only")
 
 
 def _plain(value: object) -> object:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from placement.domain.errors import PlacementError
 from placement.operations.commands.cluster import cluster_path
 from placement.operations.commands.columns import Lines, Pairs
 from placement.operations.commands.display import Action, Details, Listing
+from placement.operations.commands.explain import Explaining
 from placement.operations.commands.files import read_bytes
 from placement.operations.commands.numbers import positive
 from placement.operations.commands.pages import PagedList
+
+if TYPE_CHECKING:
+    from placement.operations.client import Client
 
 _NAMESPACE = "default"
 _LISTED = ("namespace", "name", "node", "qos_class", "cpuset", "phase", "consumer_uuid")
@@ -132,21 +136,32 @@ class PreviewPod(Listing):
         parser = super().get_parser(prog_name)
         _add_cluster(parser)
         _add_file(parser)
-        parser.add_argument("--node", action="append", help="look at this node only, repeatable")
+        _add_nodes(parser)
         parser.add_argument("--limit", type=positive, metavar="N", help="so many fitting nodes at most")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and list."""
-        request: dict[str, Any] = {"pod": _manifest(parsed_args.file)}
-        if parsed_args.node is not None:
-            request["nodeNames"] = parsed_args.node
-        if parsed_args.limit is not None:
-            request["limit"] = parsed_args.limit
-        preview = self.client.post(cluster_path(parsed_args.cluster, "pods", "preview"), request)
+        preview = _preview(self.client, parsed_args, parsed_args.limit)
         for remark in (preview["message"], *preview["warnings"]):
             self.remark(remark)
         return ("#", "node", "score", "cpuset", "remarks"), [*_fitting(preview), *_refusing(preview)]
+
+
+class ExplainPod(Explaining):
+    """Explain on how many nodes a pod would fit, or which condition no node meets and which come closest."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Which pod, and where to look."""
+        parser = super().get_parser(prog_name)
+        _add_cluster(parser)
+        _add_file(parser)
+        _add_nodes(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask and tell."""
+        return self.told(parsed_args, _preview(self.client, parsed_args, 0)["explanation"])
 
 
 class TranslatePod(Listing):
@@ -171,6 +186,16 @@ class TranslatePod(Listing):
             (number, entry["meaning"], entry["query"])
             for number, entry in enumerate(answer["queries"], start=1)
         ]
+
+
+def _preview(client: Client, parsed_args: argparse.Namespace, limit: int | None) -> Any:
+    """Where a pod would go, with so many places at most."""
+    request: dict[str, Any] = {"pod": _manifest(parsed_args.file)}
+    if parsed_args.node is not None:
+        request["nodeNames"] = parsed_args.node
+    if limit is not None:
+        request["limit"] = limit
+    return client.post(cluster_path(parsed_args.cluster, "pods", "preview"), request)
 
 
 def _fitting(preview: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
@@ -224,6 +249,10 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
 
 def _add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="manifest; - for standard input")
+
+
+def _add_nodes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--node", action="append", help="look at this node only, repeatable")
 
 
 def _add_pod(parser: argparse.ArgumentParser) -> None:

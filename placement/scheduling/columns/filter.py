@@ -7,14 +7,15 @@ that are looked at one by one (`scheduling.filter`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from placement.dialects.koordinator.pod.pod_request import PodRequest
-from placement.dialects.koordinator.resources import host_class
-from placement.forest.arrays import Amounts, Mask
+from placement.dialects.koordinator.resources import CORE_CLASS, host_class, numa_class
+from placement.forest.arrays import Amounts, Mask, Shares
 from placement.kubernetes.node_selection import NodeSelection, Requirement, Term
 from placement.numa.host import FACE_VALUE
 from placement.numa.policies import BindPolicy, NumaPolicy
@@ -43,15 +44,49 @@ def may_fit(columns: NodeColumns, selection: NodeSelection, request: PodRequest 
     return selected(columns, selection) & has_room(columns.table, request)
 
 
+class Asked(NamedTuple):
+    """What a pod wants on each node and what is free there; `unit` of these are one of the class."""
+
+    resource_class: str
+    wanted: Amounts
+    free: Amounts
+    unit: int = 1
+
+    @property
+    def fits(self) -> Mask:
+        """The nodes that have enough."""
+        enough: Mask = self.free >= self.wanted
+        return enough
+
+    @property
+    def gap(self) -> Shares:
+        """Which share of what is wanted is missing; only for comparing nodes."""
+        gap: Shares = np.maximum(self.wanted - self.free, 0) / np.maximum(self.wanted, 1)
+        return gap
+
+    def wanted_units(self, row: int) -> int:
+        """How much of the class is wanted on a node."""
+        return -(-int(self.wanted[row]) // self.unit)
+
+    def free_units(self, row: int) -> int:
+        """How much of the class is free on a node."""
+        return max(0, int(self.free[row]) // self.unit)
+
+
 def has_room(table: Table, request: PodRequest | None) -> Mask:
     """The nodes that may have what a pod requests."""
-    enough = table[room(PODS_CLASS)] >= 1
-    if request is not None:
-        enough &= _has_amounts(table, request)
-        if request.designated is None:
-            enough &= _has_amplified(table, request) & _has_cpus(table, request)
-            enough &= _has_numa_room(table, request)
+    enough = _fits_all(table, host_amounts(table, request))
+    if request is not None and request.designated is None:
+        enough &= amplified_cpu(table, request).fits & own_cpus(table, request).fits
+        enough &= _has_numa_room(table, request)
     return enough | (table[VAST] > 0)
+
+
+def _fits_all(table: Table, amounts: Iterable[Asked]) -> Mask:
+    mask = np.ones(len(table), np.bool_)
+    for asked in amounts:
+        mask &= asked.fits
+    return mask
 
 
 def selected(columns: NodeColumns, selection: NodeSelection) -> Mask:
@@ -79,35 +114,45 @@ def _requirements(term: Term) -> Iterator[tuple[LabelKey, Requirement]]:
         yield LabelKey(requirement.key, is_field=True), requirement
 
 
-def _has_amounts(table: Table, request: PodRequest) -> Mask:
-    """Where the host as a whole has all that is asked for, bound CPUs at their cost."""
-    mask = np.ones(len(table), np.bool_)
+def host_amounts(table: Table, request: PodRequest | None) -> Iterator[Asked]:
+    """What the host as a whole has to have, bound CPUs at their cost."""
+    yield Asked(PODS_CLASS, _everywhere(table, 1), table[room(PODS_CLASS)])
+    if request is None:
+        return
     for resource, amount in request.amounts.items():
         kind = host_class(resource)
-        needed: int | Amounts = min(MOST, -(-amount // kind.unit))
+        wanted = _everywhere(table, -(-amount // kind.unit))
         if resource == "cpu":
-            needed = np.maximum(needed, table.by_kind(partial(cpu_cost, request)))
-        mask &= table[room(kind.name)] >= needed
-    return mask
+            wanted = np.maximum(wanted, table.by_kind(partial(cpu_cost, request)))
+        yield Asked(kind.name, wanted, table[room(kind.name)])
 
 
-def _has_amplified(table: Table, request: PodRequest) -> Mask:
-    """Where amplified hosts have the CPU that a pod costs, counted as for the score."""
-    amplified = table.where_kind(lambda host: host.ratio > FACE_VALUE)
+def amplified_cpu(table: Table, request: PodRequest) -> Asked:
+    """The CPU that a pod costs on amplified hosts, counted as for the score; nothing on others."""
+    name, amplified = host_class("cpu").name, table.where_kind(lambda host: host.ratio > FACE_VALUE)
     if not amplified.any():
-        return ~amplified
-    cost = table.by_kind(partial(cpu_cost, request))
-    return ~amplified | (cost <= table[allocatable("cpu")] - table[CPU_REQUESTED])
+        return Asked(name, _everywhere(table, 0), _everywhere(table, 0))
+    cost = np.where(amplified, table.by_kind(partial(cpu_cost, request)), 0)
+    free = np.where(amplified, table[allocatable("cpu")] - table[CPU_REQUESTED], 0)
+    return Asked(name, cost, free)
 
 
-def _has_cpus(table: Table, request: PodRequest) -> Mask:
-    """Where there are enough CPUs that a bound pod may be given, wherever they are."""
-    mask = np.ones(len(table), np.bool_)
+def own_cpus(table: Table, request: PodRequest, place: int | None = None) -> Asked:
+    """The CPUs that a bound pod may be given on a host, or on one of its NUMA nodes; none for others."""
+    wanted, free = _everywhere(table, 0), _everywhere(table, 0)
     for policy in BindPolicy:
         concerned = _thinned_to(table, request, policy)
         if concerned.any():
-            mask &= ~concerned | (table[free_cpus(policy)] >= request.need)
-    return mask
+            column = free_cpus(policy) if place is None else numa_free_cpus(policy, place)
+            if concerned.all():
+                return Asked(CORE_CLASS, _everywhere(table, request.need), table[column])
+            wanted[concerned] = min(MOST, request.need)
+            free[concerned] = table[column][concerned]
+    return Asked(CORE_CLASS, wanted, free)
+
+
+def _everywhere(table: Table, amount: int) -> Amounts:
+    return np.full(len(table), min(MOST, amount), np.int64)
 
 
 def _thinned_to(table: Table, request: PodRequest, policy: BindPolicy) -> Mask:
@@ -133,16 +178,35 @@ def is_aligned(table: Table, request: PodRequest) -> Mask:
 
 
 def _aligned_room(table: Table, request: PodRequest) -> Mask:
-    mask = table[NUMA_NODES] > 0
-    places = range(table.numa_nodes)
-    for resource, amount in request.amounts.items():
-        together = np.sum([numa_left(table, resource, place) for place in places], axis=0)
-        mask &= (table[reported(resource)] == 0) | (together >= min(MOST, amount))
+    mask = (table[NUMA_NODES] > 0) & _fits_all(table, on_all_numa_nodes(table, request))
     single = stays_on_one(table, request)
     if single.any():
-        fitting = [numa_fits(table, request, place) for place in places]
+        fitting = [numa_fits(table, request, place) for place in range(table.numa_nodes)]
         mask &= ~single | np.logical_or.reduce(fitting)
     return mask
+
+
+def on_all_numa_nodes(table: Table, request: PodRequest) -> Iterator[Asked]:
+    """What all NUMA nodes of a host together have to have, of resources that are reported there."""
+    for resource, amount in request.amounts.items():
+        free = _everywhere(table, 0)
+        for place in range(table.numa_nodes):
+            free += numa_left(table, resource, place)
+        yield _on_numa_nodes(table, resource, amount, free)
+
+
+def on_numa_node(table: Table, request: PodRequest, place: int) -> Iterator[Asked]:
+    """What one NUMA node has to have that serves the whole pod, as far as resources are reported there."""
+    for resource, amount in request.amounts.items():
+        yield _on_numa_nodes(table, resource, amount, numa_left(table, resource, place))
+        if resource == "cpu":
+            cpus = own_cpus(table, request, place)
+            yield cpus._replace(wanted=cpus.wanted * table[reported("cpu")])
+
+
+def _on_numa_nodes(table: Table, resource: str, amount: int, free: Amounts) -> Asked:
+    kind = numa_class(resource)
+    return Asked(kind.name, table[reported(resource)] * min(MOST, amount), free, kind.unit)
 
 
 def stays_on_one(table: Table, request: PodRequest) -> Mask:
@@ -153,16 +217,7 @@ def stays_on_one(table: Table, request: PodRequest) -> Mask:
 
 def numa_fits(table: Table, request: PodRequest, place: int) -> Mask:
     """Where one NUMA node has room for the whole pod, as far as resources are reported there."""
-    mask = table[NUMA_NODES] > place
-    for resource, amount in request.amounts.items():
-        unknown = table[reported(resource)] == 0
-        mask &= unknown | (numa_left(table, resource, place) >= min(MOST, amount))
-        if resource == "cpu":
-            for policy in BindPolicy:
-                concerned = _thinned_to(table, request, policy)
-                if concerned.any():
-                    mask &= ~concerned | unknown | (table[numa_free_cpus(policy, place)] >= request.need)
-    return mask
+    return (table[NUMA_NODES] > place) & _fits_all(table, on_numa_node(table, request, place))
 
 
 def numa_left(table: Table, resource: str, place: int) -> Amounts:

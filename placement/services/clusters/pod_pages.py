@@ -7,32 +7,45 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from placement.domain.errors import Conflict
+from placement.domain.explanation import Explanation
 from placement.numa.refusal import Refusal
+from placement.scheduling.columns.node_columns import NodeColumns
+from placement.scheduling.explanation import explain_pod
+from placement.scheduling.pipeline import PodShape
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_placing import Placed
 
 
 class Unschedulable(Conflict):
-    """No node can take the pod; `refusals` says why, by node."""
+    """No node can take the pod; `refusals` says why, by node, and `explanation` stage by stage."""
 
     code = "unschedulable"
 
-    def __init__(self, refusals: Mapping[str, Refusal]) -> None:
+    def __init__(self, refusals: Mapping[str, Refusal], explanation: Explanation) -> None:
         super().__init__(verdict(refusals.values()))
         self.refusals = refusals
+        self.explanation = explanation
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
     """Where a pod would fit, best first, and why not elsewhere.
 
-    `fitting` counts all nodes on which it fits, of which `places` has the best.
+    `fitting` counts all nodes on which it fits, of which `places` has the best. `shape` is the pod, and
+    `columns` are the nodes that were looked at.
     """
 
     places: Sequence[Placed]
     fitting: int
     refusals: Mapping[str, Refusal]
     warnings: tuple[str, ...]
+    shape: PodShape
+    columns: NodeColumns
+
+    @property
+    def explanation(self) -> Explanation:
+        """How many nodes passed each stage of the filter, and which came closest if none passed all."""
+        return explain_pod(self.shape, self.columns, self.refusals)
 
     @property
     def message(self) -> str:

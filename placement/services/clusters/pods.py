@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from placement.dialects.koordinator.pod.pod_request import PodImport, import_pod
 from placement.domain.errors import BadRequest, Conflict
+from placement.domain.explanation import Kind, Obstacle
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.numa.refusal import Refusal, Refused
 from placement.scheduling.columns.node_columns import NodeColumns
+from placement.scheduling.explanation import explain_pod
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pipeline import PodShape, ShapeRanking, ShapeRankings
 from placement.services.clusters.cluster_lookup import found, unknown_pod
@@ -52,7 +53,9 @@ from placement.storage.statements import pods
 from placement.storage.statements.pods import StoredPod
 
 ANY_POD = Condition()
-INVENTORIES_DIFFER = Refusal(("node(s) have inventories that differ from the imported node",))
+INVENTORIES_DIFFER = Refusal(
+    ("node(s) have inventories that differ from the imported node",), obstacle=Obstacle(Kind.INVENTORIES)
+)
 
 
 class Taken(NamedTuple):
@@ -118,7 +121,8 @@ class Pods:
             fitting += 1
             if most is None or len(places) < most:
                 places.append(placed(ranked, incoming, document))
-        return Preview(places, fitting, ranking.refusals(columns), incoming.warnings)
+        refusals = ranking.refusals(columns)
+        return Preview(places, fitting, refusals, incoming.warnings, ranking.shape, columns)
 
     def scores(
         self, cluster: str, pod: Mapping[str, Any], node_names: Collection[str] | None = None
@@ -224,10 +228,12 @@ class Pods:
         doubtful = {state.name for state in refusing if view.nodes.get(state.root_id) is state}
         ranking = self._ranking(incoming, view)
         usable = columns.without(doubtful) if doubtful else columns
-        place = _best_place(ranking, usable, incoming, document)
+        unplaced: dict[str, Refusal] = {}
+        place = _best_place(ranking, usable, incoming, document, unplaced)
         if place is None:
             differing = {each.name: INVENTORIES_DIFFER for each in columns.nodes if each.name in doubtful}
-            raise Unschedulable({**ranking.refusals(columns), **differing})
+            refusals = {**ranking.refusals(columns), **unplaced, **differing}
+            raise Unschedulable(refusals, explain_pod(ranking.shape, columns, refusals))
         try:
             changed_at = self._claim(view, document, known, place)
         except (NodeRefused, ProviderGone) as refusal:
@@ -281,12 +287,18 @@ def _key(document: PodDocument) -> PodKey:
 
 
 def _best_place(
-    ranking: ShapeRanking, columns: NodeColumns, incoming: PodImport, document: PodDocument
+    ranking: ShapeRanking,
+    columns: NodeColumns,
+    incoming: PodImport,
+    document: PodDocument,
+    unplaced: dict[str, Refusal],
 ) -> Placed | None:
-    """The pod on the best node that can take it, None if none can."""
+    """The pod on the best node that can take it, None if none can; `unplaced`: where it fits, but fails."""
     for ranked in ranking.best_first(columns):
-        with suppress(Refused):
+        try:
             return placed(ranked, incoming, document)
+        except Refused as refused:
+            unplaced[ranked.node.name] = refused.refusal
     return None
 
 

@@ -21,7 +21,7 @@ from placement.domain.errors import (
 )
 from placement.domain.groups import CandidateQuery, SplitRule
 from placement.domain.mappings import Mappings, rebuilt, settled
-from placement.explain.messages import first_obstacle
+from placement.explain.sentences import first_obstacle
 from placement.search.answer import Element
 from placement.services.placement.candidates import Candidates, Search
 from placement.services.placement.claims import Claims
@@ -224,7 +224,7 @@ def _proposal(element: Element, search: Search, query: CandidateQuery) -> _Propo
 def _reason(search: Search) -> str:
     if search.explanation is None:
         return "no candidate: nothing fits"
-    return f"no candidate: {first_obstacle(search.explanation, search.vocabulary)}"
+    return f"no candidate: {first_obstacle(search.explanation)}"
 
 
 def _totals(resources: Resources) -> Counter[str]:

@@ -6,14 +6,16 @@ import logging
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from placement.dialects.koordinator.settings.scoring import candidates_order, order_of
 from placement.domain import deadline
 from placement.domain.errors import BadRequest, SearchTimeout
+from placement.domain.explanation import MOST_MISSES, Explanation
 from placement.domain.groups import CandidateQuery, RequestGroup
-from placement.explain.explanation import MOST_MISSES, Explanation, explain
-from placement.explain.messages import Vocabulary, first_obstacle
+from placement.explain.explanation import explain
+from placement.explain.sentences import first_obstacle
+from placement.explain.vocabulary import Vocabulary
 from placement.scoring.order import Order
 from placement.search.answer import Answer
 from placement.search.budget import Budget, SearchEnded
@@ -62,17 +64,11 @@ class SearchSettings:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One finished search; `aggregates` are the names of the aggregates in the query, by id."""
+    """One finished search; its explanation names providers only if it was asked for."""
 
     answer: Answer
     names: Names
     explanation: Explanation | None = None
-    aggregates: Mapping[int, str] = field(default_factory=dict)
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The names of the ids in the explanation; providers stay uuids."""
-        return Vocabulary(self.names.classes, self.names.traits, self.aggregates)
 
 
 class Candidates:
@@ -107,18 +103,25 @@ class Candidates:
         found = search(view.forest, view.sharing, wanted, trace, score_cache=view.score_cache)
         if self._settings.randomize and wanted.order is None:
             found = shuffled(found, query.limit, random.getrandbits(32))
+        labels = {id_: _label(uuid, options) for uuid, id_ in aggregates.items()}
+        words = Vocabulary(view.names.classes, view.names.traits, labels)
         explanation = None
         if options.explain:
-            explanation = _explained(view, wanted, trace, MOST_MISSES)
+            explanation = self._with_names(_explained(view, wanted, trace, words, MOST_MISSES))
         elif not len(found.candidates):
             with suppress(SearchEnded):
                 brief = replace(wanted, budget=Budget(_SECONDS_FOR_THE_LOG, deadline.caller_is_gone))
-                explanation = _explained(view, brief, trace, 1)
-        labels = {id_: _label(uuid, options) for uuid, id_ in aggregates.items()}
-        result = Search(Answer(view.forest, found), view.names, explanation, labels)
+                explanation = _explained(view, brief, trace, words, 1)
         if explanation is not None and not len(found.candidates):
-            LOG.info("no candidates: %s", first_obstacle(explanation, result.vocabulary))
-        return result
+            LOG.info("no candidates: %s", first_obstacle(explanation))
+        return Search(Answer(view.forest, found), view.names, explanation)
+
+    def _with_names(self, explanation: Explanation) -> Explanation:
+        if not explanation.misses:
+            return explanation
+        with self._database.read() as connection:
+            names = provider_rows.names_by_uuid(connection, list(explanation.providers))
+        return replace(explanation, names=names)
 
     def _timeout(self, wanted: ForestQuery, ended: SearchEnded) -> SearchTimeout:
         if ended.abandoned:
@@ -204,15 +207,10 @@ class Candidates:
         inside = RootIsIn((frozenset(ids.values()),), frozenset())
         return min(rows) >= 0 and bool(inside.among(forest, forest.providers.root[rows]).all())
 
-    def names_of(self, uuids: Iterable[str]) -> Mapping[str, str]:
-        """The names of some providers by uuid."""
-        with self._database.read() as connection:
-            return provider_rows.names_by_uuid(connection, list(uuids))
 
-
-def _explained(view: View, wanted: ForestQuery, trace: Trace, most: int) -> Explanation:
+def _explained(view: View, wanted: ForestQuery, trace: Trace, words: Vocabulary, most: int) -> Explanation:
     sharing = view.sharing.of(view.forest, wanted.sharing_trait)
-    return explain(view.forest, sharing, wanted, trace, most)
+    return explain(view.forest, sharing, wanted, trace, words, most)
 
 
 def _hardest(wanted: ForestQuery) -> list[str]:

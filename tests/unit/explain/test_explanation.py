@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from placement.domain.explanation import MOST_MISSES, Counted, Explanation, Kind
 from placement.domain.groups import CandidateQuery, RequestGroup
 from placement.domain.inventory import Inventory
-from placement.explain.explanation import MOST_MISSES, Explanation, explain
-from placement.explain.messages import Vocabulary, first_obstacle, sentences
+from placement.explain.explanation import explain
+from placement.explain.sentences import first_obstacle, sentences
+from placement.explain.vocabulary import Vocabulary
 from placement.search.search import search
 from placement.search.trace import Trace
 from tests.forests import World
@@ -36,14 +40,14 @@ def world() -> World:
     return made
 
 
-def explained(made: World, *pairs: tuple[str, str]) -> tuple[Explanation, Vocabulary]:
+def explained(made: World, *pairs: tuple[str, str]) -> Explanation:
     trace = Trace(one_by_one=True)
     query = made.query(parsed(pairs))
     search(made.forest, made.sharing, query, trace)
     classes = {number: name for name, number in made.classes.items()}
     traits = {number: name for name, number in made.traits.items()}
     sharing = made.sharing.of(made.forest, made.traits[SHARING_TRAIT])
-    return explain(made.forest, sharing, query, trace), Vocabulary(classes, traits, providers=NAMES)
+    return replace(explain(made.forest, sharing, query, trace, Vocabulary(classes, traits)), names=NAMES)
 
 
 @pytest.mark.parametrize(
@@ -124,16 +128,15 @@ def explained(made: World, *pairs: tuple[str, str]) -> tuple[Explanation, Vocabu
     ids=["fits", "amount", "units", "not offered", "traits", "no common tree", "isolate"],
 )
 def test_sentences(pairs: list[tuple[str, str]], said: list[str]) -> None:
-    explanation, words = explained(world(), *pairs)
-    assert sentences(explanation, words) == said
+    assert sentences(explained(world(), *pairs)) == said
 
 
 def test_the_verdict_is_the_first_empty_stage_and_the_nearest_miss() -> None:
-    explanation, words = explained(world(), ("resources", "VCPU:3,VGPU:4"))
-    assert first_obstacle(explanation, words) == (
+    explanation = explained(world(), ("resources", "VCPU:3,VGPU:4"))
+    assert first_obstacle(explanation) == (
         "room for 4 VGPU: 0 of 1 provider, in 0 trees; child lacks 2 VGPU: it has 2 free"
     )
-    assert first_obstacle(explained(world(), ("resources", "VCPU:1"))[0], words) == ""
+    assert first_obstacle(explained(world(), ("resources", "VCPU:1"))) == ""
 
 
 ASKED_FOR_AND_OFFERED_BY_NOBODY = (
@@ -158,14 +161,23 @@ def test_explaining_changes_nothing_and_finds_a_reason_for_nothing(
     found = made.candidates(search(made.forest, made.sharing, wanted, trace))
     assert found == made.candidates(made.search(query))
     sharing = made.sharing.of(made.forest, wanted.sharing_trait)
-    explanation = explain(made.forest, sharing, wanted, trace)
+    classes = {number: name for name, number in made.classes.items()}
+    traits = {number: name for name, number in made.traits.items()}
+    explanation = explain(made.forest, sharing, wanted, trace, Vocabulary(classes, traits))
     assert (explanation.first_empty is None) == bool(enumerate_candidates(providers, query))
     assert len(explanation.misses) <= MOST_MISSES
-    by_stage = [stage.trees for stage in explanation.stages if stage.group is None]
+    by_stage = [stage.trees for stage in explanation.stages if stage.counted is Counted.TREES]
     assert by_stage == sorted(by_stage, reverse=True)
     assert all(
-        stage.providers is None or stage.trees <= stage.providers <= stage.came
+        stage.counted is Counted.TREES or stage.trees <= stage.passed <= stage.came
         for stage in explanation.stages
     )
-    classes = {number: name for name, number in made.classes.items()}
-    assert all(sentences(explanation, Vocabulary(classes, {})))
+    assert all(sentences(explanation))
+    carried = {provider.uuid: provider.traits for provider in providers}
+    empty = explanation.first_empty
+    if empty is None or explanation.stages[empty].condition.kind is not Kind.TRAITS:
+        return
+    for miss in explanation.misses:
+        assert miss.lacking or miss.unwanted
+        assert not carried[miss.provider].intersection(miss.lacking)
+        assert carried[miss.provider].issuperset(miss.unwanted)

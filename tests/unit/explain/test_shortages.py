@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placement.domain.explanation import Kind, Miss, Reason, Shortage
 from placement.domain.groups import UNSUFFIXED, CandidateQuery
 from placement.domain.inventory import Inventory
 from placement.explain.explanation import explain
-from placement.explain.messages import Vocabulary, sentences
-from placement.explain.near_misses import Miss
-from placement.explain.shortages import Reason, Shortage
+from placement.explain.sentences import sentences
+from placement.explain.vocabulary import Vocabulary
 from placement.search.search import search
-from placement.search.trace import AllGroups, Combines, Trace
+from placement.search.trace import Trace
 from tests.forests import World
 from tests.naive import SHARING_TRAIT, NaiveProvider, enumerate_candidates
 from tests.querystring import parsed
@@ -52,14 +52,15 @@ def explained(providers: list[NaiveProvider], query: CandidateQuery) -> tuple[li
     trace = Trace(one_by_one=True)
     wanted = made.query(query)
     search(made.forest, made.sharing, wanted, trace)
-    found = explain(made.forest, made.sharing.of(made.forest, made.traits[SHARING_TRAIT]), wanted, trace)
     words = Vocabulary(
         {number: name for name, number in made.classes.items()},
         {number: name for name, number in made.traits.items()},
-        providers={p.uuid: bytes.fromhex(p.uuid[:8]).rstrip(b"\0").decode() for p in providers},
     )
+    sharing = made.sharing.of(made.forest, made.traits[SHARING_TRAIT])
+    names = {p.uuid: bytes.fromhex(p.uuid[:8]).rstrip(b"\0").decode() for p in providers}
+    found = replace(explain(made.forest, sharing, wanted, trace, words), names=names)
     at = found.first_empty
-    told = [] if at is None else sentences(found, words)[at + 1 :]
+    told = [] if at is None else sentences(found)[at + 1 :]
     return list(found.misses), [text for text in told if " of 0 trees" not in text]
 
 
@@ -222,12 +223,12 @@ def test_with_what_is_missing_the_request_fits(given_search: Search, one_by_one:
     trace = Trace(one_by_one)
     wanted = made.query(query)
     search(made.forest, made.sharing, wanted, trace)
-    found = explain(made.forest, made.sharing.of(made.forest, wanted.sharing_trait), wanted, trace)
+    words = Vocabulary({number: name for name, number in made.classes.items()}, {})
+    found = explain(made.forest, made.sharing.of(made.forest, wanted.sharing_trait), wanted, trace, words)
     if found.first_empty is None:
         return
-    if not isinstance(found.stages[found.first_empty].condition, AllGroups | Combines):
+    if found.stages[found.first_empty].condition.kind not in (Kind.GROUPS, Kind.COMBINATION):
         return
-    classes = {number: name for name, number in made.classes.items()}
     free = {
         (p.uuid, name): inventory.capacity - p.used.get(name, 0)
         for p in providers
@@ -237,10 +238,10 @@ def test_with_what_is_missing_the_request_fits(given_search: Search, one_by_one:
         assert miss.shortages
         for shortage in miss.shortages:
             if shortage.reason is Reason.AMOUNT and shortage.provider is not None:
-                left = free[shortage.provider, classes[shortage.class_id]]
+                left = free[shortage.provider, shortage.resource_class]
                 assert (shortage.free, shortage.missing) == (max(left, 0), shortage.wanted - left)
         if all(shortage.reason is Reason.AMOUNT for shortage in miss.shortages):
             richer = providers
             for shortage in miss.shortages:
-                richer = _given(richer, shortage, classes[shortage.class_id])
+                richer = _given(richer, shortage, shortage.resource_class)
             assert enumerate_candidates(richer, query)

@@ -43,6 +43,14 @@ class TestNode:
     pods: tuple[RecordedPod, ...]
     others: Mapping[Place, int]
 
+    @property
+    def root_uuid(self) -> str:
+        return f"root_uuid-of-{self.name}"
+
+    @property
+    def provider_name(self) -> str:
+        return f"c1/{self.name}"
+
     @cached_property
     def free(self) -> Mapping[str, int]:
         return host_room(self.offers, self.pods, self.others)

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from placement.dialects.koordinator.resources import base_amount
+from placement.domain.explanation import Kind, Obstacle
 from placement.kubernetes.manifest import Field
 from placement.numa.amounts import NOTHING, NumaAmounts
 from placement.numa.cpuset import CpuSet, format_cpu_list
@@ -109,7 +110,7 @@ def merged_numa_policy(host: NumaPolicy, pod: NumaPolicy) -> NumaPolicy:
     """
     policies = {host, pod} - {NumaPolicy.NONE}
     if len(policies) > 1:
-        raise Refused(POLICIES_DIFFER, status=RefusalClass.UNRESOLVABLE)
+        raise Refused(POLICIES_DIFFER, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(Kind.NUMA_POLICY))
     return next(iter(policies), NumaPolicy.NONE)
 
 
