@@ -152,6 +152,8 @@ class World:
             member_of=tuple(self._aggregates(names) for names in group.member_of),
             forbidden_aggregates=self._aggregates(group.forbidden_aggregates),
             in_tree=group.in_tree,
+            split=frozenset(self._class(name) for name in group.split),
+            split_rule=group.split_rule,
         )
 
     def search(
@@ -180,14 +182,19 @@ class World:
             if self.forest.knows(number)
         }
         candidates = []
-        for row in found.candidates.tolist():
+        for at, row in enumerate(found.candidates.tolist()):
             amounts: dict[tuple[str, str], int] = {}
             mappings: dict[str, set[str]] = {}
-            for slot, provider in zip(found.slots, row, strict=True):
-                mappings.setdefault(slot.suffix, set()).add(uuids[provider])
+            for number, (slot, provider) in enumerate(zip(found.slots, row, strict=True)):
+                members = mappings.setdefault(slot.suffix, set())
+                shares = {} if found.shares is None else found.shares[at]
+                if number not in shares:
+                    members.add(uuids[provider])
                 for class_id, amount in slot.resources:
-                    key = (uuids[provider], names[class_id])
-                    amounts[key] = amounts.get(key, 0) + amount
+                    for giver, given in shares.get(number, {provider: amount}).items():
+                        members.add(uuids[giver])
+                        key = (uuids[giver], names[class_id])
+                        amounts[key] = amounts.get(key, 0) + given
             candidates.append(
                 Candidate(
                     frozenset((provider, name, amount) for (provider, name), amount in amounts.items()),

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
-from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup
+from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup, SplitRule
 from placement.domain.inventory import Inventory
 
 SHARING_TRAIT = "MISC_SHARES_VIA_AGGREGATE"
@@ -55,11 +55,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Solution:
-    """One way to meet one group at one anchor: who gives what, and who is mapped to the group."""
+    """One way to meet one group at one anchor: who gives what, and who is mapped to the group.
+
+    `whole`: the providers that give something that is not split, or serve a group without resources.
+    """
 
     suffix: str
     amounts: tuple[Amount, ...]
     providers: frozenset[str]
+    whole: tuple[str, ...] = ()
 
 
 class Forest:
@@ -96,16 +100,29 @@ class Forest:
 
 def enumerate_candidates(providers: Iterable[NaiveProvider], query: CandidateQuery) -> set[Candidate]:
     """All candidates of the query. The query must be valid; its `limit` is not looked at."""
-    forest = Forest(providers)
-    found = set()
+    return {merge(combination) for _, combination in combinations(Forest(providers), query)}
+
+
+def enumerate_splits(
+    providers: Iterable[NaiveProvider], query: CandidateQuery
+) -> dict[tuple[str, ...], set[Candidate]]:
+    """All candidates by their anchor and who gives what is not split: a search finds one of each set."""
+    found: dict[tuple[str, ...], set[Candidate]] = {}
+    for anchor, combination in combinations(Forest(providers), query):
+        whole = tuple(uuid for each in combination for uuid in each.whole)
+        found.setdefault((anchor, *whole), set()).add(merge(combination))
+    return found
+
+
+def combinations(forest: Forest, query: CandidateQuery) -> Iterator[tuple[str, Combination]]:
+    """The anchor and one solution of every group, in every way that the rules on whole candidates allow."""
     for anchor in forest:
         if not is_allowed_anchor(anchor, query):
             continue
         per_group = [list(solutions(forest, group, anchor)) for group in query.groups]
         for combination in product(*per_group):
             if all(rule(forest, query, combination) for rule in COMBINATION_RULES):
-                found.add(merge(combination))
-    return found
+                yield anchor.uuid, combination
 
 
 def is_allowed_anchor(provider: NaiveProvider, query: CandidateQuery) -> bool:
@@ -125,6 +142,8 @@ def solutions(forest: Forest, group: RequestGroup, anchor: NaiveProvider) -> Ite
     """All ways to meet one group at one anchor."""
     if group.suffix == UNSUFFIXED:
         return unsuffixed_solutions(forest, group, anchor)
+    if group.split:
+        return split_solutions(forest, group, anchor)
     return suffixed_solutions(forest, group, anchor)
 
 
@@ -136,7 +155,7 @@ def suffixed_solutions(forest: Forest, group: RequestGroup, anchor: NaiveProvide
     for provider in forest:
         if all(rule(forest, group, anchor, provider) for rule in SUFFIXED_RULES):
             amounts = tuple((provider.uuid, name, amount) for name, amount in group.resources.items())
-            yield Solution(group.suffix, amounts, frozenset((provider.uuid,)))
+            yield Solution(group.suffix, amounts, frozenset((provider.uuid,)), (provider.uuid,))
 
 
 def suffixed_1_anchor(
@@ -185,6 +204,60 @@ SUFFIXED_RULES = (
 )
 
 
+# suffixed groups that split amounts: one provider serves the rest, and several below it each such amount
+
+
+def split_solutions(forest: Forest, group: RequestGroup, anchor: NaiveProvider) -> Iterator[Solution]:
+    """Every choice of a provider for what is not split with every way to split the rest below it."""
+    rest = {name: amount for name, amount in group.resources.items() if name not in group.split}
+    plain = replace(group, resources=rest, split=frozenset())
+    homes = (
+        list(suffixed_solutions(forest, plain, anchor)) if rest else [Solution(group.suffix, (), frozenset())]
+    )
+    for home in homes:
+        givers = [
+            provider
+            for provider in forest
+            if forest.root(provider.uuid) == anchor.uuid
+            and not provider.shares
+            and all(uuid in forest.lineage(provider.uuid) for uuid in home.whole)
+            and all(rule(forest, plain, anchor, provider) for rule in SUFFIXED_RULES[2:])
+        ]
+        ways = [list(parts(givers, name, group)) for name in group.resources if name in group.split]
+        for chosen in product(*ways):
+            amounts = tuple(amount for each in chosen for amount in each)
+            uuids = frozenset(uuid for uuid, _, _ in amounts)
+            yield Solution(group.suffix, home.amounts + amounts, home.providers | uuids, home.whole)
+
+
+def parts(givers: Sequence[NaiveProvider], name: str, group: RequestGroup) -> Iterator[tuple[Amount, ...]]:
+    """Every way in which some providers give the amount of one class between them."""
+    choices = [(0, *amounts_of(provider, name, group)) for provider in givers]
+    for taken in product(*choices):
+        counted = sum(map(bool, taken)) if group.split_rule is SplitRule.ISOLATE else sum(taken)
+        if counted == group.resources[name]:
+            yield tuple(
+                (provider.uuid, name, amount)
+                for provider, amount in zip(givers, taken, strict=True)
+                if amount
+            )
+
+
+def amounts_of(provider: NaiveProvider, name: str, group: RequestGroup) -> list[int]:
+    """What one provider may give: its units allow it, and some rules take all of an unused one."""
+    if name not in provider.inventories:
+        return []
+    capacity = provider.inventories[name].capacity
+    if group.split_rule in (SplitRule.PACK, SplitRule.SPREAD):
+        wanted = range(1, group.resources[name] + 1)
+    elif provider.used.get(name, 0):
+        wanted = range(0)
+    else:
+        siblings = 2 if group.split_rule is SplitRule.REQUIRE else 1
+        wanted = range(max(capacity, siblings), capacity + 1)
+    return [amount for amount in wanted if fits(provider, name, amount)]
+
+
 # the unsuffixed group: one provider per resource class
 
 Choice = Mapping[str, NaiveProvider]
@@ -197,7 +270,8 @@ def unsuffixed_solutions(forest: Forest, group: RequestGroup, anchor: NaiveProvi
         choice = dict(zip(group.resources, chosen, strict=True))
         if all(rule(forest, group, anchor, choice) for rule in UNSUFFIXED_RULES):
             amounts = tuple((choice[name].uuid, name, amount) for name, amount in group.resources.items())
-            yield Solution(group.suffix, amounts, frozenset(provider.uuid for provider in chosen))
+            uuids = tuple(provider.uuid for provider in chosen)
+            yield Solution(group.suffix, amounts, frozenset(uuids), uuids)
 
 
 def unsuffixed_1_anchor(forest: Forest, group: RequestGroup, anchor: NaiveProvider, choice: Choice) -> bool:
@@ -307,10 +381,14 @@ def combination_isolate(forest: Forest, query: CandidateQuery, combination: Comb
 
 
 def combination_same_subtree(forest: Forest, query: CandidateQuery, combination: Combination) -> bool:
-    """same_subtree: among the providers of the named groups is one that is ancestor-or-self of them all."""
+    """same_subtree: among the providers of the named groups is one that is ancestor-or-self of them all.
+
+    It is one that gives something whole; where a query splits everything, nothing is said.
+    """
     for suffixes in query.same_subtree:
         members = {uuid for each in combination if each.suffix in suffixes for uuid in each.providers}
-        if not any(all(top in forest.lineage(member) for member in members) for top in members):
+        tops = {uuid for each in combination if each.suffix in suffixes for uuid in each.whole}
+        if tops and not any(all(top in forest.lineage(member) for member in members) for top in tops):
             return False
     return True
 

@@ -11,10 +11,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from math import comb, prod
 
+from hypothesis import assume
 from hypothesis import strategies as st
 
-from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup
+from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup, SplitRule
 from placement.domain.inventory import MAX_INT, Inventory
 from tests.naive import SHARING_TRAIT, NaiveProvider
 
@@ -280,3 +282,80 @@ def _subtrees(draw: st.DrawFn, groups: Sequence[RequestGroup]) -> tuple[frozense
     if left:
         constraints.append(draw(constraint) | left)
     return tuple(constraints)
+
+
+# queries that split amounts
+
+_MOST_COMBINATIONS = 20_000
+
+
+@st.composite
+def split_searches(draw: st.DrawFn) -> Search:
+    """A search of which some suffixed groups split some classes; half of the forests have cores."""
+    forest, query = draw(st.one_of(searches(), _core_searches(), _core_searches()))
+    groups = [draw(_splitting(group)) for group in query.groups]
+    assume(any(group.split for group in groups))
+    whole = {group.suffix for group in groups if not group.split or set(group.resources) - group.split}
+    query = replace(
+        query,
+        groups=tuple(groups),
+        same_subtree=tuple(names for names in query.same_subtree if names & whole),
+    )
+    assume(all(group.resources or any(group.suffix in s for s in query.same_subtree) for group in groups))
+    assume(prod(_ways(group, len(forest)) for group in groups) <= _MOST_COMBINATIONS)
+    return forest, query
+
+
+def _ways(group: RequestGroup, providers: int) -> int:
+    """At most so many ways in which the naive enumerator serves the group."""
+    if group.suffix == UNSUFFIXED:
+        return providers ** len(group.resources)
+    ways = [comb(providers + group.resources[name] - 1, group.resources[name]) for name in group.split]
+    return prod(ways) * (providers if set(group.resources) - group.split or not group.resources else 1)
+
+
+def _splitting(group: RequestGroup) -> st.SearchStrategy[RequestGroup]:
+    if group.suffix == UNSUFFIXED or not group.resources:
+        return st.just(group)
+    return st.builds(
+        lambda names, rule: replace(group, split=frozenset(names), split_rule=rule) if names else group,
+        st.sampled_from(_subsets(sorted(group.resources))),
+        st.sampled_from(SplitRule),
+    )
+
+
+@st.composite
+def _core_searches(draw: st.DrawFn) -> Search:
+    """A host, its sockets and their cores; groups for sockets and groups for what is on their cores."""
+    host, *sockets = (str(uuid.UUID(int=number + 1)) for number in range(draw(st.integers(2, 3))))
+    providers = [NaiveProvider(host, None, {"DISK_GB": Inventory(total=8)})]
+    providers += [NaiveProvider(socket, host, {"VCPU": Inventory(total=4)}) for socket in sockets]
+    for number in range(draw(st.integers(2, 6))):
+        total, used = draw(
+            st.sampled_from(((2, 0), (2, 0), (2, 0), (2, 1), (2, 2), (1, 0), (4, 0), (4, 1), (3, 0)))
+        )
+        unit = draw(st.sampled_from((1, 1, 1, 2)))
+        inventory = Inventory(total=total, min_unit=unit, step_size=draw(st.sampled_from((1, unit))))
+        parent = draw(st.sampled_from((*sockets, *sockets, host)))
+        providers.append(
+            NaiveProvider(
+                str(uuid.UUID(int=0x100 + number)),
+                parent,
+                {"FPGA": inventory},
+                {"FPGA": used} if used else {},
+            )
+        )
+    kinds = draw(
+        st.lists(st.sampled_from(("socket", "cores", "cores", "both", "core")), min_size=1, max_size=3)
+    )
+    groups = [draw(_core_group(f"_{number}{kind}", kind)) for number, kind in enumerate(kinds)]
+    named = st.frozensets(st.sampled_from([group.suffix for group in groups]), min_size=1)
+    subtrees = draw(st.lists(named, max_size=2))
+    return tuple(providers), CandidateQuery(tuple(groups), draw(rarely(40)), tuple(subtrees))
+
+
+def _core_group(suffix: str, kind: str) -> st.SearchStrategy[RequestGroup]:
+    amount = st.sampled_from((1, 2, 2, 3, 4, 5))
+    vcpu = st.just({"VCPU": 1}) if kind in ("socket", "both") else st.just({})
+    fpga = st.builds(lambda most: {"FPGA": most}, amount) if kind != "socket" else st.just({})
+    return st.builds(lambda a, b: RequestGroup(suffix, resources={**a, **b}), vcpu, fpga)

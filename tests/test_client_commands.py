@@ -147,6 +147,21 @@ def test_candidates_of_our_own_search_have_scores(rows):
     assert {row["Root"].split("/")[0] for row in listed} == {"edge"}
 
 
+SPLIT = [
+    *("required_numa=HW_NUMA_ROOT", "resources_cpus=PCPU:4", "split_cpus=PCPU", "split_rule_cpus=require"),
+    *("same_subtree=_numa,_cpus", "group_policy=none", "cluster=edge"),
+]
+
+
+def test_amounts_are_split_over_cores(rows, placement):
+    listed = rows("candidates", *SPLIT, "limit=1")
+    assert [row["Amounts"] for row in listed] == [{"PCPU": 2}, {"PCPU": 2}]
+    assert [row["Groups"] for row in listed] == [["_cpus"], ["_cpus"]]
+    claimed = rows("claim", *SPLIT, "--consumer", "5f1c2a70-42cf-4a41-9a0f-0a5b6f0e9c11")
+    assert [row["Amounts"] for row in claimed] == [{"PCPU": 2}, {"PCPU": 2}]
+    placement("allocation", "delete", "5f1c2a70-42cf-4a41-9a0f-0a5b6f0e9c11")
+
+
 def test_candidates_without_an_order_have_no_score(rows):
     (row,) = rows("candidates", "resources=CUSTOM_PODS:1", "limit=1", "cluster=edge", "order_by=none")
     assert row["Score"] is None

@@ -1,11 +1,11 @@
-"""The query string of our own search: the newest grammar plus order_by, cluster, prefer and explain."""
+"""The query string of our own search: the newest grammar, split, order_by, cluster, prefer and explain."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 
-from placement.api import candidate_query
+from placement.api import candidate_query, split_parameters
 from placement.api.context import use_cases
 from placement.api.microversions import NEWEST
 from placement.api.queries import Parameters, every, single
@@ -23,12 +23,14 @@ _FORM = "expected trait or aggregate, with ! in front to avoid it and :weight be
 
 def parse(parameters: Parameters) -> tuple[CandidateQuery, SearchOptions]:
     """The query and the options. Raises BadRequest naming the parameter."""
-    rest = [(key, value) for key, value in parameters if key not in _OWN]
+    rest, splits = split_parameters.taken_out([pair for pair in parameters if pair[0] not in _OWN])
     query = candidate_query.parse(rest, NEWEST)
+    if splits:
+        query = split_parameters.with_splits(query, splits)
     options = use_cases().candidates.options(
         order_by=single(parameters, "order_by"),
         cluster=single(parameters, "cluster"),
-        preferences=_preferences(every(parameters, "prefer")),
+        preferences=parse_preferences(every(parameters, "prefer")),
         explain=_flag(single(parameters, "explain")),
     )
     return query, options
@@ -40,7 +42,8 @@ def _flag(value: str | None) -> bool:
     return value == "1"
 
 
-def _preferences(values: Sequence[str]) -> tuple[SoftCondition, ...]:
+def parse_preferences(values: Sequence[str]) -> tuple[SoftCondition, ...]:
+    """All `prefer` values. Raises BadRequest."""
     found = tuple(_parse_preferences(values))
     if len(found) > _MOST_PREFERENCES:
         raise BadRequest(f"prefer: at most {_MOST_PREFERENCES} preferences are understood")

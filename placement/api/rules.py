@@ -101,7 +101,11 @@ _RULES: dict[str, tuple[str, Operations] | tuple[str, Operations, str]] = {
     "allocations:list_all": ("List the allocations of all consumers.", (("GET", "/ext/v1/allocations"),)),
     "allocation_candidates:list": (
         "List allocation candidates.",
-        (("GET", "/allocation_candidates"), ("GET", "/ext/v1/allocation_candidates")),
+        (
+            ("GET", "/allocation_candidates"),
+            ("GET", "/ext/v1/allocation_candidates"),
+            ("POST", "/ext/v1/allocation_candidates"),
+        ),
     ),
     "claims:create": ("Claim the best candidate of a query.", (("POST", "/ext/v1/claims"),)),
     "usages": (

@@ -29,8 +29,10 @@ def cluster_of_query() -> Target:
 
 
 def cluster_of_claim() -> Target:
-    """The cluster in the query string that is a member of the body."""
+    """The cluster in the query that is a member of the body, a text or JSON."""
     query = _member("query")
+    if isinstance(query, dict):
+        return _named(query.get("cluster"))
     try:
         return _only(read(query)) if isinstance(query, str) else {}
     except BadRequest:
@@ -39,7 +41,10 @@ def cluster_of_claim() -> Target:
 
 def cluster_of_body() -> Target:
     """The cluster that is a member of the body."""
-    cluster = _member("cluster")
+    return _named(_member("cluster"))
+
+
+def _named(cluster: Any) -> Target:
     return {"cluster": cluster} if isinstance(cluster, str) else {}
 
 

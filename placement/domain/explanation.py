@@ -69,6 +69,7 @@ class Reason(StrEnum):
     NOBODY = "nobody"
     BELOW = "below"
     APART = "apart"
+    SPLIT = "split"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,8 @@ class Shortage:
     AMOUNT: more of a class is wanted than `provider` has free, or several providers of the tree if it is
     None. UNITS: `provider` has room, but min_unit, max_unit or step_size forbid the amount. NOBODY: no
     provider of the tree meets `condition`, or none offers the class. BELOW: no provider is left below
-    `provider`, where same_subtree holds the groups. APART: isolated groups take all that could serve.
+    `provider`, where same_subtree holds the groups. APART: isolated groups take all that could serve. SPLIT:
+    the providers below `provider` (None: of the whole tree) can give too little of an amount that is split.
     """
 
     reason: Reason
@@ -121,6 +123,16 @@ class Shortage:
     free: int = 0
     missing: int = 0
     condition: Condition | None = None
+
+
+class Alternative(NamedTuple):
+    """A provider below which several have so much of a class free that an amount could be split."""
+
+    provider: str
+    resource_class: str
+    wanted: int
+    free: int
+    givers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +157,15 @@ class Explanation:
     """The stages in order, the place of the first that nothing passed, and what came closest there.
 
     `complete`: everything was gone through; else the search stopped at its limit and the last stage counts
-    what it had seen by then. `names` of providers by uuid, as far as they were looked up.
+    what it had seen by then. `names` of providers by uuid, as far as they were looked up. `alternative`:
+    where the amount of the first empty stage could be split.
     """
 
     stages: tuple[Stage, ...]
     misses: tuple[Miss, ...] = ()
     complete: bool = True
     names: Mapping[str, str] = field(default_factory=dict)
+    alternative: Alternative | None = None
 
     @property
     def first_empty(self) -> int | None:
@@ -164,7 +178,7 @@ class Explanation:
         mentioned = {miss.provider for miss in self.misses}
         for miss in self.misses:
             mentioned |= {shortage.provider for shortage in miss.shortages if shortage.provider is not None}
-        return mentioned
+        return mentioned | ({self.alternative.provider} if self.alternative else set())
 
 
 def first_empty(stages: tuple[Stage, ...]) -> int | None:

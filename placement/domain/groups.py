@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 UNSUFFIXED = ""
+
+
+class SplitRule(StrEnum):
+    """Which providers give the parts of an amount that is split.
+
+    Source: placement-api.md, "Split amounts".
+    """
+
+    PACK = "pack"
+    REQUIRE = "require"
+    ISOLATE = "isolate"
+    SPREAD = "spread"
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +26,9 @@ class RequestGroup:
     """One group of a candidates query; the empty suffix is the unsuffixed group.
 
     `required` is a conjunction of any-of sets of trait names, `member_of` a conjunction of any-of sets of
-    aggregate uuids. Source: placement-api.md, "Allocation candidates".
+    aggregate uuids. `split`: the classes whose amounts may come from several providers, chosen by
+    `split_rule`; the query strings of Placement cannot say it.
+    Source: placement-api.md, "Allocation candidates", "Split amounts".
     """
 
     suffix: str = UNSUFFIXED
@@ -23,6 +38,13 @@ class RequestGroup:
     member_of: tuple[frozenset[str], ...] = ()
     forbidden_aggregates: frozenset[str] = frozenset()
     in_tree: str | None = None
+    split: frozenset[str] = frozenset()
+    split_rule: SplitRule = SplitRule.PACK
+
+    @property
+    def is_split(self) -> bool:
+        """Whether all that the group asks for may come from several providers."""
+        return bool(self.split) and self.split >= self.resources.keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +55,7 @@ class CandidateQuery:
     whose providers must share one of them as ancestor. `one_provider_per_tree`: candidates may not combine
     providers of one tree (the rule before microversion 1.29). `limit` None means as many as configured.
     `root_member_of` is a conjunction of any-of sets of aggregate uuids that the root itself is in; the query
-    strings of Placement cannot say it.
+    strings of Placement cannot say it. `is_json`: errors name places in a JSON body.
     """
 
     groups: tuple[RequestGroup, ...]
@@ -44,3 +66,8 @@ class CandidateQuery:
     root_member_of: tuple[frozenset[str], ...] = ()
     limit: int | None = None
     one_provider_per_tree: bool = False
+    is_json: bool = False
+
+    def place(self, group: RequestGroup, member: str) -> str:
+        """How the caller wrote what the group says."""
+        return f"groups[{group.suffix!r}].{member}" if self.is_json else f"{member}{group.suffix}"

@@ -6,8 +6,9 @@ them in order of suffixes and uuids, in the first answer and in every later one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup
 
@@ -20,8 +21,11 @@ _MOST_STEPS = 10_000
 def settled(query: CandidateQuery, mappings: Mappings) -> Mappings:
     """The mappings of a candidate, with the providers of like groups in order of uuids."""
     found = dict(mappings)
+    for group in query.groups:
+        if group.split:
+            found[group.suffix] = sorted(found[group.suffix])
     for block in _blocks(query):
-        providers = sorted(mappings[group.suffix] for group in block)
+        providers = sorted(found[group.suffix] for group in block)
         found.update(zip((group.suffix for group in block), providers, strict=True))
     return found
 
@@ -30,10 +34,13 @@ def rebuilt(query: CandidateQuery, held: Held) -> Mappings | None:
     """The mappings of a consumer that holds what the query asks for, as `settled` gave them.
 
     `held`: amounts by provider uuid and class, in sum those of the query. None if they fit the groups in
-    several ways, or if a group asks for no resources: amounts do not tell then.
+    several ways, if a group asks for no resources, or if a class that is split is asked for twice: amounts do
+    not tell then.
     """
     if not all(group.resources for group in query.groups):
         return None
+    if any(group.split for group in query.groups):
+        return _rebuilt_splits(query, held)
     ways = _Fitting(query, held).walk()
     try:
         first = next(ways, None)
@@ -43,6 +50,35 @@ def rebuilt(query: CandidateQuery, held: Held) -> Mappings | None:
     return None if ambiguous else first
 
 
+def _rebuilt_splits(query: CandidateQuery, held: Held) -> Mappings | None:
+    """The mappings where all of a class that is split serves the one group that asks for it."""
+    asked = Counter(name for group in query.groups for name in group.resources)
+    split = {name: group.suffix for group in query.groups for name in group.split}
+    if any(asked[name] > 1 for name in split):
+        return None
+    rest = [
+        replace(group, resources=whole, split=frozenset())
+        for group in query.groups
+        if (whole := {name: amount for name, amount in group.resources.items() if name not in split})
+    ]
+    left = {
+        uuid: kept
+        for uuid, amounts in held.items()
+        if (kept := {name: amount for name, amount in amounts.items() if name not in split})
+    }
+    found = rebuilt(replace(query, groups=tuple(rest)), left) if rest else {}
+    if found is None:
+        return None
+    providers = {group.suffix: set(found.get(group.suffix, ())) for group in query.groups}
+    for uuid, amounts in held.items():
+        for name in amounts.keys() & split.keys():
+            providers[split[name]].add(uuid)
+    return {
+        group.suffix: sorted(providers[group.suffix]) if group.split else found[group.suffix]
+        for group in query.groups
+    }
+
+
 def _blocks(query: CandidateQuery) -> list[list[RequestGroup]]:
     """The suffixed groups in order of suffixes, those together that may swap their providers."""
     blocks: dict[object, list[RequestGroup]] = {}
@@ -50,7 +86,7 @@ def _blocks(query: CandidateQuery) -> list[list[RequestGroup]]:
         if group.suffix != UNSUFFIXED:
             asked = (frozenset(group.resources.items()), group.required, group.forbidden, group.member_of)
             roles = tuple(group.suffix in names for names in query.same_subtree)
-            key = (asked, group.forbidden_aggregates, group.in_tree, roles)
+            key = (asked, group.forbidden_aggregates, group.in_tree, group.split, group.split_rule, roles)
             blocks.setdefault(key, []).append(group)
     return list(blocks.values())
 

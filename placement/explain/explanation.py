@@ -18,6 +18,7 @@ from placement.domain.explanation import (
     first_empty,
 )
 from placement.explain.near_misses import NearMisses
+from placement.explain.split_shortages import alternative
 from placement.explain.vocabulary import Vocabulary
 from placement.forest.arrays import Indices, Rows
 from placement.forest.forest import Forest
@@ -58,7 +59,12 @@ def explain(
             misses = tuple(near.providers(trace.providers[empty]))
         else:
             misses = tuple(near.trees(trees, empty - len(trace.providers)))
-    return Explanation(stages, misses, trace.complete)
+    other = None
+    if empty is not None and empty < len(trace.providers):
+        condition = trace.providers[empty].condition
+        if isinstance(condition, Fits):
+            other = alternative(forest, sharing, condition, words.resource_class(condition.class_id))
+    return Explanation(stages, misses, trace.complete, alternative=other)
 
 
 def _stage_of_providers(forest: Forest, passed: ProvidersPassed, words: Vocabulary) -> Stage:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from placement.domain.explanation import (
+    Alternative,
     Counted,
     Explanation,
     Kind,
@@ -26,7 +27,16 @@ def sentences(explanation: Explanation) -> list[str]:
         said.append(told(stage, explanation))
         if at == empty:
             said += [text for miss in explanation.misses for text in lacks(miss, stage, explanation.names)]
+    if explanation.alternative is not None:
+        said.append(_splitting(explanation.alternative, explanation.names))
     return said
+
+
+def _splitting(found: Alternative, names: Names) -> str:
+    return (
+        f"split would help: {found.givers} providers below {names.get(found.provider, found.provider)} have "
+        f"{found.free} {found.resource_class} free, of {found.wanted} wanted"
+    )
 
 
 def told(stage: Stage, explanation: Explanation) -> str:
@@ -119,6 +129,11 @@ def _apart(shortage: Shortage, root: str, _names: Names) -> str:
     return f"the tree of {root} has nobody left for {_groups(shortage)}: the groups are kept apart"
 
 
+def _split(shortage: Shortage, root: str, names: Names) -> str:
+    place = f"the tree of {root}" if shortage.provider is None else f"below {_name(shortage, names)}"
+    return f"{place}: {shortage.free} of {shortage.wanted} {shortage.resource_class} for {_groups(shortage)}"
+
+
 def _name(shortage: Shortage, names: Names) -> str:
     uuid = shortage.provider or ""
     return names.get(uuid, uuid)
@@ -140,4 +155,5 @@ _SHORTAGE: Mapping[Reason, Callable[[Shortage, str, Names], str]] = {
     Reason.NOBODY: _nobody,
     Reason.BELOW: _below,
     Reason.APART: _apart,
+    Reason.SPLIT: _split,
 }

@@ -9,6 +9,7 @@ import numpy as np
 
 from placement.domain.explanation import Reason, Shortage
 from placement.explain.arrangement import NOBODY, Want, arrange
+from placement.explain.split_shortages import lacks
 from placement.explain.vocabulary import Vocabulary
 from placement.forest.arrays import Indices, Rows, Shares
 from placement.forest.forest import Forest
@@ -17,6 +18,7 @@ from placement.forest.uuids import to_text
 from placement.search.conditions import Condition, Offers
 from placement.search.equivalence import EquivalenceClasses
 from placement.search.filters import Choices, choices_of
+from placement.search.problem import Problem
 from placement.search.query import ForestQuery, Slot, slots_of
 from placement.search.trace import Trace
 
@@ -44,7 +46,7 @@ class Shortages:
         known: dict[object, _Able] = {}
         self._able = []
         for slot in self._slots:
-            key = (slot.suffixed, slot.resources, slot.group.condition)
+            key = (slot.suffixed, slot.resources, slot.rule, slot.group.condition)
             if key not in known:
                 trace = Trace(one_by_one=True)
                 self._budget.look()
@@ -102,6 +104,9 @@ class Shortages:
     def _gaps(self, slot: Slot, rows: Rows) -> Shares:
         """Which share of the slot's amounts each provider lacks, in the mean of its classes."""
         gaps = np.zeros(len(rows))
+        if slot.rule is not None:
+            # What one provider lacks of an amount that is split does not matter.
+            return gaps
         for class_id, amount in slot.resources:
             free = np.maximum(self._forest.column(class_id).free_of(rows), 0)
             gaps += np.maximum(amount - free, 0) / amount
@@ -124,7 +129,24 @@ class Shortages:
         return (
             *self._unserved(root, found.positions, found.tops, rows),
             *self._overdrawn(found.positions, rows),
+            *self._unsplit(trees.problem, rows),
         )
+
+    def _unsplit(self, problem: Problem, rows: Indices) -> Iterator[Shortage]:
+        """The subtrees that can give too little of what is split."""
+        if problem.splitting is None:
+            return
+        for lack in lacks(problem, problem.splitting):
+            ((class_id, _),) = self._slots[lack.slots[0]].resources
+            yield Shortage(
+                Reason.SPLIT,
+                self._groups(lack.slots),
+                None if lack.top is None else self._uuid(int(rows[lack.top])),
+                self._words.resource_class(class_id),
+                wanted=lack.wanted,
+                free=lack.free,
+                missing=lack.wanted - lack.free,
+            )
 
     def _overdrawn(self, positions: Sequence[int], rows: Indices) -> Iterator[Shortage]:
         """Classes of which more is drawn from a provider than it has, or in other units than it allows."""
@@ -169,7 +191,7 @@ class Shortages:
         for (reason, top, condition), slots in alike.items():
             provider = self._uuid(int(rows[top])) if top != NOBODY else None
             if isinstance(condition, Offers):
-                wanted = sum(self._demands[condition.class_id][slot] for slot in slots)
+                wanted = sum(dict(self._slots[slot].resources)[condition.class_id] for slot in slots)
                 name = self._words.resource_class(condition.class_id)
                 yield Shortage(reason, self._groups(slots), None, name, wanted, missing=wanted)
             else:
@@ -192,9 +214,11 @@ class Shortages:
 
 
 def _demands(slots: Sequence[Slot]) -> dict[int, tuple[int, ...]]:
-    """What each slot asks for, by class."""
+    """What each slot that is not split asks for, by class."""
     demands: dict[int, list[int]] = {}
     for number, slot in enumerate(slots):
+        if slot.rule is not None:
+            continue
         for class_id, amount in slot.resources:
             demands.setdefault(class_id, [0] * len(slots))[number] = amount
     return {class_id: tuple(demand) for class_id, demand in demands.items()}

@@ -42,9 +42,9 @@ def _fits(condition: conditions.Fits, words: Vocabulary) -> Condition:
     return amount(words.resource_class(condition.class_id), condition.amount)
 
 
-def amount(resource_class: str, wanted: int) -> Condition:
+def amount(resource_class: str, wanted: int, form: str = "room for") -> Condition:
     """That there is room for an amount."""
-    return Condition(Kind.AMOUNT, f"room for {wanted} {resource_class}", resource_class, wanted)
+    return Condition(Kind.AMOUNT, f"{form} {wanted} {resource_class}", resource_class, wanted)
 
 
 def _offers(condition: conditions.Offers, words: Vocabulary) -> Condition:
@@ -81,6 +81,9 @@ _IN_WORDS: Mapping[
     type[conditions.Condition | trace.TreeCondition], Callable[[Any, Vocabulary], Condition]
 ] = {
     conditions.Fits: _fits,
+    conditions.GivesPart: lambda it, words: amount(
+        words.resource_class(it.class_id), it.amount, "room for a part of"
+    ),
     conditions.Offers: _offers,
     conditions.Carries: lambda it, words: _traits(Kind.TRAITS, it.required, it.forbidden, words, "{}"),
     conditions.IsIn: lambda it, words: _aggregates(

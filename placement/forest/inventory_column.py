@@ -192,6 +192,17 @@ class InventoryColumn:
         room = np.minimum(self.slots.free[at], self.slots.max_unit[at])
         return np.where(at >= 0, room, 0)
 
+    def parts(self, providers: Indices | Rows) -> tuple[Amounts, Amounts, Amounts, Amounts]:
+        """What each provider can give of an amount that is split: `headroom`, min_unit, step_size, whole.
+
+        `whole` is the capacity where nothing of it is in use and one consumer may have it all, 0 elsewhere.
+        """
+        at, slots = self.slots_of(providers), self.slots
+        unused = (at >= 0) & (slots.used[at] == 0) & (slots.max_unit[at] >= slots.capacity_of[at])
+        whole = np.where(unused, slots.capacity_of[at], 0)
+        least, step = (units[at].astype(np.int64) for units in (slots.min_unit, slots.step_size))
+        return self.headroom(providers), least, step, whole
+
     def occupied(self) -> Rows:
         """The slots that hold an inventory."""
         return np.flatnonzero(self.slots.provider[: self._count] >= 0)

@@ -141,6 +141,11 @@ class Answer:
         self._found = found
 
     @property
+    def splits(self) -> bool:
+        """Whether several providers may serve one slot: then only `elements` tells all of them."""
+        return self._found.shares is not None
+
+    @property
     def slots(self) -> tuple[Slot, ...]:
         """The slots of the query."""
         return self._found.slots
@@ -162,14 +167,29 @@ class Answer:
             uuids = [uuid.decode() for uuid in to_text(self._forest.providers.uuid[row])]
             amounts: dict[str, dict[int, int]] = {}
             mappings: dict[str, list[str]] = {}
-            for slot, uuid in zip(self.slots, uuids, strict=True):
-                for class_id, amount in slot.resources:
-                    held = amounts.setdefault(uuid, {})
-                    held[class_id] = held.get(class_id, 0) + amount
+            for number, (slot, uuid) in enumerate(zip(self.slots, uuids, strict=True)):
                 members = mappings.setdefault(slot.suffix, [])
-                if uuid not in members:
+                for giver, class_id, amount in self._given(at, number, uuid):
+                    held = amounts.setdefault(giver, {})
+                    held[class_id] = held.get(class_id, 0) + amount
+                    if giver not in members:
+                        members.append(giver)
+                if not slot.resources:
                     members.append(uuid)
             yield Element(amounts, mappings, scores[at] if scores else 0)
+
+    def _given(self, candidate: int, slot: int, uuid: str) -> Iterator[tuple[str, int, int]]:
+        """Who gives how much of which class to a slot; `uuid` is its provider if it is not split."""
+        resources = self.slots[slot].resources
+        shares = self._found.shares
+        if shares is None or slot not in shares[candidate]:
+            yield from ((uuid, class_id, amount) for class_id, amount in resources)
+            return
+        ((class_id, _),) = resources
+        parts = shares[candidate][slot]
+        givers = to_text(self._forest.providers.uuid[list(parts)])
+        for giver, amount in zip(givers, parts.values(), strict=True):
+            yield giver.decode(), class_id, amount
 
     def uuid_table(self, rows: Indices) -> Texts:
         """The uuids of the providers, one a row."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placement.domain.groups import SplitRule
 from placement.forest.arrays import Mask, Rows
 from placement.forest.forest import Forest
 from placement.search.query import GroupQuery, Ids
@@ -35,6 +36,34 @@ class Fits:
     def among(self, forest: Forest, rows: Rows) -> Mask:
         """Which of the rows meet it."""
         return forest.column(self.class_id).among_fitting(rows, self.amount)
+
+
+@dataclass(frozen=True, slots=True)
+class GivesPart:
+    """The provider can give a part of the amount; under some rules only all that it has.
+
+    Source: placement-api.md, "Split amounts".
+    """
+
+    class_id: int
+    amount: int
+    rule: SplitRule
+
+    def everywhere(self, forest: Forest) -> Rows:
+        """All providers that meet it, ascending by slot of the class."""
+        rows = Offers(self.class_id).everywhere(forest)
+        return rows[self.among(forest, rows)]
+
+    def among(self, forest: Forest, rows: Rows) -> Mask:
+        """Which of the rows meet it."""
+        column = forest.column(self.class_id)
+        room, least, step, whole = column.parts(rows)
+        offered = column.slots_of(rows) >= 0
+        if self.rule in (SplitRule.REQUIRE, SplitRule.ISOLATE):
+            met: Mask = offered & (whole >= 1)
+            return met
+        met = offered & (np.minimum(room, self.amount) >= -(-least // step) * step)
+        return met
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +141,7 @@ class Exists:
         return np.ones(len(rows), bool)
 
 
-Condition = Fits | Offers | Carries | IsIn | InTree | Exists
+Condition = Fits | GivesPart | Offers | Carries | IsIn | InTree | Exists
 
 
 def conditions_of(group: GroupQuery, *, one_by_one: bool) -> Iterator[Condition]:

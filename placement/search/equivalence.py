@@ -21,6 +21,7 @@ from placement.search.filters import Choices
 from placement.search.problem import Contention, Problem
 from placement.search.query import ForestQuery, Slot
 from placement.search.solver import solutions
+from placement.search.split_slots import SplitSlots
 
 _WORD = 62
 _FEW = 8
@@ -74,13 +75,15 @@ class EquivalenceClasses:
         serving = _any_of(self._foreign_masks)[sharing.pair_provider]
         self._foreign_rows = sharing.pair_provider[serving]
         self._foreign_roots = sharing.pair_anchor[serving]
-        self._isolated = _slot_mask(slots, lambda slot: query.isolate and slot.suffixed)
+        self._splits = SplitSlots(slots, query)
+        self._isolated = _slot_mask(slots, lambda slot: query.isolate and slot.suffixed and not slot.rule)
         self._collective = _slot_mask(slots, lambda slot: not slot.suffixed)
         self._collective_sets = next((s.group.required for s in slots if not s.suffixed), ())
-        self._subtrees = tuple(
-            _slot_mask(slots, lambda slot, names=names: slot.suffix in names)  # type: ignore[misc]
+        constraints = (
+            _slot_mask(slots, lambda slot, names=names: slot.suffix in names and not slot.rule)  # type: ignore[misc]
             for names in query.same_subtree
         )
+        self._subtrees = tuple(filter(None, constraints))
         self._contended = self._contended_classes()
         self._blocks = self._interchangeable()
 
@@ -88,7 +91,7 @@ class EquivalenceClasses:
         """Classes that several slots could draw from one provider, with the demand of every slot."""
         demands: dict[int, list[int]] = {}
         for number, slot in enumerate(self._slots):
-            for class_id, amount in slot.resources:
+            for class_id, amount in () if slot.rule else slot.resources:
                 demands.setdefault(class_id, [0] * len(self._slots))[number] = amount
         contended = []
         for class_id, demand in demands.items():
@@ -102,6 +105,8 @@ class EquivalenceClasses:
         """The slots in blocks: inside a block slots can swap providers, and only the mappings change."""
         blocks: dict[object, list[int]] = {}
         for number, slot in enumerate(self._slots):
+            if slot.rule:
+                continue
             roles = tuple(constraint >> number & 1 for constraint in self._subtrees)
             key = (slot.group.condition, roles) if slot.suffixed else number
             blocks.setdefault(key, []).append(number)
@@ -177,10 +182,11 @@ class EquivalenceClasses:
             )
             features.append(np.clip(room, 0, sum(demand)))
         features.extend(self._coverage_words(band))
-        if self._subtrees:
+        if self._subtrees or self._splits.look_below:
             features.append(self._nearest_ancestors(band.providers))
         if self._query.one_provider_per_tree:
             features.append(self._tree_labels(band.providers))
+        features.extend(self._splits.features(self._forest, band.providers))
         return features
 
     def _option_words(self, band: _Band) -> list[Amounts]:
@@ -241,10 +247,13 @@ class EquivalenceClasses:
         options = _decode(rows, len(self._distinct))
         contentions = tuple(Contention(demand, tuple(next(rows))) for _, demand in self._contended)
         coverage = tuple(_decode(rows, len(self._collective_sets)))
-        below = _subtrees_from(next(rows)) if self._subtrees else ()
+        look_below = self._subtrees or self._splits.look_below
+        below = _subtrees_from(next(rows)) if look_below else ()
         exclusive = _exclusions_from(next(rows)) if self._query.one_provider_per_tree else ()
+        by_slot = tuple(options[number] for number in self._choice_of)
+        splitting = self._splits.splitting(by_slot, below, rows)
         return Problem(
-            options=tuple(options[number] for number in self._choice_of),
+            options=self._splits.without(by_slot),
             blocks=self._blocks,
             isolated=self._isolated,
             contentions=contentions,
@@ -253,6 +262,7 @@ class EquivalenceClasses:
             collective=self._collective,
             coverage=coverage,
             exclusive=exclusive,
+            splitting=splitting,
         )
 
 

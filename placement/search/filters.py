@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from placement.search.conditions import (
     Condition,
     Exists,
     Fits,
+    GivesPart,
     InTree,
     IsIn,
     Offers,
@@ -54,6 +55,7 @@ def _flags(count: int, rows: Rows) -> Mask:
     return flags
 
 
+_Serves = Callable[[int, int], Fits | GivesPart | Offers]
 _NOBODY: Rows = np.empty(0, np.intp)
 
 
@@ -82,9 +84,17 @@ def choices_of(
 
     Without `with_room` those that could if amounts did not matter.
     """
-    narrowing = _Narrowing(forest, slot.group, trace, among, Fits if with_room else _offers)
+    serves: _Serves = _offers
+    if with_room:
+        serves = Fits if slot.rule is None else partial(GivesPart, rule=slot.rule)
+    narrowing = _Narrowing(forest, slot.group, trace, among, serves)
+    if slot.rule is not None:
+        narrowing.serve(slot.resources)
+        # A sharing provider would give its parts to several trees.
+        own = narrowing.rows[~np.isin(narrowing.rows, sharing.providers)]
+        return Choices(forest.count, own, _NOBODY)
     if slot.suffixed:
-        narrowing.meet_all()
+        narrowing.serve(slot.resources)
         return Choices(forest.count, narrowing.rows, _sharing_among(narrowing.rows, sharing))
     return _unsuffixed_choices(forest, slot, sharing, narrowing)
 
@@ -127,7 +137,7 @@ class _Narrowing:
         group: GroupQuery,
         trace: Trace | None,
         among: Rows | None,
-        serves: Callable[[int, int], Fits | Offers] = Fits,
+        serves: _Serves = Fits,
     ) -> None:
         self.rows: Rows = _NOBODY
         self._among = among
@@ -139,7 +149,11 @@ class _Narrowing:
 
     def meet_all(self) -> None:
         """Only those that alone meet everything the group says, as a suffixed one asks."""
-        self.begin(self._group.resources)
+        self.serve(self._group.resources)
+
+    def serve(self, resources: tuple[tuple[int, int], ...]) -> None:
+        """Only those that give the resources, and meet everything else that the group says."""
+        self.begin(resources)
         for condition in conditions_of(self._group, one_by_one=self.one_by_one):
             self.keep(condition)
 

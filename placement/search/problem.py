@@ -9,8 +9,12 @@ Sets of positions are integers used as bit sets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+from placement.domain.groups import SplitRule
 
 Solution = tuple[int, ...]
 
@@ -27,6 +31,62 @@ class Contention:
 
 
 @dataclass(frozen=True, slots=True)
+class Supply:
+    """What the positions can give of one class that is split.
+
+    `room`: what one consumer's sum may reach; each part is a multiple of `step`, and at least `least`.
+    `whole`: the capacity of a position that nobody draws from, 0 elsewhere. `demand[slot]`: what a slot that
+    is not split takes of the class.
+    """
+
+    room: tuple[int, ...]
+    least: tuple[int, ...]
+    step: tuple[int, ...]
+    whole: tuple[int, ...]
+    demand: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A slot that is split: `amount` of a supply (by its place) out of the positions `options`.
+
+    `tops`: sets of slots that are not split; for each set all parts lie below the one that is above the
+    others. `group` is the number of its group, `apart` whether groups may not use one position together.
+    """
+
+    slot: int
+    group: int
+    supply: int
+    amount: int
+    rule: SplitRule
+    options: int
+    tops: tuple[int, ...]
+    apart: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Splitting:
+    """All slots of a problem that are split, and what they are split over.
+
+    `below[p]`: the positions in the subtree of p, itself included. `group_of[slot]`: the number of the group
+    of each slot that is to be kept apart from others, -1 for the rest.
+    """
+
+    splits: tuple[Split, ...]
+    supplies: tuple[Supply, ...]
+    below: tuple[int, ...]
+    group_of: tuple[int, ...]
+
+    def reach(self, split: Split, places: Sequence[int]) -> int:
+        """The positions that may give parts if the other slots have these places."""
+        reach = split.options
+        for slots in split.tops:
+            taken = reduce(or_, (1 << places[slot] for slot in bits(slots)))
+            reach &= next((self.below[top] for top in bits(taken) if not taken & ~self.below[top]), 0)
+        return reach
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """What matters of one tree, and what is asked of it; see the module for the words.
 
@@ -34,7 +94,8 @@ class Problem:
     must differ pairwise. Each of `subtrees` is a set of slots; `below[p]` is the set of positions in the
     subtree of p, itself included. `coverage` lists, per trait condition of the unsuffixed group, the
     positions that satisfy it; one of `collective` (slots) must take one of them. `exclusive[p]`, if given,
-    are the positions that may not be used together with p.
+    are the positions that may not be used together with p. `splitting`, if given, are the slots that several
+    positions serve between them; nothing else here speaks of those slots.
     """
 
     options: tuple[int, ...]
@@ -46,6 +107,7 @@ class Problem:
     collective: int = 0
     coverage: tuple[int, ...] = ()
     exclusive: tuple[int, ...] = ()
+    splitting: Splitting | None = None
 
     @property
     def is_free(self) -> bool:

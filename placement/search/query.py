@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from placement.domain.groups import SplitRule
 from placement.scoring.order import Order
 from placement.search.budget import Budget
 
@@ -13,7 +14,10 @@ Ids = frozenset[int]
 
 @dataclass(frozen=True, slots=True)
 class GroupQuery:
-    """One request group by ids; amounts in units of the class. `in_tree` stays a provider uuid."""
+    """One request group by ids; amounts in units of the class. `in_tree` stays a provider uuid.
+
+    `split`: the classes whose amounts may come from several providers.
+    """
 
     suffix: str
     resources: tuple[tuple[int, int], ...]
@@ -22,6 +26,8 @@ class GroupQuery:
     member_of: tuple[Ids, ...] = ()
     forbidden_aggregates: Ids = frozenset()
     in_tree: str | None = None
+    split: Ids = frozenset()
+    split_rule: SplitRule = SplitRule.PACK
 
     @property
     def condition(self) -> tuple[object, ...]:
@@ -33,6 +39,8 @@ class GroupQuery:
             self.member_of,
             self.forbidden_aggregates,
             self.in_tree,
+            self.split,
+            self.split_rule,
         )
 
 
@@ -84,13 +92,15 @@ class ForestQuery:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One place of a candidate to fill with one provider.
+    """One place of a candidate to fill with one provider, or with several where it has a `rule`.
 
-    A suffixed group is one slot with all its resources; the unsuffixed group is one slot per resource class.
+    A suffixed group is one slot with all its resources but those that are split; the unsuffixed group is one
+    slot per resource class, and so is each class that is split.
     """
 
     group: GroupQuery
     resources: tuple[tuple[int, int], ...]
+    rule: SplitRule | None = None
 
     @property
     def suffix(self) -> str:
@@ -107,8 +117,15 @@ def slots_of(query: ForestQuery) -> tuple[Slot, ...]:
     """The slots of a query, in the order of its groups."""
     slots: list[Slot] = []
     for group in query.groups:
-        if group.suffix:
-            slots.append(Slot(group, group.resources))
-        else:
+        if not group.suffix:
             slots.extend(Slot(group, (resource,)) for resource in group.resources)
+            continue
+        whole = tuple(resource for resource in group.resources if resource[0] not in group.split)
+        if whole or not group.split:
+            slots.append(Slot(group, whole))
+        slots.extend(
+            Slot(group, (resource,), group.split_rule)
+            for resource in group.resources
+            if resource[0] in group.split
+        )
     return tuple(slots)

@@ -29,6 +29,7 @@ from placement.search.filters import Choices, choices_of
 from placement.search.query import ForestQuery, Slot, slots_of
 from placement.search.ranking import CandidateScores
 from placement.search.score_cache import ScoreCache
+from placement.search.shares import Shares, shares_of
 from placement.search.trace import Trace
 
 # How many trees are looked at before all of them, and how many times as many if those are not enough.
@@ -40,12 +41,14 @@ _GROWTH = 8
 class Found:
     """The answer: one row per candidate, one column per slot, each the provider's row in the forest.
 
-    `ranking` scores the candidates of an ordered query.
+    A slot that is split has one of its providers there, and all of them in `shares`, which has one entry per
+    candidate. `ranking` scores the candidates of an ordered query.
     """
 
     slots: tuple[Slot, ...]
     candidates: Candidates
     ranking: CandidateScores | None = None
+    shares: Sequence[Shares] | None = None
 
 
 def search(
@@ -93,9 +96,10 @@ def _search_first_trees(
         viable = viable_roots(forest, query, slots, choices, sharing)
         viable = viable[forest.providers.id[viable] <= forest.providers.id[window[-1]]]
         if query.depth_first or len(viable) >= query.maximum:
-            candidates = _combination(forest, sharing, query, slots, choices, viable).surely_first()
+            combination = _combination(forest, sharing, query, slots, choices, viable)
+            candidates = combination.surely_first()
             if len(candidates) >= query.maximum:
-                return Found(slots, candidates)
+                return combination.found(candidates)
         size *= _GROWTH
     return None
 
@@ -114,9 +118,9 @@ def _search_all_trees(
         return Found(slots, np.empty((0, len(slots)), np.int32))
     combination = _combination(forest, sharing, query, slots, choices, roots)
     if query.order is None:
-        return Found(slots, combination.first())
+        return combination.found(combination.first())
     ranking = CandidateScores(forest, query.order, slots, sharing.mask(forest.count), score_cache)
-    return Found(slots, combination.best(ranking), ranking)
+    return combination.found(combination.best(ranking), ranking)
 
 
 def _combination(
@@ -129,13 +133,14 @@ def _combination(
 ) -> _Combination:
     equivalence = EquivalenceClasses(forest, query, slots, choices, sharing)
     sharers = sharing.mask(forest.count) if any(len(c.foreign) for c in choices) else None
-    return _Combination(equivalence, roots, sharers, query, len(slots))
+    return _Combination(forest, equivalence, roots, sharers, query, slots)
 
 
 def shuffled(found: Found, count: int | None, seed: int) -> Found:
     """A random choice of `count` candidates (None: all of them) in random order; the seed decides."""
-    order = np.random.default_rng(seed).permutation(len(found.candidates))
-    return Found(found.slots, found.candidates[order[:count]])
+    order = np.random.default_rng(seed).permutation(len(found.candidates))[:count]
+    shares = None if found.shares is None else [found.shares[place] for place in order.tolist()]
+    return Found(found.slots, found.candidates[order], shares=shares)
 
 
 def _choices(
@@ -147,12 +152,13 @@ def _choices(
     among: Rows | None = None,
 ) -> list[Choices]:
     """The choices of each slot; like slots share one object."""
-    if trace is None and forest.is_flat and sharing.is_empty:
+    plain = all(slot.rule is None for slot in slots)
+    if trace is None and forest.is_flat and sharing.is_empty and plain:
         slots = _whole(slots)
     known: dict[object, Choices] = {}
     choices = []
     for slot in slots:
-        key = (slot.suffixed, slot.resources, slot.group.condition)
+        key = (slot.suffixed, slot.resources, slot.rule, slot.group.condition)
         if key not in known:
             query.budget.look()
             known[key] = choices_of(forest, slot, sharing, trace, among)
@@ -176,11 +182,19 @@ def _whole(slots: Sequence[Slot]) -> list[Slot]:
 class _Combination:
     """The candidates at the viable roots; `sharers` is None if no sharing provider is in play."""
 
+    forest: Forest
     equivalence: EquivalenceClasses
     roots: Indices
     sharers: Mask | None
     query: ForestQuery
-    width: int
+    slots: tuple[Slot, ...]
+
+    def found(self, candidates: Candidates, ranking: CandidateScores | None = None) -> Found:
+        """The candidates as the answer, with the parts of what they split."""
+        shares = None
+        if any(slot.rule for slot in self.slots):
+            shares = shares_of(self.forest, self.equivalence, self.slots, candidates)
+        return Found(self.slots, candidates, ranking, shares)
 
     def first(self) -> Candidates:
         """The first candidates found."""
@@ -211,11 +225,12 @@ class _Combination:
     def _taken(self, source: Iterable[Candidates], maximum: int) -> Candidates:
         """The first `maximum` different candidates of the source."""
         unique = _Unique(self.sharers)
-        blocks = [np.empty((0, self.width), np.int32)]
+        width = len(self.slots)
+        blocks = [np.empty((0, width), np.int32)]
         total = 0
         for block in source:
             self.query.budget.look()
-            fresh = unique.keep(block.reshape(-1, self.width))
+            fresh = unique.keep(block.reshape(-1, width))
             blocks.append(fresh[: maximum - total])
             total += len(blocks[-1])
             if total >= maximum:

@@ -9,12 +9,14 @@ too, come last.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import permutations, product
 
 from placement.search.budget import Budget
 from placement.search.completion import Completion
+from placement.search.distribution import distribute, narrowed
 from placement.search.placing import Placing
-from placement.search.problem import Problem, Solution, bits
+from placement.search.problem import Problem, Solution, Splitting, bits
 
 # Dead ends in a row after which it pays to ask whether the rest can be completed.
 _PATIENCE = 64
@@ -23,8 +25,11 @@ _PATIENCE = 64
 def solutions(problem: Problem, budget: Budget | None = None) -> Iterator[Solution]:
     """Every solution once: the position of each slot. Distinct allocations first, permutations last.
 
-    Raises SearchEnded.
+    A slot that is split has the first of its positions. Raises SearchEnded.
     """
+    if problem.splitting is not None:
+        yield from _split(problem, problem.splitting, budget or Budget())
+        return
     if problem.is_free:
         yield from product(*(tuple(bits(options)) for options in problem.options))
         return
@@ -33,6 +38,23 @@ def solutions(problem: Problem, budget: Budget | None = None) -> Iterator[Soluti
     if any(len(block) > 1 for block in problem.blocks):
         for solution in _Enumeration(problem, budget).run():
             yield from _permuted(problem.blocks, solution)
+
+
+def _split(problem: Problem, splitting: Splitting, budget: Budget) -> Iterator[Solution]:
+    """The solutions for the other slots after which what is split can be shared out, too."""
+    options = narrowed(problem.options, splitting, budget)
+    if options is None:
+        budget.dead_ends.update(split.slot for split in splitting.splits)
+        return
+    for places in solutions(replace(problem, options=options, splitting=None), budget):
+        shares = distribute(splitting, places, budget)
+        if shares is None:
+            budget.dead_ends.update(split.slot for split in splitting.splits)
+            continue
+        complete = list(places)
+        for split, parts in zip(splitting.splits, shares, strict=True):
+            complete[split.slot] = next(iter(parts))
+        yield tuple(complete)
 
 
 class _Enumeration:

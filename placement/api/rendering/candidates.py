@@ -8,6 +8,7 @@ long as nothing in the tree changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 
 import orjson
 
@@ -89,6 +90,9 @@ def _listed(parts: Iterable[list[bytes]]) -> Iterator[bytes]:
 
 def _elements(search: Search, version: Microversion, remarks: Texts | None) -> Iterator[bytes]:
     """All candidates, separated by commas."""
+    if search.answer.splits:
+        yield from _split_elements(search, remarks)
+        return
     writer = _ElementWriter(search, version)
     count = len(search.answer)
     done = 0
@@ -96,6 +100,21 @@ def _elements(search: Search, version: Microversion, remarks: Texts | None) -> I
         text = writer.written(block, None if remarks is None else remarks[done : done + len(block)])
         done += len(block)
         yield text[:-1] if done == count else text
+
+
+def _split_elements(search: Search, remarks: Texts | None) -> Iterator[bytes]:
+    """The same one by one, for candidates that differ in how many providers serve a group."""
+    classes = search.names.classes
+    added = repeat(b"") if remarks is None else (b"," + text for text in lines(remarks))
+    comma = b""
+    for element, more in zip(search.answer.elements(), added, strict=False):
+        allocations = {
+            uuid: {"resources": {classes[class_id]: amount for class_id, amount in held.items()}}
+            for uuid, held in element.amounts.items()
+        }
+        text = orjson.dumps({"allocations": allocations, "mappings": element.mappings})
+        yield comma + text[:-1] + more + b"}"
+        comma = b","
 
 
 class _ElementWriter:

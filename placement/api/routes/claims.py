@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from flask import Blueprint, Response
 
-from placement.api import extended_query
-from placement.api.bodies import validated
+from placement.api import context, extended_query, json_query
+from placement.api.bodies import BODY_PREFIX, json_body
 from placement.api.context import use_cases
 from placement.api.queries import read
 from placement.api.responses import json_response
 from placement.api.route_guard import route
-from placement.api.schemas.allocations import NewClaim
+from placement.api.schemas.base import load
+from placement.api.schemas.candidates import NewClaim, NewJsonClaim
 from placement.api.targets import cluster_of_claim
 from placement.domain.errors import BadRequest
+from placement.domain.groups import CandidateQuery
 from placement.services.placement.best_fit import Applicant, Fitted
+from placement.services.placement.search_options import SearchOptions
 
 blueprint = Blueprint("claims", __name__)
 
@@ -23,12 +26,20 @@ blueprint = Blueprint("claims", __name__)
 )
 def create() -> Response:
     """Let a consumer hold the best candidate of a query; repeating it changes nothing."""
-    body = validated(NewClaim)
-    query, options = extended_query.parse(read(body.pop("query")))
+    body, query, options = _wanted()
     if options.explain or query.limit is not None:
         raise BadRequest("query: limit and explain make no sense in a claim")
     fitted = use_cases().best_fit.claim(Applicant(**body), query, options)
     return json_response(_body(fitted), 201 if fitted.fresh else 200)
+
+
+def _wanted() -> tuple[dict[str, str], CandidateQuery, SearchOptions]:
+    """Who claims, and what."""
+    given = json_body()
+    is_json = isinstance(given, dict) and isinstance(given.get("query"), dict)
+    body = load(NewJsonClaim if is_json else NewClaim, context.version(), given, BODY_PREFIX)
+    query = body.pop("query")
+    return body, *(json_query.parse(query) if is_json else extended_query.parse(read(query)))
 
 
 def _body(fitted: Fitted) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Bodies of allocations, of our own claims and of the reshaper, and the query of usages."""
+"""Bodies of allocations and of the reshaper, and the query of usages."""
 
 from __future__ import annotations
 
@@ -84,17 +84,6 @@ class FilledAllocations(Allocations):
     """PUT /allocations/{consumer} from 1.12 to before 1.28: something must be claimed."""
 
     allocations = Mapping(patterns.UUID, Object(_ProviderAllocation), least=1, required=True)
-
-
-class NewClaim(VersionedSchema):
-    """POST /ext/v1/claims."""
-
-    consumer_uuid = Uuid(required=True)
-    project_id = String(1, 255, required=True)
-    user_id = String(1, 255, required=True)
-    consumer_type = String(1, 255, patterns.NAME, required=True)
-    # A query string of /ext/v1/allocation_candidates.
-    query = String(1, 65_000, required=True)
 
 
 class UsagesQuery(VersionedSchema):

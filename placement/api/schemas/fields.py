@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import reprlib
+from collections.abc import Iterable
 from collections.abc import Mapping as MappingABC
 from typing import Any, NoReturn
 
@@ -181,6 +182,50 @@ class Sequence(_Field):
         if self.unique and len({str(item) for item in result}) < len(result):
             refuse(f"{shown(value)} has non-unique elements", "uniqueItems")
         return result
+
+
+class AnyOf(Sequence):
+    """One item, or a JSON array of some; the value is a list in both cases."""
+
+    def __init__(self, items: fields.Field[Any]) -> None:
+        super().__init__(items, least=1)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[Any]:
+        if isinstance(value, list):
+            return super()._deserialize(value, attr, data, **kwargs)
+        return [self.items.deserialize(value)]
+
+
+class Choice(_Field):
+    """One of some texts."""
+
+    type_name = "string"
+
+    def __init__(self, choices: Iterable[str], **options: Any) -> None:
+        super().__init__(**options)
+        self.choices = [str(choice) for choice in choices]
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> str:
+        if not isinstance(value, str):
+            self.wrong_type(value)
+        if value not in self.choices:
+            refuse(f"{shown(value)} is not one of {self.choices}", "enum")
+        return value
+
+
+class Boolean(_Field):
+    """True or false."""
+
+    type_name = "boolean"
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> bool:
+        if not isinstance(value, bool):
+            self.wrong_type(value)
+        return value
+
+
+class Anything(_Field):
+    """Any JSON value but null; what it means is for others to judge."""
 
 
 class Mapping(_Field):

@@ -14,6 +14,9 @@ from typing import Any
 from marshmallow import Schema, fields
 
 from placement.api.schemas.fields import (
+    AnyOf,
+    Boolean,
+    Choice,
     Integer,
     Mapping,
     NullableUuid,
@@ -91,6 +94,22 @@ def _sequence(field: Sequence) -> Document:
     described = _without_none(type="array", minItems=field.least or None)
     described["items"] = json_schema(field.items)
     return {**described, "uniqueItems": True} if field.unique else described
+
+
+@json_schema.register
+def _any_of(field: AnyOf) -> Document:
+    item = json_schema(field.items)
+    return {"anyOf": [item, {"type": "array"}], "minItems": field.least, "items": item}
+
+
+@json_schema.register
+def _choice(field: Choice) -> Document:
+    return {"type": "string", "enum": field.choices}
+
+
+@json_schema.register
+def _boolean(field: Boolean) -> Document:
+    return {"type": "boolean"}
 
 
 @json_schema.register

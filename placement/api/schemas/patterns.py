@@ -6,3 +6,5 @@ UUID = "^[0-9a-fA-F-]{36}$"
 # All but NUL, which no database holds.
 ANYTHING = r"^[^\x00]*$"
 LONGEST_NAME = 255
+# Of request groups; empty for the one without.
+SUFFIX = "^[a-zA-Z0-9_-]{0,64}$"

@@ -12,15 +12,17 @@ from placement.operations.commands.columns import Lines, ResourceAmounts
 from placement.operations.commands.display import Listing
 
 COLUMNS = ("#", "Root", "Provider", "Amounts", "Groups", "UUID")
-# Parameters that only our own search knows.
+# Parameters that only our own search knows, and how those begin that have the suffix of a group.
 _OWN = {"order_by", "prefer", "cluster"}
+_OWN_OF_GROUPS = "split"
 
 
 class ListCandidates(Listing):
     """List the candidates of a request, a row for each provider of each candidate.
 
     The arguments are the parameters of GET /allocation_candidates, such as resources=VCPU:2 limit=5. With
-    order_by, prefer or cluster they are those of GET /ext/v1/allocation_candidates, and scores are listed.
+    order_by, prefer, cluster, split or split_rule they are those of GET /ext/v1/allocation_candidates, and
+    scores are listed.
     """
 
     arguments = (QUERY,)
@@ -28,7 +30,7 @@ class ListCandidates(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Ask and list."""
         query = query_of(parsed_args.query)
-        if not any(key in _OWN for key, _ in query):
+        if not any(key in _OWN or key.startswith(_OWN_OF_GROUPS) for key, _ in query):
             return COLUMNS, rows(self, self.client.get("/allocation_candidates", query))
         body = self.client.get("/ext/v1/allocation_candidates", query)
         scores = [request.get("score") for request in body["allocation_requests"]]

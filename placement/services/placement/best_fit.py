@@ -19,7 +19,7 @@ from placement.domain.errors import (
     Conflict,
     Unavailable,
 )
-from placement.domain.groups import CandidateQuery
+from placement.domain.groups import CandidateQuery, SplitRule
 from placement.domain.mappings import Mappings, rebuilt, settled
 from placement.explain.sentences import first_obstacle
 from placement.search.answer import Element
@@ -140,7 +140,7 @@ class BestFit:
         for row in rows:
             resources.setdefault(row.provider_uuid, {})[row.class_name] = row.amount
         # Whoever may ask about one cluster only is not told what the consumer has in another.
-        if _totals(resources) != _wanted(query) or not self._candidates.are_in_cluster(options, resources):
+        if not _is_asked_for(resources, query) or not self._candidates.are_in_cluster(options, resources):
             raise Conflict(
                 f"consumer_uuid: {applicant.consumer_uuid} already holds something else "
                 "than the query asks for"
@@ -232,6 +232,20 @@ def _totals(resources: Resources) -> Counter[str]:
     for amounts in resources.values():
         total.update(amounts)
     return total
+
+
+def _is_asked_for(resources: Resources, query: CandidateQuery) -> bool:
+    """Whether these are the amounts of the query.
+
+    Of what `isolate` splits it may be more: providers are taken whole, and count as one unit each.
+    """
+    held, wanted = _totals(resources), _wanted(query)
+    rounded = {
+        name for group in query.groups if group.split_rule is SplitRule.ISOLATE for name in group.split
+    }
+    return held.keys() == wanted.keys() and all(
+        held[name] == amount or (name in rounded and held[name] > amount) for name, amount in wanted.items()
+    )
 
 
 def _wanted(query: CandidateQuery) -> Counter[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -19,6 +19,7 @@ from placement.explain.vocabulary import Vocabulary
 from placement.scoring.order import Order
 from placement.search.answer import Answer
 from placement.search.budget import Budget, SearchEnded
+from placement.search.conditions import Offers
 from placement.search.query import ForestQuery, GroupQuery, slots_of
 from placement.search.search import search, shuffled
 from placement.search.trace import RootIsIn, Trace
@@ -84,6 +85,7 @@ class Candidates:
         # After the look: whoever is in a new aggregate by then is found by it.
         aggregates = self._aggregates(query, options)
         wanted = self._resolve(view.names, query, options, aggregates)
+        _refuse_shared_splits(view, wanted, query)
         try:
             return self._search(view, query, wanted, options, aggregates)
         except SearchEnded as ended:
@@ -146,7 +148,7 @@ class Candidates:
         bounds = [bound for bound in (limit, self._settings.maximum) if bound is not None]
         home = () if options.cluster_aggregate is None else (frozenset((options.cluster_aggregate,)),)
         return ForestQuery(
-            groups=tuple(resolve_group(known, group, aggregates) for group in query.groups),
+            groups=tuple(_resolve_groups(known, query, aggregates)),
             sharing_trait=known.trait_ids[SHARING_TRAIT],
             maximum=max(1, min(bounds)) if bounds else 2**31,
             isolate=query.isolate,
@@ -163,7 +165,7 @@ class Candidates:
 
     def options(
         self,
-        order_by: str | None = None,
+        order_by: object = None,
         cluster: str | None = None,
         preferences: tuple[SoftCondition, ...] = (),
         *,
@@ -226,6 +228,38 @@ def _label(aggregate: str, options: SearchOptions) -> str:
     return f"of cluster {options.cluster}" if aggregate == options.cluster_aggregate else aggregate
 
 
+def _resolve_groups(
+    known: Names, query: CandidateQuery, aggregates: Mapping[str, int]
+) -> Iterator[GroupQuery]:
+    for group in query.groups:
+        try:
+            yield resolve_group(known, group, aggregates)
+        except BadRequest as error:
+            if not query.is_json:
+                raise
+            raise BadRequest(f"groups[{group.suffix!r}]: {error}", code=error.code) from None
+
+
+def _refuse_shared_splits(view: View, wanted: ForestQuery, query: CandidateQuery) -> None:
+    """Raises BadRequest for a class that only sharing providers offer, unless a subtree is named for it.
+
+    Source: placement-api.md, "Split amounts".
+    """
+    named = frozenset().union(*query.same_subtree)
+    for group, resolved in zip(query.groups, wanted.groups, strict=True):
+        if not group.is_split or group.suffix in named:
+            continue
+        sharers = view.sharing.of(view.forest, wanted.sharing_trait).mask(view.forest.count)
+        for class_id in resolved.split:
+            offering = Offers(class_id).everywhere(view.forest)
+            if len(offering) and sharers[offering].all():
+                where, name = query.place(group, "split"), view.names.classes[class_id]
+                raise BadRequest(
+                    f"{where}: only sharing providers offer {name}, and no amount is split over these; "
+                    "ask for it without split"
+                )
+
+
 def resolve_group(
     known: Names, group: RequestGroup, aggregates: Mapping[str, int], prefix: str = ""
 ) -> GroupQuery:
@@ -245,6 +279,8 @@ def resolve_group(
             aggregates[uuid] for uuid in group.forbidden_aggregates if uuid in aggregates
         ),
         in_tree=group.in_tree,
+        split=frozenset(known.class_ids[name] for name in group.split),
+        split_rule=group.split_rule,
     )
 
 

@@ -1,0 +1,72 @@
+"""Bodies of our own search and claims. Source: placement-api.md, "Candidates by JSON"."""
+
+from placement.api.queries import POLICIES
+from placement.api.schemas import patterns
+from placement.api.schemas.base import VersionedSchema
+from placement.api.schemas.fields import (
+    AnyOf,
+    Anything,
+    Boolean,
+    Choice,
+    Integer,
+    Mapping,
+    Object,
+    Sequence,
+    String,
+    Uuid,
+)
+from placement.domain.groups import SplitRule
+
+
+def _name() -> String:
+    return String(1, 255, patterns.NAME)
+
+
+class Group(VersionedSchema):
+    """One request group; an inner list is a choice of which one is enough."""
+
+    resources = Mapping(patterns.NAME, Integer(1))
+    required = Sequence(AnyOf(_name()))
+    forbidden = Sequence(_name())
+    member_of = Sequence(AnyOf(Uuid()))
+    forbidden_aggregates = Sequence(Uuid())
+    in_tree = Uuid()
+    split = Sequence(_name(), least=1, unique=True)
+    split_rule = Choice(list(SplitRule))
+
+
+class CandidatesBody(VersionedSchema):
+    """POST /ext/v1/allocation_candidates, and the query of a claim; groups by suffix."""
+
+    groups = Mapping(patterns.SUFFIX, Object(Group), required=True, least=1)
+    group_policy = Choice(POLICIES)
+    same_subtree = Sequence(Sequence(String(1, 64), least=1))
+    root_required = Sequence(_name())
+    root_forbidden = Sequence(_name())
+    limit = Integer(1)
+    order_by = Anything()
+    cluster = String(1, 255)
+    prefer = Sequence(String(1, 300))
+    explain = Boolean()
+
+
+class _Applicant(VersionedSchema):
+    """Who claims."""
+
+    consumer_uuid = Uuid(required=True)
+    project_id = String(1, 255, required=True)
+    user_id = String(1, 255, required=True)
+    consumer_type = String(1, 255, patterns.NAME, required=True)
+
+
+class NewClaim(_Applicant):
+    """POST /ext/v1/claims."""
+
+    # A query string of /ext/v1/allocation_candidates.
+    query = String(1, 65_000, required=True)
+
+
+class NewJsonClaim(_Applicant):
+    """The same with a query in JSON."""
+
+    query = Object(CandidatesBody, required=True)
