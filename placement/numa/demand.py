@@ -23,12 +23,15 @@ class PickRules(NamedTuple):
 
     A CPU may be held `share_limit` times. `fullest_first` prefers full NUMA nodes and sockets to empty ones.
     `downgrades`: without a clean NUMA node NUMANodeLevel avoids exclusive neighbours on cores instead.
+    `isolation_first`: among NUMA nodes to which a pod may be aligned alike, those come first where it gets
+    what it prefers of its CPUs, then those that the strategy names; whole cores stay whole.
     """
 
     share_limit: int = 1
     fullest_first: bool = False
     distribution: Distribution = Distribution.PACKED
     downgrades: bool = False
+    isolation_first: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ from placement.numa.masks import mask_of
 from placement.numa.policies import Distribution, NumaPolicy, NumaStrategy
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 
+_SCORED_STRATEGIES = (NumaStrategy.MOST_ALLOCATED, NumaStrategy.LEAST_ALLOCATED)
+
 
 @dataclass(frozen=True)
 class Host:
@@ -73,7 +75,7 @@ def host_of(
         bind=policies.bind,
         numa_policy=default if policies.numa is None else policies.numa,
         unreadable_pods=tuple(unreadable_pods),
-        numa_scoring=settings.numa_scoring,
+        numa_scoring=_numa_scoring(policies, settings),
         favours_idle=settings.follows_design,
     )
 
@@ -96,6 +98,17 @@ def numa_capacity(node: NodeImport) -> NumaAmounts:
     return NumaAmounts(capacity)
 
 
+def _numa_scoring(policies: HostPolicies, settings: SchedulerSettings) -> Strategy:
+    """How NUMA nodes are compared: a strategy that host or cluster name comes before the scoring.
+
+    Source: koordinator.md, "The NUMA strategy under alignment".
+    """
+    named = policies.strategy or settings.default_numa_strategy
+    if not settings.follows_design or named not in _SCORED_STRATEGIES:
+        return settings.numa_scoring
+    return Strategy(named, settings.numa_scoring.resources)
+
+
 def _pick_rules(policies: HostPolicies, settings: SchedulerSettings) -> PickRules:
     strategy = policies.strategy or settings.numa_strategy
     distribution = Distribution.PACKED
@@ -108,4 +121,5 @@ def _pick_rules(policies: HostPolicies, settings: SchedulerSettings) -> PickRule
         fullest_first=strategy is NumaStrategy.MOST_ALLOCATED,
         distribution=distribution,
         downgrades=settings.follows_design,
+        isolation_first=settings.follows_design,
     )

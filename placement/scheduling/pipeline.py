@@ -20,6 +20,7 @@ from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.kubernetes.node_selection import NodeSelection
 from placement.numa.refusal import Refusal, RefusalClass
 from placement.scheduling.columns.filter import may_fit
+from placement.scheduling.columns.isolation import least_missed
 from placement.scheduling.columns.node_columns import Node, NodeColumns
 from placement.scheduling.columns.score import highest_scores
 from placement.scheduling.filter import FilterResult, PodJudge
@@ -27,6 +28,7 @@ from placement.scheduling.host_demand import is_bound_on
 from placement.scheduling.host_fit import lacking
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.numa_fit import Fit
+from placement.scoring.rule import BEST
 
 _SHAPES_KEPT = 32
 _CHANGES_KEPT = 20
@@ -45,9 +47,10 @@ class PodShape:
 
 @dataclass(frozen=True, slots=True)
 class Ranked(Generic[Node]):
-    """A node on which a pod fits, and how well, 0 to 100."""
+    """A node on which a pod fits, and how well, 0 to 100; `missed`: what the pod prefers and does not get."""
 
     node: Node
+    missed: int
     score: int
     fit: Fit
 
@@ -61,15 +64,18 @@ class ShapeRanking:
         self._verdicts: dict[NodeInfo, FilterResult] = {}
 
     def best_first(self, columns: NodeColumns[Node]) -> Iterator[Ranked[Node]]:
-        """The nodes on which the pod fits, by descending score, then by name; looked at one by one."""
-        found: list[tuple[int, int, Fit]] = []
-        for row, highest in self._foretold(columns):
+        """The nodes on which the pod fits, looked at one by one.
+
+        Those come first where it misses least of what it prefers, then by descending score, then by name.
+        """
+        found: list[tuple[int, int, int, Fit]] = []
+        for row, least, highest in self._foretold(columns):
             # What was found may be as good as anything that comes: then it is next.
-            while found and found[0][:2] < (-highest, row):
+            while found and found[0][:3] < (least, -highest, row):
                 yield _ranked(columns, *heapq.heappop(found))
             verdict = self.look(columns.nodes[row])
             if isinstance(verdict.answer, Fit):
-                heapq.heappush(found, (-verdict.score, row, verdict.answer))
+                heapq.heappush(found, (verdict.missed, -verdict.score, row, verdict.answer))
         while found:
             yield _ranked(columns, *heapq.heappop(found))
 
@@ -98,16 +104,21 @@ class ShapeRanking:
             self._verdicts = {node: known[node] for node in columns.nodes if node in known}
             self._judge = PodJudge(self._shape.request, self._shape.settings.host_scoring)
 
-    def _foretold(self, columns: NodeColumns[Node]) -> Iterator[tuple[int, int]]:
-        """The rows of nodes that may take the pod and their scores at most, descending, then by name."""
+    def _foretold(self, columns: NodeColumns[Node]) -> Iterator[tuple[int, int, int]]:
+        """The rows of nodes that may take the pod, what it misses there at least and their scores at most.
+
+        In the order that they would have if that were so.
+        """
         shape = self._shape
         rows = np.flatnonzero(may_fit(columns, shape.selection, shape.request))
-        scores = highest_scores(columns.table.rows(rows), shape.request, shape.settings.host_scoring)
-        # Scores of 0 to 100 are sorted fastest as the small numbers that they are.
-        order = np.argsort((-scores).astype(np.int8), kind="stable")
+        table = columns.table.rows(rows)
+        scores = highest_scores(table, shape.request, shape.settings.host_scoring)
+        missed = least_missed(table, shape.request, shape.settings)
+        # Numbers as small as these are sorted fastest as what they are.
+        order = np.argsort((missed * (BEST + 1) - scores).astype(np.int16), kind="stable")
         for start in range(0, len(order), _AT_ONCE):
             some = order[start : start + _AT_ONCE]
-            yield from zip(rows[some].tolist(), scores[some].tolist(), strict=True)
+            yield from zip(rows[some].tolist(), missed[some].tolist(), scores[some].tolist(), strict=True)
 
     def _screen(self, node: NodeInfo) -> Refusal | None:
         """What the names, labels, taints and totals of a node have against the pod."""
@@ -121,8 +132,8 @@ class ShapeRanking:
         return Refusal(missing) if missing else None
 
 
-def _ranked(columns: NodeColumns[Node], height: int, row: int, fit: Fit) -> Ranked[Node]:
-    return Ranked(columns.nodes[row], -height, fit)
+def _ranked(columns: NodeColumns[Node], missed: int, height: int, row: int, fit: Fit) -> Ranked[Node]:
+    return Ranked(columns.nodes[row], missed, -height, fit)
 
 
 class ShapeRankings:

@@ -19,6 +19,7 @@ from placement.kubernetes.pod_identity import canonical_uid
 from placement.numa.refusal import Refusal, Refused
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.pipeline import PodShape, ShapeRanking, ShapeRankings
+from placement.scoring.rule import BEST
 from placement.services.clusters.cluster_lookup import found, unknown_pod
 from placement.services.clusters.node_states import NodeState
 from placement.services.clusters.node_writing import (
@@ -125,7 +126,13 @@ class Pods:
         """The score of each node on which the pod fits, 0 to 100, by name. Raises as `preview` does."""
         view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
         _, ranking, columns = self._looked_at(view, document, node_names)
-        return {ranked.node.name: ranked.score for ranked in ranking.best_first(columns)}
+        best_first = list(ranking.best_first(columns))
+        worst = max((ranked.missed for ranked in best_first), default=0)
+        # Nodes on which the pod gets more of what it prefers stay first, and scores stay below 100.
+        return {
+            ranked.node.name: (ranked.score + BEST * (worst - ranked.missed)) // (worst + 1)
+            for ranked in best_first
+        }
 
     def _looked_at(
         self, view: ClusterSnapshot, document: PodDocument, node_names: Collection[str] | None
