@@ -8,7 +8,7 @@ from weakref import ref
 import pytest
 from flask import Flask
 
-from placement.dialects.koordinator.pod.pod_import import import_pod
+from placement.dialects.koordinator.pod.pod_request import import_pod
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.pipeline import PodShape, ShapeRankings

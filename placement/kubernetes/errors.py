@@ -1,4 +1,4 @@
-"""What the dialect raises: a subtree of the service's errors.
+"""What readers of manifests raise, a subtree of the service's errors, and how they quote a value.
 
 BadRequest
  +-- ManifestError     a manifest breaks rules; carries every finding
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from placement.domain.errors import BadRequest
 
 _SHOWN = 20
+_LONGEST_VALUE = 60
 
 
 class ManifestError(BadRequest):
@@ -27,3 +28,18 @@ class ManifestError(BadRequest):
 
 class QuantityError(BadRequest, ValueError):
     """A value that is not a Kubernetes quantity."""
+
+
+def shown(value: object) -> str:
+    """A short printable form of a parsed value: scalars as written in Python, containers by their kind."""
+    if value is None:
+        return "null"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to print integers of thousands of digits
+        return "a very long number"
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."

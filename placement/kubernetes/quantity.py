@@ -6,8 +6,7 @@ import math
 import re
 from fractions import Fraction
 
-from placement.kubernetes.errors import QuantityError
-from placement.kubernetes.report import shown
+from placement.kubernetes.errors import QuantityError, shown
 
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-from placement.dialects.koordinator.bind_policy import HostBindPolicy
-from placement.dialects.koordinator.node.amplification import amplified
-from placement.dialects.koordinator.node.host_policies import HostPolicies
+from placement.dialects.koordinator.node.host_policies import HostBindPolicy, HostPolicies
+from placement.dialects.koordinator.node.inventories import amplified
 from placement.dialects.koordinator.node.node import NodeImport
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.numa.amounts import NumaAmounts

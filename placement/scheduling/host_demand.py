@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from placement.dialects.koordinator.bind_policy import HostBindPolicy, pod_bind_policy
-from placement.dialects.koordinator.pod.numa_topology_spec import merged_numa_policy
+from placement.dialects.koordinator.node.host_policies import HostBindPolicy, pod_bind_policy
+from placement.dialects.koordinator.pod.annotations import merged_numa_policy
 from placement.dialects.koordinator.pod.pod_request import CPUS_MUST_BE_INTEGER, PodRequest
 from placement.numa.alignment.alignment import Alignment
 from placement.numa.demand import CpuDemand, PodDemand

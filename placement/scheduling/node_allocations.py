@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from placement.dialects.koordinator.node.kubelet_pods import KubeletPod
+from placement.dialects.koordinator.node.host_cpus import KubeletPod
 from placement.dialects.koordinator.resources import (
     CORE_CLASS,
     CPU_CLASS,

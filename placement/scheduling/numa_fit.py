@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from placement.dialects.koordinator.pod.annotations import ResourceStatus
 from placement.dialects.koordinator.pod.pod_request import PodRequest
-from placement.dialects.koordinator.status.resource_status import ResourceStatus
 from placement.numa.alignment.alignment import choose_affinity
 from placement.numa.alignment.hint_rows import ProviderHints
 from placement.numa.alignment.hints import Fits

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from placement.dialects.koordinator.pod.pod_request import PodRequest
-from placement.dialects.koordinator.pod.resource_spec import ResourceSpec, completed_spec
-from placement.dialects.koordinator.qos import QosClass
-from placement.dialects.koordinator.status.resource_status import (
+from placement.dialects.koordinator.pod.annotations import (
     NOTHING_GIVEN,
+    ResourceSpec,
     ResourceStatus,
+    completed_spec,
     status_document,
 )
+from placement.dialects.koordinator.pod.pod_request import PodRequest
+from placement.dialects.koordinator.qos import QosClass
 from placement.numa.alignment.alignment import Alignment, choose_affinity
 from placement.numa.allocator import Allocation
 from placement.numa.amounts import NumaAmounts

@@ -12,7 +12,7 @@ from typing import Any
 
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.pod.admission import unequal_cpu
-from placement.dialects.koordinator.profile import Profile
+from placement.dialects.koordinator.settings.settings import Profile
 from placement.kubernetes.errors import ManifestError
 from placement.numa.amounts import NumaAmounts
 from placement.numa.cpuset import CpuListError, parse_cpu_list

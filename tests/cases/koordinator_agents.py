@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from placement.dialects.koordinator.node.host_cpus import read_system_cpus
 from placement.dialects.koordinator.node.node import import_node
-from placement.dialects.koordinator.node.reservation import read_reservation, read_system_cpus
+from placement.dialects.koordinator.node.reservation import read_reservation
 from placement.dialects.koordinator.pod.admission import admission_violations
-from placement.dialects.koordinator.pod.priority import raw_priority
-from placement.dialects.koordinator.profile import Profile
-from placement.dialects.koordinator.qos import qos_with_default, raw_qos
-from placement.dialects.koordinator.settings.settings import SchedulerSettings
-from placement.dialects.koordinator.status.container_cpus import AgentView, container_cpu_list
+from placement.dialects.koordinator.qos import qos_with_default, raw_priority, raw_qos
+from placement.dialects.koordinator.settings.settings import Profile, SchedulerSettings
 from placement.dialects.koordinator.status.pod_records import read_pod_record
-from placement.kubernetes.field import Field
-from placement.kubernetes.report import Report
+from placement.kubernetes.manifest import Field, Report
 from placement.numa.cpus import CpuTopology
 from placement.numa.cpuset import CpuSet, format_cpu_list, parse_cpu_list
 from placement.numa.pools import SharedPool, shared_pools, trimmed
@@ -23,6 +20,7 @@ from placement.scheduling.host import numa_capacity
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
 from tests.oracles.agent_reservation import agent_reserved_cpus, reserved_count
+from tests.oracles.container_cpus import AgentView, container_cpu_list
 from tests.oracles.kubelet_state import kubelet_allocs
 from tests.oracles.topology_policies import reported_topology_policy
 

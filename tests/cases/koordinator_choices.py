@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from placement.dialects.koordinator.pod.numa_topology_spec import merged_numa_policy
-from placement.dialects.koordinator.profile import Profile
+from placement.dialects.koordinator.pod.annotations import merged_numa_policy
+from placement.dialects.koordinator.settings.settings import Profile
 from placement.numa.accounts import numa_available, numa_used
 from placement.numa.accumulator.accumulator import take_cpus
 from placement.numa.accumulator.leftovers import leftover_order

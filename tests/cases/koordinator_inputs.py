@@ -8,17 +8,15 @@ from fractions import Fraction
 from typing import Any
 
 from placement.dialects.koordinator import keys
+from placement.dialects.koordinator.node.host_policies import label_strategy
 from placement.dialects.koordinator.node.node import NodeImport, import_node
-from placement.dialects.koordinator.node.numa_policy import label_strategy
-from placement.dialects.koordinator.pod.numa_topology_spec import NumaTopologySpec
+from placement.dialects.koordinator.pod.annotations import NumaTopologySpec, ResourceStatus
 from placement.dialects.koordinator.pod.pod_request import PodRequest
-from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.resources import base_amount
-from placement.dialects.koordinator.settings.settings import SchedulerSettings
-from placement.dialects.koordinator.status.resource_status import ResourceStatus
+from placement.dialects.koordinator.settings.settings import Profile, SchedulerSettings
+from placement.kubernetes.manifest import Report
 from placement.kubernetes.pod import Pod, read_pod
 from placement.kubernetes.quantity import parse_quantity
-from placement.kubernetes.report import Report
 from placement.numa.amounts import NumaAmounts, summed
 from placement.numa.cpus import CpuTopology, LogicalCpu
 from placement.numa.cpuset import format_cpu_list, parse_cpu_list

@@ -6,13 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.bind_policy import host_bind_policy, pod_bind_policy
+from placement.dialects.koordinator.node.host_policies import host_bind_policy, pod_bind_policy
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
-from placement.dialects.koordinator.pod.numa_topology_spec import merged_numa_policy
+from placement.dialects.koordinator.pod.annotations import (
+    ResourceSpec,
+    ResourceStatus,
+    completed_spec,
+    merged_numa_policy,
+    status_document,
+)
 from placement.dialects.koordinator.pod.pod_request import PodRequest, interpret_pod
-from placement.dialects.koordinator.pod.resource_spec import ResourceSpec, completed_spec
-from placement.dialects.koordinator.profile import Profile
-from placement.dialects.koordinator.status.resource_status import ResourceStatus, status_document
+from placement.dialects.koordinator.settings.settings import Profile
 from placement.numa.amounts import summed
 from placement.numa.cpuset import format_cpu_list, parse_cpu_list
 from placement.numa.host_score import HostTotals

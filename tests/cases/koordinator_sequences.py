@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from placement.dialects.koordinator.profile import Profile
+from placement.dialects.koordinator.settings.settings import Profile
 from placement.numa.accumulator.accumulator import take_cpus
 from placement.numa.cpuset import format_cpu_list, parse_cpu_list
 from placement.numa.layout import CpuLayout, layout_of

@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import ceil
 
 from placement.dialects.koordinator.node.reservation import NodeReservation, read_reservation
-from placement.kubernetes.field import Field
+from placement.kubernetes.manifest import Field
 from placement.numa.cpus import CpuTopology
 from placement.numa.cpuset import CpuSet
 from tests.oracles.kubelet_picker import pick_like_kubelet

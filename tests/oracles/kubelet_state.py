@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.node.kubelet_pods import KubeletPod
+from placement.dialects.koordinator.node.host_cpus import KubeletPod
+from placement.dialects.koordinator.pod.annotations import read_resource_status
 from placement.dialects.koordinator.qos import raw_qos
-from placement.dialects.koordinator.status.resource_status import read_resource_status
-from placement.kubernetes.field import Field
+from placement.kubernetes.manifest import Field, Report
 from placement.kubernetes.pod import Pod
-from placement.kubernetes.report import Report
 from placement.numa.cpuset import CpuSet
 
 

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.dialects.koordinator.node.kubelet_pods import KubeletPod
+from placement.dialects.koordinator.node.host_cpus import KubeletPod
 from placement.kubernetes.errors import ManifestError
-from placement.kubernetes.field import Field
-from placement.kubernetes.report import Report
+from placement.kubernetes.manifest import Field, Report
 from placement.numa.cpuset import format_cpu_list
 from tests.oracles.agent_reservation import agent_reserved_cpus
 from tests.oracles.kubelet_picker import pick_like_kubelet

@@ -1,4 +1,4 @@
-"""QoS classes of pods: Koordinator's and Kubernetes' own."""
+"""QoS classes of pods, Koordinator's and Kubernetes' own, and their priority classes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,39 @@ from fractions import Fraction
 
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
-from placement.dialects.koordinator.pod.priority import PriorityClass
-from placement.kubernetes.pod import Pod
-from placement.kubernetes.pod_resources import pod_requests
+from placement.kubernetes.pod import Pod, pod_requests
+
+_COMPUTE = ("cpu", "memory")
+
+
+class PriorityClass(StrEnum):
+    """How important a pod is; `UNSET` if the pod does not say."""
+
+    PROD = "koord-prod"
+    MID = "koord-mid"
+    BATCH = "koord-batch"
+    FREE = "koord-free"
+    UNSET = ""
+
+
+_BANDS = {
+    PriorityClass.PROD: range(9000, 10000),
+    PriorityClass.MID: range(7000, 8000),
+    PriorityClass.BATCH: range(5000, 6000),
+    PriorityClass.FREE: range(3000, 4000),
+}
+
+
+def raw_priority(pod: Pod) -> PriorityClass:
+    """The class of the label, even if it names none that exists, else of the band of `spec.priority`.
+
+    Source: koordinator.md, "Priority class".
+    """
+    label = pod.label(keys.PRIORITY_CLASS)
+    if pod.manifest.label(keys.PRIORITY_CLASS).value is not None:
+        return PriorityClass(label) if label in set(PriorityClass) else PriorityClass.UNSET
+    bands = (priority for priority, band in _BANDS.items() if pod.priority in band)
+    return next(bands, PriorityClass.UNSET)
 
 
 class QosClass(StrEnum):
@@ -76,9 +106,6 @@ class KubernetesQos(StrEnum):
     BEST_EFFORT = "BestEffort"
 
 
-_COMPUTE = ("cpu", "memory")
-
-
 def raw_qos(pod: Pod) -> QosClass:
     """The class a pod's label names; UNSET if it names none that exists. Annotations do not count.
 
@@ -130,3 +157,13 @@ def running_qos(pod: Pod, kubelet: KubeletPolicy) -> QosClass:
     cpu = pod_requests(pod).get("cpu", Fraction(0))
     pinned = kubelet.is_static and cpu > 0 and cpu.denominator == 1
     return qos_with_default(pod, guaranteed=QosClass.LSR if pinned else QosClass.LS)
+
+
+def is_bound_eligible(pod: Pod, guaranteed: QosClass) -> bool:
+    """Whether the scheduler may give a pod CPUs of its own wherever it runs: LSE and LSR pods of class prod.
+
+    `guaranteed` is what Guaranteed stands for where the priority class is derived.
+    Source: koordinator.md, "Who is bound".
+    """
+    priority = raw_priority(pod) or qos_with_default(pod, guaranteed).default_priority
+    return raw_qos(pod).owns_cpus and priority is PriorityClass.PROD

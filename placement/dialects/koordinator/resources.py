@@ -9,7 +9,7 @@ from math import ceil, floor
 from typing import NamedTuple
 
 from placement.kubernetes.errors import QuantityError
-from placement.kubernetes.field import Field
+from placement.kubernetes.manifest import Field
 from placement.kubernetes.quantity import parse_quantity
 
 _MIB = 2**20
@@ -20,6 +20,9 @@ _HUGEPAGES = "hugepages-"
 
 CORE_CLASS = "PCPU"
 CPU_CLASS = "CUSTOM_CPU_MILLI"
+# Candidates are scored by resource classes, pods by Kubernetes' names; both take either name.
+_CLASS_OF = {"cpu": "VCPU", "memory": "MEMORY_MB"}
+_CLASS = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 class ResourceClass(NamedTuple):
@@ -120,3 +123,24 @@ class ResourceNames:
     def of(self, resource_class: str) -> str:
         """The Kubernetes name of an admitted class."""
         return self._names[resource_class]
+
+
+_RESOURCE_OF = {**class_names(), "VCPU": "cpu"}
+
+
+def is_class(name: str) -> bool:
+    """Whether this is the name of a resource class rather than one that Kubernetes has."""
+    return _CLASS.fullmatch(name) is not None
+
+
+def class_of(name: str) -> str:
+    """The class that candidates are scored by; a name that is one already stays."""
+    core = _CLASS_OF.get(name.lower())
+    if core is not None:
+        return core
+    return name if is_class(name) else host_class(name).name
+
+
+def resource_of(name: str) -> str:
+    """The Kubernetes name that pods are scored by; what is none of our own classes stays."""
+    return _RESOURCE_OF.get(name, name)

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from placement.dialects.koordinator.profile import Profile
+from placement.dialects.koordinator.settings.settings import Profile
 from placement.operations.commands.display import Action, Details, Listing
 
 _COLUMNS = ("name", "nodes", "profile", "description", "aggregate", "uuid")

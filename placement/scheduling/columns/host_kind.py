@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
-from placement.dialects.koordinator.bind_policy import HostBindPolicy, pod_bind_policy
+from placement.dialects.koordinator.node.host_policies import HostBindPolicy, pod_bind_policy
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.numa.amplification import bound_cost
 from placement.numa.policies import BindPolicy, NumaPolicy

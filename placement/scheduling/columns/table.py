@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from placement.forest.arrays import Amounts, Mask, Rows
-from placement.kubernetes.taints import Taint
+from placement.kubernetes.node_selection import Taint
 from placement.scheduling.columns.host_kind import HostKind
 from placement.scheduling.columns.node_numbers import MOST, NUMA_NODES, Column
 

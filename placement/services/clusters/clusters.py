@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placement.dialects.koordinator.settings.cluster_settings import SETTINGS, scheduler_settings
 from placement.dialects.koordinator.settings.scoring import SCORING, candidates_order
+from placement.dialects.koordinator.settings.settings import SETTINGS, scheduler_settings
 from placement.domain.errors import BadRequest, Conflict
 from placement.services.clusters.cluster_lookup import NAME, found, unknown_node
 from placement.services.clusters.node_imports import NodeImports

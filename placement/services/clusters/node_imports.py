@@ -8,7 +8,7 @@ from typing import Any
 
 from placement.dialects.koordinator.node.node import NodeImport, import_node
 from placement.dialects.koordinator.node.tree import HostIdentity
-from placement.dialects.koordinator.settings.cluster_settings import node_labels
+from placement.dialects.koordinator.settings.settings import node_labels
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import consumer_of

@@ -11,8 +11,7 @@ from typing import Any
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
 from placement.dialects.koordinator.node.tree import HostIdentity
 from placement.dialects.koordinator.resources import host_class
-from placement.dialects.koordinator.settings.cluster_settings import scheduler_settings
-from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.dialects.koordinator.settings.settings import SchedulerSettings, scheduler_settings
 from placement.dialects.koordinator.status.pod_records import import_running_pod
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.kubernetes.errors import ManifestError

@@ -12,7 +12,7 @@ from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, ref
 import orjson
 
 from placement.dialects.koordinator.node.canonical_form import ANONYMOUS, anonymous
-from placement.dialects.koordinator.node.kubelet_pods import KubeletPod
+from placement.dialects.koordinator.node.host_cpus import KubeletPod
 from placement.dialects.koordinator.node.node import NodeImport, import_node
 from placement.dialects.koordinator.node.tree import HostIdentity
 from placement.dialects.koordinator.settings.settings import SchedulerSettings

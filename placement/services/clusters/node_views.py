@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from placement.dialects.koordinator.node.host_cpus import KubeletPod
 from placement.dialects.koordinator.node.kubelet import Takeover
-from placement.dialects.koordinator.node.kubelet_pods import KubeletPod
 from placement.dialects.koordinator.resources import CORE_CLASS
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.numa.cpus import LogicalCpu

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.pod.pod_import import PodImport
-from placement.dialects.koordinator.pod.resource_spec import ResourceSpec
+from placement.dialects.koordinator.pod.annotations import ResourceSpec
+from placement.dialects.koordinator.pod.pod_request import PodImport
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.numa.cpuset import format_cpu_list
 from placement.scheduling.reserve import PodAllocation

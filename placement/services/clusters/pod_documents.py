@@ -9,8 +9,7 @@ from typing import Any
 
 from placement.domain.errors import BadRequest
 from placement.kubernetes.pod import ENDED_PHASES
-from placement.kubernetes.pod_identity import canonical_uid, consumer_of, derived_uid
-from placement.kubernetes.pod_succession import SUCCESSION
+from placement.kubernetes.pod_identity import SUCCESSION, canonical_uid, consumer_of, derived_uid
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _UID = re.compile(r"[!-~]{1,36}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from placement.dialects.koordinator.pod.pod_import import PodImport
+from placement.dialects.koordinator.pod.pod_request import PodImport
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.scheduling.host_fit import loose_amounts
 from placement.scheduling.pipeline import Ranked

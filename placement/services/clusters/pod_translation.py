@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placement.dialects.koordinator.bind_policy import HostBindPolicy
+from placement.dialects.koordinator.node.host_policies import HostBindPolicy
 from placement.dialects.koordinator.node.traits import label_trait
 from placement.dialects.koordinator.pod.fallback_queries import FallbackQuery
-from placement.dialects.koordinator.pod.pod_import import PodImport, import_pod
-from placement.dialects.koordinator.pod.pod_request import PodRequest
+from placement.dialects.koordinator.pod.pod_request import PodImport, PodRequest, import_pod
 from placement.dialects.koordinator.pod.translation import ClusterShape, fallback_queries
 from placement.dialects.koordinator.pod.translation_gaps import gaps_of
 from placement.dialects.koordinator.resources import host_class, numa_class
-from placement.dialects.koordinator.settings.cluster_settings import node_labels
+from placement.dialects.koordinator.settings.settings import node_labels
 from placement.numa.host import FACE_VALUE
 from placement.numa.policies import NumaPolicy
 from placement.services.clusters.cluster_lookup import found

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from placement.dialects.koordinator.pod.pod_import import PodImport, import_pod
+from placement.dialects.koordinator.pod.pod_request import PodImport, import_pod
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import canonical_uid

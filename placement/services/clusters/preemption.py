@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from placement.dialects.koordinator.pod.pod_import import import_pod
+from placement.dialects.koordinator.pod.pod_request import import_pod
 from placement.domain import caller, deadline
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.scheduling.numa_fit import Fit

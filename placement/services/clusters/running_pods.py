@@ -19,7 +19,7 @@ from placement.dialects.koordinator.status.pod_records import (
 )
 from placement.dialects.koordinator.status.recorded_pod import NO_HOLDING, RecordedPod
 from placement.domain.errors import BadRequest, Conflict
-from placement.kubernetes.pod_succession import is_former
+from placement.kubernetes.pod_identity import is_former
 from placement.numa.cpuset import format_cpu_list
 from placement.scheduling.host_fit import loose_amounts
 from placement.services.clusters.node_states import NodeState

@@ -9,7 +9,7 @@ from functools import cached_property
 from hypothesis import strategies as st
 
 from placement.dialects.koordinator.node.node import NodeImport, import_node
-from placement.dialects.koordinator.pod.pod_import import import_pod
+from placement.dialects.koordinator.pod.pod_request import import_pod
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.kubernetes.node_selection import NodeFace, read_face

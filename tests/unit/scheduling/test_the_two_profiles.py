@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from placement.dialects.koordinator.profile import Profile
-from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.dialects.koordinator.settings.settings import Profile, SchedulerSettings
 from placement.kubernetes.errors import ManifestError
 from placement.numa.cpuset import format_cpu_list
 from placement.numa.policies import ExclusiveLevel, NumaPolicy, NumaStrategy

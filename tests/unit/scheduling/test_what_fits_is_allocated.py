@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.pod.pod_import import import_pod
-from placement.dialects.koordinator.profile import Profile
-from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.dialects.koordinator.pod.pod_request import import_pod
+from placement.dialects.koordinator.settings.settings import Profile, SchedulerSettings
 from placement.scheduling.filter import PodJudge
 from placement.scheduling.numa_fit import Fit
 from placement.scheduling.remarks import remarks_on

@@ -3,14 +3,18 @@
 import pytest
 
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
-from placement.dialects.koordinator.pod.resource_spec import ResourceSpec, completed_spec
+from placement.dialects.koordinator.pod.annotations import (
+    ResourceSpec,
+    ResourceStatus,
+    completed_spec,
+    status_document,
+)
 from placement.dialects.koordinator.qos import QosClass
 from placement.dialects.koordinator.status.pod_records import (
     import_running_pod,
     read_pod_record,
     unknown_cpus_warning,
 )
-from placement.dialects.koordinator.status.resource_status import ResourceStatus, status_document
 from placement.kubernetes.errors import ManifestError
 from placement.numa.amounts import NumaAmounts
 from placement.scheduling.host import numa_capacity

@@ -1,24 +1,152 @@
-"""The CPUs of a host, and which of them no pod may be given."""
+"""The CPUs of a host: where they sit, which ones kubelet pinned, their pools, and which no pod may have."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.node.cpu_topology import read_cpu_topology, read_known_cpus
 from placement.dialects.koordinator.node.kubelet import (
     KubeletPolicy,
     Takeover,
     read_kubelet_policy,
     takeover_state,
 )
-from placement.dialects.koordinator.node.kubelet_pods import KubeletPod, read_kubelet_pods
-from placement.dialects.koordinator.node.reservation import read_system_cpus
-from placement.dialects.koordinator.profile import Profile
-from placement.kubernetes.field import Field
-from placement.kubernetes.manifest import Manifest
-from placement.numa.cpus import CpuTopology
-from placement.numa.cpuset import CpuSet
+from placement.dialects.koordinator.settings.settings import Profile
+from placement.kubernetes.manifest import Field, Manifest
+from placement.numa.consistency import find_inconsistencies
+from placement.numa.cpus import CpuTopology, LogicalCpu
+from placement.numa.cpuset import CpuSet, format_cpu_list
+from placement.numa.pools import SharedPool
+
+_KEYS = {"cpu": "id", "core": "core", "numa": "node", "socket": "socket"}
+_SPELLED_FLAGS = {"true": True, "false": False}
+
+
+def read_cpu_topology(annotation: Field) -> CpuTopology:
+    """The topology of `{"detail": [{"id", "core", "socket", "node"}]}`; absent = empty.
+
+    Refused: members that are not integers, and every inconsistency, each named with its row.
+    Source: koordinator.md, "CPU topology".
+    """
+    details = annotation.json().member("detail").elements()
+    read = [_read_row(detail) for detail in details]
+    rows = [row for row in read if row is not None]
+    if len(rows) < len(details):
+        return CpuTopology()
+    inconsistencies = find_inconsistencies(rows)
+    for found in inconsistencies:
+        details[found.row].member(_KEYS[found.field]).refuse(found.text)
+    return CpuTopology() if inconsistencies else CpuTopology(tuple(rows))
+
+
+def _read_row(detail: Field) -> LogicalCpu | None:
+    ids = {field: detail.member(key).integer() for field, key in _KEYS.items()}
+    known = {field: number for field, number in ids.items() if number is not None}
+    return LogicalCpu(**known) if len(known) == len(ids) else None
+
+
+def read_known_cpus(field: Field, topology: CpuTopology) -> CpuSet:
+    """The CPUs of a list that the topology has; the others are left out with a warning.
+
+    Source: koordinator.md, "CPU topology".
+    """
+    named = field.cpu_list() or frozenset()
+    unknown = named - topology.cpus
+    if unknown:
+        field.warn(f"CPUs {format_cpu_list(unknown)} are not in the cpu-topology; left out")
+    return named - unknown
+
+
+def read_system_cpus(annotation: Field, topology: CpuTopology) -> CpuSet:
+    """The CPUs that a parsed system-qos-resource annotation takes away from all pods.
+
+    None unless the list is exclusive, which is the default. Source: koordinator.md, "Unallocatable CPUs".
+    """
+    cpus = read_known_cpus(annotation.member("cpuset"), topology)
+    return cpus if annotation.member("cpusetExclusive").flag(default=True) else frozenset()
+
+
+def read_shared_pools(annotation: Field) -> tuple[SharedPool, ...]:
+    """The pools of a parsed cpu-shared-pools annotation, as reported, ascending by socket and NUMA node.
+
+    They only serve diagnosis, so unreadable ones are left out and CPUs are not compared with the topology.
+    """
+    pools = [_read_pool(entry) for entry in annotation.elements()]
+    return tuple(sorted((pool for pool in pools if pool), key=lambda pool: (pool.socket, pool.numa)))
+
+
+def _read_pool(entry: Field) -> SharedPool | None:
+    socket, numa = entry.member("socket").integer(), entry.member("node").integer()
+    cpus = entry.member("cpuset").cpu_list()
+    return None if socket is None or numa is None or cpus is None else SharedPool(socket, numa, cpus)
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletPod:
+    """A pod whose logical CPUs kubelet manages; only CPUs of the host's topology, at least one."""
+
+    namespace: str
+    name: str
+    uid: str
+    cpus: CpuSet
+
+
+def read_kubelet_pods(allocs: Field, topology: CpuTopology, profile: Profile) -> tuple[KubeletPod, ...]:
+    """The kubelet-managed entries of a parsed pod-cpu-allocs annotation that name a uid and known CPUs.
+
+    Unusable entries are left out with a warning. The spellings of the design documents, `cpu` for `cpuset`
+    and `"true"` for true, are taken with a warning under `design` and refused under `koord-scheduler`.
+    Source: koordinator.md, "Unallocatable CPUs".
+    """
+    pods: dict[str, KubeletPod] = {}
+    for entry in allocs.elements():
+        cpus, managed = _cpuset(entry, profile), _is_managed(entry, profile)
+        pod = _read_pod(entry, cpus, topology) if managed else None
+        if pod is None:
+            continue
+        if pod.uid in pods:
+            entry.member("uid").warn(f"{pod.uid!r} is listed twice; its CPUs are joined")
+            pod = KubeletPod(pod.namespace, pod.name, pod.uid, pod.cpus | pods[pod.uid].cpus)
+        pods[pod.uid] = pod
+    return tuple(pods.values())
+
+
+def _read_pod(entry: Field, cpuset: Field, topology: CpuTopology) -> KubeletPod | None:
+    uid = entry.member("uid").text()
+    cpus = read_known_cpus(cpuset, topology)
+    if not uid:
+        entry.member("uid").warn("is missing; the entry is ignored")
+    elif not cpus:
+        cpuset.warn("names no CPU of the host; the entry is ignored")
+    else:
+        return KubeletPod(_text(entry, "namespace"), _text(entry, "name"), uid, cpus)
+    return None
+
+
+def _cpuset(entry: Field, profile: Profile) -> Field:
+    seed_spelling = entry.member("cpu")
+    if entry.member("cpuset").value is not None or seed_spelling.value is None:
+        return entry.member("cpuset")
+    if profile is Profile.KOORD_SCHEDULER:
+        seed_spelling.refuse("the field is called cpuset")
+    else:
+        seed_spelling.warn("read as cpuset, the name of the field")
+    return seed_spelling
+
+
+def _is_managed(entry: Field, profile: Profile) -> bool:
+    flag = entry.member("managedByKubelet")
+    if not isinstance(flag.value, str) or flag.value not in _SPELLED_FLAGS:
+        return flag.flag(default=False) is True
+    if profile is Profile.KOORD_SCHEDULER:
+        flag.refuse(f'must be the boolean {flag.value}, not the text "{flag.value}"')
+    else:
+        flag.warn(f'the text "{flag.value}" is read as the boolean {flag.value}')
+    return _SPELLED_FLAGS[flag.value]
+
+
+def _text(entry: Field, key: str) -> str:
+    return entry.member(key).text() or ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,85 @@
-"""The policies of a host, from its labels, its NodeResourceTopology and kubelet."""
+"""The policies of a host: those of its labels, its NodeResourceTopology and kubelet, and what pods get."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.bind_policy import HostBindPolicy, host_bind_policy
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
-from placement.dialects.koordinator.node.numa_policy import (
-    first_topology_policy,
-    label_strategy,
-    translate_topology_policy,
-)
-from placement.dialects.koordinator.profile import Profile
-from placement.kubernetes.field import Field
-from placement.kubernetes.manifest import Manifest
+from placement.dialects.koordinator.settings.settings import Profile
+from placement.kubernetes.manifest import Field, Manifest
 from placement.numa.policies import NumaPolicy, NumaStrategy
 
+FULL_PCPUS_ONLY_OPTION = "full-pcpus-only"
+_SUFFIXES = ("PodLevel", "ContainerLevel")
 DISTRIBUTE_OPTION = "distribute-cpus-across-numa"
+
+
+class HostBindPolicy(StrEnum):
+    """How a host binds every pod that asks for CPUs; `NONE` leaves it to the pod."""
+
+    NONE = "None"
+    FULL_PCPUS_ONLY = "FullPCPUsOnly"
+    SPREAD_BY_PCPUS = "SpreadByPCPUs"
+
+
+_POD_POLICIES = {HostBindPolicy.FULL_PCPUS_ONLY: "FullPCPUs", HostBindPolicy.SPREAD_BY_PCPUS: "SpreadByPCPUs"}
+
+
+def host_bind_policy(label: str, kubelet: KubeletPolicy) -> HostBindPolicy:
+    """The effective policy of a host with that label, which counts as None if unknown.
+
+    Kubelet's option full-pcpus-only beats a SpreadByPCPUs label.
+    Source: koordinator.md, "Effective host bind policy".
+    """
+    if kubelet.has_option(FULL_PCPUS_ONLY_OPTION):
+        return HostBindPolicy.FULL_PCPUS_ONLY
+    return HostBindPolicy(label) if label in set(HostBindPolicy) else HostBindPolicy.NONE
+
+
+def pod_bind_policy(host: HostBindPolicy, required: str, preferred: str) -> tuple[str, bool]:
+    """The policy a bound pod gets on a host and whether it is strict; empty policies are not set.
+
+    What the pod requires comes first, then the host (both strict), then what the pod prefers.
+    Source: koordinator.md, "Strict bind policy".
+    """
+    strict = required or _POD_POLICIES.get(host, "")
+    return (strict, True) if strict else (preferred, False)
+
+
+def translate_topology_policy(entry: str, profile: Profile) -> NumaPolicy | None:
+    """The policy that one entry of topologyPolicies stands for; None if it is not recognised.
+
+    Plain, pod level and container level spellings of the three aligning policies are recognised, except
+    `SingleNUMANodeContainerLevel` under `koord-scheduler`. Source: koordinator.md, "topologyPolicies".
+    """
+    if entry == "SingleNUMANodeContainerLevel" and profile is Profile.KOORD_SCHEDULER:
+        return None
+    plain = next((entry.removesuffix(suffix) for suffix in _SUFFIXES if entry.endswith(suffix)), entry)
+    return NumaPolicy(plain) if plain in set(NumaPolicy) - {NumaPolicy.NONE} else None
+
+
+def first_topology_policy(entries: Sequence[str], profile: Profile) -> NumaPolicy | None:
+    """The policy of the first recognised entry of topologyPolicies; None if there is none."""
+    translated = (translate_topology_policy(entry, profile) for entry in entries)
+    return next((policy for policy in translated if policy is not None), None)
+
+
+def label_strategy(label: str, profile: Profile) -> NumaStrategy | None:
+    """The strategy a host's label stands for; None = not said, the cluster's setting applies.
+
+    Anything but MostAllocated means emptiest first; DistributeEvenly is more than that only under `design`.
+    Source: koordinator.md, "Keys on the node", "Profiles".
+    """
+    if not label:
+        return None
+    if label == NumaStrategy.MOST_ALLOCATED:
+        return NumaStrategy.MOST_ALLOCATED
+    if label == NumaStrategy.DISTRIBUTE_EVENLY and profile is Profile.DESIGN:
+        return NumaStrategy.DISTRIBUTE_EVENLY
+    return NumaStrategy.LEAST_ALLOCATED
 
 
 @dataclass(frozen=True, slots=True)

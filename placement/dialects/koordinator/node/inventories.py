@@ -1,14 +1,14 @@
-"""What the providers of a host offer: the host itself, its NUMA nodes, its physical cores."""
+"""What the providers of a host offer: the host itself, its NUMA nodes (zones), its physical cores."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from placement.dialects.koordinator.bind_policy import HostBindPolicy
-from placement.dialects.koordinator.node.amplification import amplified
-from placement.dialects.koordinator.node.zones import Zone
+from placement.dialects.koordinator.node.host_policies import HostBindPolicy
 from placement.dialects.koordinator.resources import (
     CPU_CLASS,
     ResourceClass,
@@ -18,11 +18,92 @@ from placement.dialects.koordinator.resources import (
     numa_class,
 )
 from placement.domain.inventory import MAX_INT, Inventory
-from placement.kubernetes.field import Field
+from placement.kubernetes.manifest import Field
+from placement.numa.consistency import MAX_ID
 from placement.numa.cpus import CoreId, CpuTopology
 from placement.numa.cpuset import CpuSet
 
+_NAME = re.compile(r"node-([0-9]{1,9})")
 Inventories = Mapping[str, Inventory]
+
+
+def read_amplification(annotation: Field) -> Mapping[str, Fraction]:
+    """The ratios above 1 of a parsed resource-amplification-ratio annotation by Kubernetes resource name.
+
+    Ratios up to 1 have no effect. Refused: ratios that are not finite numbers.
+    Source: koordinator.md, "CPU amplification".
+    """
+    ratios = {resource: _read_ratio(ratio) for resource, ratio in annotation.members().items()}
+    return {resource: ratio for resource, ratio in ratios.items() if ratio is not None and ratio > 1}
+
+
+def _read_ratio(ratio: Field) -> Fraction | None:
+    number = ratio.value
+    if isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number):
+        return Fraction(repr(number))
+    ratio.complain("must be a number")
+    return None
+
+
+def amplified(amounts: Mapping[str, int], ratios: Mapping[str, Fraction]) -> dict[str, int]:
+    """The amounts times their ratios, rounded up in the units of the amounts."""
+    return {name: math.ceil(amount * ratios.get(name, 1)) for name, amount in amounts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """The allocatable amounts of one NUMA node by Kubernetes resource name, as reported.
+
+    Millicores for `cpu`, bytes or pieces otherwise; nothing is subtracted or multiplied.
+    """
+
+    numa: int
+    amounts: Mapping[str, int]
+
+
+def read_zones(zones: Field, names: ResourceNames) -> tuple[Zone, ...]:
+    """The zones of type `Node` called `node-<N>`, ascending by N; others are skipped with a warning.
+
+    Refused: NUMA nodes or resources listed twice, amounts that are no quantities or negative, resource names
+    that cannot be told apart as classes, ids beyond what a topology may have.
+    Source: koordinator.md, "Unallocatable CPUs", "NUMA amounts".
+    """
+    found: dict[int, Zone] = {}
+    for zone in zones.elements():
+        numa = _numa_id(zone)
+        if numa is None:
+            continue
+        if numa in found:
+            zone.member("name").refuse(f"NUMA node {numa} is listed twice")
+        found[numa] = Zone(numa, _read_amounts(zone.member("resources"), names))
+    return tuple(found[numa] for numa in sorted(found))
+
+
+def _numa_id(zone: Field) -> int | None:
+    kind, name = zone.member("type").text(), zone.member("name").text()
+    match = _NAME.fullmatch(name or "")
+    if kind != "Node" or match is None:
+        zone.warn(f"skipped: only zones of type Node called node-<number> count, this is {kind} {name!r}")
+        return None
+    numa = int(match[1])
+    if numa > MAX_ID:
+        zone.member("name").refuse(f"{numa} is above {MAX_ID}")
+        return None
+    return numa
+
+
+def _read_amounts(resources: Field, names: ResourceNames) -> Mapping[str, int]:
+    amounts: dict[str, int] = {}
+    for entry in resources.elements():
+        field = entry.member("name")
+        resource, quantity = field.text(), entry.member("allocatable").quantity()
+        if not names.admit(field, resource or "", numa_class(resource or "").name):
+            continue
+        if resource in amounts:
+            field.refuse(f"{resource!r} is listed twice")
+        elif resource is not None and quantity is not None:
+            amounts[resource] = base_amount(resource, quantity)
+    return amounts
 
 
 def host_inventories(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from placement.kubernetes.field import Field
+from placement.kubernetes.manifest import Field
 
 STATIC = "static"
 

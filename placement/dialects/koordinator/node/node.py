@@ -9,28 +9,30 @@ from fractions import Fraction
 from typing import Any
 
 from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.node.amplification import read_amplification
-from placement.dialects.koordinator.node.host_cpus import HostCpus, read_host_cpus
+from placement.dialects.koordinator.node.host_cpus import (
+    HostCpus,
+    KubeletPod,
+    read_host_cpus,
+    read_shared_pools,
+)
 from placement.dialects.koordinator.node.host_policies import HostPolicies, read_host_policies
 from placement.dialects.koordinator.node.inventories import (
     NumaSupply,
+    Zone,
     core_inventories,
     host_inventories,
+    read_amplification,
+    read_zones,
 )
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy, Takeover
-from placement.dialects.koordinator.node.kubelet_pods import KubeletPod
 from placement.dialects.koordinator.node.reservation import host_reservation
-from placement.dialects.koordinator.node.shared_pools import read_shared_pools
 from placement.dialects.koordinator.node.traits import architecture_trait, host_traits, label_traits
 from placement.dialects.koordinator.node.tree import HostIdentity, Offers, build_tree
-from placement.dialects.koordinator.node.zones import Zone, read_zones
-from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.resources import ResourceNames
+from placement.dialects.koordinator.settings.settings import Profile
 from placement.domain.tree import TreeSpec
-from placement.kubernetes.errors import ManifestError
-from placement.kubernetes.field import Field
-from placement.kubernetes.manifest import Manifest, read_manifest
-from placement.kubernetes.report import Report, shown
+from placement.kubernetes.errors import ManifestError, shown
+from placement.kubernetes.manifest import Field, Manifest, Report, read_manifest
 from placement.numa.consistency import MAX_NUMA_NODES
 from placement.numa.cpus import CpuTopology
 from placement.numa.cpuset import CpuSet

@@ -1,4 +1,4 @@
-"""What a node keeps for itself: the reservation and system-qos-resource annotations."""
+"""What a node keeps for itself: the reservation annotation."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from placement.dialects.koordinator.node.cpu_topology import read_known_cpus
-from placement.kubernetes.field import Field
-from placement.numa.cpus import CpuTopology
-from placement.numa.cpuset import CpuSet
+from placement.kubernetes.manifest import Field
 
 _CPUS_ONLY = "ReservedCPUsOnly"
 
@@ -57,12 +54,3 @@ def host_reservation(annotation: Field) -> Mapping[str, Fraction]:
     }
     listed = annotation.member("reservedCPUs").cpu_list()
     return {**taken, "cpu": Fraction(len(listed))} if listed else taken
-
-
-def read_system_cpus(annotation: Field, topology: CpuTopology) -> CpuSet:
-    """The CPUs that a parsed system-qos-resource annotation takes away from all pods.
-
-    None unless the list is exclusive, which is the default. Source: koordinator.md, "Unallocatable CPUs".
-    """
-    cpus = read_known_cpus(annotation.member("cpuset"), topology)
-    return cpus if annotation.member("cpusetExclusive").flag(default=True) else frozenset()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from placement.dialects.koordinator.bind_policy import HostBindPolicy
-from placement.dialects.koordinator.node.host_policies import HostPolicies
-from placement.kubernetes.field import Field
+from placement.dialects.koordinator.node.host_policies import HostBindPolicy, HostPolicies
+from placement.kubernetes.manifest import Field
 from placement.numa.cpus import CpuTopology
 from placement.numa.policies import NumaPolicy, NumaStrategy
 

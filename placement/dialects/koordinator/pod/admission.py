@@ -1,4 +1,4 @@
-"""Admission: the rules that a pod of a cluster must not break, new or updated."""
+"""Admission: what a pod of a cluster must not be, new or updated, and what it probably does not mean."""
 
 from __future__ import annotations
 
@@ -6,15 +6,24 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.pod.priority import raw_priority
-from placement.dialects.koordinator.profile import Profile
-from placement.dialects.koordinator.qos import raw_qos
-from placement.kubernetes.pod import Pod
-from placement.kubernetes.pod_resources import names_resource, pod_limit, pod_requests
+from placement.dialects.koordinator.pod.annotations import CONSTRAINED_BURST, DEFAULT, ResourceSpec
+from placement.dialects.koordinator.qos import (
+    KubernetesQos,
+    PriorityClass,
+    is_bound_eligible,
+    kubernetes_qos,
+    raw_priority,
+    raw_qos,
+)
+from placement.dialects.koordinator.settings.settings import Profile, SchedulerSettings
+from placement.kubernetes.pod import Pod, names_resource, pod_limit, pod_requests
+from placement.numa.policies import BindPolicy, ExclusiveLevel
 
 _COLOCATION = frozenset({"kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"})
 _REQUESTS = "pod.spec.containers[*].resources.requests"
 _LIMITS = "pod.spec.containers[*].resources.limits"
+_BIND_POLICIES = frozenset({*BindPolicy, DEFAULT, CONSTRAINED_BURST})
+_EXCLUSIVE_POLICIES = frozenset({*ExclusiveLevel, DEFAULT, ""})
 
 
 def admission_violations(
@@ -89,3 +98,54 @@ def _cpu_violations(pod: Pod) -> Iterator[str]:
 
 def _requested_cpu(pod: Pod) -> Fraction:
     return pod_requests(pod).get("cpu", Fraction(0))
+
+
+def warn_of_pod(
+    pod: Pod, spec: ResourceSpec, settings: SchedulerSettings, *, unbound: bool, designated: bool
+) -> None:
+    """Warn of settings without effect, or with another one than it seems, each at its place in the manifest.
+
+    `unbound`: it asks for something, but not for CPUs of its own. `designated`: it was given CPUs elsewhere.
+    Source: koordinator.md, "QoS class", "Priority class", "Who is bound", "Warnings and remarks".
+    """
+    _warn_of_classes(pod)
+    _warn_of_policies(pod, spec)
+    if unbound and raw_qos(pod).owns_cpus:
+        _warn_of_binding(pod, settings)
+    status = pod.manifest.annotation(keys.RESOURCE_STATUS)
+    if status.value is not None and not pod.host and not designated:
+        status.warn("ignored: no scheduling hint names this mechanism")
+    if not settings.follows_design:
+        for inequality in unequal_cpu(pod):
+            pod.manifest.root.warn(inequality)
+
+
+def _warn_of_classes(pod: Pod) -> None:
+    label, qos = pod.manifest.label(keys.QOS_CLASS), raw_qos(pod)
+    if label.value is not None and not qos:
+        label.warn(f"unknown QoS class {label.value!r} counts as unset")
+    if pod.manifest.annotation(keys.QOS_CLASS).value is not None:
+        pod.manifest.annotation(keys.QOS_CLASS).warn("ignored: the QoS class is a label")
+    if qos.is_best_effort and kubernetes_qos(pod) is KubernetesQos.GUARANTEED:
+        label.warn("BE on a pod that is Guaranteed for Kubernetes")
+    priority = pod.manifest.label(keys.PRIORITY_CLASS)
+    if priority.value is not None and raw_priority(pod) is PriorityClass.UNSET:
+        priority.warn(f"unknown priority class {priority.value!r} counts as unset")
+
+
+def _warn_of_policies(pod: Pod, spec: ResourceSpec) -> None:
+    annotation = pod.manifest.annotation(keys.RESOURCE_SPEC)
+    for policy in (spec.required_bind, spec.preferred_bind):
+        if policy not in _BIND_POLICIES:
+            annotation.warn(f"unknown bind policy {policy!r}: the pod gets no CPUs of its own for it")
+    if spec.exclusive not in _EXCLUSIVE_POLICIES:
+        annotation.warn(f"unknown exclusive policy {spec.exclusive!r} counts as None")
+
+
+def _warn_of_binding(pod: Pod, settings: SchedulerSettings) -> None:
+    label = pod.manifest.label(keys.QOS_CLASS)
+    if is_bound_eligible(pod, settings.guaranteed_qos):
+        label.warn("no known bind policy applies: the pod gets no CPUs of its own")
+    else:
+        must = f"only given CPUs of their own with priority class {PriorityClass.PROD}"
+        label.warn(f"{raw_qos(pod)} pods are {must}")

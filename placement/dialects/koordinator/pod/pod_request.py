@@ -1,31 +1,36 @@
-"""The request of a pod to any host, read from its manifest."""
+"""A Kubernetes pod as values: what it asks of any host, and all else that its manifest says."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.pod.numa_topology_spec import (
-    NumaTopologySpec,
-    read_numa_topology_spec,
-)
-from placement.dialects.koordinator.pod.priority import PriorityClass, raw_priority
-from placement.dialects.koordinator.pod.resource_spec import (
+from placement.dialects.koordinator.pod.admission import admission_violations, warn_of_pod
+from placement.dialects.koordinator.pod.annotations import (
     CONSTRAINED_BURST,
     DEFAULT,
+    NumaTopologySpec,
     ResourceSpec,
-    read_resource_spec,
-)
-from placement.dialects.koordinator.qos import QosClass, qos_with_default, raw_qos
-from placement.dialects.koordinator.settings.settings import SchedulerSettings
-from placement.dialects.koordinator.status.resource_status import (
     ResourceStatus,
+    read_numa_topology_spec,
+    read_resource_spec,
     read_resource_status,
 )
-from placement.kubernetes.field import Field
-from placement.kubernetes.pod import Pod
-from placement.kubernetes.pod_resources import pod_limit, pod_requests, request_amounts
+from placement.dialects.koordinator.qos import (
+    KubernetesQos,
+    QosClass,
+    is_bound_eligible,
+    kubernetes_qos,
+    qos_with_default,
+    raw_qos,
+)
+from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.kubernetes.manifest import Field, Report
+from placement.kubernetes.node_selection import NodeSelection, read_node_selection
+from placement.kubernetes.pod import Pod, pod_limit, pod_requests, read_pod, request_amounts
 from placement.numa.amounts import Amounts
 from placement.numa.policies import BindPolicy, ExclusiveLevel
 from placement.numa.refusal import RefusalClass, Refused
@@ -104,22 +109,17 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
     )
 
 
-def is_bound_eligible(pod: Pod, settings: SchedulerSettings) -> bool:
-    """Whether the scheduler may give a pod CPUs of its own wherever it runs: LSE and LSR pods of class prod.
-
-    Source: koordinator.md, "Who is bound".
-    """
-    priority = raw_priority(pod) or qos_with_default(pod, settings.guaranteed_qos).default_priority
-    return raw_qos(pod).owns_cpus and priority is PriorityClass.PROD
-
-
 def _bind_policies(
     pod: Pod, spec: ResourceSpec, amounts: Amounts, settings: SchedulerSettings
 ) -> tuple[BindPolicy, BindPolicy]:
     """The required and the preferred policy of a pod that is bound, else none."""
     required, preferred = spec.effective_bind(settings.default_bind_policy)
     effective = required or preferred
-    if not is_bound_eligible(pod, settings) or not effective or effective not in set(BindPolicy):
+    if (
+        not is_bound_eligible(pod, settings.guaranteed_qos)
+        or not effective
+        or effective not in set(BindPolicy)
+    ):
         return BindPolicy.NONE, BindPolicy.NONE
     if amounts.get("cpu", 0) % 1000:
         raise Refused(CPUS_MUST_BE_INTEGER, status=RefusalClass.UNRESOLVABLE)
@@ -171,3 +171,75 @@ def _read_designated(pod: Pod) -> ResourceStatus | None:
 
 def _names_mechanism(hint: Field) -> bool:
     return MECHANISM in hint.member("extensions").mapping()
+
+
+@dataclass(frozen=True, slots=True)
+class PodImport:
+    """All that a manifest says about a pod that looks for a place.
+
+    `key` tells it from all other pods of its cluster; `request` is None if it requests nothing at all; `qos`
+    is the class its label names. `spec` is its resource-spec as written, `containers` their names.
+    """
+
+    key: str
+    namespace: str
+    name: str
+    uid: str
+    qos: QosClass
+    kubernetes_qos: KubernetesQos
+    request: PodRequest | None
+    spec: ResourceSpec
+    selection: NodeSelection
+    containers: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def amounts(self) -> Amounts:
+        """What it requests of its host as a whole."""
+        return {} if self.request is None else self.request.amounts
+
+
+def import_pod(
+    document: Mapping[str, Any], settings: SchedulerSettings, old: Mapping[str, Any] | None = None
+) -> PodImport:
+    """What a parsed Pod asks of hosts under the settings of its cluster; `old` is the Pod before an update.
+
+    Raises ManifestError with everything that is wrong: broken schema, contradictions, admission rules.
+    Source: koordinator.md, "Who is bound", "Admission rules".
+    """
+    report = Report()
+    pod = read_pod(document, report)
+    before = None if old is None else read_pod(old, Report())
+    for violation in admission_violations(pod, settings.profile, before, settings.keeps_sub_priority):
+        report.refuse(violation)
+    request = _interpret(pod, settings)
+    selection = read_node_selection(pod.manifest.root.member("spec"))
+    spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
+    report.raise_findings()
+    warn_of_pod(
+        pod,
+        spec,
+        settings,
+        unbound=request is not None and not request.bound,
+        designated=request is not None and request.designated is not None,
+    )
+    return PodImport(
+        key=pod.key,
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        qos=raw_qos(pod),
+        kubernetes_qos=kubernetes_qos(pod),
+        request=request,
+        spec=spec,
+        selection=selection,
+        containers=tuple(container.name for container in pod.all_containers),
+        warnings=report.warnings,
+    )
+
+
+def _interpret(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
+    try:
+        return interpret_pod(pod, settings)
+    except Refused:
+        return None  # admission has a finding about every pod that no host can take

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from placement.dialects.koordinator.bind_policy import HostBindPolicy
+from placement.dialects.koordinator.node.host_policies import HostBindPolicy
 from placement.dialects.koordinator.node.traits import BIND_TRAITS, NUMA_POLICY_TRAITS, NUMA_TRAITS
 from placement.dialects.koordinator.pod.fallback_queries import ISOLATE, FallbackQuery, Group
 from placement.dialects.koordinator.pod.pod_request import PodRequest

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from placement.dialects.koordinator.resources import class_of, is_class, resource_of
 from placement.dialects.koordinator.settings.scheduler_scores import strategies_from
-from placement.dialects.koordinator.settings.scored_names import class_of, is_class, resource_of
 from placement.domain.errors import BadRequest
 from placement.scoring.order import NAMED, Order, parse_order
 from placement.scoring.refusal import ScoringRefused

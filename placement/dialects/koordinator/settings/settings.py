@@ -1,19 +1,52 @@
-"""The scheduler settings of a cluster: they count where pods and hosts say nothing."""
+"""The scheduler settings of a cluster, and how people write them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
 
-from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.qos import QosClass
-from placement.numa.policies import (
-    BindPolicy,
-    ExclusiveLevel,
-    NumaPolicy,
-    NumaStrategy,
-)
+from placement.dialects.koordinator.settings.scoring import FORMER, NUMA, PODS, SCORING, pod_scoring
+from placement.domain.errors import BadRequest
+from placement.kubernetes.errors import shown
+from placement.kubernetes.manifest import Field, Report
+from placement.numa.policies import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy
 from placement.scoring.host import favours_full
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
+
+PROFILE = "profile"
+NODE_LABELS = "nodeLabels"
+_BIND = "defaultCPUBindPolicy"
+_EXCLUSIVE = "defaultCPUExclusivePolicy"
+_NUMA = "defaultNUMATopologyPolicy"
+_STRATEGY = "numaAllocateStrategy"
+_GUARANTEED = "guaranteedQoS"
+_SUB_PRIORITY = "subPriorityImmutable"
+SETTINGS = frozenset(
+    {
+        PROFILE,
+        NODE_LABELS,
+        _BIND,
+        _EXCLUSIVE,
+        _NUMA,
+        _STRATEGY,
+        SCORING,
+        *FORMER.values(),
+        _GUARANTEED,
+        _SUB_PRIORITY,
+    }
+)
+_MOST_LABELS = 64
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+class Profile(StrEnum):
+    """What the design documents promise, or what the running scheduler does (koordinator.md, "Profiles")."""
+
+    DESIGN = "design"
+    KOORD_SCHEDULER = "koord-scheduler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +85,66 @@ class SchedulerSettings:
         if strategy is NumaStrategy.DISTRIBUTE_EVENLY and not self.follows_design:
             return NumaStrategy.LEAST_ALLOCATED
         return strategy
+
+
+def scheduler_settings(document: Mapping[str, Any]) -> SchedulerSettings:
+    """The scheduler settings in the settings of a cluster; what is absent has its default.
+
+    Raises ManifestError naming every field that is wrong. Source: koordinator.md, "Scheduler settings".
+    """
+    report = Report()
+    fields = {name: Field(name, document.get(name), report) for name in SETTINGS}
+    settings = SchedulerSettings(
+        profile=_choice(fields[PROFILE], Profile, Profile.DESIGN),
+        default_bind_policy=_choice(fields[_BIND], BindPolicy, BindPolicy.FULL_PCPUS),
+        default_exclusive_level=_choice(fields[_EXCLUSIVE], ExclusiveLevel, ExclusiveLevel.NONE),
+        default_numa_policy=_choice(fields[_NUMA], NumaPolicy, NumaPolicy.NONE),
+        default_numa_strategy=None
+        if fields[_STRATEGY].value is None
+        else _choice(fields[_STRATEGY], NumaStrategy, NumaStrategy.LEAST_ALLOCATED),
+        host_scoring=_scoring(document, PODS, report),
+        numa_scoring=_scoring(document, NUMA, report),
+        guaranteed_qos=_choice(fields[_GUARANTEED], filter(None, QosClass), QosClass.LSR),
+        keeps_sub_priority=fields[_SUB_PRIORITY].flag(default=True) is not False,
+    )
+    _read_labels(fields[NODE_LABELS])
+    report.raise_findings()
+    return settings
+
+
+def node_labels(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """The keys of the labels that become traits of hosts."""
+    return _read_labels(Field(NODE_LABELS, document.get(NODE_LABELS), Report()))
+
+
+def _read_labels(labels: Field) -> tuple[str, ...]:
+    elements = labels.elements()
+    if len(elements) > _MOST_LABELS:
+        labels.refuse(f"there are more than {_MOST_LABELS} keys")
+    keys = []
+    for element in elements:
+        key = element.text()
+        if not key:
+            element.refuse("must be the key of a label")
+        else:
+            keys.append(key)
+    return tuple(keys)
+
+
+def _choice(field: Field, choices: Iterable[_Choice], default: _Choice) -> _Choice:
+    text = field.text()
+    if field.value is None:
+        return default
+    by_name = {str(choice): choice for choice in choices}
+    if text is None or text not in by_name:
+        field.refuse(f"{shown(field.value)} is none of {', '.join(map(repr, by_name))}")
+        return default
+    return by_name[text]
+
+
+def _scoring(document: Mapping[str, Any], use: str, report: Report) -> Strategy:
+    try:
+        return pod_scoring(document, use)
+    except BadRequest as refused:
+        report.refuse(str(refused))
+        return DEFAULT_SCORING

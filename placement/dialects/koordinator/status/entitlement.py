@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from placement.dialects.koordinator.bind_policy import HostBindPolicy
+from placement.dialects.koordinator.node.host_policies import HostBindPolicy
 from placement.dialects.koordinator.status.pod_records import RunningPod
 from placement.numa.amounts import Amounts, NumaAmounts
 from placement.numa.cpus import CpuTopology

@@ -9,8 +9,8 @@ from typing import Any
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
 from placement.dialects.koordinator.pod.admission import admission_violations, change_violations
+from placement.dialects.koordinator.pod.annotations import read_resource_spec, read_resource_status
 from placement.dialects.koordinator.pod.pod_request import exclusive_level
-from placement.dialects.koordinator.pod.resource_spec import read_resource_spec
 from placement.dialects.koordinator.qos import (
     KubernetesQos,
     QosClass,
@@ -19,10 +19,8 @@ from placement.dialects.koordinator.qos import (
     running_qos,
 )
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
-from placement.dialects.koordinator.status.resource_status import read_resource_status
-from placement.kubernetes.pod import ENDED_PHASES, Pod, read_pod
-from placement.kubernetes.pod_resources import pod_requests, request_amounts
-from placement.kubernetes.report import Report
+from placement.kubernetes.manifest import Report
+from placement.kubernetes.pod import ENDED_PHASES, Pod, pod_requests, read_pod, request_amounts
 from placement.numa.amounts import Amounts
 from placement.numa.cpus import CpuTopology
 from placement.numa.cpuset import format_cpu_list

@@ -3,13 +3,11 @@
 import json
 
 from placement.dialects.koordinator.node.node import import_node
-from placement.dialects.koordinator.pod.pod_import import import_pod
-from placement.dialects.koordinator.pod.pod_request import interpret_pod
-from placement.dialects.koordinator.profile import Profile
+from placement.dialects.koordinator.pod.pod_request import import_pod, interpret_pod
 from placement.dialects.koordinator.resources import host_class
-from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.dialects.koordinator.settings.settings import Profile, SchedulerSettings
+from placement.kubernetes.manifest import Report
 from placement.kubernetes.pod import read_pod
-from placement.kubernetes.report import Report
 from placement.numa.amounts import NumaAmounts, summed
 from placement.numa.cpuset import parse_cpu_list
 from placement.numa.host_score import HostTotals

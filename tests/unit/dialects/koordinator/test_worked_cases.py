@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.dialects.koordinator.profile import Profile
+from placement.dialects.koordinator.settings.settings import Profile
 from tests.cases import koordinator
 
 DOCUMENT = json.loads((Path(__file__).parents[3] / "data" / "koordinator-cpuset.json").read_text())

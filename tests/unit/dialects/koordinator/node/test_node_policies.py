@@ -2,8 +2,8 @@
 
 import pytest
 
-from placement.dialects.koordinator.node.numa_policy import translate_topology_policy
-from placement.dialects.koordinator.profile import Profile
+from placement.dialects.koordinator.node.host_policies import translate_topology_policy
+from placement.dialects.koordinator.settings.settings import Profile
 
 BIND = "node.koordinator.sh/cpu-bind-policy"
 STRATEGY = "node.koordinator.sh/numa-allocate-strategy"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.node.node import import_node
-from placement.dialects.koordinator.profile import Profile
+from placement.dialects.koordinator.settings.settings import Profile
 from placement.kubernetes.errors import ManifestError
 
 SCALARS = (

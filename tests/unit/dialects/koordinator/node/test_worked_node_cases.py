@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from placement.dialects.koordinator.bind_policy import host_bind_policy, pod_bind_policy
+from placement.dialects.koordinator.node.host_policies import (
+    host_bind_policy,
+    pod_bind_policy,
+    translate_topology_policy,
+)
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
-from placement.dialects.koordinator.node.numa_policy import translate_topology_policy
 from placement.dialects.koordinator.node.reservation import read_reservation
-from placement.dialects.koordinator.profile import Profile
-from placement.kubernetes.field import Field
-from placement.kubernetes.report import Report
+from placement.dialects.koordinator.settings.settings import Profile
+from placement.kubernetes.manifest import Field, Report
 from placement.numa.cpuset import format_cpu_list, parse_cpu_list
 from placement.numa.policies import NumaPolicy
 from tests.oracles.agent_reservation import reserved_count

@@ -4,15 +4,16 @@ import pytest
 
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
 from placement.dialects.koordinator.pod.admission import admission_violations
-from placement.dialects.koordinator.pod.priority import PriorityClass, raw_priority
-from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.qos import (
+    PriorityClass,
     QosClass,
     kubernetes_qos,
     qos_with_default,
+    raw_priority,
     raw_qos,
     running_qos,
 )
+from placement.dialects.koordinator.settings.settings import Profile
 from tests.unit.dialects.koordinator.pods import PRIORITY, QOS, build_pod, container, lsr, read
 
 SUB_PRIORITY = "koordinator.sh/priority"

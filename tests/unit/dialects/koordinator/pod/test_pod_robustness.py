@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
-from placement.dialects.koordinator.pod.pod_import import import_pod
-from placement.dialects.koordinator.profile import Profile
-from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.dialects.koordinator.pod.pod_request import import_pod
+from placement.dialects.koordinator.settings.settings import Profile, SchedulerSettings
 from placement.dialects.koordinator.status.pod_records import import_running_pod
 from placement.kubernetes.errors import ManifestError
 

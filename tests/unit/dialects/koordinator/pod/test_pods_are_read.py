@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from placement.kubernetes.errors import ManifestError
-from placement.kubernetes.pod_resources import pod_limit, pod_requests, request_amounts
+from placement.kubernetes.pod import pod_limit, pod_requests, request_amounts
 from tests.unit.dialects.koordinator.pods import (
     HINT,
     KOORD,

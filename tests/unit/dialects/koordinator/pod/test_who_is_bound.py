@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from placement.dialects.koordinator.profile import Profile
-from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.dialects.koordinator.settings.settings import Profile, SchedulerSettings
 from placement.numa.policies import BindPolicy, ExclusiveLevel, NumaStrategy
 from placement.numa.refusal import Refused
 from placement.scoring.shape import Shape

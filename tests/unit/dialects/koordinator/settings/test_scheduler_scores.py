@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from placement.dialects.koordinator.resources import class_of, resource_of
 from placement.dialects.koordinator.settings.scheduler_scores import strategies_from
-from placement.dialects.koordinator.settings.scored_names import class_of, resource_of
 from placement.dialects.koordinator.settings.scoring import order_of
 from placement.domain.errors import BadRequest
 from placement.scoring.order import parse_order

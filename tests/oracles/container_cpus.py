@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from placement.dialects.koordinator import keys
+from placement.dialects.koordinator.pod.annotations import read_resource_status
 from placement.dialects.koordinator.qos import (
     KubernetesQos,
     QosClass,
     kubernetes_qos,
     raw_qos,
 )
-from placement.dialects.koordinator.status.resource_status import read_resource_status
+from placement.kubernetes.manifest import Report
 from placement.kubernetes.pod import Pod
-from placement.kubernetes.report import Report
 from placement.numa.cpuset import format_cpu_list
 from placement.numa.pools import SharedPool
 

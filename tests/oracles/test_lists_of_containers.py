@@ -2,9 +2,9 @@
 
 import pytest
 
-from placement.dialects.koordinator.status.container_cpus import AgentView, container_cpu_list
 from placement.kubernetes.errors import ManifestError
 from placement.numa.pools import SharedPool
+from tests.oracles.container_cpus import AgentView, container_cpu_list
 from tests.unit.dialects.koordinator.pods import build_pod, container, lsr, read
 
 LS = (SharedPool(0, 0, frozenset(range(4))), SharedPool(1, 1, frozenset(range(8, 12))))
