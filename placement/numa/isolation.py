@@ -1,4 +1,4 @@
-"""How far the CPUs of a pod are from what it prefers: a core, or a NUMA node, without neighbours it avoids."""
+"""How far the CPUs of a pod are from what it prefers."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class FilterResult(NamedTuple):
 
 
 class _HostResult(NamedTuple):
-    """What holds for a pod on all equal hosts: said at once, said after the totals are checked, the rating."""
+    """What holds for a pod on all equal hosts: said at once or after the totals are checked, the rating."""
 
     at_once: Fit | Refusal | None
     demand: PodDemand

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from placement.dialects.koordinator.bind_policy import HostBindPolicy
+from placement.dialects.koordinator.node.host_policies import HostBindPolicy
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.numa.alignment.alignment import Alignment
 from placement.numa.alignment.numa_exclusivity import favour_idle
@@ -32,7 +32,7 @@ AVOIDED = 2 * MISSED + 1
 
 
 class Rating(NamedTuple):
-    """How well a host suits a pod: the score, and how much it misses of what the pod prefers, 0 if nothing."""
+    """How well a host suits a pod: its score, and how much the pod misses of what it prefers, 0 if nothing."""
 
     scorer: Scorer
     missed: int = 0

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from placement.numa.alignment.hint_rows import ProviderHints
 from placement.numa.alignment.fitness import fitness_of, spreads_wide
+from placement.numa.alignment.hint_rows import ProviderHints
 from placement.numa.alignment.hints import Fits, HintTable, Score
 from placement.numa.alignment.merging import Ranking
 from placement.numa.alignment.numa_exclusivity import is_allowed

@@ -17,7 +17,7 @@ _WIDENED = (NumaPolicy.BEST_EFFORT, NumaPolicy.RESTRICTED)
 
 
 def fitness_of(allocator: NumaAllocator, score: Score) -> Fitness:
-    """How well any NUMA nodes (a mask) suit a pod: what it prefers of its CPUs and gets there, then the score.
+    """How well any NUMA nodes (a mask) suit a pod: what it gets of what it prefers, then the score.
 
     Equal scores are decided by what is left of their CPU, in millicores, as the host prefers full or empty
     NUMA nodes. Source: koordinator.md, "The NUMA strategy under alignment", "Isolation".
