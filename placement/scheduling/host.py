@@ -18,6 +18,7 @@ from placement.numa.layout import layout_of
 from placement.numa.ledger import HostLedger
 from placement.numa.masks import mask_of
 from placement.numa.policies import Distribution, NumaPolicy, NumaStrategy
+from placement.scheduling.binding import UNBINDING, HostBinding
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 
 _SCORED_STRATEGIES = (NumaStrategy.MOST_ALLOCATED, NumaStrategy.LEAST_ALLOCATED)
@@ -33,7 +34,7 @@ class Host:
     """
 
     state: HostState
-    bind: HostBindPolicy = HostBindPolicy.NONE
+    bind: HostBinding = UNBINDING
     numa_policy: NumaPolicy = NumaPolicy.NONE
     unreadable_pods: tuple[str, ...] = ()
     numa_scoring: Strategy = DEFAULT_SCORING
@@ -71,7 +72,11 @@ def host_of(
             cpu_ratio=node.amplification.get("cpu", Fraction(1)),
             rules=_pick_rules(policies, settings),
         ),
-        bind=policies.bind,
+        bind=HostBinding(
+            policies.bind,
+            everybody=not settings.follows_design and policies.bind is not HostBindPolicy.NONE,
+            whole_cores_only=policies.whole_cores_only,
+        ),
         numa_policy=default if policies.numa is None else policies.numa,
         unreadable_pods=tuple(unreadable_pods),
         numa_scoring=_numa_scoring(policies, settings),

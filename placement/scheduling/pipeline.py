@@ -24,7 +24,6 @@ from placement.scheduling.columns.isolation import least_missed
 from placement.scheduling.columns.node_columns import Node, NodeColumns
 from placement.scheduling.columns.score import highest_scores
 from placement.scheduling.filter import FilterResult, PodJudge
-from placement.scheduling.host_demand import is_bound_on
 from placement.scheduling.host_fit import lacking
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.numa_fit import Fit
@@ -127,7 +126,7 @@ class ShapeRanking:
             return Refusal((reason,), RefusalClass.UNRESOLVABLE)
         request = self._shape.request
         amounts = {} if request is None else request.amounts
-        bound = request is not None and is_bound_on(node.host, request)
+        bound = request is not None and node.host.bind.binds(request)
         missing = lacking(node.offers, node.free, node.left, amounts, bound=bound)
         return Refusal(missing) if missing else None
 

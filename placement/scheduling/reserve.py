@@ -118,4 +118,7 @@ def _pools(host: Host, request: PodRequest, alignment: Alignment, amounts: NumaA
         return (choose_pool(host.state, numa_ids, request.burst_limit),)
     if not request.uses_ls_pools or alignment.policy not in _POOL_POLICIES:
         return ()
+    if not amounts and len(host.state.capacity) == 1 and request.milli_cpus:
+        # Aligned to the one NUMA node there is, without accounts of it.
+        return tuple(host.state.capacity)
     return tuple(numa for numa, given in amounts.items() if "cpu" in given)

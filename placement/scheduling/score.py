@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from placement.dialects.koordinator.node.host_policies import HostBindPolicy
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.numa.alignment.alignment import Alignment
 from placement.numa.alignment.numa_exclusivity import favour_idle
@@ -16,9 +15,9 @@ from placement.numa.host_score import (
     host_scorer,
     score_on_numa_nodes,
 )
-from placement.numa.isolation import MISSED, Occupied, Preference, missed
+from placement.numa.isolation import MISSED, Occupied, missed
 from placement.numa.masks import mask_of
-from placement.numa.policies import BindPolicy, NumaPolicy
+from placement.numa.policies import NumaPolicy
 from placement.numa.refusal import Refusal, Refused
 from placement.numa.reservations import NO_RESERVATIONS, Reservations
 from placement.scheduling.host import Host
@@ -32,7 +31,7 @@ AVOIDED = 2 * MISSED + 1
 
 
 class Rating(NamedTuple):
-    """How well a host suits a pod: its score, and how much the pod misses of what it prefers, 0 if nothing."""
+    """How well a host suits a pod: its score, and how much the pod misses of what it prefers."""
 
     scorer: Scorer
     missed: int = 0
@@ -73,18 +72,11 @@ def rate_host(
 
 def missed_on(host: Host, request: PodRequest, allocation: Allocation) -> int:
     """How much of what a pod prefers these CPUs of a host miss (koordinator.md, "Isolation")."""
-    wanted = request.required_bind or request.preferred_bind
-    if avoids(request, host.bind):
+    if host.bind.is_avoided(request):
         return AVOIDED
     state = host.state
     before = Occupied(state.layout, state.free_cpus(state.use), state.use)
-    return missed(before, allocation.cpus, Preference(wanted, request.exclusive))
-
-
-def avoids(request: PodRequest, bind: HostBindPolicy) -> bool:
-    """Whether a pod goes to hosts with this policy last (koordinator.md, "Isolation")."""
-    spreads = not request.required_bind and request.preferred_bind is BindPolicy.SPREAD_BY_PCPUS
-    return spreads and bind is HostBindPolicy.FULL_PCPUS_ONLY
+    return missed(before, allocation.cpus, host.bind.preference(request))
 
 
 def worst(totals: HostTotals) -> int:

@@ -174,7 +174,7 @@ def _limited(
 
     What a pod says that can have no CPUs of its own does not put its node in quarantine.
     """
-    owns_cpus = may_own_cpus(running, state.kind.imported.policies.bind)
+    owns_cpus = may_own_cpus(running, state.host.bind.everybody)
     record = running.record
     if record.unreadable and not owns_cpus:
         return replace(running, record=PodRecord()), record.unreadable
