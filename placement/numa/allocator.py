@@ -67,6 +67,8 @@ class NumaAllocator:
     def free_cpus(self) -> int:
         """The CPUs that the pod may be given, as a mask; only those a strict bind policy leaves."""
         free, cpus = self.host.free_cpus(self._use), self.demand.cpus
+        if cpus is not None and cpus.group:
+            free &= ~self.host.barred_cpus(cpus.group, cpus.exclusive)
         return thinned(self.host.layout, free, cpus.bind) if cpus is not None and cpus.strict else free
 
     @cached_property

@@ -10,12 +10,16 @@ from placement.numa.policies import BindPolicy, Distribution, ExclusiveLevel
 
 
 class CpuDemand(NamedTuple):
-    """`need` whole CPUs for one pod; `strict` refuses what the bind policy does not allow."""
+    """`need` whole CPUs for one pod; `strict` refuses what the bind policy does not allow.
+
+    It shares no core, or NUMA node, with others of its `group`.
+    """
 
     need: int
     bind: BindPolicy = BindPolicy.NONE
     strict: bool = False
     exclusive: ExclusiveLevel = ExclusiveLevel.NONE
+    group: str = ""
 
 
 class PickRules(NamedTuple):

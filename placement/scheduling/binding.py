@@ -60,7 +60,7 @@ class HostBinding(NamedTuple):
             return None
         preferred, exclusive = self.preference(request)
         bind, strict = pod_bind_policy(self.policy, self.required(request), preferred)
-        return CpuDemand(request.need, BindPolicy(bind), strict, exclusive)
+        return CpuDemand(request.need, BindPolicy(bind), strict, exclusive, request.group)
 
     def is_avoided(self, request: PodRequest) -> bool:
         """Whether a pod goes to such hosts last: it would rather spread where only whole cores are given.

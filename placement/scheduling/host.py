@@ -71,6 +71,7 @@ def host_of(
             pool=layout.cpus & ~mask_of(pinned | node.withheld),
             cpu_ratio=node.amplification.get("cpu", Fraction(1)),
             rules=_pick_rules(policies, settings),
+            groups=ledger.grouped_cpus(layout),
         ),
         bind=HostBinding(
             policies.bind,

@@ -77,11 +77,11 @@ class Accountant:
         shares |= bound_shares(self._offers, own)
         self._take(pod.consumer, shares)
 
-    def record_kubelet_pod(self, consumer: str, cpus: CpuSet) -> None:
-        """Count CPUs that kubelet gave to a pod, as far as nobody else owns them."""
+    def record_reported_pod(self, consumer: str, cpus: CpuSet) -> None:
+        """Count CPUs that a pod is reported with, as far as nobody else owns them."""
         own = self._own(consumer, cpus, "")
         if own:
-            self._take(consumer, core_shares(self._offers, own))
+            self._take(consumer, bound_shares(self._offers, own))
 
     def accounts(self) -> NodeAllocations:
         """What was counted so far; recorded pods may hold nothing."""
@@ -108,18 +108,18 @@ class Accountant:
 def compute(
     offers: NodeOffers,
     pods: Iterable[RecordedPod],
-    kubelet_pods: Iterable[tuple[str, KubeletPod]],
+    reported_pods: Iterable[tuple[str, KubeletPod]],
     others: Mapping[Place, int],
 ) -> NodeAllocations:
-    """The accounts of a node: recorded pods in their order, then (consumer, pod) that kubelet manages.
+    """The accounts of a node: recorded pods in their order, then (consumer, pod) that are only reported.
 
     Source: koordinator.md, "Resource classes".
     """
     accountant = Accountant(offers, others)
     for pod in pods:
         accountant.record(pod)
-    for consumer, kubelet_pod in kubelet_pods:
-        accountant.record_kubelet_pod(consumer, kubelet_pod.cpus)
+    for consumer, reported_pod in reported_pods:
+        accountant.record_reported_pod(consumer, reported_pod.cpus)
     return accountant.accounts()
 
 

@@ -108,7 +108,8 @@ def _differs(expected: Any, found: Any, where: str) -> str | None:
         return next(filter(None, parts), None)
     if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
         pairs = enumerate(zip(expected, found, strict=True))
-        return next(filter(None, (_differs(one, other, f"{where}[{at}]") for at, (one, other) in pairs)), None)
+        parts = (_differs(one, other, f"{where}[{at}]") for at, (one, other) in pairs)
+        return next(filter(None, parts), None)
     if isinstance(expected, str) and expected[:1] == "~":
         return None if expected[1:] in str(found) else f"{where}: {expected[1:]!r} is not in {found!r}"
     return None if expected is None or expected == found else f"{where}: {found!r} instead of {expected!r}"

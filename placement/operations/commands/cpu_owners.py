@@ -24,13 +24,14 @@ _OWNERS = {
     "pod": _Sign("█", "#", "a pod's own"),
     "several": _Sign("▓", "%", "several pods'"),
     "kubelet": _Sign("k", "k", "pinned by kubelet"),
+    "reported": _Sign("?", "?", "of pods that are known by report only"),
     "reserved": _Sign("r", "r", "reserved"),
     "system": _Sign("s", "s", "for the system"),
     "others": _Sign("o", "o", "of consumers that are no pods"),
     "kubelet-reserved": _Sign("~", "~", "shared, reserved by kubelet"),
     "free": _Sign("·", ".", "shared, free to be claimed"),
 }
-_UNKNOWN = _Sign("?", "?", "of somebody unknown")
+_UNKNOWN = _Sign("!", "!", "of somebody unknown")
 
 
 def draw(cpus: Sequence[Cpu], stdout: TextIO) -> Iterator[str]:

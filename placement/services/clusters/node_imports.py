@@ -23,7 +23,7 @@ from placement.services.clusters.node_loading import (
     identity_of,
     stored_accounts,
 )
-from placement.services.clusters.node_states import NodeState
+from placement.services.clusters.node_states import NodeState, reported_pods
 from placement.services.clusters.node_writing import (
     Labels,
     NodeChanged,
@@ -195,17 +195,17 @@ class _Importing:
             return self.loader.load(self.transaction, facts, [root_id], given={root_id: former})[root_id]
 
     def _settled(self, nature: Nature, state: NodeState | None) -> NodeAllocations:
-        kubelet_pods = [
-            (consumer_of(self.cluster.name, pod.uid), pod) for pod in nature.kind.imported.kubelet_pods
-        ]
         recorded = () if state is None else state.pods
         others = {} if state is None else state.others
-        return compute(nature.kind.offers, recorded, kubelet_pods, others)
+        reported = reported_pods(self.cluster.name, nature.kind.imported, recorded)
+        return compute(nature.kind.offers, recorded, reported, others)
 
     def _write(
         self, node_id: int, identity: HostIdentity, before: NodeAllocations, after: NodeAllocations
     ) -> None:
-        reported = {consumer_of(self.cluster.name, pod.uid) for pod in self.imported.kubelet_pods}
+        imported = self.imported
+        pods = (*imported.kubelet_pods, *imported.reported_pods)
+        reported = {consumer_of(self.cluster.name, pod.uid) for pod in pods}
         fresh = (after.shares.keys() - before.shares.keys()) & reported
         bearers = {consumer: self.labels.kubelet_pod(consumer) for consumer in sorted(fresh)}
         place = NodePlace(node_id, self.cluster.id, identity)

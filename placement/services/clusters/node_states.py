@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -28,7 +28,7 @@ from placement.scheduling.node_allocations import (
     host_room,
 )
 from placement.scheduling.node_offers import NodeOffers, Place, offers_of
-from placement.scheduling.occupied_host import occupied_host
+from placement.scheduling.occupied_host import occupied_host, unknown_pods
 from placement.storage.statements.node_rows import NodeRow
 
 _CLUSTER = "c"
@@ -88,6 +88,14 @@ def _host(state: NodeState) -> Host:
     return occupied_host(kind.imported, kind.offers, state.pods, state.others, state.settings)
 
 
+def reported_pods(
+    cluster: str, imported: NodeImport, pods: Collection[RecordedPod]
+) -> tuple[tuple[str, KubeletPod], ...]:
+    """The pods that hold CPUs of a node by report: those kubelet manages, and those nobody knows here."""
+    found = (*imported.kubelet_pods, *unknown_pods(imported, pods))
+    return tuple((consumer_of(cluster, pod.uid), pod) for pod in found)
+
+
 @dataclass(frozen=True, eq=False)
 class NodeState:
     """A node, its recorded pods in their order, and what is left of it.
@@ -125,6 +133,11 @@ class NodeState:
         return self.likenesses.host(self)
 
     @cached_property
+    def reported_pods(self) -> tuple[tuple[str, KubeletPod], ...]:
+        """The pods that hold CPUs by report only, each with its consumer."""
+        return reported_pods(self.identity.cluster, self.kind.imported, self.pods)
+
+    @cached_property
     def kubelet_pods(self) -> tuple[tuple[str, KubeletPod], ...]:
         """The pods whose CPUs kubelet manages, each with its consumer."""
         cluster = self.identity.cluster
@@ -133,7 +146,7 @@ class NodeState:
     @cached_property
     def accounts(self) -> NodeAllocations:
         """Who holds what of its providers."""
-        return compute(self.offers, self.pods, self.kubelet_pods, self.others)
+        return compute(self.offers, self.pods, self.reported_pods, self.others)
 
     @property
     def due(self) -> int:

@@ -36,7 +36,7 @@ from placement.services.clusters.pod_pages import (
     Preview,
     Unschedulable,
 )
-from placement.services.clusters.pod_placing import Placed, placed
+from placement.services.clusters.pod_placing import Placed, container_cpus, placed
 from placement.services.clusters.pod_rows import answer_of, consumer_of, is_claim
 from placement.services.clusters.pod_writing import (
     Arrival,
@@ -80,7 +80,7 @@ class Pods:
             namesakes = pods.namesakes(connection, found(connection, cluster).id, namespace, name)
         if not namesakes:
             raise unknown_pod(cluster, namespace, name)
-        return answer_of(namesakes[0])
+        return _told(self._cluster_cache.view(cluster), namesakes[0])
 
     def listed(self, cluster: str, wanted: PodFilter, after: int, count: int) -> PodPage:
         """The next pods of a cluster, in the order in which they were recorded. Raises NotFound."""
@@ -248,10 +248,10 @@ class Pods:
     def _renewed(self, view: ClusterSnapshot, pod: StoredPod, node: str | None) -> Taken:
         """Whoever asks again for its place still means to use it, so the claim is its own from now on."""
         if node != pod.node and (node is not None or not is_claim(pod)):
-            return Taken(False, answer_of(pod), pod.changed_at)
+            return Taken(False, _told(view, pod), pod.changed_at)
         with self._database.write() as transaction:
             self._writing.renew(transaction, view.facts, pod)
-        return Taken(False, answer_of(pod._replace(changed_at=transaction.now)), pod.changed_at)
+        return Taken(False, _told(view, pod._replace(changed_at=transaction.now)), pod.changed_at)
 
     def _claim(
         self,
@@ -280,6 +280,17 @@ class Pods:
 
 def _key(document: PodDocument) -> PodKey:
     return PodKey(document.namespace, document.name, document.uid)
+
+
+def _told(view: ClusterSnapshot, pod: StoredPod) -> PodAnswer:
+    """What is told about a stored pod, with the CPU list of its containers as the node is now."""
+    answer, state = answer_of(pod), None if pod.root_id is None else view.nodes.get(pod.root_id)
+    consumer = answer.consumer_uuid
+    recorded = () if state is None else state.pods
+    mine = next((each for each in recorded if each.consumer == consumer), None)
+    if state is None or mine is None:
+        return answer
+    return replace(answer, container_cpus=container_cpus(state, mine))
 
 
 def _best_place(

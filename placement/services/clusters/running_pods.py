@@ -26,6 +26,7 @@ from placement.services.clusters.node_states import NodeState
 from placement.services.clusters.node_writing import Labels, NodeChanged
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_documents import PodDocument
+from placement.services.clusters.pod_placing import container_cpus
 from placement.services.clusters.pod_rows import answer_of
 from placement.services.clusters.pod_writing import (
     Arrival,
@@ -113,6 +114,9 @@ class Recording:
             unreadable=recorded.unreadable,
             warnings=(*answer.warnings, *findings, *_warnings(recorded, state)),
             remarks=(_KEPT,) if kept else (),
+            container_cpus=container_cpus(
+                state.without(frozenset({recorded.consumer})).with_pod(recorded), recorded
+            ),
         )
         return Arrival(document, answer, state.row.root_id, recorded)
 
@@ -131,6 +135,8 @@ class Recording:
             requests=running.requests,
             holding=holding,
             unreadable=running.record.unreadable,
+            treated_as=running.qos,
+            pools=running.pools,
         )
         if before is not None and (before.requests, before.holding) == (recorded.requests, holding):
             return replace(recorded, loose=before.loose)

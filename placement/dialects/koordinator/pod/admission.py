@@ -164,6 +164,9 @@ def _warn_of_policies(pod: Pod, spec: ResourceSpec) -> None:
             annotation.warn(f"unknown bind policy {policy!r}: the pod gets no CPUs of its own for it")
     if spec.exclusive not in _EXCLUSIVE_POLICIES:
         annotation.warn(f"unknown exclusive policy {spec.exclusive!r} counts as None")
+    group = pod.manifest.annotation(keys.EXCLUSIVITY_GROUP)
+    if group.value is not None and not raw_qos(pod).owns_cpus:
+        group.warn("has no effect: the pod gets no CPUs of its own")
 
 
 def _warn_of_binding(pod: Pod, settings: SchedulerSettings) -> None:
