@@ -91,8 +91,8 @@ def _rate_aligned(
     numa_ids = allocation.amounts or state.capacity
 
     def idle_counted(score: int) -> int:
-        idle_counts = alignment.idle_counts
-        return favour_idle(score, mask_of(numa_ids), state.neighbours) if idle_counts else score
+        idle_counts, best = alignment.idle_counts, scoring.max_score
+        return favour_idle(score, mask_of(numa_ids), state.neighbours, best) if idle_counts else score
 
     if allocation.amounts:
         score = idle_counted(score_on_numa_nodes(state, demand, scoring, numa_ids))

@@ -75,7 +75,8 @@ def _request(base: str, step: dict[str, Any]) -> tuple[str, Any]:
         manifest = pod_manifest(**step.get("manifest", {}))
         manifest["metadata"].setdefault("annotations", {}).update(step.get("annotations", {}))
         return f"{base}/pods/default/{step['pod']}", manifest if step["call"] == "PUT" else None
-    return step["path"].replace("{cluster}", base), step.get("body")
+    path = step["path"].replace("{cluster}", base).replace("{name}", base.rpartition("/")[-1])
+    return path, step.get("body")
 
 
 def _arguments(given: dict[str, Any] | None, **read: Callable[[Any], Any]) -> dict[str, Any]:

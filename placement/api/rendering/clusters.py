@@ -6,6 +6,7 @@ from typing import Any
 
 from placement.api.rendering.providers import inventory_body
 from placement.dialects.koordinator.node.host_cpus import KubeletPod
+from placement.dialects.koordinator.settings.scoring import scoring_remarks
 from placement.numa.cpuset import format_cpu_list
 from placement.numa.pools import SharedPool
 from placement.services.clusters.clusters import NodeTree
@@ -13,13 +14,15 @@ from placement.services.clusters.node_views import CpuView, NodeView
 
 
 def cluster_body(cluster: Any) -> dict[str, Any]:
-    """One cluster."""
+    """One cluster; `remarks` if it is told something about scores that has no effect."""
+    remarks = scoring_remarks(cluster.settings)
     return {
         "name": cluster.name,
         "uuid": cluster.uuid,
         "aggregate": cluster.aggregate_uuid,
         "nodes": cluster.nodes,
         **cluster.settings,
+        **({"remarks": remarks} if remarks else {}),
     }
 
 

@@ -143,4 +143,12 @@ def class_of(name: str) -> str:
 
 def resource_of(name: str) -> str:
     """The Kubernetes name that pods are scored by; what is none of our own classes stays."""
-    return _RESOURCE_OF.get(name, name)
+    return name.lower() if name.lower() in _CLASS_OF else _RESOURCE_OF.get(name, name)
+
+
+def node_class_of(name: str) -> str:
+    """The class by which candidates on Kubernetes nodes are scored: cpu and memory are what pods consume.
+
+    Source: scoring.md, "Policies".
+    """
+    return host_class(name.lower()).name if name.lower() in _CLASS_OF else class_of(name)

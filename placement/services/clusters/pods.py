@@ -126,11 +126,12 @@ class Pods:
         """The score of each node on which the pod fits, 0 to 100, by name. Raises as `preview` does."""
         view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
         _, ranking, columns = self._looked_at(view, document, node_names)
+        factor = BEST // view.facts.settings.host_scoring.max_score
         best_first = list(ranking.best_first(columns))
         worst = max((ranked.missed for ranked in best_first), default=0)
         # Nodes on which the pod gets more of what it prefers stay first, and scores stay below 100.
         return {
-            ranked.node.name: (ranked.score + BEST * (worst - ranked.missed)) // (worst + 1)
+            ranked.node.name: (ranked.score * factor + BEST * (worst - ranked.missed)) // (worst + 1)
             for ranked in best_first
         }
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from placement.domain.errors import BadRequest
+from placement.kubernetes.errors import shown
 
 _RATIO = "RequestedToCapacityRatio"
 _RATIO_ARGUMENTS = "requestedToCapacityRatioArguments"
@@ -26,6 +27,8 @@ _PLUGINS = {
     "RequestedToCapacityRatio": _RATIO,
 }
 _FIT = "NodeResourcesFit"
+# What the priorities of a Policy look at unless they say otherwise.
+_PRIMARY = {"resources": [{"name": "cpu"}, {"name": "memory"}]}
 
 Object = Mapping[str, Any]
 
@@ -44,6 +47,31 @@ def strategies_from(document: Any) -> list[dict[str, Any]] | None:
     if not strategies:
         raise BadRequest("the scheduler configuration has no score of resources")
     return strategies
+
+
+def is_policy(document: Any) -> bool:
+    """Whether a document is a Policy or one of its priorities, whose scores are 0 to 10."""
+    return isinstance(document, Mapping) and (
+        isinstance(document.get("priorities"), list)
+        or _RATIO_ARGUMENTS in document
+        or isinstance(document.get("argument"), Mapping)
+        or document.get("name") in _PRIORITIES
+    )
+
+
+def policy_remarks(document: Any) -> Iterator[str]:
+    """What a Policy says that has no effect here, one sentence for each priority and each predicate.
+
+    Source: scoring.md, "Policies".
+    """
+    if not isinstance(document, Mapping):
+        return
+    for at, priority in enumerate(_objects(document.get("priorities"))):
+        if not list(_of_policy([priority])):
+            name = shown(priority.get("name"))
+            yield f"priorities[{at}]: {name} does not score amounts of resources; it has no effect"
+    for at, predicate in enumerate(_objects(document.get("predicates"))):
+        yield f"predicates[{at}]: {shown(predicate.get('name'))} has no effect: no Policy filters nodes here"
 
 
 def _read(document: Object) -> Iterator[dict[str, Any]] | None:
@@ -69,9 +97,9 @@ def _of_policy(priorities: list[Any]) -> Iterator[dict[str, Any]]:
         weight = {"weight": priority["weight"]} if "weight" in priority else {}
         arguments = priority.get("argument")
         if isinstance(arguments, Mapping) and isinstance(arguments.get(_RATIO_ARGUMENTS), Mapping):
-            yield {"type": _RATIO, **_shared(arguments[_RATIO_ARGUMENTS]), **weight}
+            yield {"type": _RATIO, **_PRIMARY, **_shared(arguments[_RATIO_ARGUMENTS]), **weight}
         elif priority.get("name") in _PRIORITIES:
-            yield {"type": _PRIORITIES[priority["name"]], **weight}
+            yield {"type": _PRIORITIES[priority["name"]], **_PRIMARY, **weight}
 
 
 def _of_profile(profile: Object) -> Iterator[dict[str, Any]]:
