@@ -17,7 +17,7 @@ from placement.services.manifests import parse_json, parse_yaml
 
 _YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
 _PIECE = 2**20
-_PREFIX = "JSON does not validate: "
+BODY_PREFIX = "JSON does not validate: "
 
 
 def json_body() -> Any:
@@ -97,4 +97,4 @@ def _of_unknown_length() -> bytes:
 
 def validated(schema: type[VersionedSchema]) -> Any:
     """The body, checked against the schema in the request's version. Raises BadRequest."""
-    return load(schema, context.version(), json_body(), _PREFIX)
+    return load(schema, context.version(), json_body(), BODY_PREFIX)

@@ -29,8 +29,10 @@ def cluster_of_query() -> Target:
 
 
 def cluster_of_claim() -> Target:
-    """The cluster in the query string that is a member of the body."""
+    """The cluster in the query string that is a member of the body; without that, the body's own."""
     query = _member("query")
+    if query is None:
+        return cluster_of_body()
     try:
         return _only(read(query)) if isinstance(query, str) else {}
     except BadRequest:

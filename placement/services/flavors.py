@@ -15,9 +15,13 @@ from placement.dialects.nova import (
     Translation,
     translate_document,
 )
+from placement.domain.errors import Conflict
 from placement.domain.groups import CandidateQuery
 from placement.services.clusters.clusters import Clusters
+from placement.services.placement.best_fit import Applicant, BestFit, Fitted
 from placement.services.placement.candidates import Candidates, Search
+from placement.services.placement.claims import Claims
+from placement.services.placement.search_options import SearchOptions
 
 _SEARCH_PARTS = ("limit", "cluster")
 ParseQuery = Callable[[str], CandidateQuery]
@@ -33,12 +37,22 @@ class FlavorSearch:
     query_used: Literal["querystring", "fallback_querystring"]
 
 
+@dataclass(frozen=True, slots=True)
+class FlavorClaim:
+    """What a consumer holds for a flavor, and which CPUs of the guest are dedicated, as CPU set text."""
+
+    fitted: Fitted
+    dedicated_cpus: str
+
+
 class Flavors:
     """Translates flavors and finds where they fit."""
 
-    def __init__(self, clusters: Clusters, candidates: Candidates) -> None:
+    def __init__(self, clusters: Clusters, candidates: Candidates, best_fit: BestFit, claims: Claims) -> None:
         self._clusters = clusters
         self._candidates = candidates
+        self._best_fit = best_fit
+        self._claims = claims
 
     @staticmethod
     def translate(document: object) -> Translation:
@@ -61,6 +75,38 @@ class Flavors:
             return FlavorSearch(translation, search, "querystring")
         fallback = replace(parse(translation.fallback_querystring), root_member_of=roots)
         return FlavorSearch(translation, self._candidates.find(fallback), "fallback_querystring")
+
+    def claim(self, applicant: Applicant, document: object, parse: ParseQuery) -> FlavorClaim:
+        """Let a consumer hold the best candidate for a flavor, and keep the guest's dedicated CPUs with it.
+
+        The document is that of `find`. Repeating the call changes nothing. Raises as `find` and
+        `BestFit.claim` do.
+        """
+        request, cluster = _split(document)
+        translation = translate_document(request)
+        options = self._candidates.options(cluster=cluster)
+        fitted = self._best_held(applicant, translation, options, parse)
+        cpus = translation.dedicated_cpus
+        if cpus:
+            self._claims.note_dedicated_cpus(applicant.consumer_uuid, fitted.generation, cpus)
+        return FlavorClaim(fitted, cpus)
+
+    def _best_held(
+        self, applicant: Applicant, translation: Translation, options: SearchOptions, parse: ParseQuery
+    ) -> Fitted:
+        try:
+            return self._best_fit.claim(applicant, _unlimited(parse(translation.querystring)), options)
+        except Conflict:
+            # The consumer may hold what the fallback asks for, or get it now.
+            if translation.fallback_querystring is None:
+                raise
+        fallback = _unlimited(parse(translation.fallback_querystring))
+        return self._best_fit.claim(applicant, fallback, options)
+
+
+def _unlimited(query: CandidateQuery) -> CandidateQuery:
+    """The query without a limit, which makes no sense in a claim."""
+    return replace(query, limit=None)
 
 
 def _split(document: object) -> tuple[object, str | None]:

@@ -54,7 +54,7 @@ def difference(call: Call, case: dict[str, Any]) -> str | None:
         for number, step in enumerate([*steps, *case["steps"]]):
             path, body = _request(base, step)
             status, found = call(step["call"], path, body)
-            wrong = _status_differs(step, status, found) or _differs(step.get("expect"), found, "")
+            wrong = _status_differs(step, status, found) or _differs(step.get("expect", {}), found, "")
             if wrong:
                 return f"call {number - len(steps)}, {step['call']} {path.removeprefix(base)}: {wrong}"
         return None
@@ -104,6 +104,8 @@ def _differs(expected: Any, found: Any, where: str) -> str | None:
         (how, element), listed = next(iter(expected.items())), found if isinstance(found, list) else []
         is_there = any(_differs(element, each, "") is None for each in listed)
         return None if is_there is (how == "has") else f"{where} {how} no {element!r}: {found!r}"
+    if expected == {}:
+        return None
     if isinstance(expected, dict) and isinstance(found, dict):
         parts = (_differs(part, found.get(key), f"{where}.{key}") for key, part in expected.items())
         return next(filter(None, parts), None)
@@ -113,7 +115,7 @@ def _differs(expected: Any, found: Any, where: str) -> str | None:
         return next(filter(None, parts), None)
     if isinstance(expected, str) and expected[:1] == "~":
         return None if expected[1:] in str(found) else f"{where}: {expected[1:]!r} is not in {found!r}"
-    return None if expected is None or expected == found else f"{where}: {found!r} instead of {expected!r}"
+    return None if expected == found else f"{where}: {found!r} instead of {expected!r}"
 
 
 def _remove(call: Call, base: str) -> None:

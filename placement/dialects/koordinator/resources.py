@@ -147,8 +147,9 @@ def resource_of(name: str) -> str:
 
 
 def node_class_of(name: str) -> str:
-    """The class by which candidates on Kubernetes nodes are scored: cpu and memory are what pods consume.
+    """The class by which a Policy scores candidates on Kubernetes nodes: cpu and memory as pods consume them.
 
     Source: scoring.md, "Policies".
     """
-    return host_class(name.lower()).name if name.lower() in _CLASS_OF else class_of(name)
+    resource = resource_of(name)
+    return host_class(resource).name if resource in _CLASS_OF else class_of(name)

@@ -177,7 +177,7 @@ class Candidates:
         """
         found = None if cluster is None else self._cluster(cluster)
         if order_by is not None:
-            names = class_of if found is None else candidate_names(found.settings)
+            names = class_of if found is None else candidate_names(found.settings, order_by)
             order, is_given = order_of(order_by, "order_by", names), True
         else:
             order, is_given = candidates_order({} if found is None else found.settings)

@@ -27,8 +27,6 @@ _PLUGINS = {
     "RequestedToCapacityRatio": _RATIO,
 }
 _FIT = "NodeResourcesFit"
-# What the priorities of a Policy look at unless they say otherwise.
-_PRIMARY = {"resources": [{"name": "cpu"}, {"name": "memory"}]}
 
 Object = Mapping[str, Any]
 
@@ -97,9 +95,9 @@ def _of_policy(priorities: list[Any]) -> Iterator[dict[str, Any]]:
         weight = {"weight": priority["weight"]} if "weight" in priority else {}
         arguments = priority.get("argument")
         if isinstance(arguments, Mapping) and isinstance(arguments.get(_RATIO_ARGUMENTS), Mapping):
-            yield {"type": _RATIO, **_PRIMARY, **_shared(arguments[_RATIO_ARGUMENTS]), **weight}
+            yield {"type": _RATIO, **_shared(arguments[_RATIO_ARGUMENTS]), **weight}
         elif priority.get("name") in _PRIORITIES:
-            yield {"type": _PRIORITIES[priority["name"]], **_PRIMARY, **weight}
+            yield {"type": _PRIORITIES[priority["name"]], **weight}
 
 
 def _of_profile(profile: Object) -> Iterator[dict[str, Any]]:

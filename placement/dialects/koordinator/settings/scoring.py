@@ -77,13 +77,16 @@ def _refuse_constant(name: str) -> Any:
 def candidates_order(settings: Settings) -> tuple[Order | None, bool]:
     """The order of candidates in a cluster, and whether its settings give one. Raises BadRequest."""
     given, where = _given(settings, CANDIDATES)
-    order = None if given is None else order_of(given, where, candidate_names(settings))
+    order = None if given is None else order_of(given, where, candidate_names(settings, given))
     return order, given is not None
 
 
-def candidate_names(settings: Settings) -> Callable[[str], str]:
-    """What resources are called that candidates of a cluster are scored by (scoring.md, "Policies")."""
-    return node_class_of if _follows_design(settings) else class_of
+def candidate_names(settings: Settings, given: Any) -> Callable[[str], str]:
+    """What resources are called by which an order scores candidates of a cluster.
+
+    Source: scoring.md, "Policies".
+    """
+    return node_class_of if _follows_design(settings) and is_policy(_document(given)) else class_of
 
 
 def scoring_remarks(settings: Settings) -> tuple[str, ...]:

@@ -22,7 +22,8 @@ class CpuFacts:
     """The statements; each is None if not made, REFUSED (a mask: empty) if made wrongly.
 
     `key_*` come from the policy keys, `written_threads` from the hyperthreading trait. The two amounts are
-    the sums of resources:VCPU and resources:PCPU over all groups.
+    the sums of resources:VCPU and resources:PCPU over all groups. `names_realtime_mask`: flavor or image have
+    one, whether realtime is on or off.
     """
 
     vcpus: int
@@ -34,6 +35,7 @@ class CpuFacts:
     mask: frozenset[int] | None
     shared_amount: int
     dedicated_amount: int
+    names_realtime_mask: bool
 
     @property
     def emulator_cpus(self) -> int:
@@ -77,4 +79,5 @@ def read_cpu_facts(
         mask=mask,
         shared_amount=explicit.total(VCPU),
         dedicated_amount=explicit.total(PCPU),
+        names_realtime_mask=masks.names_realtime_mask(specs, image),
     )

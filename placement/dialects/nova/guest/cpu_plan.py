@@ -112,11 +112,21 @@ def _check_policy_fits(policy: str | None, facts: CpuFacts, problems: Problems) 
         _check_unpinned(facts, problems)
     elif policy == DEDICATED and facts.mask is not None:
         problems.add("dedicated_mask_needs_mixed", f"{masks.DEDICATED_KEY}: needs the CPU policy mixed")
-    elif policy == MIXED and facts.key_policy == MIXED and (facts.mask is None) == (facts.realtime is None):
+    elif policy == MIXED and facts.key_policy == MIXED and not _has_one_mask(facts):
         problems.add(
             "mixed_needs_one_mask",
             f"hw:cpu_policy: mixed needs {masks.DEDICATED_KEY} or {masks.REALTIME_KEY}, and not both",
         )
+
+
+def _has_one_mask(facts: CpuFacts) -> bool:
+    """A realtime mask beside the dedicated one is one too many, even while realtime is off.
+
+    Source: nova-flavors.md, "Realtime mask".
+    """
+    if facts.mask is None:
+        return facts.realtime is not None
+    return facts.realtime is None and not facts.names_realtime_mask
 
 
 def _check_unpinned(facts: CpuFacts, problems: Problems) -> None:

@@ -66,6 +66,12 @@ def realtime_mask(
     return frozenset(cpus)
 
 
+def names_realtime_mask(extra_specs: Mapping[str, str], image: ImageProperties) -> bool:
+    """Whether there is a realtime mask, in effect or not."""
+    texts = (given(extra_specs, REALTIME_MASK_KEY), given(image, IMAGE_REALTIME_MASK_KEY))
+    return any(text is not None for text in texts)
+
+
 def _realtime_cpus(
     extra_specs: Mapping[str, str], image: ImageProperties, vcpus: int, problems: Problems
 ) -> tuple[str, CpuSet | None]:

@@ -110,7 +110,7 @@ def test_mixed_needs_exactly_one_of_the_two_masks():
     both = {**mixed, **REALTIME, "hw:cpu_dedicated_mask": "0", "hw:cpu_realtime_mask": "1"}
     assert problem_codes(mixed) == ["mixed_needs_one_mask"]
     assert problem_codes(both) == ["mixed_needs_one_mask"]
-    assert problem_codes({**both, "hw:cpu_realtime": "no"}) == []
+    assert problem_codes({**both, "hw:cpu_realtime": "no"}) == ["mixed_needs_one_mask"]
 
 
 def test_mixed_with_every_cpu_realtime_asks_for_no_vcpu():
