@@ -49,6 +49,17 @@ def draw(cpus: Sequence[Cpu], stdout: TextIO) -> Iterator[str]:
         yield f"   {_UNKNOWN.line} {_UNKNOWN.meaning}"
 
 
+def notes(node: Mapping[str, Any]) -> Iterator[str]:
+    """Where pods of pools run, the pools that the node agent reports, and the remarks about the node."""
+    for pod in node.get("pods", ()):
+        if not pod["cpuset"] and pod.get("container_cpus"):
+            yield f"   {pod['namespace']}/{pod['name']} runs on CPUs {pod['container_cpus']}"
+    for kind in ("ls", "be"):
+        for pool in node.get(f"reported_{kind}_pools", ()):
+            yield f"   reported {kind.upper()} pool of numa-{pool['node']}: {pool['cpuset'] or 'none'}"
+    yield from (f"   {remark}" for remark in node.get("remarks", ()))
+
+
 def _only_ascii(stdout: TextIO) -> bool:
     try:
         "".join(sign.line for sign in _OWNERS.values()).encode(stdout.encoding or "ascii")

@@ -8,7 +8,7 @@ from typing import Any
 
 from placement.domain.errors import PlacementError
 from placement.operations.commands.cluster import cluster_path
-from placement.operations.commands.columns import Lines, Pairs
+from placement.operations.commands.columns import Containers, Lines, Pairs
 from placement.operations.commands.display import Action, Details, Listing
 from placement.operations.commands.files import read_bytes
 from placement.operations.commands.numbers import positive
@@ -29,6 +29,7 @@ _SHOWN = (
     "kubernetes_qos_class",
     "scheduled",
     "cpuset",
+    "containers",
     "annotations",
     "warnings",
     "remarks",
@@ -186,6 +187,8 @@ def _refusing(preview: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
 def _cell(name: str, value: Any) -> object:
     if name == "annotations":
         return Pairs(value)
+    if name == "containers":
+        return Containers(value)
     return Lines(value) if name in _LINES else value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from placement.dialects.koordinator.pod.pod_request import PodImport
-from placement.dialects.koordinator.status.recorded_pod import RecordedPod
+from placement.dialects.koordinator.status.recorded_pod import RecordedPod, pool_class
 from placement.numa.cpuset import format_cpu_list
 from placement.scheduling.host_fit import loose_amounts
 from placement.scheduling.host_pools import host_pools, pod_cpus
@@ -44,7 +44,7 @@ def placed(ranked: Ranked[NodeState], incoming: PodImport, document: PodDocument
         requests=incoming.amounts,
         holding=holding,
         loose=loose_amounts(state.offers, state.left, incoming.amounts, holding.amounts),
-        treated_as=incoming.treated_as,
+        treated_as=pool_class(incoming.treated_as, incoming.qos, holding),
         pools=tuple(numa for _, numa in allocation.status.pools),
     )
     remarks = remarks_on(state.host, incoming.request) if incoming.request else ()

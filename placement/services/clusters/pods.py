@@ -80,6 +80,9 @@ class Pods:
             namesakes = pods.namesakes(connection, found(connection, cluster).id, namespace, name)
         if not namesakes:
             raise unknown_pod(cluster, namespace, name)
+        answer = _with_own_cpus(answer_of(namesakes[0]))
+        if answer.node is None or answer.container_cpus is not None:
+            return answer
         return _told(self._cluster_cache.view(cluster), namesakes[0])
 
     def listed(self, cluster: str, wanted: PodFilter, after: int, count: int) -> PodPage:
@@ -285,13 +288,18 @@ def _key(document: PodDocument) -> PodKey:
 
 def _told(view: ClusterSnapshot, pod: StoredPod) -> PodAnswer:
     """What is told about a stored pod, with the CPU list of its containers as the node is now."""
-    answer, state = answer_of(pod), None if pod.root_id is None else view.nodes.get(pod.root_id)
-    consumer = answer.consumer_uuid
-    recorded = () if state is None else state.pods
-    mine = next((each for each in recorded if each.consumer == consumer), None)
-    if state is None or mine is None:
+    answer = _with_own_cpus(answer_of(pod))
+    state = None if pod.root_id is None else view.nodes.get(pod.root_id)
+    if state is None or answer.container_cpus is not None:
         return answer
-    return replace(answer, container_cpus=container_cpus(state, mine))
+    mine = next((each for each in state.pods if each.consumer == answer.consumer_uuid), None)
+    return answer if mine is None else replace(answer, container_cpus=container_cpus(state, mine))
+
+
+def _with_own_cpus(answer: PodAnswer) -> PodAnswer:
+    """A pod with CPUs of its own runs on these, whatever else is on the node."""
+    owns_cpus = answer.node is not None and answer.cpuset and not answer.unreadable
+    return replace(answer, container_cpus=answer.cpuset) if owns_cpus else answer
 
 
 def _best_place(

@@ -17,7 +17,7 @@ from placement.dialects.koordinator.status.pod_records import (
     import_running_pod,
     unknown_cpus_warning,
 )
-from placement.dialects.koordinator.status.recorded_pod import NO_HOLDING, RecordedPod
+from placement.dialects.koordinator.status.recorded_pod import NO_HOLDING, RecordedPod, pool_class
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.pod_identity import is_former
 from placement.numa.cpuset import format_cpu_list
@@ -135,7 +135,7 @@ class Recording:
             requests=running.requests,
             holding=holding,
             unreadable=running.record.unreadable,
-            treated_as=running.qos,
+            treated_as=pool_class(running.qos, running.label, holding),
             pools=running.pools,
         )
         if before is not None and (before.requests, before.holding) == (recorded.requests, holding):

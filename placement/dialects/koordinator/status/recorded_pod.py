@@ -20,7 +20,7 @@ class RecordedPod:
 
     `consumer` is the uuid under which it holds allocations; `qos` the class its label names, empty if none.
     `loose` are amounts that only NUMA nodes offer, of a pod that is aligned to none: where they are counted.
-    `treated_as` is the class that decides in which pool it runs, empty if nobody noted it, `pools` the NUMA
+    `treated_as` is the class that decides in which pool it runs, empty if its label says so, `pools` the NUMA
     nodes in whose pools it has to stay, if not in all. `unreadable`: findings about its resource-status;
     while there are any, its CPUs are unknown.
     """
@@ -84,6 +84,11 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
         treated_as=document.get("treated_as", ""),
         pools=tuple(document.get("pools", ())),
     )
+
+
+def pool_class(treated_as: str, label: str, holding: Holding) -> str:
+    """What to note about the pool of a pod: nothing if its label says the same, or it has CPUs of its own."""
+    return "" if holding.cpus or treated_as == label else str(treated_as)
 
 
 def _written(amounts: NumaAmounts) -> dict[str, dict[str, int]]:
