@@ -50,13 +50,10 @@ def draw(cpus: Sequence[Cpu], stdout: TextIO) -> Iterator[str]:
 
 
 def notes(node: Mapping[str, Any]) -> Iterator[str]:
-    """Where pods of pools run, the pools that the node agent reports, and the remarks about the node."""
+    """Where pods of pools run, and the remarks about the node, such as where a report says something else."""
     for pod in node.get("pods", ()):
         if not pod["cpuset"] and pod.get("container_cpus"):
             yield f"   {pod['namespace']}/{pod['name']} runs on CPUs {pod['container_cpus']}"
-    for kind in ("ls", "be"):
-        for pool in node.get(f"reported_{kind}_pools", ()):
-            yield f"   reported {kind.upper()} pool of numa-{pool['node']}: {pool['cpuset'] or 'none'}"
     yield from (f"   {remark}" for remark in node.get("remarks", ()))
 
 
