@@ -10,12 +10,16 @@ from placement.numa.policies import BindPolicy, Distribution, ExclusiveLevel
 
 
 class CpuDemand(NamedTuple):
-    """`need` whole CPUs for one pod; `strict` refuses what the bind policy does not allow."""
+    """`need` whole CPUs for one pod; `strict` refuses what the bind policy does not allow.
+
+    It shares no core, or NUMA node, with others of its `group`.
+    """
 
     need: int
     bind: BindPolicy = BindPolicy.NONE
     strict: bool = False
     exclusive: ExclusiveLevel = ExclusiveLevel.NONE
+    group: str = ""
 
 
 class PickRules(NamedTuple):
@@ -23,12 +27,15 @@ class PickRules(NamedTuple):
 
     A CPU may be held `share_limit` times. `fullest_first` prefers full NUMA nodes and sockets to empty ones.
     `downgrades`: without a clean NUMA node NUMANodeLevel avoids exclusive neighbours on cores instead.
+    `isolation_first`: among NUMA nodes to which a pod may be aligned alike, those come first where it gets
+    what it prefers of its CPUs, then those that the strategy names; whole cores stay whole.
     """
 
     share_limit: int = 1
     fullest_first: bool = False
     distribution: Distribution = Distribution.PACKED
     downgrades: bool = False
+    isolation_first: bool = False
 
 
 @dataclass(frozen=True)

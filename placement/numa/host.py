@@ -10,7 +10,8 @@ from placement.numa.amounts import NOTHING, NumaAmounts
 from placement.numa.cpu_use import CpuUse
 from placement.numa.demand import PickRules
 from placement.numa.layout import CpuLayout
-from placement.numa.ledger import NumaNeighbours
+from placement.numa.ledger import GroupedCpus, NumaNeighbours
+from placement.numa.policies import ExclusiveLevel
 
 UNUSED = CpuUse()
 NO_NEIGHBOURS = NumaNeighbours()
@@ -22,11 +23,12 @@ DEFAULT_RULES = PickRules()
 class HostState:
     """All that the choice of CPUs and NUMA nodes depends on, and no names: alike hosts are equal.
 
-    `capacity` is what NUMA nodes have, multiplied by the amplification ratios; its keys are the NUMA nodes
-    of the host. `held` is what recorded pods hold there. `unallocatable` are CPUs that no pod may be given,
-    `pool` those that unbound pods may run on as long as no pod is bound (masks). `cpu_ratio` is what a
-    bound CPU costs. Answers about a host can be remembered by its state: the hash is computed once, and the
-    comparison of a state with itself is free, so keep one object for equal hosts.
+    `capacity` is what NUMA nodes have, multiplied by the amplification ratios; its keys are the NUMA nodes of
+    the host. `held` is what recorded pods hold there. `unallocatable` are CPUs that no pod may be given,
+    `pool` those that unbound pods may run on as long as no pod is bound (masks). `cpu_ratio` is what a bound
+    CPU costs. `groups`: what is barred to further pods of exclusivity groups. Answers about a host can be
+    remembered by its state: the hash is computed once, and the comparison of a state with itself is free, so
+    keep one object for equal hosts.
     """
 
     layout: CpuLayout
@@ -38,11 +40,12 @@ class HostState:
     pool: int = 0
     cpu_ratio: Fraction = FACE_VALUE
     rules: PickRules = DEFAULT_RULES
+    groups: tuple[GroupedCpus, ...] = ()
 
     @cached_property
     def _hash(self) -> int:
         parts = (self.layout, self.use, self.capacity, self.held, self.neighbours, self.rules)
-        return hash((*parts, self.unallocatable, self.pool, self.cpu_ratio))
+        return hash((*parts, self.unallocatable, self.pool, self.cpu_ratio, self.groups))
 
     def __hash__(self) -> int:
         return self._hash
@@ -58,6 +61,16 @@ class HostState:
         Source: koordinator.md, "Available CPUs and the view".
         """
         return self.layout.cpus & ~use.saturated(self.rules.share_limit) & ~self.unallocatable
+
+    def barred_cpus(self, group: str, level: ExclusiveLevel) -> int:
+        """The CPUs that a pod of a group may not be given at that level.
+
+        Source: koordinator.md, "Exclusivity groups".
+        """
+        for name, on_cores, on_numa_nodes in self.groups:
+            if name == group:
+                return on_numa_nodes if level is ExclusiveLevel.NUMA_NODE_LEVEL else on_cores
+        return 0
 
     @property
     def shared_pool(self) -> int:

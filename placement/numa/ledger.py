@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 from placement.numa.amounts import NOTHING, NumaAmounts, summed
 from placement.numa.cpu_use import CpuUse
@@ -13,18 +14,22 @@ from placement.numa.layout import CpuLayout
 from placement.numa.masks import mask_of
 from placement.numa.policies import ExclusiveLevel
 
+_NUMA_LEVEL = ExclusiveLevel.NUMA_NODE_LEVEL
+
 
 @dataclass(frozen=True, slots=True)
 class Holding:
     """What one pod holds: logical CPUs of its own, and amounts on NUMA nodes.
 
     `shares_with_best_effort`: best-effort pods may run on these CPUs too, which LSE alone forbids.
+    `group`: other pods of it never get CPUs of the same cores, or NUMA nodes.
     """
 
     cpus: CpuSet = frozenset()
     level: ExclusiveLevel = ExclusiveLevel.NONE
     amounts: NumaAmounts = NOTHING
     shares_with_best_effort: bool = True
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,14 @@ class NumaNeighbours:
 
     single: int = 0
     shared: int = 0
+
+
+class GroupedCpus(NamedTuple):
+    """The CPUs that no further pod of a group may have, by its level: PCPULevel or none, NUMANodeLevel."""
+
+    group: str
+    on_cores: int
+    on_numa_nodes: int
 
 
 @dataclass(frozen=True)
@@ -69,6 +82,21 @@ class HostLedger:
             else:
                 one |= numa_ids
         return NumaNeighbours(single=one & ~several, shared=several)
+
+    def grouped_cpus(self, layout: CpuLayout) -> tuple[GroupedCpus, ...]:
+        """What is barred to each group that has pods on the host, by name; the stricter of two levels counts.
+
+        Source: koordinator.md, "Exclusivity groups".
+        """
+        barred: dict[str, GroupedCpus] = {}
+        for holding in self.holdings.values():
+            if holding.group and holding.cpus:
+                _, on_cores, on_nodes = barred.get(holding.group, GroupedCpus("", 0, 0))
+                cpus = mask_of(holding.cpus) & layout.cpus
+                nodes = layout.numa_nodes_touching(cpus)
+                on_cores |= nodes if holding.level is _NUMA_LEVEL else layout.cores_touching(cpus)
+                barred[holding.group] = GroupedCpus(holding.group, on_cores, on_nodes | nodes)
+        return tuple(barred[group] for group in sorted(barred))
 
     def unlendable_cpus(self) -> CpuSet:
         """CPUs of pods with which best-effort pods may not share."""

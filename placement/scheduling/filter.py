@@ -7,7 +7,7 @@ from typing import NamedTuple
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.numa.demand import PodDemand
 from placement.numa.host import FACE_VALUE
-from placement.numa.host_score import HostTotals, Scorer
+from placement.numa.host_score import HostTotals
 from placement.numa.refusal import Refusal, Refused
 from placement.numa.reservations import NO_RESERVATIONS, Reservations
 from placement.scheduling.host import Host
@@ -18,15 +18,19 @@ from placement.scheduling.numa_fit import (
     fit_host,
     screen_host,
 )
-from placement.scheduling.score import rate_host
+from placement.scheduling.score import Rating, rate_host
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 
 
 class FilterResult(NamedTuple):
-    """A pod fits on a host with a score of 0 to 100, or it is refused."""
+    """A pod fits on a host with a score of 0 to 100, or it is refused.
+
+    `missed`: how much of what the pod prefers it does not get there, 0 if nothing.
+    """
 
     answer: Fit | Refusal
     score: int = 0
+    missed: int = 0
 
     @property
     def fits(self) -> bool:
@@ -35,12 +39,12 @@ class FilterResult(NamedTuple):
 
 
 class _HostResult(NamedTuple):
-    """What holds for a pod on all equal hosts: said at once, said after the totals are checked, the score."""
+    """What holds for a pod on all equal hosts: said at once or after the totals are checked, the rating."""
 
     at_once: Fit | Refusal | None
     demand: PodDemand
     answer: Fit | Refusal
-    scorer: Scorer
+    rating: Rating
 
 
 class PodJudge:
@@ -72,8 +76,8 @@ class PodJudge:
     def _form_opinion(self, request: PodRequest, host: Host, reservations: Reservations) -> _HostResult:
         demand, at_once = demand_on(host, request), screen_host(host, request)
         answer = at_once or fit_host(host, request, reservations)
-        scorer = rate_host(host, request, answer, self._scoring, reservations)
-        return _HostResult(at_once, demand, answer, scorer)
+        rating = rate_host(host, request, answer, self._scoring, reservations)
+        return _HostResult(at_once, demand, answer, rating)
 
 
 def _verdict(
@@ -85,4 +89,4 @@ def _verdict(
             check_amplified(host, totals, opinion.demand, reservations)
         except Refused as refused:
             return FilterResult(refused.refusal)
-    return FilterResult(answer, opinion.scorer(totals))
+    return FilterResult(answer, opinion.rating.scorer(totals), opinion.rating.missed)

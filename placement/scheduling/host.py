@@ -18,7 +18,10 @@ from placement.numa.layout import layout_of
 from placement.numa.ledger import HostLedger
 from placement.numa.masks import mask_of
 from placement.numa.policies import Distribution, NumaPolicy, NumaStrategy
+from placement.scheduling.binding import UNBINDING, HostBinding
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
+
+_SCORED_STRATEGIES = (NumaStrategy.MOST_ALLOCATED, NumaStrategy.LEAST_ALLOCATED)
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Host:
     """
 
     state: HostState
-    bind: HostBindPolicy = HostBindPolicy.NONE
+    bind: HostBinding = UNBINDING
     numa_policy: NumaPolicy = NumaPolicy.NONE
     unreadable_pods: tuple[str, ...] = ()
     numa_scoring: Strategy = DEFAULT_SCORING
@@ -68,11 +71,16 @@ def host_of(
             pool=layout.cpus & ~mask_of(pinned | node.withheld),
             cpu_ratio=node.amplification.get("cpu", Fraction(1)),
             rules=_pick_rules(policies, settings),
+            groups=ledger.grouped_cpus(layout),
         ),
-        bind=policies.bind,
+        bind=HostBinding(
+            policies.bind,
+            everybody=not settings.follows_design and policies.bind is not HostBindPolicy.NONE,
+            whole_cores_only=policies.whole_cores_only,
+        ),
         numa_policy=default if policies.numa is None else policies.numa,
         unreadable_pods=tuple(unreadable_pods),
-        numa_scoring=settings.numa_scoring,
+        numa_scoring=_numa_scoring(policies, settings),
         favours_idle=settings.follows_design,
     )
 
@@ -95,6 +103,17 @@ def numa_capacity(node: NodeImport) -> NumaAmounts:
     return NumaAmounts(capacity)
 
 
+def _numa_scoring(policies: HostPolicies, settings: SchedulerSettings) -> Strategy:
+    """How NUMA nodes are compared: a strategy that host or cluster name comes before the scoring.
+
+    Source: koordinator.md, "The NUMA strategy under alignment".
+    """
+    named = policies.strategy or settings.default_numa_strategy
+    if not settings.follows_design or named not in _SCORED_STRATEGIES:
+        return settings.numa_scoring
+    return Strategy(named, settings.numa_scoring.resources)
+
+
 def _pick_rules(policies: HostPolicies, settings: SchedulerSettings) -> PickRules:
     strategy = policies.strategy or settings.numa_strategy
     distribution = Distribution.PACKED
@@ -107,4 +126,5 @@ def _pick_rules(policies: HostPolicies, settings: SchedulerSettings) -> PickRule
         fullest_first=strategy is NumaStrategy.MOST_ALLOCATED,
         distribution=distribution,
         downgrades=settings.follows_design,
+        isolation_first=settings.follows_design,
     )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from placement.dialects.koordinator.node.host_cpus import KubeletPod
 from placement.dialects.koordinator.node.node import NodeImport
 from placement.dialects.koordinator.resources import CORE_CLASS, numa_class
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
+from placement.kubernetes.pod_identity import canonical_uid
 from placement.numa.amounts import NumaAmounts
 from placement.numa.ledger import Holding, HostLedger
 from placement.numa.masks import mask_of
@@ -18,9 +20,30 @@ from placement.scheduling.host import Host, host_of
 from placement.scheduling.node_offers import NodeOffers, Place
 
 
-def ledger_of(pods: Iterable[RecordedPod]) -> HostLedger:
-    """The holdings of recorded pods, in their order."""
-    return HostLedger(MappingProxyType({pod.consumer: pod.holding for pod in pods}))
+def unknown_pods(node: NodeImport, pods: Collection[RecordedPod]) -> tuple[KubeletPod, ...]:
+    """The pods that a node reports with CPUs of a scheduler's, but are not recorded there.
+
+    Source: koordinator.md, "Reported pods".
+    """
+    uids, labels = {pod.uid for pod in pods}, {pod.label for pod in pods}
+    return tuple(
+        pod
+        for pod in node.reported_pods
+        if canonical_uid(pod.uid) not in uids and f"{pod.namespace}/{pod.name}" not in labels
+    )
+
+
+def ledger_of(node: NodeImport, pods: Collection[RecordedPod]) -> HostLedger:
+    """The holdings of recorded pods, in their order, and then of those that are only reported."""
+    return HostLedger(
+        MappingProxyType({**{pod.consumer: pod.holding for pod in pods}, **_of_unknown(node, pods)})
+    )
+
+
+def _of_unknown(node: NodeImport, pods: Collection[RecordedPod]) -> dict[str, Holding]:
+    """What pods hold that are only reported, as far as nobody else does."""
+    held = frozenset[int]().union(*(pod.holding.cpus for pod in pods)) | node.unallocatable
+    return {f"reported {pod.uid}": Holding(pod.cpus - held) for pod in unknown_pods(node, pods)}
 
 
 def occupied_host(
@@ -38,7 +61,8 @@ def occupied_host(
     Source: koordinator.md, "Resource classes", "Per-NUMA accounts".
     """
     recorded = list(pods)
-    counted = {pod.consumer: _counted(pod.holding, offers) for pod in recorded}
+    holdings = ledger_of(node, recorded).holdings
+    counted = {consumer: _counted(holding, offers) for consumer, holding in holdings.items()}
     unreadable = [pod.label for pod in recorded if pod.unreadable]
     host = host_of(node, HostLedger(MappingProxyType(counted)), settings, unreadable)
     taken = _taken_by_others(recorded, others)

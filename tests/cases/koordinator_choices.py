@@ -15,6 +15,7 @@ from placement.numa.accumulator.leftovers import leftover_order
 from placement.numa.accumulator.run import Run
 from placement.numa.alignment.hint_rows import collect_rows, single_numa_rows, summarize
 from placement.numa.alignment.hints import Hint, HintTable
+from placement.numa.alignment.merging import Ranking
 from placement.numa.alignment.numa_exclusivity import is_allowed
 from placement.numa.alignment.selection import admits, select_affinity
 from placement.numa.allocator import NumaAllocator
@@ -168,7 +169,7 @@ def policy_merge(given: Json, profile: Profile) -> Outcome:
         NumaPolicy(given["policy"] or "None"),
         _providers(given),
         mask_of(given["numa_nodes"] or ()),
-        _allowed(given),
+        Ranking(_allowed(given)),
     )
     return {
         **selection._asdict(),

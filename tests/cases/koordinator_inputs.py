@@ -137,7 +137,8 @@ def settings(profile: Profile, given: Json, default_bind: str = "FullPCPUs") -> 
     return SchedulerSettings(
         profile=profile,
         default_bind_policy=BindPolicy(given.get("default_bind", default_bind) or ""),
-        default_numa_strategy=NumaStrategy.LEAST_ALLOCATED,
+        # The running scheduler's default, which `design` would take for the cluster's own word.
+        default_numa_strategy=None if profile is Profile.DESIGN else NumaStrategy.LEAST_ALLOCATED,
         host_scoring=scoring(given.get("score")),
         numa_scoring=scoring(given.get("numa_score")),
     )

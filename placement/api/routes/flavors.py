@@ -49,7 +49,7 @@ def translation() -> Response:
 def candidates() -> Response:
     """Where a flavor fits; with explain also why."""
     renderer = current_app.extensions["placement_candidates_renderer"]
-    found = use_cases().flavors.find(json_body(), _parse)
+    found = use_cases().flavors.find(json_body(), parse_flavor_query)
     document = {"translation": translation_document(found.translation), "query_used": found.query_used}
     if found.explained:
         document |= explanation_member(found.search)
@@ -57,5 +57,6 @@ def candidates() -> Response:
     return streamed(chain([opening[:-1] + b',"candidates":'], renderer.body(found.search, NEWEST), [b"}"]))
 
 
-def _parse(query_string: str) -> CandidateQuery:
+def parse_flavor_query(query_string: str) -> CandidateQuery:
+    """The query that a flavor is translated to."""
     return candidate_query.parse(queries.read(query_string), NEWEST)

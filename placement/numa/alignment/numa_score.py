@@ -31,11 +31,11 @@ def numa_scorer(allocator: NumaAllocator, scoring: Strategy, idle_counts: bool) 
     if allocator.demand.cpus is not None and CPU in request:
         request[CPU] = bound_cost(request[CPU], host.cpu_ratio)
 
-    score_of = scorer_for(scoring, request)
+    score_of, best = scorer_for(scoring, request), scoring.max_score
 
     def score(numa_ids: Sequence[int]) -> int:
         points = score_of(_summed(used, numa_ids), _summed(capacity, numa_ids))
-        return favour_idle(points, mask_of(numa_ids), host.neighbours) if idle_counts else points
+        return favour_idle(points, mask_of(numa_ids), host.neighbours, best) if idle_counts else points
 
     return score
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
-from placement.dialects.koordinator.node.host_policies import HostBindPolicy, pod_bind_policy
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.numa.amplification import bound_cost
 from placement.numa.policies import BindPolicy, NumaPolicy
+from placement.scheduling.binding import HostBinding
 from placement.scheduling.host import Host
 
 
 class HostKind(NamedTuple):
     """The policies of hosts, and what a bound CPU costs there."""
 
-    bind: HostBindPolicy
+    bind: HostBinding
     numa_policy: NumaPolicy
     ratio: Fraction
 
@@ -26,8 +26,8 @@ def kind_of(host: Host) -> HostKind:
 
 
 def binds(request: PodRequest, kind: HostKind) -> bool:
-    """Whether a pod gets CPUs of its own on hosts of a kind (`host_demand.is_bound_on`)."""
-    return request.bound or (kind.bind is not HostBindPolicy.NONE and request.milli_cpus > 0)
+    """Whether a pod gets CPUs of its own on hosts of a kind."""
+    return kind.bind.binds(request)
 
 
 def cpu_cost(request: PodRequest, kind: HostKind) -> int:
@@ -41,10 +41,10 @@ def thinning(request: PodRequest, kind: HostKind) -> BindPolicy | None:
 
     None if the pod is not bound there.
     """
-    if not binds(request, kind):
+    cpus = kind.bind.demand(request)
+    if cpus is None:
         return None
-    bind, strict = pod_bind_policy(kind.bind, request.required_bind, request.preferred_bind)
-    return BindPolicy(bind) if strict else BindPolicy.NONE
+    return cpus.bind if cpus.strict else BindPolicy.NONE
 
 
 def effective_policy(request: PodRequest, kind: HostKind) -> NumaPolicy | None:

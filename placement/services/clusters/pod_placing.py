@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from placement.dialects.koordinator.pod.pod_request import PodImport
-from placement.dialects.koordinator.status.recorded_pod import RecordedPod
+from placement.dialects.koordinator.status.recorded_pod import RecordedPod, pool_class
+from placement.numa.cpuset import format_cpu_list
 from placement.scheduling.host_fit import loose_amounts
+from placement.scheduling.host_pools import host_pools, pod_cpus
 from placement.scheduling.node_info import NodeInfo
+from placement.scheduling.occupied_host import ledger_of
 from placement.scheduling.pipeline import Ranked
 from placement.scheduling.remarks import remarks_on
 from placement.scheduling.reserve import allocate_on_host
@@ -41,7 +44,24 @@ def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed
         requests=incoming.amounts,
         holding=holding,
         loose=loose_amounts(state.offers, state.left, incoming.amounts, holding.amounts),
+        treated_as=pool_class(incoming.treated_as, incoming.qos, holding),
+        pools=tuple(numa for _, numa in allocation.status.pools),
     )
     remarks = remarks_on(state.host, incoming.request) if incoming.request else ()
     answer = scheduled_answer(incoming, recorded, allocation, ranked.score, remarks)
-    return Placed(state, recorded, replace(answer, node=state.name, resource_provider=state.root_uuid))
+    answer = replace(
+        answer,
+        node=state.name,
+        resource_provider=state.root_uuid,
+        container_cpus=container_cpus(state.with_pod(recorded), recorded),
+    )
+    return Placed(state, recorded, answer)
+
+
+def container_cpus(state: NodeInfo, pod: RecordedPod) -> str | None:
+    """The CPU list of the containers of a pod that is recorded on a node; None if nobody knows."""
+    if pod.holding.cpus and not pod.unreadable:
+        return format_cpu_list(pod.holding.cpus)
+    imported = state.template.imported
+    cpus = pod_cpus(imported, pod, host_pools(imported, ledger_of(imported, state.pods)))
+    return None if cpus is None else format_cpu_list(cpus)

@@ -67,7 +67,8 @@ class PodTranslation:
             incoming.selection,
             keys,
             amplified=any(state.offers.ratio > FACE_VALUE for state in view.nodes.values()),
-            bound_by_hosts=any(
+            bound_by_hosts=not view.facts.settings.follows_design
+            and any(
                 state.template.imported.policies.bind is not HostBindPolicy.NONE
                 for state in view.nodes.values()
             ),

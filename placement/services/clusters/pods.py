@@ -21,6 +21,7 @@ from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.explanation import explain_pod
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pipeline import PodShape, ShapeRanking, ShapeRankings
+from placement.scoring.rule import BEST
 from placement.services.clusters.cluster_lookup import found, unknown_pod
 from placement.services.clusters.node_writing import (
     NodeChanged,
@@ -37,7 +38,7 @@ from placement.services.clusters.pod_pages import (
     Preview,
     Unschedulable,
 )
-from placement.services.clusters.pod_placing import Placed, placed
+from placement.services.clusters.pod_placing import Placed, container_cpus, placed
 from placement.services.clusters.pod_rows import answer_of, consumer_of, is_claim
 from placement.services.clusters.pod_writing import (
     Arrival,
@@ -83,7 +84,10 @@ class Pods:
             namesakes = pods.namesakes(connection, found(connection, cluster).id, namespace, name)
         if not namesakes:
             raise unknown_pod(cluster, namespace, name)
-        return answer_of(namesakes[0])
+        answer = _with_own_cpus(answer_of(namesakes[0]))
+        if answer.node is None or answer.container_cpus is not None:
+            return answer
+        return _told(self._cluster_cache.view(cluster), namesakes[0])
 
     def listed(self, cluster: str, wanted: PodFilter, after: int, count: int) -> PodPage:
         """The next pods of a cluster, in the order in which they were recorded. Raises NotFound."""
@@ -130,7 +134,14 @@ class Pods:
         """The score of each node on which the pod fits, 0 to 100, by name. Raises as `preview` does."""
         view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
         _, ranking, columns = self._looked_at(view, document, node_names)
-        return {ranked.node.name: ranked.score for ranked in ranking.best_first(columns)}
+        factor = BEST // view.facts.settings.host_scoring.max_score
+        best_first = list(ranking.best_first(columns))
+        worst = max((ranked.missed for ranked in best_first), default=0)
+        # Nodes on which the pod gets more of what it prefers stay first, and scores stay below 100.
+        return {
+            ranked.node.name: (ranked.score * factor + BEST * (worst - ranked.missed)) // (worst + 1)
+            for ranked in best_first
+        }
 
     def _looked_at(
         self, view: ClusterSnapshot, document: PodDocument, node_names: Collection[str] | None
@@ -248,10 +259,10 @@ class Pods:
     def _renewed(self, view: ClusterSnapshot, pod: StoredPod, node: str | None) -> Taken:
         """Whoever asks again for its place still means to use it, so the claim is its own from now on."""
         if node != pod.node and (node is not None or not is_claim(pod)):
-            return Taken(False, answer_of(pod), pod.changed_at)
+            return Taken(False, _told(view, pod), pod.changed_at)
         with self._database.write() as transaction:
             self._writing.renew(transaction, view.facts, pod)
-        return Taken(False, answer_of(pod._replace(changed_at=transaction.now)), pod.changed_at)
+        return Taken(False, _told(view, pod._replace(changed_at=transaction.now)), pod.changed_at)
 
     def _claim(
         self,
@@ -284,6 +295,22 @@ class Pods:
 
 def _key(document: PodDocument) -> PodKey:
     return PodKey(document.namespace, document.name, document.uid)
+
+
+def _told(view: ClusterSnapshot, pod: StoredPod) -> PodAnswer:
+    """What is told about a stored pod, with the CPU list of its containers as the node is now."""
+    answer = _with_own_cpus(answer_of(pod))
+    state = None if pod.root_id is None else view.nodes.get(pod.root_id)
+    if state is None or answer.container_cpus is not None:
+        return answer
+    mine = next((each for each in state.pods if each.consumer == answer.consumer_uuid), None)
+    return answer if mine is None else replace(answer, container_cpus=container_cpus(state, mine))
+
+
+def _with_own_cpus(answer: PodAnswer) -> PodAnswer:
+    """A pod with CPUs of its own runs on these, whatever else is on the node."""
+    owns_cpus = answer.node is not None and answer.cpuset and not answer.unreadable
+    return replace(answer, container_cpus=answer.cpuset) if owns_cpus else answer
 
 
 def _best_place(

@@ -17,7 +17,7 @@ from placement.dialects.koordinator.status.pod_records import (
     import_running_pod,
     unknown_cpus_warning,
 )
-from placement.dialects.koordinator.status.recorded_pod import NO_HOLDING, RecordedPod
+from placement.dialects.koordinator.status.recorded_pod import NO_HOLDING, RecordedPod, pool_class
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.pod_identity import is_former
 from placement.numa.cpuset import format_cpu_list
@@ -26,6 +26,7 @@ from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.node_writing import Labels, NodeChanged
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_documents import PodDocument
+from placement.services.clusters.pod_placing import container_cpus
 from placement.services.clusters.pod_rows import answer_of
 from placement.services.clusters.pod_writing import (
     Arrival,
@@ -113,6 +114,9 @@ class Recording:
             unreadable=recorded.unreadable,
             warnings=(*answer.warnings, *findings, *_warnings(recorded, state)),
             remarks=(_KEPT,) if kept else (),
+            container_cpus=container_cpus(
+                state.without(frozenset({recorded.consumer})).with_pod(recorded), recorded
+            ),
         )
         return Arrival(document, answer, state.root_id, recorded)
 
@@ -131,6 +135,8 @@ class Recording:
             requests=running.requests,
             holding=holding,
             unreadable=running.record.unreadable,
+            treated_as=pool_class(running.qos, running.label, holding),
+            pools=running.pools,
         )
         if before is not None and (before.requests, before.holding) == (recorded.requests, holding):
             return replace(recorded, loose=before.loose)
@@ -174,7 +180,7 @@ def _limited(
 
     What a pod says that can have no CPUs of its own does not put its node in quarantine.
     """
-    owns_cpus = may_own_cpus(running, state.template.imported.policies.bind)
+    owns_cpus = may_own_cpus(running, state.host.bind.everybody)
     record = running.record
     if record.unreadable and not owns_cpus:
         return replace(running, record=PodRecord()), record.unreadable

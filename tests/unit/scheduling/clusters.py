@@ -149,6 +149,8 @@ def nodes(draw, name: str, settings: SchedulerSettings):
     labels = draw(LABELS) | ({pods.NUMA: policy} if policy else {})
     bind = draw(st.sampled_from([None, None, None, "FullPCPUsOnly", "SpreadByPCPUs"]))
     labels |= {pods.BIND: bind} if bind else {}
+    strategy = draw(st.sampled_from([None, None, "MostAllocated", "LeastAllocated", "DistributeEvenly"]))
+    labels |= {pods.STRATEGY: strategy} if strategy else {}
     allocatable = {
         "cpu": "16",
         "memory": draw(st.sampled_from(["8Gi", "32Gi", "32Gi", "32Gi"])),
@@ -224,6 +226,9 @@ def shapes(draw, settings: SchedulerSettings):
                 {"requiredCPUBindPolicy": "FullPCPUs"},
                 {"requiredCPUBindPolicy": "SpreadByPCPUs"},
                 {"preferredCPUBindPolicy": "SpreadByPCPUs"},
+                {"preferredCPUBindPolicy": "SpreadByPCPUs", "preferredCPUExclusivePolicy": "PCPULevel"},
+                {"preferredCPUExclusivePolicy": "PCPULevel"},
+                {"preferredCPUExclusivePolicy": "NUMANodeLevel"},
             ]
         )
     )

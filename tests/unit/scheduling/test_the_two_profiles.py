@@ -145,9 +145,9 @@ def test_an_aligned_bursting_pod_stays_in_a_pool_of_its_numa_nodes():
 
 
 def test_a_host_that_binds_everybody_needs_no_pool():
-    place = host(held("0-2,8-11"), labels={BIND: "FullPCPUsOnly", NUMA: "SingleNUMANode"})
+    node = {"labels": {BIND: "FullPCPUsOnly", NUMA: "SingleNUMANode"}, "settings": KOORD}
     pod = build_pod(container(requests={"cpu": "2"}, limits={"cpu": "6"}), spec=BURST)
-    assert written(place, pod, DESIGN) == {
+    assert written(host(held("0-2,8-11"), **node), pod, KOORD) == {
         "cpuset": "4-5",
         "numaNodeResources": [{"node": 0, "resources": {"cpu": "2"}}],
     }

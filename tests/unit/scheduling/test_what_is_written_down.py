@@ -64,7 +64,7 @@ def test_an_aligned_bound_pod_has_plain_amounts_by_numa_node():
 def test_a_host_policy_becomes_the_required_one_and_other_members_stay():
     status, spec = annotations(
         host(labels={BIND: "FullPCPUsOnly"}),
-        build_pod(qos="LS", spec={"x": [1], "requiredCPUBindPolicy": ""}),
+        lsr(spec={"x": [1], "requiredCPUBindPolicy": ""}),
     )
     assert status == {"cpuset": "0-3"}
     assert spec == {"x": [1], "requiredCPUBindPolicy": "FullPCPUs"}
