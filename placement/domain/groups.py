@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 UNSUFFIXED = ""
 
@@ -23,6 +23,12 @@ class RequestGroup:
     member_of: tuple[frozenset[str], ...] = ()
     forbidden_aggregates: frozenset[str] = frozenset()
     in_tree: str | None = None
+
+    @property
+    def condition(self) -> tuple[object, ...]:
+        """All but the suffix: groups with equal conditions ask for the same thing."""
+        values = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "suffix"}
+        return tuple((values | {"resources": frozenset(self.resources.items())}).values())
 
 
 @dataclass(frozen=True, slots=True)

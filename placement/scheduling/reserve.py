@@ -50,7 +50,7 @@ class PodAllocation:
 
     def holding(self, qos: QosClass) -> Holding:
         """What to record for the pod, whose label names that class."""
-        return Holding(self.status.cpus, self.level, self.status.amounts, qos.shares_with_best_effort)
+        return self.status.holding(self.level, qos)
 
     def annotations(self, spec: ResourceSpec) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """The pod's resource-status, empty if it was given nothing, and its completed resource-spec.

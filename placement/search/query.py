@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from placement.scoring.order import Order
 from placement.search.budget import Budget
@@ -24,16 +24,9 @@ class GroupQuery:
     in_tree: str | None = None
 
     @property
-    def condition(self) -> tuple[object, ...]:
-        """All but the suffix: groups with equal conditions ask for the same thing."""
-        return (
-            self.resources,
-            self.required,
-            self.forbidden,
-            self.member_of,
-            self.forbidden_aggregates,
-            self.in_tree,
-        )
+    def condition(self) -> GroupQuery:
+        """The same without its suffix: groups with equal conditions ask for the same thing."""
+        return replace(self, suffix="")
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,8 +53,7 @@ def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
     if status.is_empty:
         return PodRecord()
     spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly())
-    lendable = raw_qos(pod).shares_with_best_effort
-    return PodRecord(Holding(status.cpus, exclusive_level(spec, settings), status.amounts, lendable))
+    return PodRecord(status.holding(exclusive_level(spec, settings), raw_qos(pod)))
 
 
 @dataclass(frozen=True, slots=True)
