@@ -51,8 +51,7 @@ class PodAllocation:
 
     def holding(self, qos: QosClass) -> Holding:
         """What to record for the pod, whose label names that class."""
-        lendable = qos.shares_with_best_effort
-        return Holding(self.status.cpus, self.level, self.status.amounts, lendable, self.group)
+        return self.status.holding(self.level, qos, self.group)
 
     def annotations(self, spec: ResourceSpec) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """The pod's resource-status, empty if it was given nothing, and its completed resource-spec.

@@ -158,6 +158,12 @@ def test_a_running_pod_holds_what_its_annotations_say():
     assert not holding.shares_with_best_effort
 
 
+@pytest.mark.parametrize("qos", QosClass)
+def test_what_is_read_back_is_what_was_recorded(qos):
+    allocation = PodAllocation(ResourceStatus(frozenset({1, 2})))
+    assert record(lsr(qos=str(qos), status={"cpuset": "1-2"}, **RUNNING)).holding == allocation.holding(qos)
+
+
 @pytest.mark.parametrize(
     "members",
     [{}, {"nodeName": ""}, {"nodeName": "n", "phase": "Succeeded"}, {"nodeName": "n", "phase": "Failed"}],

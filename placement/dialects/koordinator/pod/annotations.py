@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from placement.dialects.koordinator.qos import QosClass
 from placement.dialects.koordinator.resources import base_amount
 from placement.domain.explanation import Kind, Obstacle
 from placement.kubernetes.manifest import Field, Report
 from placement.numa.amounts import NOTHING, NumaAmounts
 from placement.numa.cpuset import CpuSet, format_cpu_list
-from placement.numa.policies import NumaExclusivity, NumaPolicy
+from placement.numa.ledger import Holding
+from placement.numa.policies import ExclusiveLevel, NumaExclusivity, NumaPolicy
 from placement.numa.refusal import RefusalClass, Refused
 
 DEFAULT = "Default"
@@ -134,6 +136,10 @@ class ResourceStatus:
     def is_empty(self) -> bool:
         """Whether nothing was given that has to be remembered."""
         return not (self.cpus or self.amounts)
+
+    def holding(self, level: ExclusiveLevel, qos: QosClass, group: str) -> Holding:
+        """What a pod of this exclusivity group holds that was given this; `qos` is what its label names."""
+        return Holding(self.cpus, level, self.amounts, qos.shares_with_best_effort, group)
 
 
 NOTHING_GIVEN = ResourceStatus()

@@ -57,9 +57,8 @@ def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
     if status.is_empty:
         return PodRecord()
     spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly())
-    lendable = raw_qos(pod).shares_with_best_effort
     level, group = exclusive_level(spec, settings), exclusivity_group(pod, settings)
-    return PodRecord(Holding(status.cpus, level, status.amounts, lendable, group))
+    return PodRecord(status.holding(level, raw_qos(pod), group))
 
 
 @dataclass(frozen=True, slots=True)
