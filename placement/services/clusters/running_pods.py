@@ -21,7 +21,7 @@ from placement.dialects.koordinator.status.recorded_pod import NO_HOLDING, Recor
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.pod_identity import is_former
 from placement.numa.cpuset import format_cpu_list
-from placement.scheduling.host_fit import loose_amounts
+from placement.scheduling.filter import loose_amounts
 from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.node_writing import Labels, NodeChanged
 from placement.services.clusters.pod_answers import PodAnswer
