@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from placement.dialects.koordinator.pod.pod_request import PodImport, import_pod
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod, pool_class
+from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
+from placement.kubernetes.pod_identity import is_former
 from placement.numa.cpuset import format_cpu_list
 from placement.numa.refusal import Refusal, Refused
 from placement.scheduling.columns.node_columns import NodeColumns
@@ -96,3 +99,19 @@ def asks_for_the_same(stored: StoredPod, incoming: PodImport, settings: Schedule
     except ManifestError:
         return False  # the settings of the cluster became stricter meanwhile
     return (before.request, before.qos, before.spec) == (incoming.request, incoming.qos, incoming.spec)
+
+
+def same_pod(known: Sequence[StoredPod], document: PodDocument) -> StoredPod | None:
+    """The one among these pods that has the uid of the document.
+
+    Raises BadRequest if it has another name; Conflict if the name is that of a newer pod by now.
+    """
+    same = next((pod for pod in known if pod.uid == document.uid), None)
+    if same is not None and (same.namespace, same.name) != (document.namespace, document.name):
+        raise BadRequest(f"Pod.metadata.uid: {document.uid!r} is pod {same.namespace}/{same.name}")
+    for pod in known:
+        if pod is not same and is_former(document.manifest, pod.manifest):
+            raise Conflict(
+                f"Pod {document.label} is a newer one by now, with uid {pod.uid}, not {document.uid}."
+            )
+    return same

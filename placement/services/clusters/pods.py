@@ -43,6 +43,7 @@ from placement.services.clusters.pod_placing import (
     best_place,
     container_cpus,
     placed,
+    same_pod,
 )
 from placement.services.clusters.pod_rows import answer_of, consumer_of, is_claim
 from placement.services.clusters.pod_writing import (
@@ -51,7 +52,7 @@ from placement.services.clusters.pod_writing import (
     PodKey,
     PodWriting,
 )
-from placement.services.clusters.running_pods import Recording, same_pod
+from placement.services.clusters.running_pods import Recording
 from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
 from placement.services.transactions import patiently
 from placement.storage.database import Database
