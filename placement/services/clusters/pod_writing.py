@@ -83,13 +83,6 @@ class PodWriting:
         self._writer = writer
         self._loader = loader
 
-    def labels(self, facts: ClusterFacts, namespace: str) -> Labels:
-        """What consumers of this namespace are labelled with; to be asked for before the transaction.
-
-        What is new is registered, so ask when it is clear that there will be a consumer or was one.
-        """
-        return self._writer.labels(facts.name, facts.id, namespace)
-
     def hold_unchanged(
         self, transaction: Transaction, view: ClusterSnapshot, roots: Collection[int]
     ) -> HeldNodes:

@@ -80,6 +80,7 @@ class Pods:
         self._database = database
         self._cluster_cache = cluster_cache
         self._rankings = ShapeRankings()
+        self._writer = writer
         self._writing = PodWriting(writer, cluster_cache.loader)
 
     # -- reading ------------------------------------------------------------------------------------
@@ -203,7 +204,7 @@ class Pods:
             if not leaving:
                 raise unknown_pod(cluster, namespace, name)
             condition.check(leaving[0])
-            labels = self._writing.labels(view.facts, namespace)
+            labels = self._writer.labels(view.facts.name, view.facts.id, namespace)
             roots = {pod.root_id for pod in leaving if pod.root_id is not None}
             with self._database.write() as transaction:
                 held = self._writing.hold(transaction, view, roots)
@@ -219,7 +220,7 @@ class Pods:
             view = self._cluster_cache.view(cluster)
             if not document.host and not document.has_ended:
                 return self._place(view, document, node, refusing)
-            labels = self._writing.labels(view.facts, document.namespace)
+            labels = self._writer.labels(view.facts.name, view.facts.id, document.namespace)
             recording = Recording(self._writing, view, document, labels)
             with self._database.write() as transaction:
                 return Taken(*recording.run(transaction))
@@ -278,7 +279,7 @@ class Pods:
         place: Placed,
     ) -> datetime.datetime:
         """When that was, as it is stored."""
-        labels = self._writing.labels(view.facts, document.namespace)
+        labels = self._writer.labels(view.facts.name, view.facts.id, document.namespace)
         arrival = Arrival(document, place.answer, place.state.root_id, place.recorded)
         arrived = None if known else place_at_once(self._database, view, arrival, labels)
         if arrived is not None:
