@@ -29,10 +29,14 @@ class SingleWrite:
 
 
 class Stamped(NamedTuple):
-    """A write that took place: the stamp it left, and on which server (storage.changes.history)."""
+    """A write that took place: the stamp it left, and on which server (storage.changes.history).
+
+    `former` are the providers it stamped, each with the stamp that it had until then.
+    """
 
     stamp: int
     server: str
+    former: frozenset[tuple[int, int]]
 
 
 class Lookout(Protocol):

@@ -18,7 +18,7 @@ from placement.storage.backends.postgresql_driver import STATEMENT_SECONDS
 from placement.storage.backends.silence import GRACE_SECONDS
 from placement.storage.backends.types import Revision
 from placement.storage.backends.urls import described_server
-from placement.storage.changes.history import KEY, History
+from placement.storage.changes.history import History
 from placement.storage.failures import Diagnosis
 
 # A look is quick; one that is not may have met a connection that leads nowhere any more.
@@ -251,8 +251,7 @@ class PostgreSQL:
         if self._is_hurried():
             return None
         with single_write() as write:
-            stamp = postgresql_claims.place(write, values)
-            return None if stamp is None else Stamped(stamp, str(write.connection.info[KEY]))
+            return postgresql_claims.place(write, values)
 
     # -- looking at what changed --------------------------------------------------------------------
 

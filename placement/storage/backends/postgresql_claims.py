@@ -12,7 +12,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from placement.storage.backends.backend import SingleWrite
+from placement.storage.backends.backend import SingleWrite, Stamped
+from placement.storage.changes.history import KEY
 from placement.storage.fit_rule import RISE_FITS
 
 # The new consumers, where the labels that they shall carry are there.
@@ -27,11 +28,11 @@ _CONSUMERS = """
      ORDER BY given.uuid
     ON CONFLICT DO NOTHING RETURNING uuid
 """
-# What they get, if all of them were new: `stamped` are the uuids of the providers concerned.
+# What they get, if all of them were new: `providers` are the uuids of those that are locked and stamped.
 _AMOUNTS = f"""
 held AS (
-    SELECT id, uuid FROM resource_providers
-     WHERE uuid = ANY({{stamped}}) AND (SELECT count(*) FROM consumer) = cardinality($2)
+    SELECT id, uuid, revision FROM resource_providers
+     WHERE uuid = ANY({{providers}}) AND (SELECT count(*) FROM consumer) = cardinality($2)
      ORDER BY id FOR UPDATE
 ), stamped AS (
     UPDATE resource_providers
@@ -66,7 +67,8 @@ _IS_WHOLE = "applied = cardinality($7) AND allocated = cardinality($13)"
 # What is no number undoes everything; the log of the database shows the text.
 _OUTCOME = """
 SELECT CASE WHEN {is_whole} THEN pg_current_xact_id()::text::bigint
-            ELSE CAST('claim refused, ' || applied || ' of ' || cardinality($7) || ' fit' AS bigint) END
+            ELSE CAST('claim refused, ' || applied || ' of ' || cardinality($7) || ' fit' AS bigint)
+       END{besides}
   FROM counted
 """
 _NOT_A_NUMBER = "22P02"
@@ -75,8 +77,8 @@ _NOT_A_NUMBER = "22P02"
 
 _FRESH_CLAIM = f"""
 WITH consumer AS ({_CONSUMERS.format(condition="true")}),
-{_AMOUNTS.format(stamped="$7")}
-{_OUTCOME.format(is_whole=_IS_WHOLE)}
+{_AMOUNTS.format(providers="$7")}
+{_OUTCOME.format(is_whole=_IS_WHOLE, besides="")}
 """
 
 # -- a pod on a node ------------------------------------------------------------------------------------
@@ -90,6 +92,8 @@ _POD_TYPES = (
 _POD_IS_WHOLE = f"""
     {_IS_WHOLE} AND (SELECT count(*) FROM owned) = cardinality($21) AND (SELECT count(*) FROM pod) = 1
 """
+# As they were when they were locked, which is later than when the statement began.
+_FORMER_STAMPS = ", (SELECT array_agg(ARRAY[id, revision::text::bigint]) FROM held)"
 _POD_ARRIVAL = f"""
 WITH host AS (
     SELECT id FROM resource_providers WHERE id = $18 AND revision = CAST(CAST($19 AS text) AS xid8) FOR UPDATE
@@ -107,8 +111,8 @@ WITH host AS (
     INSERT INTO pods (cluster_id, namespace, name, uid, manifest, status, format, node_id, created_at)
     SELECT $23, $24, $25, $26, $27, $28, $29, $30, $1 FROM consumer
     ON CONFLICT DO NOTHING RETURNING 1
-), {_AMOUNTS.format(stamped="$17")}
-{_OUTCOME.format(is_whole=_POD_IS_WHOLE)}
+), {_AMOUNTS.format(providers="$17")}
+{_OUTCOME.format(is_whole=_POD_IS_WHOLE, besides=_FORMER_STAMPS)}
 """
 
 _STATEMENTS = {
@@ -134,15 +138,18 @@ def claim(write: SingleWrite, values: Sequence[Any]) -> bool:
     return _run("placement_fresh_claim", write, values) is not None
 
 
-def place(write: SingleWrite, values: Sequence[Any]) -> int | None:
-    """Have a new pod on a node (storage.statements.pod_arrivals); the stamp, None if it cannot be.
+def place(write: SingleWrite, values: Sequence[Any]) -> Stamped | None:
+    """Have a new pod on a node (storage.statements.pod_arrivals); what was written, None if it cannot be.
 
     Raises errors of SQLAlchemy.
     """
-    return _run("placement_pod_arrival", write, values)
+    row = _run("placement_pod_arrival", write, values)
+    if row is None:
+        return None
+    return Stamped(row[0], str(write.connection.info[KEY]), frozenset((id_, stamp) for id_, stamp in row[1]))
 
 
-def _run(name: str, write: SingleWrite, values: Sequence[Any]) -> int | None:
+def _run(name: str, write: SingleWrite, values: Sequence[Any]) -> Any:
     connection = write.connection
     if name in connection.info:
         return _sent(name, write, values)
@@ -152,18 +159,19 @@ def _run(name: str, write: SingleWrite, values: Sequence[Any]) -> int | None:
             connection.info[_PREPARE] = True
         # The plan is made now and kept, so the size that tables happen to have must not decide.
         connection.exec_driver_sql("SET enable_seqscan = off")
-        stamp = _sent(name, write, values)
+        row = _sent(name, write, values)
         connection.exec_driver_sql("RESET enable_seqscan")
     except sa.exc.DBAPIError:
         connection.invalidate()
         raise
     connection.info[name] = True
-    return stamp
+    return row
 
 
-def _sent(name: str, write: SingleWrite, values: Sequence[Any]) -> int | None:
+def _sent(name: str, write: SingleWrite, values: Sequence[Any]) -> Any:
+    """The row that the statement selects, None if it refuses."""
     try:
-        return int(write.send(_EXECUTE[name], tuple(values)).scalar_one())
+        return write.send(_EXECUTE[name], tuple(values)).one()
     except sa.exc.DBAPIError as error:
         if getattr(error.orig, "pgcode", None) == _NOT_A_NUMBER:
             return None
