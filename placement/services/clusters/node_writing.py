@@ -173,7 +173,7 @@ class _Writing:
         }
         paths = {place.path for place in places} | {""}
         uuids = {self.place.identity.uuid(path): path for path in paths}
-        held = providers.hold_and_stamp(self.transaction, uuids)
+        held = providers.lock_and_stamp(self.transaction, uuids)
         ids = {uuids[uuid]: id_ for uuid, id_ in held.items()}
         missing = sorted(paths - ids.keys())
         if missing:

@@ -62,7 +62,7 @@ class Claims:
             replacement = Replacement(transaction, claims)
             replacement.settle_consumers()
             replacement.check_generations()
-            replacement.hold_providers()
+            replacement.lock_providers()
             ids = self._class_ids(transaction, replacement.class_names())
             _check_classes(claims, ids, of_one_consumer=of_one_consumer)
             replacement.resolve(ids)

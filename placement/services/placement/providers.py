@@ -160,7 +160,7 @@ def missing(uuid: str) -> NotFound:
     return NotFound(f"No resource provider with uuid {uuid} found")
 
 
-def held(transaction: Transaction, uuid: str) -> Locked:
+def lock(transaction: Transaction, uuid: str) -> Locked:
     """The provider with its row locked. Raises NotFound."""
     locked = providers.lock(transaction, uuid)
     if locked is None:

@@ -88,7 +88,7 @@ class Replacement:
 
     # -- providers and classes ----------------------------------------------------------------------
 
-    def hold_providers(self) -> None:
+    def lock_providers(self) -> None:
         """Lock all providers concerned; those that are named or fully left get the next generation.
 
         Raises BadRequest if something is claimed of a provider that does not exist.
@@ -97,7 +97,7 @@ class Replacement:
         emptied = {claim.consumer_uuid for claim in self.claims if not claim.resources}
         cleared = {row.provider_id for row in self.held if row.consumer_uuid in emptied}
         left = {row.provider_id for row in self.held} - cleared
-        self.provider_ids = providers.hold_and_stamp(self.transaction, named, cleared, left)
+        self.provider_ids = providers.lock_and_stamp(self.transaction, named, cleared, left)
         for claim in self.claims:
             for uuid in claim.resources:
                 if uuid not in self.provider_ids:

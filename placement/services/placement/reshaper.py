@@ -60,7 +60,7 @@ class _Reshape:
         # order that callers see.
         self._check_providers()
         replacement.check_generations()
-        replacement.hold_providers()
+        replacement.lock_providers()
         class_ids = self._class_ids()
         self._check_capacities()
         self._extend(class_ids)

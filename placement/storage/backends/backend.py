@@ -134,7 +134,7 @@ class Backend(Protocol):
         """Of the rows of a query those that nobody who is up to date needs, and nobody else removes."""
 
     def lock_number(self, connection: sa.Connection, number: int, *, shared: bool) -> None:
-        """Hold what this number stands for until the transaction ends, alone or with others who share it."""
+        """Lock this number until the transaction ends, alone or together with others that lock it shared."""
 
     @staticmethod
     def given_rows(name: str, columns: Mapping[str, str]) -> str:

@@ -1,7 +1,7 @@
 """Claims of consumers that must be new, decided and committed by PostgreSQL in one round trip.
 
 A statement does what the steps of a claim do one after another, under the same locks in the same order:
-consumers, then providers, both ascending; that of a pod holds the host before. Either all of it takes place
+consumers, then providers, both ascending; that of a pod locks the host first. Either all of it takes place
 or it fails as a whole; the caller then finds out why, step by step.
 """
 

@@ -1,4 +1,4 @@
-"""Statements on allocations and on what is used of inventories. Callers hold the providers' rows."""
+"""Statements on allocations and on what is used of inventories. Callers lock the providers' rows first."""
 
 from __future__ import annotations
 

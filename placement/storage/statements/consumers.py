@@ -99,14 +99,14 @@ def find(connection: Executor, uuid: str) -> Consumer | None:
 
 
 class Locked(NamedTuple):
-    """A consumer whose row is held until the transaction ends; pods have the id of their cluster."""
+    """A consumer whose row is locked until the transaction ends; pods have the id of their cluster."""
 
     generation: int
     cluster_id: int | None
 
 
 def lock(transaction: Transaction, uuids: Collection[str]) -> dict[str, Locked]:
-    """Hold those of the consumers that exist, in ascending order of uuids."""
+    """Lock those of the consumers that exist, in ascending order of uuids."""
     statement = (
         sa.select(_table.c.uuid, _table.c.generation, _table.c.cluster_id)
         .where(_table.c.uuid.in_(sorted(uuids)))
@@ -116,7 +116,7 @@ def lock(transaction: Transaction, uuids: Collection[str]) -> dict[str, Locked]:
 
 
 def lock_generations(transaction: Transaction, uuids: Collection[str]) -> dict[str, int]:
-    """Hold those of the consumers that exist, none of which may be a pod; their generations.
+    """Lock those of the consumers that exist, none of which may be a pod; their generations.
 
     What pods hold follows from the pods (Pods, Clusters). Raises Conflict.
     """

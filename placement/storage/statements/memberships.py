@@ -1,4 +1,4 @@
-"""Statements on the traits of providers and the aggregates they are in. Callers hold the provider's row."""
+"""Statements on the traits of providers and the aggregates they are in. Callers lock the provider's row first."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ Roots = Collection[int] | None
 """The ids of host providers to look at; None for all of the cluster."""
 
 
-def hold(transaction: Transaction, roots: Collection[int]) -> dict[int, int]:
-    """Hold host providers in ascending order of ids; the stamps of those that exist."""
+def lock(transaction: Transaction, roots: Collection[int]) -> dict[int, int]:
+    """Lock host providers in ascending order of ids; the stamps of those that exist."""
     statement = (
         sa.select(_providers.c.id, revision_number())
         .where(_providers.c.id.in_(sorted(roots)))
@@ -35,8 +35,8 @@ def hold(transaction: Transaction, roots: Collection[int]) -> dict[int, int]:
     return {row[0]: row[1] for row in transaction.execute(transaction.locked(statement))}
 
 
-class HeldTree(NamedTuple):
-    """The stamp of a host that is held, and what is in use of what its import made.
+class LockedHost(NamedTuple):
+    """The stamp of a host whose row is locked, and what is in use of what its import made.
 
     `used` adds units of all classes.
     """
@@ -60,10 +60,10 @@ _trees = (
 )
 
 
-def hold_trees(transaction: Transaction, roots: Collection[int]) -> dict[int, HeldTree]:
-    """The same as `hold`, with the sum of what is in use."""
+def lock_with_use(transaction: Transaction, roots: Collection[int]) -> dict[int, LockedHost]:
+    """The same as `lock`, with the sum of what is in use."""
     rows = transaction.execute(transaction.locked(_trees), {"roots": sorted(roots)})
-    return {row[0]: HeldTree(row[1], int(row[2] or 0)) for row in rows}
+    return {row[0]: LockedHost(row[1], int(row[2] or 0)) for row in rows}
 
 
 class NodeRow(NamedTuple):

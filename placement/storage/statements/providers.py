@@ -22,7 +22,7 @@ _self = tables.providers
 
 
 class Locked(NamedTuple):
-    """A provider whose row is held until the transaction ends; `cluster_id` if a node was imported to it."""
+    """A provider whose row is locked until the transaction ends; `cluster_id` if a node was imported to it."""
 
     id: int
     uuid: str
@@ -43,13 +43,13 @@ _lockable = sa.select(
 
 
 def lock(transaction: Transaction, uuid: str) -> Locked | None:
-    """Hold one provider."""
+    """Lock one provider."""
     row = transaction.execute(transaction.locked(_lockable.where(_self.c.uuid == uuid))).first()
     return Locked(*row) if row else None
 
 
 def lock_all(transaction: Transaction, uuids: Collection[str], ids: Collection[int] = ()) -> list[Locked]:
-    """Hold providers by uuid or id, in ascending order of ids so that no two writers wait for each other."""
+    """Lock providers by uuid or id, in ascending order of ids so that no two writers wait for each other."""
     wanted: sa.ColumnElement[bool] = _self.c.uuid.in_(sorted(uuids))
     if ids:
         wanted = wanted | _self.c.id.in_(sorted(ids))
@@ -58,20 +58,20 @@ def lock_all(transaction: Transaction, uuids: Collection[str], ids: Collection[i
 
 
 @cache
-def _hold_and_stamp(backend: type[Backend]) -> sa.Update:
+def _lock_and_stamp(backend: type[Backend]) -> sa.Update:
     """Lock in ascending order of ids, then stamp, in one statement; some get the next generation too."""
     named = sa.or_(
         _self.c.uuid.in_(sa.bindparam("uuids", expanding=True)),
         _self.c.id.in_(sa.bindparam("ids", expanding=True)),
     )
-    held = sa.select(_self.c.id).where(named).order_by(_self.c.id).with_for_update().cte("held")
+    locked = sa.select(_self.c.id).where(named).order_by(_self.c.id).with_for_update().cte("held")
     raised = sa.or_(
         _self.c.uuid.in_(sa.bindparam("raised_uuids", expanding=True)),
         _self.c.id.in_(sa.bindparam("raised_ids", expanding=True)),
     )
     return (
         sa.update(_self)
-        .where(_self.c.id == held.c.id)
+        .where(_self.c.id == locked.c.id)
         .values(
             generation=_self.c.generation + sa.case((raised, 1), else_=0),
             revision=backend.stamp,
@@ -81,13 +81,13 @@ def _hold_and_stamp(backend: type[Backend]) -> sa.Update:
     )
 
 
-def hold_and_stamp(
+def lock_and_stamp(
     transaction: Transaction,
     raised_uuids: Collection[str],
     raised_ids: Collection[int] = (),
     unraised_ids: Collection[int] = (),
 ) -> dict[str, int]:
-    """Hold providers and stamp them, raising the generation of those in `raised`; their ids by uuid."""
+    """Lock providers and stamp them, raising the generation of those in `raised`; their ids by uuid."""
     parameters = {
         "uuids": sorted(raised_uuids),
         "ids": sorted({*raised_ids, *unraised_ids}),
@@ -96,7 +96,7 @@ def hold_and_stamp(
         "now": transaction.now,
         **transaction.stamp_parameters,
     }
-    rows = transaction.execute(_hold_and_stamp(type(transaction.backend)), parameters)
+    rows = transaction.execute(_lock_and_stamp(type(transaction.backend)), parameters)
     return {row[1]: row[0] for row in rows}
 
 
