@@ -46,7 +46,7 @@ class NoCandidate(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Applicant:
-    """Who claims; the labels are those of allocations."""
+    """Who claims; project, user and type are those of allocations."""
 
     consumer_uuid: str
     project_id: str

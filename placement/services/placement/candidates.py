@@ -108,8 +108,8 @@ class Candidates:
         found = search(view.forest, view.sharing, wanted, trace, score_cache=view.score_cache)
         if self._settings.randomize and wanted.order is None:
             found = shuffled(found, query.limit, random.getrandbits(32))
-        labels = {id_: _label(uuid, options) for uuid, id_ in aggregates.items()}
-        words = Vocabulary(view.names.classes, view.names.traits, labels)
+        called = {id_: _called(uuid, options) for uuid, id_ in aggregates.items()}
+        words = Vocabulary(view.names.classes, view.names.traits, called)
         explanation = None
         if options.explain:
             explanation = self._with_names(_explained(view, wanted, trace, words, MOST_MISSES))
@@ -229,7 +229,7 @@ def _hardest(wanted: ForestQuery) -> list[str]:
     return [f"group {suffix}" if suffix else "the unsuffixed group" for suffix in dict.fromkeys(suffixes)]
 
 
-def _label(aggregate: str, options: SearchOptions) -> str:
+def _called(aggregate: str, options: SearchOptions) -> str:
     """What an aggregate is called in explanations."""
     return f"of cluster {options.cluster}" if aggregate == options.cluster_aggregate else aggregate
 

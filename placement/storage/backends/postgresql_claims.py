@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from placement.storage.backends.backend import SingleWrite
 from placement.storage.fit_rule import RISE_FITS
 
-# The new consumers, where the labels that they shall carry are there.
+# The new consumers, where their projects, users and types are in the database.
 _CONSUMERS = """
     INSERT INTO consumers (uuid, project_id, user_id, consumer_type_id, cluster_id, generation, created_at)
     SELECT given.uuid, projects.id, users.id, consumer_types.id, given.cluster_id, 1, $1

@@ -59,21 +59,21 @@ class StreamingCursor(WatchedCursor):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._label = f"placement_rows_{uuid.uuid4().hex}"
+        self._rows = f"placement_rows_{uuid.uuid4().hex}"
         self._is_at_end = False
 
     def execute(self, query: Any, vars: Any = None) -> None:
         """Run a query and fetch its first rows."""
         text = query.decode() if isinstance(query, bytes) else query
-        fetch = f"FETCH FORWARD {_FIRST_ROWS} FROM {self._label}"
-        super().execute(f"DECLARE {self._label} NO SCROLL CURSOR FOR {text}; {fetch}", vars)
+        fetch = f"FETCH FORWARD {_FIRST_ROWS} FROM {self._rows}"
+        super().execute(f"DECLARE {self._rows} NO SCROLL CURSOR FOR {text}; {fetch}", vars)
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
         """The next rows, none at the end."""
         wanted = self.arraysize if size is None else size
         rows: list[tuple[Any, ...]] = super().fetchmany(wanted)
         if not rows and not self._is_at_end:
-            super().execute(f"FETCH FORWARD {wanted} FROM {self._label}")
+            super().execute(f"FETCH FORWARD {wanted} FROM {self._rows}")
             rows = super().fetchmany(wanted)
             self._is_at_end = not rows
         return rows

@@ -98,13 +98,13 @@ def aggregates_of(connection: Executor, ids: Sequence[int]) -> dict[int, list[st
 
 
 def _members(
-    connection: Executor, ids: Sequence[int], pairs: sa.Table, column: str, named: sa.Table, label: str
+    connection: Executor, ids: Sequence[int], pairs: sa.Table, column: str, named: sa.Table, shown: str
 ) -> dict[int, list[str]]:
     statement: sa.Select[Any] = (
-        sa.select(pairs.c.resource_provider_id, named.c[label])
+        sa.select(pairs.c.resource_provider_id, named.c[shown])
         .join(named, named.c.id == pairs.c[column])
         .where(pairs.c.resource_provider_id.in_(ids))
-        .order_by(named.c[label])
+        .order_by(named.c[shown])
     )
     found: dict[int, list[str]] = defaultdict(list)
     for row in connection.execute(statement):

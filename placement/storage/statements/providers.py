@@ -22,7 +22,7 @@ _self = tables.providers
 
 
 class Locked(NamedTuple):
-    """A provider whose row is locked until the transaction ends; `cluster_id` if a node was imported to it."""
+    """A provider, locked until the transaction ends; `cluster_id` if the import of a node made it."""
 
     id: int
     uuid: str
