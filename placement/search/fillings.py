@@ -23,7 +23,7 @@ _KINDS_PER_STEP = 16
 class Kind:
     """Providers that are alike: `count` of them, each of which gives a multiple of `step` in `least..most`.
 
-    `room` is all that such a provider has left; `unused` tells that nobody draws from it.
+    `room` is all that such a provider has left; `unused` tells that nothing of it is used.
     """
 
     count: int

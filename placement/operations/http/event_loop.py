@@ -233,7 +233,7 @@ class EventLoop:
         self._pause(listener)
 
     def _make_room(self) -> bool:
-        """Close the connection that is most likely of no use to anybody; False if none is closed yet."""
+        """Close the least useful connection; False if none is closed yet."""
         connection = self._register.least_useful()
         if connection is None:
             return False

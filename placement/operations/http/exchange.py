@@ -186,7 +186,7 @@ class _Closing:
 
 
 def _caller(request: Request, address: Any) -> Hashable:
-    """Whom the request counts for, as far as that is known before anybody looks at the credentials."""
+    """The caller that the request counts for: its credentials, not yet checked, else its address."""
     for name, value in request.headers:
         if name in _CREDENTIALS:
             return hashlib.sha256(value.encode()).digest()

@@ -76,7 +76,7 @@ class Length:
 class Chunks:
     """Tells where a chunked body ends; gunicorn reads what is in it. Source: RFC 9112, section 7.1."""
 
-    # Nobody knows.
+    # How many bytes are missing is not known.
     missing = 0
 
     def __init__(self) -> None:

@@ -139,7 +139,7 @@ class BestFit:
         resources: dict[str, dict[str, int]] = {}
         for row in rows:
             resources.setdefault(row.provider_uuid, {})[row.class_name] = row.amount
-        # Whoever may ask about one cluster only is not told what the consumer has in another.
+        # A caller who may ask about one cluster only is not told what the consumer has in another.
         if not _is_asked_for(resources, query) or not self._candidates.are_in_cluster(options, resources):
             raise Conflict(
                 f"consumer_uuid: {applicant.consumer_uuid} already holds something else "

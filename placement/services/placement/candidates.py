@@ -87,7 +87,7 @@ class Candidates:
     def find(self, query: CandidateQuery, options: SearchOptions = NO_OPTIONS) -> Search:
         """Search. Raises BadRequest for unknown names, SearchTimeout, Unavailable."""
         view = self._keeper.current()
-        # After the look: whoever is in a new aggregate by then is found by it.
+        # After the look, so that an aggregate that is known here has its members in the view.
         aggregates = self._aggregates(query, options)
         wanted = self._resolve(view.names, query, options, aggregates)
         _refuse_shared_splits(view, wanted, query)

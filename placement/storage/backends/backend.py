@@ -1,7 +1,7 @@
 """What a database does in its own way: the one protocol behind which PostgreSQL and SQLite differ.
 
-Everything else in the service is written once. Whoever needs to know asks the backend to do a thing, or for a
-fact of this protocol, never which database it is.
+Everything else in the service is written once. It asks the backend to do a thing, or for a fact of this
+protocol, never which database it is.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Lookout(Protocol):
 
 
 class Backend(Protocol):
-    """One database of a kind: how to reach it, and how to say there what is said otherwise elsewhere."""
+    """One database: how to reach it, and the statements and errors in which databases differ."""
 
     # -- facts --------------------------------------------------------------------------------------
 
-    # Whether it lives in this process, so that nobody else sees to its schema.
+    # Whether it lives in this process, so that the service itself upgrades its schema.
     is_embedded: ClassVar[bool]
     # Whether a table is altered by making another one and copying the rows.
     alters_by_copying: ClassVar[bool]
@@ -91,7 +91,7 @@ class Backend(Protocol):
         """The statement that begins a transaction which writes on this connection."""
 
     def confirm(self, connection: sa.Connection) -> None:
-        """After a commit. Raises OutcomeUnknown if it may have gone where nobody looks any more."""
+        """After a commit. Raises OutcomeUnknown if the server may have stopped being the database."""
 
     # -- errors of the driver -----------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class Backend(Protocol):
 
     @staticmethod
     def removable(statement: sa.Select[Any], stamp: sa.ColumnElement[int]) -> sa.Select[Any]:
-        """Of the rows of a query those that nobody who is up to date needs, and nobody else removes."""
+        """Only the rows that no reader who is up to date needs and no other transaction removes."""
 
     def lock_number(self, connection: sa.Connection, number: int, *, shared: bool) -> None:
         """Lock this number until the transaction ends, alone or together with others that lock it shared."""

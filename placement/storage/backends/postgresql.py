@@ -23,7 +23,7 @@ from placement.storage.failures import Diagnosis
 
 # A look is quick; one that is not may have met a connection that leads nowhere any more.
 _QUICK_SECONDS = 5.0
-# The witness of storage.changes.history. Nobody changes the only row of this table on PostgreSQL.
+# The witness of storage.changes.history. On PostgreSQL the only row of this table never changes.
 _WITNESS = (
     "SELECT 'history' AS kind, 0 AS reference, xmin::text::bigint AS revision, 0 AS root, "
     "tableoid::bigint AS cluster FROM change_counter"
@@ -141,7 +141,7 @@ class PostgreSQL:
     # -- transactions -------------------------------------------------------------------------------
 
     def begin_snapshot(self) -> str:
-        """Begin; whoever reads very much outside of requests may take longer than other statements."""
+        """Begin, with bounds of time of its own if the request has little left or reading may take long."""
         if not self._is_hurried() and self._statement_seconds == STATEMENT_SECONDS:
             return _BEGIN_SNAPSHOT
         seconds = deadline.remaining(STATEMENT_SECONDS)
@@ -211,7 +211,7 @@ class PostgreSQL:
 
     @staticmethod
     def removable(statement: sa.Select[Any], stamp: sa.ColumnElement[int]) -> sa.Select[Any]:
-        """Rows that are older than every transaction that runs, but for those that somebody else removes."""
+        """Rows older than every running transaction, without those that another one is removing."""
         horizon = sa.func.pg_snapshot_xmin(sa.func.pg_current_snapshot(), type_=stamp.type)
         return statement.where(stamp < horizon).with_for_update(skip_locked=True)
 
@@ -267,4 +267,4 @@ class PostgreSQL:
         return True
 
     def create(self) -> None:
-        """Nothing: databases of servers are made by those who run them."""
+        """Nothing: the operator of a server creates its databases."""

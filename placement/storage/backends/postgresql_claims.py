@@ -116,7 +116,7 @@ _STATEMENTS = {
     "placement_pod_arrival": (_POD_TYPES, _POD_ARRIVAL),
 }
 # Prepared once per connection: planning them would cost more than running them. A pooler may have given the
-# session to somebody before. The driver takes % for the start of a parameter.
+# session to another client before. The driver takes % for the start of a parameter.
 _PREPARE = "; ".join(
     ["DEALLOCATE ALL"] + [f"PREPARE {name}({types}) AS {body}" for name, (types, body) in _STATEMENTS.items()]
 ).replace("%", "%%")

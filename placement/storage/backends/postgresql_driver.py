@@ -47,7 +47,7 @@ _PLACE = (
 )
 # Which server it is: see storage.changes.history.
 _IDENTITY = f"SELECT {_PLACE.format(system=_SYSTEM)}"
-# Where somebody has taken the right to read the control file away.
+# Where this user may not read the control file.
 _IDENTITY_WITHOUT_SYSTEM = f"SELECT {_PLACE.format(system='NULL')}"
 
 
@@ -106,7 +106,7 @@ class Dialect(PGDialect_psycopg2):
         super().__init__(**{**options, "use_native_hstore": False})  # type: ignore[no-untyped-call]
 
     def do_begin(self, dbapi_connection: Any) -> None:
-        """Nothing: whoever wants a transaction has said so."""
+        """Nothing: the backend's statements begin transactions."""
 
     def do_commit(self, dbapi_connection: Any) -> None:
         """Commit, if a transaction was begun. Raises an error of the driver if it had failed before."""

@@ -73,7 +73,7 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
         self.expires = math.inf
         if self._line is None:
             return
-        # Without a descriptor more: there may be none left, and that must keep nobody waiting.
+        # Without opening a descriptor: there may be none left, and the thread must not wait on.
         with suppress(OSError):
             line = socket.socket(fileno=self._line)
             try:

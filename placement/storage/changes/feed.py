@@ -65,10 +65,10 @@ class Feed:
         """What may have changed since `horizon`, None if surely nothing. Raises Unavailable."""
         self._drop_outdated()
         if self._connection is not None:
-            # Whatever ails it may be this connection alone.
+            # Only this connection may be broken; another one is tried below.
             with suppress(sa.exc.SQLAlchemyError, self._driver_error):
                 look = self._look(horizon, is_quick=True)
-                # Nobody has told this connection, perhaps, that the database is somewhere else now.
+                # The look came too late; perhaps this connection is to what is not the database any more.
                 if look is None or look.horizon:
                     return look
             self.close()

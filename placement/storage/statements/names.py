@@ -56,7 +56,7 @@ def ids_of(connection: Executor, table: sa.Table, names: Iterable[str]) -> dict[
 
 
 def aggregate_ids(connection: Executor, uuids: Iterable[str]) -> dict[str, int]:
-    """The ids of the aggregates that somebody has ever been in."""
+    """The ids of those aggregates that a provider has ever been in."""
     table = tables.aggregates
     wanted = sorted(set(uuids))
     if not wanted:
