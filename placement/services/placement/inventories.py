@@ -17,7 +17,7 @@ from placement.services.transactions import attempt
 from placement.storage.database import Database, Transaction
 from placement.storage.statements import inventories, names, providers
 from placement.storage.statements.inventories import Offer, Stored
-from placement.storage.statements.providers import Locked
+from placement.storage.statements.providers import LockedProvider
 
 LOG = logging.getLogger(__name__)
 
@@ -146,14 +146,14 @@ class Inventories:
         attempt(self._database, work)
 
 
-def check_generation(locked: Locked, generation: int) -> None:
+def check_generation(locked: LockedProvider, generation: int) -> None:
     """Raises ConcurrentUpdate unless the caller sent the present generation of the provider."""
     if locked.generation != generation:
         raise ConcurrentUpdate("resource provider generation conflict")
 
 
 def replace_records(
-    transaction: Transaction, locked: Locked, wanted: Mapping[int, Inventory], in_use_prefix: str
+    transaction: Transaction, locked: LockedProvider, wanted: Mapping[int, Inventory], in_use_prefix: str
 ) -> None:
     """Insert, update and delete records until they are those wanted (by class id). Raises InventoryInUse."""
     records = inventories.stored(transaction, [locked.id]).get(locked.id, {})
@@ -209,6 +209,6 @@ def _known_class(transaction: Transaction, name: str, prefix: str) -> int:
     return class_id
 
 
-def _raise_generation(transaction: Transaction, locked: Locked) -> int:
+def _raise_generation(transaction: Transaction, locked: LockedProvider) -> int:
     providers.touch(transaction, [locked.id])
     return locked.generation + 1

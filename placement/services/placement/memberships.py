@@ -13,7 +13,7 @@ from placement.services.transactions import attempt
 from placement.storage.database import Database, Transaction
 from placement.storage.statements import memberships, names, providers
 from placement.storage.statements.memberships import Members
-from placement.storage.statements.providers import Locked
+from placement.storage.statements.providers import LockedProvider
 
 _STALE = "Resource provider's generation already changed. Please update the generation and try again."
 
@@ -88,6 +88,6 @@ class Memberships:
         return attempt(self._database, work)
 
 
-def _check_generation(locked: Locked, generation: int) -> None:
+def _check_generation(locked: LockedProvider, generation: int) -> None:
     if locked.generation != generation:
         raise ConcurrentUpdate(_STALE)

@@ -18,7 +18,7 @@ from placement.services.transactions import attempt
 from placement.storage.database import Database, Transaction
 from placement.storage.statements import inventories, names, providers
 from placement.storage.statements.consumers import AttributeRegistry
-from placement.storage.statements.providers import Locked
+from placement.storage.statements.providers import LockedProvider
 
 Key = tuple[int, int]
 
@@ -49,7 +49,7 @@ class _Reshape:
     transaction: Transaction
     wanted: Sequence[ProviderInventories]
     replacement: Replacement
-    locked: dict[str, Locked] = field(default_factory=dict)
+    locked: dict[str, LockedProvider] = field(default_factory=dict)
     gone: set[Key] = field(default_factory=set)
 
     def run(self) -> None:

@@ -97,21 +97,23 @@ def find(connection: Executor, uuid: str) -> Consumer | None:
     return Consumer(*row) if row else None
 
 
-class Locked(NamedTuple):
+class LockedConsumer(NamedTuple):
     """A consumer whose row is locked until the transaction ends; pods have the id of their cluster."""
 
     generation: int
     cluster_id: int | None
 
 
-def lock(transaction: Transaction, uuids: Collection[str]) -> dict[str, Locked]:
+def lock(transaction: Transaction, uuids: Collection[str]) -> dict[str, LockedConsumer]:
     """Lock those of the consumers that exist, in ascending order of uuids."""
     statement = (
         sa.select(_table.c.uuid, _table.c.generation, _table.c.cluster_id)
         .where(_table.c.uuid.in_(sorted(uuids)))
         .order_by(_table.c.uuid)
     )
-    return {row[0]: Locked(row[1], row[2]) for row in transaction.execute(transaction.locked(statement))}
+    return {
+        row[0]: LockedConsumer(row[1], row[2]) for row in transaction.execute(transaction.locked(statement))
+    }
 
 
 def lock_generations(transaction: Transaction, uuids: Collection[str]) -> dict[str, int]:

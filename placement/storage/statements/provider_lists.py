@@ -18,7 +18,7 @@ _classes = tables.resource_classes
 _clusters = tables.clusters
 
 
-class Listed(NamedTuple):
+class ListedProvider(NamedTuple):
     """A provider by names; `id` is its place in the list."""
 
     id: int
@@ -38,7 +38,7 @@ class Record(NamedTuple):
     used: int
 
 
-def page(connection: Executor, cluster: str | None, after: int, count: int) -> list[Listed]:
+def page(connection: Executor, cluster: str | None, after: int, count: int) -> list[ListedProvider]:
     """The next providers in order of their ids, which never change."""
     statement = (
         sa.select(
@@ -60,7 +60,7 @@ def page(connection: Executor, cluster: str | None, after: int, count: int) -> l
     )
     if cluster is not None:
         statement = statement.where(_clusters.c.name == cluster)
-    return [Listed(*row) for row in connection.execute(statement)]
+    return [ListedProvider(*row) for row in connection.execute(statement)]
 
 
 def records_of(connection: Executor, ids: Sequence[int]) -> dict[int, list[Record]]:

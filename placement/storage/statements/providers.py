@@ -21,7 +21,7 @@ _AT_ONCE = 5000
 _self = tables.providers
 
 
-class Locked(NamedTuple):
+class LockedProvider(NamedTuple):
     """A provider, locked until the transaction ends; `cluster_id` if the import of a node made it."""
 
     id: int
@@ -42,19 +42,21 @@ _lockable = sa.select(
 )
 
 
-def lock(transaction: Transaction, uuid: str) -> Locked | None:
+def lock(transaction: Transaction, uuid: str) -> LockedProvider | None:
     """Lock one provider."""
     row = transaction.execute(transaction.locked(_lockable.where(_self.c.uuid == uuid))).first()
-    return Locked(*row) if row else None
+    return LockedProvider(*row) if row else None
 
 
-def lock_all(transaction: Transaction, uuids: Collection[str], ids: Collection[int] = ()) -> list[Locked]:
+def lock_all(
+    transaction: Transaction, uuids: Collection[str], ids: Collection[int] = ()
+) -> list[LockedProvider]:
     """Lock providers by uuid or id, in ascending order of ids so that no two writers wait for each other."""
     wanted: sa.ColumnElement[bool] = _self.c.uuid.in_(sorted(uuids))
     if ids:
         wanted = wanted | _self.c.id.in_(sorted(ids))
     statement = transaction.locked(_lockable.where(wanted).order_by(_self.c.id))
-    return [Locked(*row) for row in transaction.execute(statement)]
+    return [LockedProvider(*row) for row in transaction.execute(statement)]
 
 
 @cache
@@ -109,7 +111,7 @@ def insert(
     transaction: Transaction,
     uuid: str,
     name: str,
-    parent: Locked | None = None,
+    parent: LockedProvider | None = None,
     cluster_id: int | None = None,
 ) -> int:
     """A new provider of generation 0; returns its id. Unique keys are the caller's to have checked."""
@@ -147,7 +149,7 @@ def name_taken(transaction: Transaction, name: str, other_than: int = 0) -> bool
     return transaction.execute(statement).first() is not None
 
 
-def subtree(transaction: Transaction, locked: Locked) -> set[int]:
+def subtree(transaction: Transaction, locked: LockedProvider) -> set[int]:
     """The ids of a provider and all below it."""
     rows = transaction.execute(
         sa.select(_self.c.id, _self.c.parent_provider_id).where(_self.c.root_provider_id == locked.root_id)
@@ -163,7 +165,9 @@ def subtree(transaction: Transaction, locked: Locked) -> set[int]:
     return found
 
 
-def move(transaction: Transaction, locked: Locked, parent: Locked | None, members: Iterable[int]) -> None:
+def move(
+    transaction: Transaction, locked: LockedProvider, parent: LockedProvider | None, members: Iterable[int]
+) -> None:
     """Put a provider with its subtree (`members`) below another parent, or make it a root."""
     parent_id = parent.id if parent else None
     root_id = parent.root_id if parent else locked.id
