@@ -20,7 +20,7 @@ from placement.forest.texts import (
 from placement.forest.uuids import dashed, to_text
 from placement.search.query import Slot
 from placement.search.ranking import ScoreTable
-from placement.search.search import Found
+from placement.search.search import FoundCandidates
 from placement.search.summary_cache import SummaryCache
 
 # Stands in the place of a provider that another slot uses first.
@@ -136,7 +136,7 @@ def _chosen(slots: Sequence[int], flags: Mask) -> tuple[int, ...]:
 class Answer:
     """The candidates found, in the forms that rendering needs."""
 
-    def __init__(self, forest: Forest, found: Found) -> None:
+    def __init__(self, forest: Forest, found: FoundCandidates) -> None:
         self._forest = forest
         self._found = found
 
