@@ -23,7 +23,7 @@ from placement.operations.http.received import (
     Received,
     framing_of,
 )
-from placement.operations.http.refusals import Refusal
+from placement.operations.http.refusals import HttpRefusal
 
 _END_OF_HEAD = b"\r\n\r\n"
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
@@ -84,7 +84,7 @@ class Connection:
         return True
 
     def advance(self) -> bool:
-        """Whether a request is complete now. Raises Refusal, OSError."""
+        """Whether a request is complete now. Raises HttpRefusal, OSError."""
         if self.phase is Phase.IDLE and self._buffer:
             self.phase = Phase.HEAD
             self.deadline = time.monotonic() + self._limits.head_seconds
@@ -172,7 +172,7 @@ class Connection:
         try:
             piece, complete = self._framing.take(self._buffer)
         except BadChunks as error:
-            raise Refusal(400, str(error)) from None
+            raise HttpRefusal(400, str(error)) from None
         self.received.append(piece)
         if self.received.body_size > self._limits.largest_body_bytes:
             raise refusals.BODY_TOO_LONG

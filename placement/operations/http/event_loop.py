@@ -18,7 +18,7 @@ from placement.operations.http.exchange import Exchange, State
 from placement.operations.http.lanes import Lanes
 from placement.operations.http.limits import Limits
 from placement.operations.http.process import room_for_connections
-from placement.operations.http.refusals import Refusal
+from placement.operations.http.refusals import HttpRefusal
 from placement.operations.http.register import Register
 
 # Operators know it by the name of the worker.
@@ -140,7 +140,7 @@ class EventLoop:
             return
         try:
             complete = connection.advance()
-        except Refusal as refusal:
+        except HttpRefusal as refusal:
             self._refuse(connection, refusal)
             return
         self._register.note(connection)
@@ -257,7 +257,7 @@ class EventLoop:
         else:
             connection.close()
 
-    def _refuse(self, connection: Connection, refusal: Refusal) -> None:
+    def _refuse(self, connection: Connection, refusal: HttpRefusal) -> None:
         """Answer without asking the application, and close."""
         LOG.info("refused a request of %s: %d %s", connection.address, refusal.status, refusal.message)
         try:

@@ -139,7 +139,7 @@ class Exchange:
         self.keep_alive = self.keep_alive and not self._response.should_close()
         return State.ANSWERED
 
-    def refuse(self, refusal: refusals.Refusal) -> None:
+    def refuse(self, refusal: refusals.HttpRefusal) -> None:
         """Answer this instead of asking the application."""
         self._pieces, self._produced, self.keep_alive = iter(()), True, False
         self._response = _Closing()
