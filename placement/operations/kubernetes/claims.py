@@ -23,7 +23,7 @@ class _Seen(NamedTuple):
     since: float
 
 
-class Claims:
+class ExpiringClaims:
     """Releases claims whose pod is gone, or was never bound.
 
     Kubernetes says whether a pod is over or gone. A pod that waits may be about to be bound, so its claim is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from placement.operations.kubernetes.claims import Claims
+from placement.operations.kubernetes.claims import ExpiringClaims
 from placement.operations.kubernetes.informer_store import InformerStore, Key, Kind
 from placement.operations.kubernetes.journal import Journal
 from placement.operations.kubernetes.reconciled_nodes import ReconciledNodes
@@ -38,7 +38,7 @@ class Reconciler:
         self._sending = Sending(journal, lambda: progress(self.summary()))
         self._pods = ReconciledPods(service, store, self._sending, lives, namespaces)
         self._nodes = ReconciledNodes(service, store, self._sending, self._pods)
-        self._claims = Claims(service, store, self._pods, journal, is_placed, claim_patience)
+        self._claims = ExpiringClaims(service, store, self._pods, journal, is_placed, claim_patience)
 
     @property
     def rejected(self) -> int:
