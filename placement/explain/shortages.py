@@ -15,7 +15,7 @@ from placement.forest.arrays import Indices, Rows, Shares
 from placement.forest.forest import Forest
 from placement.forest.sharing import Sharing
 from placement.forest.uuids import to_text
-from placement.search.conditions import Condition, Offers
+from placement.search.conditions import Condition, OffersClass
 from placement.search.equivalence import EquivalenceClasses
 from placement.search.filters import Choices, choices_of
 from placement.search.problem import Problem
@@ -190,7 +190,7 @@ class Shortages:
                 alike.setdefault(self._why(root, slot, tops[slot]), []).append(slot)
         for (reason, top, condition), slots in alike.items():
             provider = self._uuid(int(rows[top])) if top != NO_POSITION else None
-            if isinstance(condition, Offers):
+            if isinstance(condition, OffersClass):
                 wanted = sum(dict(self._slots[slot].resources)[condition.class_id] for slot in slots)
                 name = self._words.resource_class(condition.class_id)
                 yield Shortage(reason, self._groups(slots), None, name, wanted, missing=wanted)

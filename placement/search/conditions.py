@@ -51,7 +51,7 @@ class GivesPart:
 
     def everywhere(self, forest: Forest) -> Rows:
         """All providers that meet it, ascending by slot of the class."""
-        rows = Offers(self.class_id).everywhere(forest)
+        rows = OffersClass(self.class_id).everywhere(forest)
         return rows[self.among(forest, rows)]
 
     def among(self, forest: Forest, rows: Rows) -> Mask:
@@ -67,7 +67,7 @@ class GivesPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Offers:
+class OffersClass:
     """The provider has an inventory of the class, however much of it is free."""
 
     class_id: int
@@ -141,7 +141,7 @@ class Exists:
         return np.ones(len(rows), bool)
 
 
-Condition = Fits | GivesPart | Offers | Carries | IsIn | InTree | Exists
+Condition = Fits | GivesPart | OffersClass | Carries | IsIn | InTree | Exists
 
 
 def conditions_of(group: GroupQuery, *, one_by_one: bool) -> Iterator[Condition]:

@@ -19,7 +19,7 @@ from placement.search.conditions import (
     GivesPart,
     InTree,
     IsIn,
-    Offers,
+    OffersClass,
     conditions_of,
     split,
 )
@@ -55,7 +55,7 @@ def _flags(count: int, rows: Rows) -> Mask:
     return flags
 
 
-_Serves = Callable[[int, int], Fits | GivesPart | Offers]
+_Serves = Callable[[int, int], Fits | GivesPart | OffersClass]
 _NO_ROWS: Rows = np.empty(0, np.intp)
 
 
@@ -99,8 +99,8 @@ def choices_of(
     return _unsuffixed_choices(forest, slot, sharing, narrowing)
 
 
-def _offers(class_id: int, _amount: int) -> Offers:
-    return Offers(class_id)
+def _offers(class_id: int, _amount: int) -> OffersClass:
+    return OffersClass(class_id)
 
 
 def _unsuffixed_choices(forest: Forest, slot: Slot, sharing: Sharing, narrowing: _Narrowing) -> Choices:

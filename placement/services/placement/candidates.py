@@ -24,7 +24,7 @@ from placement.explain.vocabulary import Vocabulary
 from placement.scoring.order import Order
 from placement.search.answer import Answer
 from placement.search.budget import Budget, SearchEnded
-from placement.search.conditions import Offers
+from placement.search.conditions import OffersClass
 from placement.search.query import ForestQuery, GroupQuery, slots_of
 from placement.search.search import search, shuffled
 from placement.search.trace import RootIsIn, Trace
@@ -257,7 +257,7 @@ def _refuse_shared_splits(view: View, wanted: ForestQuery, query: CandidateQuery
             continue
         sharers = view.sharing.of(view.forest, wanted.sharing_trait).mask(view.forest.count)
         for class_id in resolved.split:
-            offering = Offers(class_id).everywhere(view.forest)
+            offering = OffersClass(class_id).everywhere(view.forest)
             if len(offering) and sharers[offering].all():
                 where, name = query.place(group, "split"), view.names.classes[class_id]
                 raise BadRequest(
