@@ -63,7 +63,7 @@ class Use(NamedTuple):
         return np.minimum(self.rows, 0)
 
 
-class Block:
+class Batch:
     """Some candidates that follow each other, or that are alike; one row each, a column per slot."""
 
     def __init__(self, rows: Indices, leaders: Sequence[int] | None = None) -> None:
@@ -74,20 +74,20 @@ class Block:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def layouts(self, most: int) -> list[tuple[Rows, Block]] | None:
+    def patterns(self, most: int) -> list[tuple[Rows, Batch]] | None:
         """The candidates apart by which slots share providers, and their places; None if in more ways."""
         rows = self._rows
         everywhere = np.arange(len(rows))
         if (rows == rows[:, :1]).all():
-            return [(everywhere, Block(rows, [0] * rows.shape[1]))]
+            return [(everywhere, Batch(rows, [0] * rows.shape[1]))]
         leaders = (rows[:, :, None] == rows[:, None, :]).argmax(axis=2)
-        found: list[tuple[Rows, Block]] = []
+        found: list[tuple[Rows, Batch]] = []
         left = everywhere
         while len(left):
             if len(found) == most:
                 return None
             alike = (leaders[left] == leaders[left[0]]).all(axis=1)
-            found.append((left[alike], Block(rows[left[alike]], leaders[left[0]].tolist())))
+            found.append((left[alike], Batch(rows[left[alike]], leaders[left[0]].tolist())))
             left = left[~alike]
         return found
 
@@ -216,11 +216,11 @@ class Answer:
         """All providers in use, ascending."""
         return self._distinct(self._found.candidates)
 
-    def blocks(self, size: int) -> Iterator[Block]:
-        """The candidates in blocks of so many, the last may be smaller."""
+    def batches(self, size: int) -> Iterator[Batch]:
+        """The candidates in batches of so many, the last may be smaller."""
         rows = self._found.candidates
         for start in range(0, len(rows), size):
-            yield Block(rows[start : start + size])
+            yield Batch(rows[start : start + size])
 
     def contributing(self) -> Indices:
         """The providers that give resources to some candidate, ascending."""

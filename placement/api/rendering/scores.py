@@ -23,7 +23,7 @@ from placement.services.placement.search_options import SoftCondition
 _FIGURE = b"\0"
 
 
-def score_remarks(table: ScoreTable, preferences: Sequence[SoftCondition]) -> Texts:
+def score_members(table: ScoreTable, preferences: Sequence[SoftCondition]) -> Texts:
     """Per candidate its score and what it is made of, as members of its element, of one width for all.
 
     Candidates on which the same classes count differ only in numbers, so one template writes them all.
