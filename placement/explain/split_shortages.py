@@ -90,7 +90,7 @@ def alternative(forest: Forest, sharing: Sharing, wanted: Fits, resource_class: 
     column, amount = forest.column(wanted.class_id), wanted.amount
     if len(column.fitting(amount)):
         return None
-    rows = column.slots.provider[column.occupied()].astype(np.intp)
+    rows = column.entries.provider[column.occupied()].astype(np.intp)
     rows = rows[~np.isin(rows, sharing.providers)]
     room = np.maximum(column.headroom(rows), 0)
     parents = forest.providers.parent[rows]

@@ -273,11 +273,11 @@ def summarise(forest: Forest, rows: Indices) -> list[ProviderSummary]:
     resources: list[list[tuple[int, int, int]]] = [[] for _ in range(len(rows))]
     for class_id in sorted(forest.inventories):
         column = forest.inventories[class_id]
-        at = column.slots_of(rows)
+        at = column.entries_of(rows)
         having = np.flatnonzero(at >= 0)
-        slots = at[having]
-        capacities = column.slots.capacity_of[slots].tolist()
-        used = column.slots.used[slots].tolist()
+        entries = at[having]
+        capacities = column.entries.capacity_of[entries].tolist()
+        used = column.entries.used[entries].tolist()
         for place, capacity, amount in zip(having.tolist(), capacities, used, strict=True):
             resources[place].append((class_id, capacity, amount))
     parents = providers.parent[rows]

@@ -30,7 +30,7 @@ class Fits:
     amount: int
 
     def everywhere(self, forest: Forest) -> Rows:
-        """All providers that meet it, ascending by slot of the class."""
+        """All providers that meet it, ascending by entry of the column."""
         return forest.column(self.class_id).fitting(self.amount)
 
     def among(self, forest: Forest, rows: Rows) -> Mask:
@@ -50,7 +50,7 @@ class GivesPart:
     rule: SplitRule
 
     def everywhere(self, forest: Forest) -> Rows:
-        """All providers that meet it, ascending by slot of the class."""
+        """All providers that meet it, ascending by entry of the column."""
         rows = OffersClass(self.class_id).everywhere(forest)
         return rows[self.among(forest, rows)]
 
@@ -58,7 +58,7 @@ class GivesPart:
         """Which of the rows meet it."""
         column = forest.column(self.class_id)
         room, least, step, whole = column.parts(rows)
-        offered = column.slots_of(rows) >= 0
+        offered = column.entries_of(rows) >= 0
         if self.rule in (SplitRule.REQUIRE, SplitRule.ISOLATE):
             met: Mask = offered & (whole >= 1)
             return met
@@ -73,13 +73,13 @@ class OffersClass:
     class_id: int
 
     def everywhere(self, forest: Forest) -> Rows:
-        """All providers that meet it, ascending by slot of the class."""
+        """All providers that meet it, ascending by entry of the column."""
         column = forest.column(self.class_id)
-        return column.slots.provider[column.occupied()].astype(np.intp)
+        return column.entries.provider[column.occupied()].astype(np.intp)
 
     def among(self, forest: Forest, rows: Rows) -> Mask:
         """Which of the rows meet it."""
-        met: Mask = forest.column(self.class_id).slots_of(rows) >= 0
+        met: Mask = forest.column(self.class_id).entries_of(rows) >= 0
         return met
 
 
