@@ -1,4 +1,4 @@
-"""Who is calling. Source: placement-api.md, "Authentication"."""
+"""Authentication: the caller of a request. Source: placement-api.md, "Authentication"."""
 
 from __future__ import annotations
 

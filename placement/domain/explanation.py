@@ -1,4 +1,4 @@
-"""Why not: the one form in which refusals of candidates, of nodes and of flavors are explained.
+"""Explanations: the one form in which refusals of candidates, of nodes and of flavors are explained.
 
 A request states conditions in a certain order. Providers, trees or nodes that meet one come to the next. The
 first condition that none of them meets is why nothing fits; the ones that came to it almost fitted.

@@ -133,7 +133,7 @@ def limits_of(settings: cfg.ConfigOpts) -> Limits:
 
 
 def make_ready(settings: cfg.ConfigOpts) -> None:
-    """See to it that the service can start, waiting for a database that cannot be reached yet.
+    """Make the database ready for the service, waiting until it can be reached.
 
     Raises SchemaOutdated, Unavailable, PlacementError.
     """

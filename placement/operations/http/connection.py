@@ -1,4 +1,4 @@
-"""A client's connection: what it has sent so far, and what is to happen with it."""
+"""A client's connection: what it has sent so far, and which phase it is in."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class Phase(Enum):
-    """What is expected of the client, or of us."""
+    """What the connection waits for: the client, or an answer of ours."""
 
     IDLE = auto()
     HEAD = auto()
@@ -100,7 +100,7 @@ class Connection:
         self._searched = 0
 
     def drain(self) -> None:
-        """Say that nothing more will come, and give the client time to read what was sent.
+        """End our side of the connection, and give the client time to read what was sent.
 
         Closing at once would make the system drop what the client has not read yet.
         """

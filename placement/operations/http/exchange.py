@@ -41,7 +41,7 @@ class State(Enum):
 
 
 class Exchange:
-    """A complete request in work. A thread may leave it while the client reads slowly, another goes on."""
+    """A complete request in work. A thread may leave it while the client reads slowly; another continues."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class Exchange:
         return State.ANSWERED
 
     def refuse(self, refusal: refusals.HttpRefusal) -> None:
-        """Answer this instead of asking the application."""
+        """Answer with the refusal instead of asking the application."""
         self._pieces, self._produced, self.keep_alive = iter(()), True, False
         self._response = _Closing()
         self.outgoing.sendall(refusals.written(refusal))

@@ -67,7 +67,7 @@ class ReconciledPods:
         self.end(pod.id for pod in listed if self.has_ended(pod.id))
 
     def _still(self, listed: HeldPod) -> _Held:
-        """What is known of a pod, if it is still that pod."""
+        """What the service holds of a pod, unless the name is another pod's by now."""
         known = self._held.get(key_of(listed.id))
         same = known is not None and known[:2] == (listed.uid, listed.node)
         return known if known is not None and same else _Held(listed.uid, listed.node)
@@ -108,14 +108,14 @@ class ReconciledPods:
         return released
 
     def forget(self, pod: PodId) -> None:
-        """The service does not hold that pod any more."""
+        """Note that the service does not hold that pod any more."""
         key = key_of(pod)
         held = self._held.get(key)
         if held is not None and held.uid == pod.uid:
             del self._held[key]
 
     def arrived(self, node: str) -> None:
-        """The service has that node now."""
+        """Note that the service has that node now."""
         self._due.update(key for key, awaited in self._waiting.items() if awaited == node)
 
     def put(self, has_node: Callable[[str], bool]) -> int:

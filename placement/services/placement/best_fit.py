@@ -84,7 +84,7 @@ class _Proposal:
 
 @dataclass(slots=True)
 class _Contest:
-    """One call's struggle with others: what it has lost, and how long it goes on."""
+    """The attempts of one call: what it lost to other writers, and how long it goes on."""
 
     attempts: Attempts = field(default_factory=_POLICY.begin)
     lost: set[frozenset[tuple[str, str, int]]] = field(default_factory=set)

@@ -71,7 +71,7 @@ class Backend(Protocol):
         """Set up a new connection of the driver; which server or file it is to (storage.changes.history)."""
 
     def is_present(self, opened: str) -> bool:
-        """Whether a connection to that server or file is to what is the database now."""
+        """Whether that server or file is the present database, not one that was replaced since."""
 
     def refuse_dead(self, dialect: sa.Dialect, connection: Any, idle_seconds: float) -> None:
         """Raises InvalidatePoolError for a connection of the driver that was lost while it was idle."""
@@ -85,7 +85,7 @@ class Backend(Protocol):
         """The statement that begins a read-only transaction in which all statements see one state."""
 
     def alone(self) -> AbstractContextManager[None]:
-        """For as long as a writer has to be the only one of this process, if it has to. Raises TryAgain."""
+        """A block that keeps other writers of this process out, if the database needs it. Raises TryAgain."""
 
     def begin_write(self, connection: sa.Connection) -> str:
         """The statement that begins a transaction which writes on this connection."""
@@ -99,10 +99,10 @@ class Backend(Protocol):
         """What is wrong, None for what is a fault of ours; `is_lost`: the connection cannot be used."""
 
     def stays_broken(self, error: BaseException) -> bool:
-        """Whether a connection that met this error is of no use, though the driver does not say so."""
+        """Whether a connection is of no use after this error, although the driver goes on with it."""
 
     def leaves_in_doubt(self, error: BaseException) -> bool:
-        """Whether a connection that was lost so may have committed what was sent."""
+        """Whether the server may have committed what was sent before this error cut the connection."""
 
     # -- statements ---------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Backend(Protocol):
     stamp: ClassVar[sa.ColumnElement[int]]
 
     def stamp_parameters(self, connection: sa.Connection) -> Mapping[str, int]:
-        """The parameters of `stamp`, once per transaction: this takes the stamp."""
+        """Take the stamp of a transaction, once in each: the parameters of `stamp`."""
 
     def stamp_with(self, parameters: Mapping[str, int]) -> sa.ColumnElement[int]:
         """The same value as `stamp` with these parameters."""
@@ -170,7 +170,7 @@ class Backend(Protocol):
     horizon: ClassVar[str]
 
     def lookout(self, connection: sa.Connection) -> Lookout:
-        """Prepare a connection for looking; it is used for nothing else but reading."""
+        """Prepare a connection for looks; it is only read from."""
 
     # -- life ---------------------------------------------------------------------------------------
 

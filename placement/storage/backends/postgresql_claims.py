@@ -63,7 +63,7 @@ _CLAIM_TYPES = (
     "varchar[], varchar[], bigint[], bigint[], bigint[], bigint[], varchar[], varchar[], varchar[], bigint[]"
 )
 _IS_WHOLE = "applied = cardinality($7) AND allocated = cardinality($13)"
-# What is no number undoes everything; the log of the database shows the text.
+# Casting this text to a number fails, which undoes everything; the log of the database shows it.
 _OUTCOME = """
 SELECT CASE WHEN {is_whole} THEN pg_current_xact_id()::text::bigint
             ELSE CAST('claim refused, ' || applied || ' of ' || cardinality($7) || ' fit' AS bigint) END
@@ -150,7 +150,7 @@ def _run(name: str, write: SingleWrite, values: Sequence[Any]) -> int | None:
         if _PREPARE not in connection.info:
             connection.exec_driver_sql(_PREPARE)
             connection.info[_PREPARE] = True
-        # The plan is made now and kept, so the size that tables happen to have must not decide.
+        # The plan is made now and kept, so it must not depend on the present size of the tables.
         connection.exec_driver_sql("SET enable_seqscan = off")
         stamp = _sent(name, write, values)
         connection.exec_driver_sql("RESET enable_seqscan")

@@ -36,7 +36,7 @@ _TRANSPORT = {
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
-    # Milliseconds that what was sent may stay unacknowledged.
+    # For so many milliseconds the server may leave what was sent unacknowledged.
     "tcp_user_timeout": 10_000,
 }
 _SYSTEM = "(SELECT system_identifier FROM pg_control_system())::text"
@@ -158,8 +158,8 @@ def prepare(connection: Any, statement_seconds: float, lock_seconds: float) -> s
 
 
 def bounds(statement_seconds: float, lock_seconds: float) -> str:
-    """What limits one transaction, to be sent together with its beginning."""
-    # A little later than a lock, whose name says more about what was waited for.
+    """The statements that limit one transaction, to be sent together with its beginning."""
+    # A little later than a lock runs out, because that error says what was waited for.
     return (
         f"; SET LOCAL statement_timeout = {_milliseconds(statement_seconds + _LATER_SECONDS)}"
         f"; SET LOCAL lock_timeout = {_milliseconds(lock_seconds)}"
@@ -180,7 +180,7 @@ def connect_in_time(dialect: sa.Dialect, _record: Any, arguments: Sequence[Any],
         raise psycopg2.OperationalError("there is no time left to connect in")
     seconds = deadline.remaining() / (str(options.get("host", "")).count(",") + 1)
     allowed = str(options.get("connect_timeout", 0))
-    # For the driver 0 is no limit; what is no number it refuses by itself.
+    # For the driver 0 means no limit; it refuses by itself what is no number.
     if allowed.isdecimal() and seconds < (int(allowed) or math.inf):
         options = {**options, "connect_timeout": max(_LEAST_CONNECT_SECONDS, int(seconds))}
     return dialect.connect(*arguments, **options)

@@ -62,7 +62,7 @@ class Feed:
         self._driver_error: type[Exception] = database.engine.dialect.loaded_dbapi.Error
 
     def look(self, horizon: int) -> Look | None:
-        """What may have changed since `horizon`, None if surely nothing. Raises Unavailable."""
+        """What may have changed since `horizon`; None if nothing has. Raises Unavailable."""
         self._drop_outdated()
         if self._connection is not None:
             # Only this connection may be broken; another one is tried below.
@@ -75,7 +75,7 @@ class Feed:
         return self._look_anew(horizon)
 
     def _look_anew(self, horizon: int) -> Look | None:
-        """Look over a new connection. What fails there is not tried again: it took its time."""
+        """Look over a new connection. A failure there is not tried again: that would take too long."""
         try:
             with self._database.translating():
                 return self._look(horizon, is_quick=False)
@@ -90,7 +90,7 @@ class Feed:
         return None if rows is None else self._within_history(_read_look(rows), horizon)
 
     def _within_history(self, look: Look, horizon: int) -> Look:
-        """The look, if the horizon is of the history that the connection is in; else one that is too late."""
+        """The look, or one that is too late if the horizon is of another history than the connection."""
         assert self._connection is not None
         server = self._connection.info[history.KEY]
         present = f"{server} {look.witness}"

@@ -1,4 +1,4 @@
-"""Statements on resource classes and traits as things of their own."""
+"""Statements that list, create, rename and delete resource classes and traits."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ _ADVANCE = RowStatement(
 
 
 def create(transaction: Transaction, given: Collection[ConsumerAttributes]) -> set[str]:
-    """Insert consumers at generation 1; the uuids inserted, so without those another writer was faster on.
+    """Insert consumers at generation 1; the uuids inserted, without those that another writer inserted first.
 
     Raises TryAgain if an attribute is not in the database.
     """

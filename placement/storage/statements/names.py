@@ -119,5 +119,5 @@ class ClassIds:
 
     def forget(self) -> None:
         """Ask for all ids again."""
-        # A new dictionary: who is at work with the old one does not write to this one what was so before.
+        # A new dictionary: threads that still write to the old one must not put old ids into this one.
         self._standard = {}

@@ -1,4 +1,4 @@
-"""Rows from which the nodes of a cluster are put together: all of them, or those with certain hosts."""
+"""Rows from which the nodes of a cluster are loaded: all of them, or those with certain hosts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def lock(transaction: Transaction, roots: Collection[int]) -> dict[int, int]:
 
 
 class LockedHost(NamedTuple):
-    """The stamp of a host whose row is locked, and what is in use of what its import made.
+    """The stamp of a host whose row is locked, and how much is used of the providers that its import made.
 
     `used` adds units of all classes.
     """
@@ -176,7 +176,7 @@ class OtherUse(NamedTuple):
 
 
 def other_uses(connection: Executor, cluster_id: int, roots: Roots = None) -> list[OtherUse]:
-    """What others hold in the trees, as far as the import of the nodes made them."""
+    """What consumers that are no pods of the cluster hold of the providers that the import of nodes made."""
     is_other = sa.or_(_consumers.c.cluster_id.is_(None), _consumers.c.cluster_id != cluster_id)
     statement = (
         sa.select(
@@ -200,7 +200,7 @@ def other_uses(connection: Executor, cluster_id: int, roots: Roots = None) -> li
 
 
 def _chosen(cluster: Any, cluster_id: int, root: Any, roots: Roots) -> Any:
-    """The condition for all of a cluster or for some of it: with both a database may search the whole."""
+    """The condition for all hosts of a cluster, or for some. One for both may search the whole table."""
     return cluster == cluster_id if roots is None else root.in_(sorted(roots))
 
 

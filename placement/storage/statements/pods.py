@@ -69,7 +69,7 @@ def namesakes(
 
 @dataclass(frozen=True, slots=True)
 class PodValues:
-    """What a row of a pod says beside its place in a cluster; `format` tells in which form `status` is."""
+    """The columns of a pod's row besides cluster and name; `format` tells in which form `status` is."""
 
     namespace: str
     name: str
@@ -93,7 +93,7 @@ def update(transaction: Transaction, id_: int, values: PodValues) -> None:
 
 
 def touch(transaction: Transaction, id_: int) -> None:
-    """A pod's row is as good as written now."""
+    """Mark a pod's row as changed now."""
     transaction.execute(sa.update(_pods).where(_pods.c.id == id_).values(updated_at=transaction.now))
 
 

@@ -1,4 +1,4 @@
-"""Many providers with what hangs on them, page by page, one statement for each kind of thing."""
+"""Lists of providers with inventories, traits and aggregates, page by page, one statement for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holding resource providers for writing, and changing them."""
+"""Statements that lock and change resource providers."""
 
 from __future__ import annotations
 
