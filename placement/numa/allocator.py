@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from placement.numa.accounts import numa_available, numa_used
-from placement.numa.accumulator.accumulator import take_cpus
-from placement.numa.accumulator.strict_binding import check_binding, thinned
+from placement.numa.accumulator.accumulator import check_binding, take_cpus, thinned
 from placement.numa.amounts import NOTHING, Amounts, NumaAmounts
-from placement.numa.demand import CpuDemand, PodDemand
-from placement.numa.host import HostState
-from placement.numa.policies import BindPolicy, Distribution
+from placement.numa.demand import BindPolicy, CpuDemand, Distribution, PodDemand
+from placement.numa.host import HostState, numa_available, numa_used
 from placement.numa.refusal import (
     INVALID_TOPOLOGY,
     NOT_ENOUGH_CPUS,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from placement.numa.cpu_use import CpuUse
-from placement.numa.layout import CpuLayout
-from placement.numa.policies import BindPolicy, ExclusiveLevel
+from placement.numa.cpus import CpuLayout
+from placement.numa.demand import BindPolicy, ExclusiveLevel
+from placement.numa.ledger import CpuUse
 
 MISSED = 2
 """What a policy counts that is not met at all."""

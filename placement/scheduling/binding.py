@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from placement.dialects.koordinator.node.host_policies import HostBindPolicy, pod_bind_policy
 from placement.dialects.koordinator.pod.pod_request import PodRequest
-from placement.numa.demand import CpuDemand
+from placement.numa.demand import BindPolicy, CpuDemand, ExclusiveLevel
 from placement.numa.isolation import Preference
-from placement.numa.policies import BindPolicy, ExclusiveLevel
 
 
 class HostBinding(NamedTuple):

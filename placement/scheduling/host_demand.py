@@ -7,8 +7,7 @@ from placement.dialects.koordinator.pod.annotations import merged_numa_policy
 from placement.dialects.koordinator.pod.pod_request import CPUS_MUST_BE_INTEGER, PodRequest
 from placement.domain.explanation import Kind, Obstacle
 from placement.numa.alignment.alignment import Alignment
-from placement.numa.demand import PodDemand
-from placement.numa.policies import BindPolicy
+from placement.numa.demand import BindPolicy, PodDemand
 from placement.numa.refusal import INVALID_TOPOLOGY, RefusalClass, Refused
 from placement.scheduling.host import Host
 

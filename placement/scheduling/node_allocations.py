@@ -19,8 +19,7 @@ from placement.dialects.koordinator.resources import (
     numa_class,
 )
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
-from placement.numa.amounts import Amounts
-from placement.numa.amplification import bound_cost
+from placement.numa.amounts import Amounts, bound_cost
 from placement.numa.cpuset import CpuSet
 from placement.scheduling.node_offers import (
     HOST,

@@ -17,7 +17,7 @@ from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.kubernetes.node_selection import NodeAttributes
 from placement.kubernetes.pod_identity import consumer_of
 from placement.numa.host_score import HostTotals
-from placement.scheduling.host import Host
+from placement.scheduling.host import Host, occupied_host, unknown_pods
 from placement.scheduling.node_allocations import (
     Accountant,
     NodeAllocations,
@@ -26,7 +26,6 @@ from placement.scheduling.node_allocations import (
     host_room,
 )
 from placement.scheduling.node_offers import NodeOffers, Place
-from placement.scheduling.occupied_host import occupied_host, unknown_pods
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,8 +23,7 @@ from placement.scheduling.columns.filter import may_fit
 from placement.scheduling.columns.isolation import least_missed
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.columns.score import highest_scores
-from placement.scheduling.filter import FilterResult, PodJudge
-from placement.scheduling.host_fit import lacking
+from placement.scheduling.filter import FilterResult, PodJudge, lacking
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.numa_fit import Fit
 from placement.scoring.rule import BEST

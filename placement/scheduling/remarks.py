@@ -1,11 +1,12 @@
-"""What people should know who wonder about the CPUs a pod got, or did not get."""
+"""What people should know who wonder about a place: remarks, and reasons in plain words."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from placement.dialects.koordinator.pod.pod_request import PodRequest
-from placement.numa.policies import BindPolicy, Distribution, ExclusiveLevel, NumaPolicy
+from placement.numa.demand import BindPolicy, Distribution, ExclusiveLevel, NumaPolicy
 from placement.numa.refusal import Refused
 from placement.scheduling.host import Host
 from placement.scheduling.host_demand import alignment_on, demand_on
@@ -55,3 +56,21 @@ def _on_alignment(host: Host, request: PodRequest) -> Iterator[str]:
         yield "DistributeEvenly gives way to the NUMA policy SingleNUMANode: the pod stays on one NUMA node"
     if policy is NumaPolicy.SINGLE_NUMA_NODE and len(host.state.capacity) == 1:
         yield "the host has one NUMA node: aligned pods are not accounted for there"
+
+
+_UNALIGNED = "Unaligned NUMA Hint cause "
+_HINT = re.compile(r"([^ ,]+) prefer \[[01 ]*\] among \[([01 ]*)\]")
+
+
+def in_plain_words(reason: str) -> str:
+    """The reason, with what it means behind it if it needs that."""
+    if not reason.startswith(_UNALIGNED):
+        return reason
+    places = "; ".join(f"{resource} fits on {_places(masks)}" for resource, masks in _HINT.findall(reason))
+    return f"{reason} ({places}; the NUMA policy of the pod or of the node admits none of that)"
+
+
+def _places(masks: str) -> str:
+    """Sets of NUMA nodes, given as binary numbers whose last digit is NUMA node 0."""
+    sets = [[numa for numa, digit in enumerate(reversed(mask)) if digit == "1"] for mask in masks.split()]
+    return " or ".join(f"NUMA node{'s' * (len(ids) > 1)} {'+'.join(map(str, ids))}" for ids in sets)

@@ -18,15 +18,13 @@ from placement.dialects.koordinator.qos import QosClass
 from placement.numa.alignment.alignment import Alignment, choose_affinity
 from placement.numa.allocator import Allocation
 from placement.numa.amounts import NumaAmounts
-from placement.numa.demand import PodDemand
+from placement.numa.cpuset import members_of
+from placement.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy, PodDemand
 from placement.numa.ledger import Holding
-from placement.numa.masks import members_of
-from placement.numa.policies import BindPolicy, ExclusiveLevel, NumaPolicy
 from placement.numa.reservations import NO_RESERVATIONS, Placing, Reservations
-from placement.scheduling.burst import choose_pool
 from placement.scheduling.host import Host
 from placement.scheduling.host_demand import alignment_on, demand_on
-from placement.scheduling.numa_fit import Fit
+from placement.scheduling.numa_fit import Fit, choose_pool
 
 _POOL_POLICIES = (NumaPolicy.RESTRICTED, NumaPolicy.SINGLE_NUMA_NODE)
 

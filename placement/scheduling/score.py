@@ -8,7 +8,8 @@ from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.numa.alignment.alignment import Alignment
 from placement.numa.alignment.numa_exclusivity import favour_idle
 from placement.numa.allocator import Allocation
-from placement.numa.demand import PodDemand
+from placement.numa.cpuset import mask_of
+from placement.numa.demand import NumaPolicy, PodDemand
 from placement.numa.host_score import (
     HostTotals,
     Scorer,
@@ -16,8 +17,6 @@ from placement.numa.host_score import (
     score_on_numa_nodes,
 )
 from placement.numa.isolation import MISSED, Occupied, missed
-from placement.numa.masks import mask_of
-from placement.numa.policies import NumaPolicy
 from placement.numa.refusal import Refusal, Refused
 from placement.numa.reservations import NO_RESERVATIONS, Reservations
 from placement.scheduling.host import Host

@@ -20,18 +20,17 @@ from placement.kubernetes.pod import Pod, read_pod
 from placement.kubernetes.quantity import parse_quantity
 from placement.numa.amounts import NumaAmounts, summed
 from placement.numa.cpus import CpuTopology, LogicalCpu
-from placement.numa.cpuset import format_cpu_list, parse_cpu_list
-from placement.numa.demand import PickRules
-from placement.numa.ledger import Holding, HostLedger
-from placement.numa.masks import mask_of, members_of
-from placement.numa.policies import (
+from placement.numa.cpuset import format_cpu_list, mask_of, members_of, parse_cpu_list
+from placement.numa.demand import (
     BindPolicy,
     Distribution,
     ExclusiveLevel,
     NumaExclusivity,
     NumaPolicy,
     NumaStrategy,
+    PickRules,
 )
+from placement.numa.ledger import Holding, HostLedger
 from placement.numa.reservations import Reservation, Reservations
 from placement.scheduling.host import Host, host_of
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy

@@ -14,8 +14,8 @@ from placement.numa.alignment.numa_exclusivity import is_allowed
 from placement.numa.alignment.numa_score import numa_scorer
 from placement.numa.alignment.selection import Selection, select_affinity, select_preferred
 from placement.numa.allocator import NumaAllocator
-from placement.numa.masks import mask_of, members_of
-from placement.numa.policies import NumaExclusivity, NumaPolicy
+from placement.numa.cpuset import mask_of, members_of
+from placement.numa.demand import NumaExclusivity, NumaPolicy
 from placement.numa.refusal import UNALIGNED, RefusalClass, Refused
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 

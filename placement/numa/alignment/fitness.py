@@ -7,9 +7,9 @@ from functools import cache
 from placement.numa.alignment.hints import Score
 from placement.numa.alignment.merging import Fitness
 from placement.numa.allocator import NumaAllocator
+from placement.numa.cpuset import members_of
+from placement.numa.demand import Distribution, NumaPolicy
 from placement.numa.isolation import MISSED, Occupied, Preference, missed
-from placement.numa.masks import members_of
-from placement.numa.policies import Distribution, NumaPolicy
 from placement.numa.refusal import Refused
 from placement.numa.split import CPU
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from placement.numa.demand import NumaExclusivity
 from placement.numa.ledger import NumaNeighbours
-from placement.numa.policies import NumaExclusivity
 from placement.scoring.rule import BEST
 
 

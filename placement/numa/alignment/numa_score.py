@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from placement.numa.alignment.hints import Score
 from placement.numa.alignment.numa_exclusivity import favour_idle
 from placement.numa.allocator import NumaAllocator
-from placement.numa.amounts import Amounts
-from placement.numa.amplification import bound_cost
-from placement.numa.masks import mask_of
+from placement.numa.amounts import Amounts, bound_cost
+from placement.numa.cpuset import mask_of
 from placement.numa.split import CPU
 from placement.scoring.host import scorer_for
 from placement.scoring.strategy import Strategy

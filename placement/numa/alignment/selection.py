@@ -18,7 +18,7 @@ from placement.numa.alignment.merging import (
     merge_hints,
     merge_preferred,
 )
-from placement.numa.policies import NumaPolicy
+from placement.numa.demand import NumaPolicy
 
 
 class Selection(NamedTuple):

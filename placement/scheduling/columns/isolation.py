@@ -9,11 +9,10 @@ import numpy as np
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.forest.arrays import Amounts
+from placement.numa.demand import ExclusiveLevel
 from placement.numa.isolation import MISSED, STEPPED_DOWN, Preference
-from placement.numa.policies import ExclusiveLevel
-from placement.scheduling.columns.host_kind import HostKind
 from placement.scheduling.columns.node_numbers import VAST, clean, free_cpus
-from placement.scheduling.columns.table import Table
+from placement.scheduling.columns.table import HostKind, Table
 from placement.scheduling.score import AVOIDED
 
 _STEPS = {ExclusiveLevel.NUMA_NODE_LEVEL: (0, STEPPED_DOWN)}

@@ -10,13 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from placement.dialects.koordinator.resources import is_numa_only
-from placement.numa.accounts import numa_used
-from placement.numa.accumulator.strict_binding import thinned
-from placement.numa.amounts import NOTHING
-from placement.numa.amplification import bound_cost, host_cpu_requested
-from placement.numa.host import FACE_VALUE, HostState
+from placement.numa.accumulator.accumulator import thinned
+from placement.numa.amounts import NOTHING, bound_cost, host_cpu_requested
+from placement.numa.demand import BindPolicy, ExclusiveLevel
+from placement.numa.host import FACE_VALUE, HostState, numa_used
 from placement.numa.isolation import Occupied, clean_cpus
-from placement.numa.policies import BindPolicy, ExclusiveLevel
 from placement.scheduling.host import Host
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.node_offers import HOST

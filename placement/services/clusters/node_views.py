@@ -12,9 +12,9 @@ from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.numa.cpus import LogicalCpu
 from placement.numa.cpuset import CpuSet
 from placement.numa.pools import SharedPool
+from placement.scheduling.host import ledger_of
 from placement.scheduling.host_pools import host_pools, pod_cpus, report_differences
 from placement.scheduling.node_info import NodeInfo
-from placement.scheduling.occupied_host import ledger_of
 
 _BLIND = (
     "kubelet's CPU manager policy is not reported; CPUs that kubelet pins could be handed out a second time"

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 from placement.dialects.koordinator.pod.pod_request import PodImport, import_pod
 from placement.domain.errors import BadRequest, Conflict
 from placement.domain.explanation import Kind, Obstacle
-from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import canonical_uid
-from placement.numa.refusal import Refusal, Refused
+from placement.numa.refusal import Refusal
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.explanation import explain_pod
 from placement.scheduling.node_info import NodeInfo
@@ -38,7 +37,14 @@ from placement.services.clusters.pod_pages import (
     Preview,
     Unschedulable,
 )
-from placement.services.clusters.pod_placing import Placed, container_cpus, placed
+from placement.services.clusters.pod_placing import (
+    Placed,
+    asks_for_the_same,
+    best_place,
+    container_cpus,
+    placed,
+    same_pod,
+)
 from placement.services.clusters.pod_rows import answer_of, consumer_of, is_claim
 from placement.services.clusters.pod_writing import (
     Arrival,
@@ -46,7 +52,7 @@ from placement.services.clusters.pod_writing import (
     PodKey,
     PodWriting,
 )
-from placement.services.clusters.running_pods import Recording, same_pod
+from placement.services.clusters.running_pods import Recording
 from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
 from placement.services.transactions import patiently
 from placement.storage.database import Database
@@ -231,7 +237,7 @@ class Pods:
         same = same_pod(known, document)
         settings = view.facts.settings
         incoming = import_pod(document.manifest, settings, same.manifest if same else None)
-        if same is not None and same.node is not None and _asks_for_the_same(same, incoming, view):
+        if same is not None and same.node is not None and asks_for_the_same(same, incoming, settings):
             return self._renewed(view, same, node)
         columns = _without(view, known)
         if node is not None:
@@ -240,7 +246,7 @@ class Pods:
         ranking = self._ranking(incoming, view)
         usable = columns.without(doubtful) if doubtful else columns
         unplaced: dict[str, Refusal] = {}
-        place = _best_place(ranking, usable, incoming, document, unplaced)
+        place = best_place(ranking, usable, incoming, document, unplaced)
         if place is None:
             differing = {each.name: INVENTORIES_DIFFER for each in columns.nodes if each.name in doubtful}
             refusals = {**ranking.refusals(columns), **unplaced, **differing}
@@ -313,35 +319,9 @@ def _with_own_cpus(answer: PodAnswer) -> PodAnswer:
     return replace(answer, container_cpus=answer.cpuset) if owns_cpus else answer
 
 
-def _best_place(
-    ranking: ShapeRanking,
-    columns: NodeColumns,
-    incoming: PodImport,
-    document: PodDocument,
-    unplaced: dict[str, Refusal],
-) -> Placed | None:
-    """The pod on the best node that can take it, None if none can; `unplaced`: where it fits, but fails."""
-    for ranked in ranking.best_first(columns):
-        try:
-            return placed(ranked, incoming, document)
-        except Refused as refused:
-            unplaced[ranked.node.name] = refused.refusal
-    return None
-
-
 def _without(view: ClusterSnapshot, leaving: Sequence[StoredPod]) -> NodeColumns:
     """The nodes as they are when these pods are gone."""
     consumers = frozenset(consumer_of(pod) for pod in leaving)
     left = {pod.root_id for pod in leaving if pod.root_id is not None}
     states = [view.nodes[root_id].without(consumers) for root_id in left if root_id in view.nodes]
     return view.columns.updated(states) if states else view.columns
-
-
-def _asks_for_the_same(stored: StoredPod, incoming: PodImport, view: ClusterSnapshot) -> bool:
-    """Whether a pod asks for what it asked for when it got its place."""
-    manifest = {**stored.manifest, "spec": {**stored.manifest["spec"], "nodeName": None}}
-    try:
-        before = import_pod(manifest, view.facts.settings)
-    except ManifestError:
-        return False  # the settings of the cluster became stricter meanwhile
-    return (before.request, before.qos, before.spec) == (incoming.request, incoming.qos, incoming.spec)

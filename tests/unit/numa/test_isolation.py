@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.numa.cpu_use import CpuUse
+from placement.numa.cpus import layout_of
+from placement.numa.cpuset import mask_of, members_of
+from placement.numa.demand import BindPolicy, ExclusiveLevel
 from placement.numa.isolation import Occupied, Preference, missed
-from placement.numa.layout import layout_of
-from placement.numa.masks import mask_of, members_of
-from placement.numa.policies import BindPolicy, ExclusiveLevel
+from placement.numa.ledger import CpuUse
 from tests.unit.numa.samples import topology
 
 FULL, SPREAD, NONE = BindPolicy.FULL_PCPUS, BindPolicy.SPREAD_BY_PCPUS, BindPolicy.NONE

@@ -17,11 +17,11 @@ from placement.numa.alignment.numa_score import numa_scorer
 from placement.numa.alignment.selection import select_affinity
 from placement.numa.allocator import NumaAllocator
 from placement.numa.amounts import NumaAmounts
+from placement.numa.cpus import layout_of
+from placement.numa.cpuset import mask_of
+from placement.numa.demand import NumaExclusivity, NumaPolicy
 from placement.numa.host import HostState
-from placement.numa.layout import layout_of
 from placement.numa.ledger import NumaNeighbours
-from placement.numa.masks import mask_of
-from placement.numa.policies import NumaExclusivity, NumaPolicy
 from placement.numa.refusal import Refused
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 from placement.scoring.weights import Weighted

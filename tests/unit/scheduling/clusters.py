@@ -14,10 +14,9 @@ from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.kubernetes.node_selection import NodeAttributes, read_attributes
 from placement.numa.host_score import HostTotals
-from placement.scheduling.host import Host
+from placement.scheduling.host import Host, occupied_host
 from placement.scheduling.node_allocations import Accountant, host_room
 from placement.scheduling.node_offers import NodeOffers, Place, offers_of
-from placement.scheduling.occupied_host import occupied_host
 from placement.scheduling.pipeline import PodShape
 from placement.scoring.shape import LARGE_SCALE, Shape
 from placement.scoring.strategy import Strategy

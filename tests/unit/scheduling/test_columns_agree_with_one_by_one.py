@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.kubernetes.node_selection import NodeAttributes
-from placement.numa.policies import NumaPolicy
+from placement.numa.demand import NumaPolicy
 from placement.scheduling.columns.filter import may_fit, selected
 from placement.scheduling.columns.isolation import least_missed
 from placement.scheduling.columns.labels import LabelColumn, LabelKey

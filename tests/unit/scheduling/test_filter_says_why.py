@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from placement.numa.cpuset import format_cpu_list
+from placement.numa.cpuset import format_cpu_list, mask_of
 from placement.numa.host_score import HostTotals
-from placement.numa.masks import mask_of
 from placement.numa.refusal import Refused
 from placement.numa.reservations import Reservation, Reservations
 from placement.scheduling.filter import PodJudge

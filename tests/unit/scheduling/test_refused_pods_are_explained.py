@@ -13,7 +13,7 @@ from placement.dialects.koordinator.resources import host_class
 from placement.domain.explanation import Counted, Kind, Reason
 from placement.explain.sentences import sentences
 from placement.kubernetes.node_selection import CORDONED
-from placement.numa.policies import NumaPolicy
+from placement.numa.demand import NumaPolicy
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.explanation import explain_pod
 from placement.scheduling.node_offers import PODS_CLASS

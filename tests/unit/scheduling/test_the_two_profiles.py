@@ -8,7 +8,7 @@ from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.kubernetes.errors import ManifestError
 from placement.numa.cpuset import format_cpu_list
-from placement.numa.policies import ExclusiveLevel, NumaPolicy, NumaStrategy
+from placement.numa.demand import ExclusiveLevel, NumaPolicy, NumaStrategy
 from placement.scheduling.filter import PodJudge
 from placement.scheduling.numa_fit import Fit, fit_host
 from placement.scheduling.reserve import allocate_on_host

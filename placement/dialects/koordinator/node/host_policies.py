@@ -10,7 +10,7 @@ from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
 from placement.dialects.koordinator.profile import Profile
 from placement.kubernetes.manifest import Field, Manifest
-from placement.numa.policies import NumaPolicy, NumaStrategy
+from placement.numa.demand import NumaPolicy, NumaStrategy
 
 FULL_PCPUS_ONLY_OPTION = "full-pcpus-only"
 _SUFFIXES = ("PodLevel", "ContainerLevel")

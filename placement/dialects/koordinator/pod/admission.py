@@ -18,7 +18,7 @@ from placement.dialects.koordinator.qos import (
 )
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.kubernetes.pod import Pod, names_resource, pod_limit, pod_requests
-from placement.numa.policies import BindPolicy, ExclusiveLevel
+from placement.numa.demand import BindPolicy, ExclusiveLevel
 
 _COLOCATION = frozenset({"kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"})
 _REQUESTS = "pod.spec.containers[*].resources.requests"

@@ -13,8 +13,8 @@ from placement.domain.explanation import Kind, Obstacle
 from placement.kubernetes.manifest import Field, Report
 from placement.numa.amounts import NOTHING, NumaAmounts
 from placement.numa.cpuset import CpuSet, format_cpu_list
+from placement.numa.demand import ExclusiveLevel, NumaExclusivity, NumaPolicy
 from placement.numa.ledger import Holding
-from placement.numa.policies import ExclusiveLevel, NumaExclusivity, NumaPolicy
 from placement.numa.refusal import RefusalClass, Refused
 
 DEFAULT = "Default"

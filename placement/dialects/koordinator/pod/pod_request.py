@@ -32,7 +32,7 @@ from placement.kubernetes.manifest import Field, Report
 from placement.kubernetes.node_selection import NodeSelection, read_node_selection
 from placement.kubernetes.pod import Pod, pod_limit, pod_requests, read_pod, request_amounts
 from placement.numa.amounts import Amounts
-from placement.numa.policies import BindPolicy, ExclusiveLevel
+from placement.numa.demand import BindPolicy, ExclusiveLevel
 from placement.numa.refusal import RefusalClass, Refused
 
 CPUS_MUST_BE_INTEGER = "the requested CPUs must be integer"

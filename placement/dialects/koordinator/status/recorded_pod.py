@@ -8,8 +8,8 @@ from typing import Any
 
 from placement.numa.amounts import NOTHING, Amounts, NumaAmounts
 from placement.numa.cpuset import format_cpu_list, parse_cpu_list
+from placement.numa.demand import ExclusiveLevel
 from placement.numa.ledger import Holding
-from placement.numa.policies import ExclusiveLevel
 
 NO_HOLDING = Holding()
 

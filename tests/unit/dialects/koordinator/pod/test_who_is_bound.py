@@ -6,7 +6,7 @@ import pytest
 
 from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
-from placement.numa.policies import BindPolicy, ExclusiveLevel, NumaStrategy
+from placement.numa.demand import BindPolicy, ExclusiveLevel, NumaStrategy
 from placement.numa.refusal import Refused
 from placement.scoring.shape import Shape
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
