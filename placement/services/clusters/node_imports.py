@@ -110,7 +110,7 @@ class NodeImports:
                 node = clusters.find_node(transaction, cluster.id, node_name)
                 if node is None:
                     raise unknown_node(name, node_name)
-                node_rows.hold(transaction, [node.provider_id])
+                node_rows.lock(transaction, [node.provider_id])
                 state = self.state(transaction, cluster, node)
                 withdraw(transaction, self._writer, state, f"Node {node_name}")
 
@@ -186,7 +186,7 @@ class _Importing:
         if known is None:
             return None
         root_id = known.provider_id
-        node_rows.hold(self.transaction, [root_id])
+        node_rows.lock(self.transaction, [root_id])
         try:
             return self.loader.load(self.transaction, facts, [root_id])[root_id]
         except ManifestError:

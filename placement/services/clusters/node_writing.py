@@ -23,7 +23,7 @@ from placement.storage.statements import (
     providers,
 )
 from placement.storage.statements.allocations import Held
-from placement.storage.statements.consumers import Labelling, LabelRegistry
+from placement.storage.statements.consumers import AttributeRegistry, ConsumerAttributes
 from placement.storage.statements.names import ClassIds
 
 POD = "POD"
@@ -62,22 +62,22 @@ class Labels:
     cluster: str
     cluster_id: int
 
-    def pod(self, consumer: str, namespace: str) -> Labelling:
+    def pod(self, consumer: str, namespace: str) -> ConsumerAttributes:
         """The labels of a recorded pod."""
         return self._of(consumer, POD, namespace)
 
-    def kubelet_pod(self, consumer: str) -> Labelling:
+    def kubelet_pod(self, consumer: str) -> ConsumerAttributes:
         """The labels of a pod that only kubelet reports."""
         return self._of(consumer, KUBELET, _KUBELET_USER)
 
-    def _of(self, consumer: str, kind: str, user: str) -> Labelling:
-        return Labelling(consumer, self.cluster, user, kind, self.cluster_id)
+    def _of(self, consumer: str, kind: str, user: str) -> ConsumerAttributes:
+        return ConsumerAttributes(consumer, self.cluster, user, kind, self.cluster_id)
 
 
 class NodeWriter:
     """Writes the accounts of nodes, inside a transaction of the caller."""
 
-    def __init__(self, labels: LabelRegistry, history: History) -> None:
+    def __init__(self, labels: AttributeRegistry, history: History) -> None:
         self._labels = labels
         self._class_ids = ClassIds(history)
 
@@ -95,7 +95,7 @@ class NodeWriter:
         place: NodePlace,
         before: NodeAllocations,
         after: NodeAllocations,
-        bearers: Mapping[str, Labelling],
+        bearers: Mapping[str, ConsumerAttributes],
     ) -> bool:
         """Bring what is stored of a node from the accounts before to those after, and stamp its host.
 
@@ -122,7 +122,7 @@ class _Writing:
     before: NodeAllocations
     after: NodeAllocations
 
-    def run(self, bearers: Mapping[str, Labelling], class_ids: ClassIds) -> bool:
+    def run(self, bearers: Mapping[str, ConsumerAttributes], class_ids: ClassIds) -> bool:
         before, after = self.before.shares, self.after.shares
         changed = {
             consumer
@@ -148,7 +148,9 @@ class _Writing:
         consumers.delete_idle(self.transaction, before.keys() - after.keys())
         return True
 
-    def _settle_consumers(self, concerned: Collection[str], bearers: Mapping[str, Labelling]) -> set[str]:
+    def _settle_consumers(
+        self, concerned: Collection[str], bearers: Mapping[str, ConsumerAttributes]
+    ) -> set[str]:
         """Create consumers that are new; those that existed before."""
         created = consumers.create(
             self.transaction,
@@ -173,7 +175,7 @@ class _Writing:
         }
         paths = {place.path for place in places} | {""}
         uuids = {self.place.identity.uuid(path): path for path in paths}
-        held = providers.hold_and_stamp(self.transaction, uuids)
+        held = providers.lock_and_stamp(self.transaction, uuids)
         ids = {uuids[uuid]: id_ for uuid, id_ in held.items()}
         missing = sorted(paths - ids.keys())
         if missing:

@@ -91,7 +91,7 @@ class PodWriting:
         Their pods are the known ones and so the owners of CPUs; but less may be held than what is due. Only
         then what is stored is read: nobody ever holds more, so that sums tell.
         """
-        trees = node_rows.hold_trees(transaction, roots)
+        trees = node_rows.lock_with_use(transaction, roots)
         for root_id in roots:
             known = view.nodes.get(root_id)
             if known is None or root_id not in trees or trees[root_id].revision != known.revision:
@@ -112,7 +112,7 @@ class PodWriting:
         """
         if not roots:
             return HeldNodes({}, {})
-        node_rows.hold(transaction, roots)
+        node_rows.lock(transaction, roots)
         states = self._loader.load(transaction, view.facts, roots, view.nodes)
         stored = {root_id: stored_accounts(transaction, state) for root_id, state in states.items()}
         return HeldNodes(states, stored)
@@ -128,7 +128,7 @@ class PodWriting:
     def renew(self, transaction: Transaction, facts: ClusterFacts, pod: StoredPod) -> None:
         """A claim is as good as made now. Raises NodeChanged if the pod is not what it was."""
         if pod.root_id is not None:
-            node_rows.hold(transaction, {pod.root_id})
+            node_rows.lock(transaction, {pod.root_id})
         self.check_namesakes(transaction, facts, PodKey(pod.namespace, pod.name, pod.uid), [pod])
         pods.touch(transaction, pod.id)
 

@@ -19,7 +19,7 @@ from placement.storage.statements import (
     trees,
 )
 from placement.storage.statements.inventories import Stored
-from placement.storage.statements.providers import Locked
+from placement.storage.statements.providers import LockedProvider
 from placement.storage.statements.trees import NewProvider
 
 _SHOWN = 20
@@ -100,7 +100,7 @@ class _TreeWriter:
         providers.touch(self.transaction, self.raised)
         return ids[self.spec.root.uuid], self.change
 
-    def _lock(self) -> dict[str, Locked]:
+    def _lock(self) -> dict[str, LockedProvider]:
         """The stored tree and all other providers with the wanted uuids, locked in order of ids."""
         providers.lock_trees(self.transaction, shared=True)
         root = provider_rows.find(self.transaction, self.spec.root.uuid)
@@ -130,8 +130,8 @@ class _TreeWriter:
 
     def _check_obstacles(
         self,
-        present: Mapping[str, Locked],
-        gone: Collection[Locked],
+        present: Mapping[str, LockedProvider],
+        gone: Collection[LockedProvider],
         records: Mapping[int, Mapping[int, Stored]],
         class_ids: Mapping[str, int],
     ) -> None:
@@ -223,7 +223,7 @@ class _TreeWriter:
         trees.change_traits(self.transaction, added, removed)
         self.raised |= {pair[0] for pair in added | removed}
 
-    def _delete(self, gone: Collection[Locked]) -> None:
+    def _delete(self, gone: Collection[LockedProvider]) -> None:
         labels = trees.names_of(self.transaction, [row.id for row in gone])
         self.change.deleted = sorted(labels.values())
         providers.delete(self.transaction, sorted(row.id for row in gone))

@@ -24,7 +24,7 @@ from placement.explain.vocabulary import Vocabulary
 from placement.scoring.order import Order
 from placement.search.answer import Answer
 from placement.search.budget import Budget, SearchEnded
-from placement.search.conditions import Offers
+from placement.search.conditions import OffersClass
 from placement.search.query import ForestQuery, GroupQuery, slots_of
 from placement.search.search import search, shuffled
 from placement.search.trace import RootIsIn, Trace
@@ -87,7 +87,7 @@ class Candidates:
     def find(self, query: CandidateQuery, options: SearchOptions = NO_OPTIONS) -> Search:
         """Search. Raises BadRequest for unknown names, SearchTimeout, Unavailable."""
         view = self._keeper.current()
-        # After the look: whoever is in a new aggregate by then is found by it.
+        # After the look, so that an aggregate that is known here has its members in the view.
         aggregates = self._aggregates(query, options)
         wanted = self._resolve(view.names, query, options, aggregates)
         _refuse_shared_splits(view, wanted, query)
@@ -108,8 +108,8 @@ class Candidates:
         found = search(view.forest, view.sharing, wanted, trace, score_cache=view.score_cache)
         if self._settings.randomize and wanted.order is None:
             found = shuffled(found, query.limit, random.getrandbits(32))
-        labels = {id_: _label(uuid, options) for uuid, id_ in aggregates.items()}
-        words = Vocabulary(view.names.classes, view.names.traits, labels)
+        called = {id_: _called(uuid, options) for uuid, id_ in aggregates.items()}
+        words = Vocabulary(view.names.classes, view.names.traits, called)
         explanation = None
         if options.explain:
             explanation = self._with_names(_explained(view, wanted, trace, words, MOST_MISSES))
@@ -229,7 +229,7 @@ def _hardest(wanted: ForestQuery) -> list[str]:
     return [f"group {suffix}" if suffix else "the unsuffixed group" for suffix in dict.fromkeys(suffixes)]
 
 
-def _label(aggregate: str, options: SearchOptions) -> str:
+def _called(aggregate: str, options: SearchOptions) -> str:
     """What an aggregate is called in explanations."""
     return f"of cluster {options.cluster}" if aggregate == options.cluster_aggregate else aggregate
 
@@ -257,7 +257,7 @@ def _refuse_shared_splits(view: View, wanted: ForestQuery, query: CandidateQuery
             continue
         sharers = view.sharing.of(view.forest, wanted.sharing_trait).mask(view.forest.count)
         for class_id in resolved.split:
-            offering = Offers(class_id).everywhere(view.forest)
+            offering = OffersClass(class_id).everywhere(view.forest)
             if len(offering) and sharers[offering].all():
                 where, name = query.place(group, "split"), view.names.classes[class_id]
                 raise BadRequest(

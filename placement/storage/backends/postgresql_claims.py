@@ -1,7 +1,7 @@
 """Claims of consumers that must be new, decided and committed by PostgreSQL in one round trip.
 
 A statement does what the steps of a claim do one after another, under the same locks in the same order:
-consumers, then providers, both ascending; that of a pod holds the host before. Either all of it takes place
+consumers, then providers, both ascending; that of a pod locks the host first. Either all of it takes place
 or it fails as a whole; the caller then finds out why, step by step.
 """
 
@@ -16,7 +16,7 @@ from placement.storage.backends.backend import SingleWrite, Stamped
 from placement.storage.changes.history import KEY
 from placement.storage.fit_rule import RISE_FITS
 
-# The new consumers, where the labels that they shall carry are there.
+# The new consumers, where their projects, users and types are in the database.
 _CONSUMERS = """
     INSERT INTO consumers (uuid, project_id, user_id, consumer_type_id, cluster_id, generation, created_at)
     SELECT given.uuid, projects.id, users.id, consumer_types.id, given.cluster_id, 1, $1
@@ -64,7 +64,7 @@ _CLAIM_TYPES = (
     "varchar[], varchar[], bigint[], bigint[], bigint[], bigint[], varchar[], varchar[], varchar[], bigint[]"
 )
 _IS_WHOLE = "applied = cardinality($7) AND allocated = cardinality($13)"
-# What is no number undoes everything; the log of the database shows the text.
+# Casting this text to a number fails, which undoes everything; the log of the database shows it.
 _OUTCOME = """
 SELECT CASE WHEN {is_whole} THEN pg_current_xact_id()::text::bigint
             ELSE CAST('claim refused, ' || applied || ' of ' || cardinality($7) || ' fit' AS bigint)
@@ -120,7 +120,7 @@ _STATEMENTS = {
     "placement_pod_arrival": (_POD_TYPES, _POD_ARRIVAL),
 }
 # Prepared once per connection: planning them would cost more than running them. A pooler may have given the
-# session to somebody before. The driver takes % for the start of a parameter.
+# session to another client before. The driver takes % for the start of a parameter.
 _PREPARE = "; ".join(
     ["DEALLOCATE ALL"] + [f"PREPARE {name}({types}) AS {body}" for name, (types, body) in _STATEMENTS.items()]
 ).replace("%", "%%")
@@ -157,7 +157,7 @@ def _run(name: str, write: SingleWrite, values: Sequence[Any]) -> Any:
         if _PREPARE not in connection.info:
             connection.exec_driver_sql(_PREPARE)
             connection.info[_PREPARE] = True
-        # The plan is made now and kept, so the size that tables happen to have must not decide.
+        # The plan is made now and kept, so it must not depend on the present size of the tables.
         connection.exec_driver_sql("SET enable_seqscan = off")
         row = _sent(name, write, values)
         connection.exec_driver_sql("RESET enable_seqscan")
