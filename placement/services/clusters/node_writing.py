@@ -52,7 +52,7 @@ class ProviderGone(Conflict):
 
 
 @dataclass(frozen=True, slots=True)
-class Labels:
+class PodAttributes:
     """The project, user and type of the consumers of a cluster.
 
     Their project is the cluster, so that GET /usages shows the use of a cluster. The user of recorded pods
@@ -63,11 +63,11 @@ class Labels:
     cluster_id: int
 
     def pod(self, consumer: str, namespace: str) -> ConsumerAttributes:
-        """The labels of a recorded pod."""
+        """The attributes of a recorded pod."""
         return self._of(consumer, POD, namespace)
 
     def kubelet_pod(self, consumer: str) -> ConsumerAttributes:
-        """The labels of a pod that only kubelet reports."""
+        """The attributes of a pod that only kubelet reports."""
         return self._of(consumer, KUBELET, _KUBELET_USER)
 
     def _of(self, consumer: str, kind: str, user: str) -> ConsumerAttributes:
@@ -77,17 +77,17 @@ class Labels:
 class NodeWriter:
     """Writes the accounts of nodes, inside a transaction of the caller."""
 
-    def __init__(self, labels: AttributeRegistry, history: History) -> None:
-        self._labels = labels
+    def __init__(self, attributes: AttributeRegistry, history: History) -> None:
+        self._attributes = attributes
         self._class_ids = ClassIds(history)
 
-    def labels(self, cluster: str, cluster_id: int, namespace: str | None = None) -> Labels:
-        """The labels of consumers in this namespace; to be asked for before the transaction begins."""
+    def attributes(self, cluster: str, cluster_id: int, namespace: str | None = None) -> PodAttributes:
+        """The attributes of consumers in this namespace; to be asked for before the transaction begins."""
         wanted = {("project", cluster), ("type", POD), ("type", KUBELET), ("user", _KUBELET_USER)}
         if namespace is not None:
             wanted.add(("user", namespace))
-        self._labels.register(wanted)
-        return Labels(cluster, cluster_id)
+        self._attributes.register(wanted)
+        return PodAttributes(cluster, cluster_id)
 
     def write(
         self,
@@ -99,8 +99,8 @@ class NodeWriter:
     ) -> bool:
         """Bring what is stored of a node from the accounts before to those after, and stamp its host.
 
-        `bearers` are the labels of consumers that are new, or of another kind than before. False if there was
-        nothing to write. Raises NodeChanged if something does not fit any more, Conflict if a consumer is
+        `bearers` are the attributes of consumers that are new, or of another kind than before. False if there
+        was nothing to write. Raises NodeChanged if something does not fit any more, Conflict if a consumer is
         somebody else's.
         """
         return _Writing(transaction, place, before, after).run(bearers, self._class_ids)
