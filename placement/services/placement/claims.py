@@ -36,10 +36,10 @@ class Claims:
         self._attributes = attributes
         self._class_ids = ClassIds(database.history)
 
-    def note_dedicated_cpus(self, consumer_uuid: str, generation: int, cpus: str) -> None:
-        """Keep the dedicated CPUs of a guest with its consumer of that generation. Raises Unavailable.
+    def note_dedicated_cpus(self, consumer_uuid: str, generation: int, cpus: str | None) -> None:
+        """Keep the dedicated CPUs of a guest with its consumer of that generation; None: it has none.
 
-        Source: nova-flavors.md, "dedicated_cpus".
+        Raises Unavailable. Source: nova-flavors.md, "dedicated_cpus".
         """
 
         def work(transaction: Transaction) -> None:
