@@ -24,7 +24,7 @@ def keys(world: World, found: FoundCandidates) -> list[tuple[str, ...]]:
     ]
 
 
-@settings(max_examples=1000)
+@settings(max_examples=500)
 @given(split_searches())
 def test_one_way_is_found_where_there_is_any(given_search: Search) -> None:
     providers, query = given_search
