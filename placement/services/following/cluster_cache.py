@@ -23,6 +23,9 @@ from placement.storage.backends.backend import Stamped
 from placement.storage.changes.feed import Look
 from placement.storage.database import Database
 
+PodName = tuple[str, str]
+"""The namespace and the name of a pod."""
+
 # The clusters asked for last are kept, as many as have no more nodes than this together.
 _MOST_NODES = 50_000
 # A look takes milliseconds.
@@ -48,11 +51,12 @@ class _Image:
     facts: ClusterFacts
     nodes: dict[int, NodeInfo]
     columns: NodeColumns = field(default_factory=NodeColumns)
+    pods: set[PodName] = field(default_factory=set)
     view: ClusterSnapshot | None = None
 
     @classmethod
     def of(cls, facts: ClusterFacts, nodes: dict[int, NodeInfo]) -> _Image:
-        return cls(facts, nodes, NodeColumns().updated(nodes.values()))
+        return cls(facts, nodes, NodeColumns().updated(nodes.values()), _pods_on(nodes.values()))
 
     def replace(self, roots: Iterable[int], fresh: Mapping[int, NodeInfo]) -> None:
         before = [self.nodes.pop(root_id) for root_id in roots if root_id in self.nodes]
@@ -60,12 +64,18 @@ class _Image:
         names = {state.name for state in fresh.values()}
         gone = {state.name for state in before} - names
         self.columns = self.columns.updated(fresh.values(), gone)
+        self.pods -= _pods_on(before)
+        self.pods |= _pods_on(fresh.values())
         self.view = None
 
     def viewed(self) -> ClusterSnapshot:
         if self.view is None:
             self.view = ClusterSnapshot(self.facts, MappingProxyType(dict(self.nodes)), self.columns)
         return self.view
+
+
+def _pods_on(nodes: Iterable[NodeInfo]) -> set[PodName]:
+    return {(pod.namespace, pod.name) for node in nodes for pod in node.pods}
 
 
 class ClusterCache(Follower):
@@ -90,6 +100,11 @@ class ClusterCache(Follower):
                 # The one asked for last is the last to go.
                 image = self._images[id_] = self._images.pop(id_)
             return image.viewed()
+
+    def may_be_new(self, view: ClusterSnapshot, pod: PodName) -> bool:
+        """Whether no pod of this name is known on any node of the cluster by now; that is advice, too."""
+        image = self._images.get(view.facts.id)
+        return image is None or pod not in image.pods
 
     def took_place(self, before: NodeInfo, after: NodeInfo, written: Stamped) -> None:
         """A transaction of this process made one state of a node the other.
