@@ -116,7 +116,7 @@ def _of_totals(node: NodeInfo) -> Iterator[tuple[Column, int]]:
 
 
 def _rooms(node: NodeInfo) -> Mapping[str, int]:
-    """What NUMA nodes have left counts for what the host as a whole does not offer (`host_fit.lacking`)."""
+    """What NUMA nodes have left counts for what the host as a whole does not offer (`filter.lacking`)."""
     rooms = dict(node.free)
     below: dict[str, int] = {}
     on_host = {place.resource_class for place in node.offers.inventories if place.path == HOST}

@@ -91,7 +91,7 @@ class Recording:
             name=document.name,
             uid=document.uid,
             consumer_uuid=document.consumer,
-            qos=str(running.label or ""),
+            qos=str(running.qos or ""),
             kubernetes_qos=str(running.kubernetes_qos),
             phase=running.phase,
             containers=running.containers,
@@ -129,11 +129,11 @@ class Recording:
             name=document.name,
             uid=document.uid,
             consumer=document.consumer,
-            qos=str(running.label or ""),
+            qos=str(running.qos or ""),
             requests=running.requests,
             holding=holding,
             unreadable=running.record.unreadable,
-            treated_as=pool_class(running.qos, running.label, holding),
+            treated_as=pool_class(running.treated_as, running.qos, holding),
             pools=running.pools,
         )
         if before is not None and (before.requests, before.holding) == (recorded.requests, holding):

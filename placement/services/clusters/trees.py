@@ -26,7 +26,7 @@ _SHOWN = 20
 
 
 class InTheWay(Conflict):
-    """The change is refused because of live allocations; `obstacles` names each of them."""
+    """The change is refused because of live allocations, the `obstacles`."""
 
     code = "placement.inventory.inuse"
 
@@ -34,7 +34,6 @@ class InTheWay(Conflict):
         listed = sorted(obstacles)
         shown = listed[:_SHOWN] + ([f"and {len(listed) - _SHOWN} more"] if len(listed) > _SHOWN else [])
         super().__init__(f"{what} In the way: {'; '.join(shown)}.")
-        self.obstacles = tuple(listed)
 
 
 @dataclass(slots=True)
