@@ -14,7 +14,7 @@ from placement.numa.accumulator.accumulator import thinned
 from placement.numa.amounts import NOTHING, bound_cost, host_cpu_requested
 from placement.numa.demand import BindPolicy, ExclusiveLevel
 from placement.numa.host import FACE_VALUE, HostState, numa_used
-from placement.numa.isolation import Occupied, clean_cpus
+from placement.numa.isolation import clean_cpus
 from placement.scheduling.host import Host
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.node_offers import HOST
@@ -151,5 +151,5 @@ def _of_cpus(state: HostState) -> Iterator[tuple[Column, int]]:
         for place, numa in enumerate(state.capacity):
             yield numa_free_cpus(policy, place), (cpus & layout.numa_nodes.get(numa, 0)).bit_count()
     for level in ExclusiveLevel:
-        for step, cpus in clean_cpus(Occupied(layout, free, state.use), level):
+        for step, cpus in clean_cpus(state, level):
             yield clean(level, step), cpus.bit_count()

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from placement.numa.cpus import layout_of
 from placement.numa.cpuset import mask_of, members_of
 from placement.numa.demand import BindPolicy, ExclusiveLevel
-from placement.numa.isolation import Occupied, Preference, missed
+from placement.numa.host import HostState
+from placement.numa.isolation import Preference, missed
 from placement.numa.ledger import CpuUse
 from tests.unit.numa.samples import topology
 
@@ -18,8 +19,7 @@ LAYOUT = layout_of(topology(2, 1, 4, 2))
 
 
 def host(held=(), level=ExclusiveLevel.NONE):
-    use = CpuUse().plus(mask_of(held), level)
-    return Occupied(LAYOUT, LAYOUT.cpus & ~use.held, use)
+    return HostState(LAYOUT, CpuUse().plus(mask_of(held), level))
 
 
 @pytest.mark.parametrize(
