@@ -13,14 +13,14 @@ STEPPED_DOWN = 1
 """What NUMANodeLevel counts where it is met on cores only."""
 
 
-class Preference(NamedTuple):
+class CpuPreference(NamedTuple):
     """What a pod would rather have of its CPUs."""
 
     bind: BindPolicy
     exclusive: ExclusiveLevel
 
 
-def missed(host: HostState, cpus: int, preference: Preference) -> int:
+def missed(host: HostState, cpus: int, preference: CpuPreference) -> int:
     """How much of what a pod prefers these CPUs (a mask) miss, 0 if nothing; `host` is as before it came.
 
     A bind policy that is not met counts `MISSED`, and so does an exclusive policy, or `STEPPED_DOWN`.

@@ -10,13 +10,7 @@ import numpy as np
 
 from placement.forest.arrays import Indices, Mask, Rows
 from placement.forest.forest import Forest
-from placement.forest.texts import (
-    Column,
-    TextList,
-    Texts,
-    lines,
-    objects,
-)
+from placement.forest.texts import TextColumn, TextList, Texts, lines, objects
 from placement.forest.uuids import dashed, to_text
 from placement.search.query import Slot
 from placement.search.ranking import ScoreTable
@@ -195,9 +189,9 @@ class Answer:
         """The uuids of the providers, one a row."""
         return dashed(self._forest.providers.uuid[rows])
 
-    def uuid_column(self, rows: Indices) -> Column:
+    def uuid_column(self, rows: Indices) -> TextColumn:
         """The uuids of the providers, nothing where a row is NO_USE."""
-        return Column(self._uuids, self._numbers[rows])
+        return TextColumn(self._uuids, self._numbers[rows])
 
     @cached_property
     def _uuids(self) -> TextList:

@@ -26,7 +26,7 @@ from placement.api.route_guard import route
 from placement.domain.errors import BadRequest
 from placement.domain.grammar import parse_positive
 from placement.services.clusters.pod_pages import PodFilter
-from placement.services.clusters.pod_writing import Condition
+from placement.services.clusters.pod_writing import Precondition
 from placement.services.manifests import pod_manifest
 
 blueprint = Blueprint("pods", __name__)
@@ -73,8 +73,8 @@ def delete(cluster: str, namespace: str, name: str) -> Response:
     """Release what a pod holds; only that of this uid, only if unchanged since, if that is asked for."""
     given = parameters()
     refuse_unknown(given, ("uid", "changed_at"))
-    condition = Condition(single(given, "uid"), single(given, "changed_at"))
-    use_cases().pods.delete(cluster, namespace, name, condition)
+    precondition = Precondition(single(given, "uid"), single(given, "changed_at"))
+    use_cases().pods.delete(cluster, namespace, name, precondition)
     return empty_response()
 
 

@@ -143,7 +143,7 @@ def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeInfo, what
     Raises InTheWay if pods are recorded there, or others hold something of it.
     """
     if state.pods:
-        raise InTheWay(f"{what} still has pods.", {f"pod {pod.label}" for pod in state.pods})
+        raise InTheWay(f"{what} still has pods.", {f"pod {pod.full_name}" for pod in state.pods})
     place = NodePlace(state.id, state.cluster_id, state.identity)
     writer.write(transaction, place, stored_accounts(transaction, state), _NOBODY, {})
     clusters.delete_node(transaction, state.id)
@@ -229,6 +229,6 @@ class _Importing:
 def _check_cpus(state: NodeInfo, offers: NodeOffers) -> None:
     """Raises InTheWay if CPUs would disappear that pods hold."""
     gone = state.offers.cores.keys() - offers.cores.keys()
-    held = {f"CPU {cpu} of pod {pod.label}" for pod in state.pods for cpu in pod.holding.cpus & gone}
+    held = {f"CPU {cpu} of pod {pod.full_name}" for pod in state.pods for cpu in pod.holding.cpus & gone}
     if held:
         raise InTheWay(f"{state.identity.name()} would lose CPUs that pods hold.", held)

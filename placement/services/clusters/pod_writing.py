@@ -44,7 +44,7 @@ class PodKey(NamedTuple):
     uid: str | None = None
 
 
-class Condition(NamedTuple):
+class Precondition(NamedTuple):
     """What must be so for a pod to be released: it has this uid, and its row was written last then."""
 
     uid: str | None = None

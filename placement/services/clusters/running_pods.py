@@ -187,7 +187,7 @@ def _warnings(recorded: RecordedPod, state: NodeInfo) -> Iterator[str]:
     for pod in state.pods:
         shared = pod.holding.cpus & recorded.holding.cpus
         if pod.consumer != recorded.consumer and shared:
-            yield f"CPUs {format_cpu_list(shared)} are held by pod {pod.label}, too"
+            yield f"CPUs {format_cpu_list(shared)} are held by pod {pod.full_name}, too"
     for consumer, kubelet_pod in state.kubelet_pods:
         shared = kubelet_pod.cpus & recorded.holding.cpus
         if consumer != recorded.consumer and shared:

@@ -38,7 +38,7 @@ class RecordedPod:
     pools: tuple[int, ...] = ()
 
     @property
-    def label(self) -> str:
+    def full_name(self) -> str:
         """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
