@@ -89,7 +89,7 @@ class NodeImports:
                 )
             attributes = self._writer.attributes(name, cluster.id)
             with self._database.write() as transaction:
-                # Holding the cluster keeps it as it is, and two imports of one node in order.
+                # The lock keeps the cluster as it is, and two imports of one node in order.
                 if clusters.lock(transaction, name) is None:
                     raise unknown(name)
                 if found(transaction, name).settings != settings:
@@ -164,7 +164,7 @@ class _Importing:
         facts = facts_of(cluster)
         known = clusters.find_node(transaction, cluster.id, name)
         description = self.loader.description(facts, name, node, topology)
-        state = self._hold(facts, known, description)
+        state = self._locked(facts, known, description)
         if state is not None and state.root_uuid != self.imported.tree.root.uuid:
             # A node that came back with another uid is another machine: its old tree goes first.
             withdraw(transaction, self.writer, state, f"The former machine of node {name}")
@@ -182,7 +182,9 @@ class _Importing:
         self._write(node_id, description.identity, before, after)
         return ImportedNode(known is None, change, self.imported.warnings)
 
-    def _hold(self, facts: ClusterFacts, known: Node | None, description: NodeDescription) -> NodeInfo | None:
+    def _locked(
+        self, facts: ClusterFacts, known: Node | None, description: NodeDescription
+    ) -> NodeInfo | None:
         if known is None:
             return None
         root_id = known.provider_id

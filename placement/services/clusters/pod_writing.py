@@ -1,6 +1,6 @@
 """Writing down where pods come and go: rows of pods, and the accounts of the nodes concerned.
 
-Whoever changes the pods of a node holds its host provider and stamps it. So a node whose host still carries
+Whoever changes the pods of a node locks its host provider and stamps it. So a node whose host still carries
 the stamp with which it was read still has the same pods.
 """
 
