@@ -21,7 +21,7 @@ class CpuPreference(NamedTuple):
 
 
 def missed(host: HostState, cpus: int, preference: CpuPreference) -> int:
-    """How much of what a pod prefers these CPUs (a mask) miss, 0 if nothing; `host` is as before it came.
+    """How much of what a pod prefers it misses on these CPUs (a mask), 0 if nothing; `host` is without it.
 
     A bind policy that is not met counts `MISSED`, and so does an exclusive policy, or `STEPPED_DOWN`.
     Source: koordinator.md, "Isolation".
@@ -32,7 +32,7 @@ def missed(host: HostState, cpus: int, preference: CpuPreference) -> int:
 
 
 def clean_cpus(host: HostState, level: ExclusiveLevel) -> list[tuple[int, int]]:
-    """The free CPUs on which a pod of a level has no neighbours it avoids, best first, and what these miss.
+    """What is missed and where, best first: the free CPUs beside which a pod of that level avoids nobody.
 
     Source: koordinator.md, "Exclusivity", "Isolation".
     """

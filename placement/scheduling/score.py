@@ -43,7 +43,7 @@ def rate_host(
     scoring: Strategy,
     reservations: Reservations = NO_RESERVATIONS,
 ) -> Rating:
-    """How a host is rated that gave this answer to a pod: 0 to 100, 0 if it cannot be allocated.
+    """The rating of a host by the answer that it gave to a pod: 0 to 100, 0 if the pod cannot go there.
 
     Where a pod has a NUMA policy only the NUMA nodes count that it would use, whatever the totals are.
     Source: koordinator.md, "Score", "Preferred NUMA exclusivity", "Isolation".
