@@ -210,4 +210,4 @@ class Shortages:
         return tuple(dict.fromkeys(self._slots[slot].suffix for slot in sorted(slots)))
 
     def _uuid(self, row: int) -> str:
-        return to_text(self._forest.providers.uuid[[row]])[0].decode()
+        return to_text(self._forest.providers.uuid[[row]])[0]

@@ -158,7 +158,7 @@ class Answer:
         ranking = self._found.ranking
         scores = [] if ranking is None else ranking.of_candidates(self._found.candidates).tolist()
         for at, row in enumerate(self._found.candidates):
-            uuids = [uuid.decode() for uuid in to_text(self._forest.providers.uuid[row])]
+            uuids = to_text(self._forest.providers.uuid[row])
             amounts: dict[str, dict[int, int]] = {}
             mappings: dict[str, list[str]] = {}
             for number, (slot, uuid) in enumerate(zip(self.slots, uuids, strict=True)):
@@ -183,7 +183,7 @@ class Answer:
         parts = shares[candidate][slot]
         givers = to_text(self._forest.providers.uuid[list(parts)])
         for giver, amount in zip(givers, parts.values(), strict=True):
-            yield giver.decode(), class_id, amount
+            yield giver, class_id, amount
 
     def uuid_table(self, rows: Indices) -> Texts:
         """The uuids of the providers, one a row."""
@@ -278,9 +278,9 @@ def summarise(forest: Forest, rows: Indices) -> list[ProviderSummary]:
     sets = forest.traits.numbers(rows)
     return [
         ProviderSummary(
-            uuid.decode(),
-            parent.decode() if has_parent else None,
-            root.decode(),
+            uuid,
+            parent if has_parent else None,
+            root,
             offered,
             forest.traits.members(number),
         )
