@@ -161,7 +161,7 @@ def test_two_images_see_each_others_pods(database: Database) -> None:
         assert state.pods == ()
         api.put(f"{CLUSTER}/pods/default/web", pod_manifest())
         (state,) = other.view("edge").nodes.values()
-        assert [pod.label for pod in state.pods] == ["default/web"]
+        assert [pod.full_name for pod in state.pods] == ["default/web"]
         assert other.view("edge") is other.view("edge")
         api.delete(f"{CLUSTER}/pods/default/web")
         api.delete(f"{CLUSTER}/nodes/n1")

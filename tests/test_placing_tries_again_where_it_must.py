@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from flask import Flask
 
 from placement.domain.errors import NotFound
-from placement.services.clusters.pod_writing import Condition
+from placement.services.clusters.pod_writing import Precondition
 from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.storage import tables
 from placement.storage.database import Database
@@ -108,7 +108,7 @@ def test_a_pod_is_released_by_its_own_uid_only(cluster: Client, application: Fla
     pod = cluster.put(f"{PODS}/web", pod_manifest(uid=UID)).json
     pods = application.extensions["placement_use_cases"].pods
     with pytest.raises(NotFound):
-        pods.delete("edge", "default", "web", Condition(OTHER_UID))
+        pods.delete("edge", "default", "web", Precondition(OTHER_UID))
     assert cluster.get(f"{PODS}/web").json == pod
-    pods.delete("edge", "default", "web", Condition(UID.upper()))
+    pods.delete("edge", "default", "web", Precondition(UID.upper()))
     assert cluster.get(f"{PODS}/web").status_code == 404

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import alembic.command
 import pytest
 import sqlalchemy as sa
 
@@ -191,7 +192,7 @@ def test_the_migration_keeps_rows_and_lets_the_former_release_go_on_writing(back
             transaction.execute(sa.text(insert), {"name": "later", "uid": f"{UID}4", **values})
         assert [stored(database, name)["form"] for name in ("ended", "later")] == [1, 1]
         assert pods(restarted(database))["ended"]["phase"] == "Succeeded"
-        schema.downgrade(database, "0001")
+        alembic.command.downgrade(schema.configuration(database), "0001")
         schema.upgrade(database)
         assert set(pods(restarted(database))) == {"ended", "later"}
         database.dispose()

@@ -49,12 +49,12 @@ from placement.api.routes import (
 from placement.api.tokens import NO_FILE, BadTokens, Tokens
 from placement.dialects.nova import FlavorRefused
 from placement.domain import deadline
+from placement.domain.allocation import UNKNOWN_OWNER
 from placement.domain.errors import NotFound, PlacementError
 from placement.services.clusters.pod_pages import Unschedulable
 from placement.services.use_cases import UseCases
 
 LOG = logging.getLogger(__name__)
-_UNKNOWN_OWNER = "00000000-0000-0000-0000-000000000000"
 _EXTENSIONS = "/ext/"
 # How many nodes an error explains one by one; the message counts the reasons of all.
 _NODES_SHOWN = 100
@@ -82,8 +82,8 @@ _BLUEPRINTS = (
 class ApiSettings:
     """The part of the configuration that concerns HTTP."""
 
-    incomplete_consumer_project_id: str = _UNKNOWN_OWNER
-    incomplete_consumer_user_id: str = _UNKNOWN_OWNER
+    incomplete_consumer_project_id: str = UNKNOWN_OWNER
+    incomplete_consumer_user_id: str = UNKNOWN_OWNER
     auth_strategy: str = "keystone"
     # Believe callers on other machines, too, if the strategy is noauth2.
     allow_remote_noauth: bool = False

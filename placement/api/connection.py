@@ -7,13 +7,14 @@ requests of the whole network.
 
 from __future__ import annotations
 
-import ipaddress
 import select
 import socket
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
+
+from placement.domain.identifiers import is_loopback
 
 # gunicorn's name for the connected socket; other servers have none, and their callers count as staying.
 _SOCKET = "gunicorn.socket"
@@ -55,17 +56,6 @@ def objection(environ: Mapping[str, Any]) -> str | None:
 
 
 # The same few callers come again and again.
-@lru_cache(maxsize=1024)
-def is_loopback(host: str) -> bool:
-    """Whether the name or address stands for loopback on every machine. Source: RFC 6761, section 6.3."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host.lower() == "localhost"
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
-
-
 @lru_cache(maxsize=1024)
 def _name(host: str) -> str:
     """The Host header without its port; empty if it is malformed."""

@@ -10,9 +10,13 @@ from flask import request
 from placement.api.schemas.fields import MOST_KEYS, shown
 from placement.api.schemas.json_schema import Document, sentence
 from placement.domain.errors import BadRequest, Violation
+from placement.domain.grammar import parse_positive
 
 PREFIX = "Invalid query string parameters: "
 POLICIES = ("none", "isolate")
+LAST_ID = 2**31 - 1
+_PAGE = 1000
+_LARGEST_PAGE = 10_000
 # Parameters whose values have a rule; the others may be any text.
 _SPECIAL: dict[str, Document] = {
     "uuid": {"type": "string", "format": "uuid"},
@@ -89,6 +93,15 @@ def single(found: Parameters, key: str) -> str | None:
     if len(values) > 1:
         raise BadRequest(f"{key}: may be given only once", code="placement.query.duplicate_key")
     return values[0] if values else None
+
+
+def page_size(found: Parameters) -> int:
+    """How many entries a page of a list shall have at most, by `limit`. Raises BadRequest."""
+    value = single(found, "limit")
+    number = _PAGE if value is None else parse_positive(value)
+    if number is None or number > _LARGEST_PAGE:
+        raise BadRequest(f"limit: must be 1 to {_LARGEST_PAGE}, not {value!r}")
+    return number
 
 
 def every(found: Parameters, key: str) -> list[str]:

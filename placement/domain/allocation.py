@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 UNKNOWN_CONSUMER_TYPE = "unknown"
+UNKNOWN_OWNER = "00000000-0000-0000-0000-000000000000"
+"""The project and user of consumers that were written without one, unless the configuration names others."""
 
 
 @dataclass(frozen=True, slots=True)

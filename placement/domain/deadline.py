@@ -18,11 +18,6 @@ _end: ContextVar[float] = ContextVar("placement_deadline", default=math.inf)
 _caller_is_gone: ContextVar[Callable[[], bool] | None] = ContextVar("placement_caller_is_gone", default=None)
 
 
-def begin(seconds: float) -> None:
-    """Give the work of this thread (or context) so many seconds from now on."""
-    _end.set(time.monotonic() + seconds)
-
-
 def until(moment: float) -> None:
     """Give the work of this thread (or context) time until `moment`, on the monotonic clock."""
     _end.set(moment)

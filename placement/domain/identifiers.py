@@ -1,9 +1,11 @@
-"""Uuids as callers spell them and as we store them."""
+"""Uuids as callers spell them and as we store them, and the names of this machine."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import uuid
+from functools import lru_cache
 
 _HEX = re.compile(r"[0-9a-fA-F]{32}")
 _DASHED = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -23,3 +25,15 @@ def normalize_uuid(text: str) -> str | None:
 def is_dashed_uuid(text: str) -> bool:
     """Whether the text is a uuid with its dashes in the canonical places, in any letter case."""
     return _DASHED.fullmatch(text) is not None
+
+
+# The same few callers come again and again.
+@lru_cache(maxsize=1024)
+def is_loopback(host: str) -> bool:
+    """Whether the name or address stands for loopback on every machine. Source: RFC 6761, section 6.3."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host.lower() == "localhost"
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback

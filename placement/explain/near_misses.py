@@ -43,6 +43,7 @@ class NearMisses:
         self, forest: Forest, sharing: Sharing, query: ForestQuery, words: Vocabulary, most: int
     ) -> None:
         self._forest = forest
+        self._uuids = forest.providers.uuid
         self._sharing = sharing
         self._query = query
         self._words = words
@@ -67,7 +68,7 @@ class NearMisses:
         free = column.free_of(rows)
         missing = np.maximum(wanted.amount - free, 0)
         nearest = _smallest(missing, self._most)
-        uuids = _uuids(self._forest, rows[nearest])
+        uuids = to_text(self._uuids[rows[nearest]])
         name = self._words.resource_class(wanted.class_id)
         for uuid, lack, left in zip(uuids, missing[nearest].tolist(), free[nearest].tolist(), strict=True):
             reason, groups = Reason.AMOUNT if lack else Reason.UNITS, (passed.group.suffix,)
@@ -87,7 +88,7 @@ class NearMisses:
             shortages = Shortages(self._forest, self._sharing, self._query, self._words)
             roots = trees[empty - 1].roots
             roots = roots[_smallest(shortages.distances(roots), self._most)]
-            for root, uuid in zip(roots.tolist(), _uuids(self._forest, roots), strict=True):
+            for root, uuid in zip(roots.tolist(), to_text(self._uuids[roots]), strict=True):
                 yield Miss(uuid, shortages=shortages.of(root))
         else:
             yield from self._failing(condition, trees[empty - 1].roots[: self._most])
@@ -102,7 +103,7 @@ class NearMisses:
             for at in failed:
                 lacking[at] += (name for any_of in asked.required for name in any_of)
                 unwanted[at] += asked.forbidden
-        told = zip(_uuids(self._forest, rows), lacking, unwanted, strict=True)
+        told = zip(to_text(self._uuids[rows]), lacking, unwanted, strict=True)
         yield from (Miss(uuid, lacking=tuple(names), unwanted=tuple(others)) for uuid, names, others in told)
 
     def _failed(self, part: _Part, rows: Rows | Indices) -> list[int]:
@@ -128,7 +129,7 @@ class NearMisses:
         shortages = Shortages(self._forest, self._sharing, self._query, self._words)
         nearest = np.lexsort((shortages.distances(roots), lacks))[: self._most]
         suffixes = [passed.condition.suffix for passed in groups if isinstance(passed.condition, AllGroups)]
-        for root, uuid in zip(roots[nearest].tolist(), _uuids(self._forest, roots[nearest]), strict=True):
+        for root, uuid in zip(roots[nearest].tolist(), to_text(self._uuids[roots[nearest]]), strict=True):
             lacking = (suffix for suffix, there in zip(suffixes, present[:, root], strict=True) if not there)
             yield Miss(uuid, lacking_groups=tuple(dict.fromkeys(lacking)), shortages=shortages.of(root))
 
@@ -154,7 +155,3 @@ def _smallest(values: Amounts | Shares, count: int) -> Rows:
     else:
         places = np.arange(len(values))
     return places[np.lexsort((places, values[places]))]
-
-
-def _uuids(forest: Forest, rows: Indices | Rows) -> list[str]:
-    return [uuid.decode() for uuid in to_text(forest.providers.uuid[rows])]

@@ -19,7 +19,7 @@ from placement.search.conditions import Condition, OffersClass
 from placement.search.equivalence import EquivalenceClasses
 from placement.search.filters import Choices, choices_of
 from placement.search.problem import Problem
-from placement.search.query import ForestQuery, Slot, slots_of
+from placement.search.query import ForestQuery, Slot, demands_of, slots_of
 from placement.search.trace import Trace
 
 # The distance of a tree without any provider for a group; missing amounts make at most 1.
@@ -46,7 +46,7 @@ class Shortages:
         known: dict[object, _Able] = {}
         self._able = []
         for slot in self._slots:
-            key = (slot.suffixed, slot.resources, slot.rule, slot.group.condition)
+            key = slot.condition
             if key not in known:
                 trace = Trace(one_by_one=True)
                 self._budget.look()
@@ -54,7 +54,7 @@ class Shortages:
             self._able.append(known[key])
         choices = [able.choices for able in self._able]
         self._equivalence = EquivalenceClasses(forest, query, self._slots, choices, sharing)
-        self._demands = _demands(self._slots)
+        self._demands = demands_of(self._slots)
         isolated = [able for slot, able in zip(self._slots, self._able, strict=True) if slot.suffixed]
         self._apart = isolated if query.isolate else []
 
@@ -210,15 +210,4 @@ class Shortages:
         return tuple(dict.fromkeys(self._slots[slot].suffix for slot in sorted(slots)))
 
     def _uuid(self, row: int) -> str:
-        return to_text(self._forest.providers.uuid[[row]])[0].decode()
-
-
-def _demands(slots: Sequence[Slot]) -> dict[int, tuple[int, ...]]:
-    """What each slot that is not split asks for, by class."""
-    demands: dict[int, list[int]] = {}
-    for number, slot in enumerate(slots):
-        if slot.rule is not None:
-            continue
-        for class_id, amount in slot.resources:
-            demands.setdefault(class_id, [0] * len(slots))[number] = amount
-    return {class_id: tuple(demand) for class_id, demand in demands.items()}
+        return to_text(self._forest.providers.uuid[[row]])[0]

@@ -100,6 +100,6 @@ def alternative(forest: Forest, sharing: Sharing, wanted: Fits, resource_class: 
         if len(rows) and free.max() >= amount:
             top = int(np.argmax(free))
             givers = int(np.count_nonzero(room[tops == top]))
-            uuid = to_text(forest.providers.uuid[[top]])[0].decode()
+            uuid = to_text(forest.providers.uuid[[top]])[0]
             return Alternative(uuid, resource_class, amount, int(free[top]), givers)
     return None

@@ -12,67 +12,30 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from placement.forest.arrays import (
-    HUGE,
-    Amounts,
-    Columns,
-    IdIndex,
-    Indices,
-    Mask,
-    Rows,
-    chunks,
-    table_of,
-)
+from placement.forest.arrays import HUGE, IdIndex, Indices, Mask, Rows, table_of
 from placement.forest.inventory_column import InventoryColumn
 from placement.forest.memberships import Memberships
+from placement.forest.provider_columns import NONE, ProviderColumns
 from placement.forest.records import ProviderRecord, Snapshot
-from placement.forest.uuids import Uuids, from_text
-
-_NONE = -1
-
-
-class _Providers(Columns):
-    id: Amounts
-    uuid: Uuids
-    generation: Indices
-    revision: Amounts
-    parent: Indices
-    root: Indices
-    # The members of a tree are a doubly linked list that starts at its root.
-    next: Indices
-    previous: Indices
-    tree_size: Indices
-    # Raised at the root whenever anything in its tree changes; caches compare it.
-    tree_stamp: Amounts
+from placement.forest.uuids import from_text
 
 
 class Forest:
     """All providers; rows are small integers that stay with a provider as long as it lives."""
 
     def __init__(self) -> None:
-        self.providers = _Providers(
-            {
-                "id": (np.int64, _NONE),
-                "uuid": (np.dtype((np.uint8, 16)), 0),
-                "generation": (np.int32, 0),
-                "revision": (np.int64, 0),
-                "parent": (np.int32, _NONE),
-                "root": (np.int32, _NONE),
-                "next": (np.int32, _NONE),
-                "previous": (np.int32, _NONE),
-                "tree_size": (np.int32, 0),
-                "tree_stamp": (np.int64, 0),
-            }
-        )
+        self._clear(ProviderColumns(), 0)
+
+    def _clear(self, providers: ProviderColumns, shape_version: int) -> None:
+        self.providers = providers
         self.count = 0
         self.traits = Memberships()
         self.aggregates = Memberships()
         self.inventories: dict[int, InventoryColumn] = {}
         # Raised when trees, aggregates or traits change, not by mere usage.
-        self.shape_version = 0
+        self.shape_version = shape_version
         self._index = IdIndex()
         self._vacant: list[int] = []
-        self._stamp = 0
         # The result and the version of the shape that it is of, in one object, for searches run in parallel.
         self._known_flat = (-1, True)
         self._known_roots: tuple[int, Rows] = (-1, np.empty(0, np.intp))
@@ -87,60 +50,17 @@ class Forest:
 
     def load(self, snapshot: Snapshot) -> None:
         """Forget everything and take over a whole snapshot."""
-        stamp, version = self._stamp + 1, self.shape_version + 1
-        self.__init__()  # type: ignore[misc]
-        # Both only ever grow, so that caches of the old forest notice.
-        self._stamp, self.shape_version = stamp, version
-        self._load_providers(snapshot)
+        # Both numbers only ever grow, so that caches of the old forest notice.
+        self._clear(ProviderColumns(self.providers.stamp + 1), self.shape_version + 1)
+        self.count = self.providers.load(snapshot.providers, self._index)
+        self.traits.ensure(self.count)
+        self.aggregates.ensure(self.count)
         self._load_inventories(snapshot)
         for members, pairs in ((self.traits, snapshot.traits), (self.aggregates, snapshot.aggregates)):
             table = table_of(pairs, 2)
             rows = self._index.rows_of(table[:, 0])
             known = rows >= 0
             members.load(self.count, (rows[known], table[known, 1].astype(np.int32)))
-
-    def _load_providers(self, snapshot: Snapshot) -> None:
-        numbers, uuids = [np.empty((0, 5), np.int64)], [from_text(())]
-        for chunk in chunks(snapshot.providers):
-            uuids.append(from_text([row.uuid for row in chunk]))
-            numbers.append(
-                np.array(
-                    [
-                        (row.id, row.generation, row.parent_id or _NONE, row.root_id, row.revision)
-                        for row in chunk
-                    ],
-                    np.int64,
-                )
-            )
-        table = np.concatenate(numbers)
-        order = np.argsort(table[:, 0], kind="stable")
-        table = table[order]
-        count = self.count = len(table)
-        providers = self.providers
-        providers.ensure(count)
-        self.traits.ensure(count)
-        self.aggregates.ensure(count)
-        if not count:
-            return
-        providers.id[:count] = table[:, 0]
-        providers.uuid[:count] = np.concatenate(uuids)[order]
-        providers.generation[:count] = table[:, 1]
-        providers.revision[:count] = table[:, 4]
-        self._index.load(providers.id[:count])
-        providers.parent[:count] = self._index.rows_of(table[:, 2])
-        providers.root[:count] = self._index.rows_of(table[:, 3])
-        providers.tree_stamp[:count] = self._stamp
-        self._link_all()
-
-    def _link_all(self) -> None:
-        count, providers = self.count, self.providers
-        root = providers.root[:count]
-        mine = np.arange(count, dtype=np.int32)
-        order = np.lexsort((mine, mine != root, root)).astype(np.int32)
-        same = root[order][1:] == root[order][:-1]
-        providers.next[order[:-1][same]] = order[1:][same]
-        providers.previous[order[1:][same]] = order[:-1][same]
-        providers.tree_size[:count] = np.bincount(root, minlength=count)
 
     def _load_inventories(self, snapshot: Snapshot) -> None:
         table = table_of(
@@ -227,13 +147,13 @@ class Forest:
         moved = []
         for record in batch:
             row, root = self._index.get(record.row.id), self._index.get(record.row.root_id)
-            parent = _NONE if record.row.parent_id is None else self._index.get(record.row.parent_id)
+            parent = NONE if record.row.parent_id is None else self._index.get(record.row.parent_id)
             if self.providers.root[row] != root or self.providers.parent[row] != parent:
-                self._unlink(row)
+                self.providers.unlink(row)
                 self.providers.parent[row] = parent
                 moved.append((row != root, row, root))
         for _, row, root in sorted(moved):
-            self._link(row, root)
+            self.providers.link(row, root)
             self.shape_version += 1
 
     def remove(self, provider_id: int) -> None:
@@ -242,14 +162,14 @@ class Forest:
         if row < 0:
             return
         self._begin_writing()
-        self._unlink(row)
+        self.providers.unlink(row)
         for column in self.inventories.values():
             column.drop(row)
         self.traits.assign(row, frozenset())
         self.aggregates.assign(row, frozenset())
         providers = self.providers
-        providers.id[row] = providers.root[row] = providers.parent[row] = _NONE
-        self._index.put(provider_id, _NONE)
+        providers.id[row] = providers.root[row] = providers.parent[row] = NONE
+        self._index.put(provider_id, NONE)
         self._vacant.append(row)
         self.shape_version += 1
 
@@ -264,7 +184,7 @@ class Forest:
         providers = self.providers
         providers.id[row] = record.row.id
         providers.uuid[row] = from_text((record.row.uuid,))[0]
-        providers.root[row] = providers.parent[row] = _NONE
+        providers.root[row] = providers.parent[row] = NONE
         self._index.put(record.row.id, row)
 
     def _update(self, record: ProviderRecord) -> None:
@@ -277,7 +197,7 @@ class Forest:
             if members.of(row) != ids:
                 members.assign(row, ids)
                 self.shape_version += 1
-        self._touch(int(providers.root[row]))
+        providers.touch(int(providers.root[row]))
 
     def _update_inventories(self, row: int, record: ProviderRecord) -> None:
         offered = {inventory.class_id for inventory in record.inventories}
@@ -286,36 +206,6 @@ class Forest:
                 column.drop(row)
         for inventory in record.inventories:
             self.column(inventory.class_id).put(row, inventory)
-
-    def _touch(self, root: int) -> None:
-        self._stamp += 1
-        self.providers.tree_stamp[root] = self._stamp
-
-    def _link(self, row: int, root: int) -> None:
-        providers = self.providers
-        providers.root[row] = root
-        providers.tree_size[root] += 1
-        if row == root:
-            return
-        after = providers.next[root]
-        providers.next[root], providers.previous[row] = row, root
-        providers.next[row] = after
-        if after >= 0:
-            providers.previous[after] = row
-
-    def _unlink(self, row: int) -> None:
-        providers = self.providers
-        root = int(providers.root[row])
-        if root < 0:
-            return
-        before, after = providers.previous[row], providers.next[row]
-        if before >= 0:
-            providers.next[before] = after
-        if after >= 0:
-            providers.previous[after] = before
-        providers.previous[row] = providers.next[row] = _NONE
-        providers.tree_size[root] -= 1
-        self._touch(root)
 
     # -- looking ------------------------------------------------------------------------------------
 
@@ -327,7 +217,7 @@ class Forest:
         for row in found.tolist():
             if self.providers.id[row] >= 0:
                 return row
-        return _NONE
+        return NONE
 
     @property
     def is_flat(self) -> bool:

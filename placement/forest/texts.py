@@ -115,20 +115,20 @@ def objects(texts: Sequence[bytes]) -> TextList:
     return table
 
 
-class Column:
+class TextColumn:
     """A text of any width for each of some rows: `which` of the texts each has, -1 for the last one."""
 
     def __init__(self, texts: TextList, which: Rows) -> None:
         self.of_rows: TextList = texts[which]
 
 
-Part = bytes | Texts | Column
+Part = bytes | Texts | TextColumn
 
 
 def table(parts: Iterable[Part]) -> Texts:
-    """For each row all the parts, of which bytes are the same in all rows; some are tables, none a Column."""
+    """For each row all the parts, of which bytes are the same in all rows; some are tables, no TextColumn."""
     constants, columns = _apart(parts)
-    tables = [column for column in columns if not isinstance(column, Column)]
+    tables = [column for column in columns if not isinstance(column, TextColumn)]
     assert len(tables) == len(columns)
     return filled(constants, tables)
 
@@ -140,14 +140,15 @@ def joined(count: int, parts: Iterable[Part]) -> bytes:
     for number, constant in enumerate(constants):
         cells[:, 2 * number] = constant
     for number, column in enumerate(columns):
-        cells[:, 2 * number + 1] = column.of_rows if isinstance(column, Column) else objects(lines(column))
+        texts = column.of_rows if isinstance(column, TextColumn) else objects(lines(column))
+        cells[:, 2 * number + 1] = texts
     return b"".join(cells.ravel().tolist())
 
 
-def _apart(parts: Iterable[Part]) -> tuple[list[bytes], list[Texts | Column]]:
+def _apart(parts: Iterable[Part]) -> tuple[list[bytes], list[Texts | TextColumn]]:
     """What stands between the columns, and these."""
     constants = [b""]
-    columns: list[Texts | Column] = []
+    columns: list[Texts | TextColumn] = []
     for part in parts:
         if isinstance(part, bytes):
             constants[-1] += part

@@ -22,9 +22,9 @@ def from_text(uuids: Sequence[str]) -> Uuids:
     return np.frombuffer(bytes.fromhex(digits), np.uint8).reshape(-1, 16)
 
 
-def to_text(uuids: Uuids) -> list[bytes]:
-    """The lower-case dashed ASCII of each of (n, 16) uuids."""
-    return lines(dashed(uuids))
+def to_text(uuids: Uuids) -> list[str]:
+    """The lower-case dashed form of each of (n, 16) uuids."""
+    return [text.decode() for text in lines(dashed(uuids))]
 
 
 def dashed(uuids: Uuids) -> Texts:

@@ -52,11 +52,6 @@ class Pod:
     reported_qos: str
 
     @property
-    def key(self) -> str:
-        """What tells this pod from all others of its cluster: its uid, else its namespace and name."""
-        return self.uid or f"{self.namespace}/{self.name}"
-
-    @property
     def is_assigned(self) -> bool:
         """Whether the pod occupies a host."""
         return bool(self.host) and self.phase not in ENDED_PHASES

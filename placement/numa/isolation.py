@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from placement.numa.cpus import CpuLayout
 from placement.numa.demand import BindPolicy, ExclusiveLevel
-from placement.numa.ledger import CpuUse
+from placement.numa.host import HostState
 
 MISSED = 2
 """What a policy counts that is not met at all."""
@@ -14,23 +13,15 @@ STEPPED_DOWN = 1
 """What NUMANodeLevel counts where it is met on cores only."""
 
 
-class Preference(NamedTuple):
+class CpuPreference(NamedTuple):
     """What a pod would rather have of its CPUs."""
 
     bind: BindPolicy
     exclusive: ExclusiveLevel
 
 
-class Occupied(NamedTuple):
-    """The CPUs of a host before the pod came: those that it may be given, and the use of all."""
-
-    layout: CpuLayout
-    free: int
-    use: CpuUse
-
-
-def missed(host: Occupied, cpus: int, preference: Preference) -> int:
-    """How much of what a pod prefers these CPUs (a mask) miss, 0 if nothing.
+def missed(host: HostState, cpus: int, preference: CpuPreference) -> int:
+    """How much of what a pod prefers it misses on these CPUs (a mask), 0 if nothing; `host` is without it.
 
     A bind policy that is not met counts `MISSED`, and so does an exclusive policy, or `STEPPED_DOWN`.
     Source: koordinator.md, "Isolation".
@@ -40,12 +31,12 @@ def missed(host: Occupied, cpus: int, preference: Preference) -> int:
     return (0 if is_bound else MISSED) + next(unmet, MISSED)
 
 
-def clean_cpus(host: Occupied, level: ExclusiveLevel) -> list[tuple[int, int]]:
-    """The free CPUs on which a pod of a level has no neighbours it avoids, best first, and what these miss.
+def clean_cpus(host: HostState, level: ExclusiveLevel) -> list[tuple[int, int]]:
+    """What is missed and where, best first: the free CPUs beside which a pod of that level avoids nobody.
 
     Source: koordinator.md, "Exclusivity", "Isolation".
     """
-    layout, use, free = host.layout, host.use, host.free
+    layout, use, free = host.layout, host.use, host.free_cpus(host.use)
     if level is ExclusiveLevel.PCPU_LEVEL:
         return [(0, free & ~layout.cores_touching(use.pcpu_level))]
     if level is ExclusiveLevel.NUMA_NODE_LEVEL:
@@ -56,9 +47,9 @@ def clean_cpus(host: Occupied, level: ExclusiveLevel) -> list[tuple[int, int]]:
     return [(0, free)]
 
 
-def _is_bound(host: Occupied, cpus: int, bind: BindPolicy) -> bool:
+def _is_bound(host: HostState, cpus: int, bind: BindPolicy) -> bool:
     cores = sum(1 for core in host.layout.cores if core & cpus)
     if bind is BindPolicy.SPREAD_BY_PCPUS:
         return cores == cpus.bit_count()
     fewest = -(-cpus.bit_count() // host.layout.threads)
-    return cores <= fewest and not cpus & ~host.layout.whole_cores(host.free)
+    return cores <= fewest and not cpus & ~host.layout.whole_cores(host.free_cpus(host.use))

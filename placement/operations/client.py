@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -10,6 +9,7 @@ from urllib.parse import quote, urlsplit
 import requests
 
 from placement.domain.errors import PlacementError
+from placement.domain.identifiers import is_loopback
 
 VERSION = "1.39"
 """The newest microversion, in whose form bodies are read and written."""
@@ -40,7 +40,7 @@ class Client:
         self._url = url.rstrip("/")
         self._session = _Session()
         # A proxy of the environment does not know what we call loopback.
-        self._session.trust_env = not _is_loopback(_host(url))
+        self._session.trust_env = not is_loopback(_host(url))
         self._session.headers.update(
             {
                 "Accept": "application/json",
@@ -126,13 +126,6 @@ def _host(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ServiceError(f"--url: {url} does not begin with http://HOST or https://HOST")
     return parts.hostname
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _refusal(answer: requests.Response) -> str:

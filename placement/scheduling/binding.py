@@ -7,7 +7,7 @@ from typing import NamedTuple
 from placement.dialects.koordinator.node.host_policies import HostBindPolicy, pod_bind_policy
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.numa.demand import BindPolicy, CpuDemand, ExclusiveLevel
-from placement.numa.isolation import Preference
+from placement.numa.isolation import CpuPreference
 
 
 class HostBinding(NamedTuple):
@@ -37,7 +37,7 @@ class HostBinding(NamedTuple):
         without_effect = self.whole_cores_only and request.required_bind is BindPolicy.SPREAD_BY_PCPUS
         return BindPolicy.NONE if without_effect else request.required_bind
 
-    def preference(self, request: PodRequest) -> Preference:
+    def preference(self, request: PodRequest) -> CpuPreference:
         """What a pod would rather have of its CPUs, as far as it has an effect.
 
         Source: koordinator.md, "ARM hosts", "Isolation".
@@ -48,7 +48,7 @@ class HostBinding(NamedTuple):
             bind = BindPolicy.FULL_PCPUS
             if exclusive is ExclusiveLevel.PCPU_LEVEL:
                 exclusive = ExclusiveLevel.NONE
-        return Preference(bind, exclusive)
+        return CpuPreference(bind, exclusive)
 
     def demand(self, request: PodRequest) -> CpuDemand | None:
         """The CPUs that a pod asks for, None if it gets none of its own.

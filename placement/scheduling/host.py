@@ -140,11 +140,11 @@ def unknown_pods(node: NodeImport, pods: Collection[RecordedPod]) -> tuple[Kubel
 
     Source: koordinator.md, "Reported pods".
     """
-    uids, labels = {pod.uid for pod in pods}, {pod.label for pod in pods}
+    uids, names = {pod.uid for pod in pods}, {pod.full_name for pod in pods}
     return tuple(
         pod
         for pod in node.reported_pods
-        if canonical_uid(pod.uid) not in uids and f"{pod.namespace}/{pod.name}" not in labels
+        if canonical_uid(pod.uid) not in uids and f"{pod.namespace}/{pod.name}" not in names
     )
 
 
@@ -178,7 +178,7 @@ def occupied_host(
     recorded = list(pods)
     holdings = ledger_of(node, recorded).holdings
     counted = {consumer: _counted(holding, offers) for consumer, holding in holdings.items()}
-    unreadable = [pod.label for pod in recorded if pod.unreadable]
+    unreadable = [pod.full_name for pod in recorded if pod.unreadable]
     host = host_of(node, HostLedger(MappingProxyType(counted)), settings, unreadable)
     taken = _taken_by_others(recorded, others)
     foreign = {

@@ -13,7 +13,6 @@ from placement.numa.cpuset import CpuSet, format_cpu_list
 from placement.numa.ledger import HostLedger
 from placement.numa.pools import SharedPool, shared_pools
 
-NO_CPUS: CpuSet = frozenset()
 _CPU_RESOURCES = {"cpu", "kubernetes.io/batch-cpu"}
 
 
@@ -32,7 +31,7 @@ def pod_cpus(node: NodeImport, pod: RecordedPod, pools: HostPools) -> CpuSet | N
     if pod.unreadable:
         return None
     pinned = (entry.cpus for entry in node.kubelet_pods if canonical_uid(entry.uid) == pod.uid)
-    own = pod.holding.cpus or next(pinned, NO_CPUS)
+    own = pod.holding.cpus or next(pinned, frozenset())
     if own:
         return own
     qos = QosClass(pod.treated_as or pod.qos)

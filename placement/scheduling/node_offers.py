@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import NamedTuple
 
 from placement.dialects.koordinator.node.node import NodeImport
 from placement.dialects.koordinator.resources import CORE_CLASS, host_class, numa_class
 from placement.domain.inventory import Inventory
 from placement.numa.cpuset import CpuSet
-from placement.numa.host import FACE_VALUE
 
 HOST = ""
 PODS_CLASS = host_class("pods").name
@@ -40,11 +38,6 @@ class NodeOffers:
     unallocatable: CpuSet
     reserved: CpuSet
     ratio: Fraction
-
-    @cached_property
-    def is_amplified(self) -> bool:
-        """Whether a bound CPU costs something else than it counts."""
-        return self.ratio != FACE_VALUE
 
     def host(self, resource: str) -> Place | None:
         """Where the host as a whole offers a resource, if it does."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from placement.dialects.koordinator.pod.annotations import ResourceStatus
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.domain.explanation import Kind, Obstacle
 from placement.numa.alignment.alignment import choose_affinity
-from placement.numa.alignment.hint_rows import ProviderHints
 from placement.numa.alignment.hints import Fits
 from placement.numa.allocator import Allocation
 from placement.numa.amounts import bound_cost, host_cpu_requested
@@ -91,13 +90,12 @@ def fit_host(
     host: Host,
     request: PodRequest,
     reservations: Reservations = NO_RESERVATIONS,
-    devices: Sequence[ProviderHints] = (),
 ) -> Fit | Refusal:
     """Whether a host has the CPUs and NUMA amounts for a pod; the totals of the host are not looked at.
 
     Expects a host that `screen_host` has nothing to say about. Depends on nothing but its arguments, so that
-    answers for equal hosts can be remembered. `devices` are NUMA hints of other resources. What fits can be
-    allocated (`allocate_on_host`). Source: koordinator.md, "Filter".
+    answers for equal hosts can be remembered. What fits can be allocated (`allocate_on_host`).
+    Source: koordinator.md, "Filter".
     """
     try:
         demand, alignment = demand_on(host, request), alignment_on(host, request)
@@ -107,7 +105,7 @@ def fit_host(
         affinity = nominated = None
         if alignment.policy is not NumaPolicy.NONE:
             fits = placing.fits if limit is None else _covering(host, limit, placing)
-            affinity = choose_affinity(placing.widest_allocator, alignment, fits, devices)
+            affinity = choose_affinity(placing.widest_allocator, alignment, fits)
             nominated = placing.explore(affinity).reservation
         elif demand.cpus is not None:
             nominated = _explore_free_cpus(demand.cpus, placing, reservations)

@@ -1,4 +1,4 @@
-"""What people should know who wonder about a place: remarks, and reasons in plain words."""
+"""What explains to people where a pod goes, and where not: remarks, and reasons in plain words."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from placement.numa.host_score import (
     host_scorer,
     score_on_numa_nodes,
 )
-from placement.numa.isolation import MISSED, Occupied, missed
+from placement.numa.isolation import MISSED, missed
 from placement.numa.refusal import Refusal, Refused
 from placement.numa.reservations import NO_RESERVATIONS, Reservations
 from placement.scheduling.host import Host
@@ -43,7 +43,7 @@ def rate_host(
     scoring: Strategy,
     reservations: Reservations = NO_RESERVATIONS,
 ) -> Rating:
-    """How a host is rated that gave this answer to a pod: 0 to 100, 0 if it cannot be allocated.
+    """The rating of a host by the answer that it gave to a pod: 0 to 100, 0 if the pod cannot go there.
 
     Where a pod has a NUMA policy only the NUMA nodes count that it would use, whatever the totals are.
     Source: koordinator.md, "Score", "Preferred NUMA exclusivity", "Isolation".
@@ -73,9 +73,7 @@ def missed_on(host: Host, request: PodRequest, allocation: Allocation) -> int:
     """How much of what a pod prefers these CPUs of a host miss (koordinator.md, "Isolation")."""
     if host.bind.is_avoided(request):
         return AVOIDED
-    state = host.state
-    before = Occupied(state.layout, state.free_cpus(state.use), state.use)
-    return missed(before, allocation.cpus, host.bind.preference(request))
+    return missed(host.state, allocation.cpus, host.bind.preference(request))
 
 
 def worst(totals: HostTotals) -> int:

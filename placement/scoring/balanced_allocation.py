@@ -12,7 +12,7 @@ from math import ceil, isqrt
 
 import numpy as np
 
-from placement.scoring.columns import Field, LoadColumn, Scores
+from placement.scoring.columns import Figure, LoadColumn, Scores
 from placement.scoring.rule import BEST, Load, Rule, Span
 from placement.scoring.shape import Shape
 
@@ -88,14 +88,14 @@ def _share(total: int, capacity: int) -> Fraction:
     return Fraction(min(total, capacity), capacity)
 
 
-def _fields(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[Field]]:
+def _figures(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[Figure]]:
     """The fractions in lowest terms."""
     found = []
     for column in columns:
         part = np.minimum(column.total, column.capacity)
         divisor = np.gcd(part, column.capacity)
-        found.append([Field("fraction", part // divisor, column.capacity // divisor)])
+        found.append([Figure("fraction", part // divisor, column.capacity // divisor)])
     return found
 
 
-RULE = Rule("BalancedAllocation", _of_columns, _of_host, _bound, _fields, has_weights=False, skips_idle=True)
+RULE = Rule("BalancedAllocation", _of_columns, _of_host, _bound, _figures, has_weights=False, skips_idle=True)

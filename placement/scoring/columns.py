@@ -27,8 +27,8 @@ class LoadColumn(NamedTuple):
     counted: Mask
 
 
-class Field(NamedTuple):
-    """One figure of what a resource adds to a score, per host; a fraction if there is something `below`."""
+class Figure(NamedTuple):
+    """A number of what a resource adds to a score, per host; a fraction if there is something `below`."""
 
     name: str
     amounts: Scores

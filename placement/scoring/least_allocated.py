@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from placement.forest.arrays import Amounts
-from placement.scoring.columns import Field, LoadColumn, Scores, cut_mean, percent_of
+from placement.scoring.columns import Figure, LoadColumn, Scores, cut_mean, percent_of
 from placement.scoring.rule import BEST, Leaning, Load, Rule, Span
 from placement.scoring.shape import Shape
 
@@ -36,8 +36,8 @@ def _bound(spans: Sequence[Span], shape: Shape | None) -> int:
     return _of_host([(span.weight, *span.lowest) for span in spans], shape)
 
 
-def _fields(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[Field]]:
-    return [[Field("score", _percent_free(column))] for column in columns]
+def _figures(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[Figure]]:
+    return [[Figure("score", _percent_free(column))] for column in columns]
 
 
-RULE = Rule("LeastAllocated", _of_columns, _of_host, _bound, _fields, leaning=Leaning.FREE)
+RULE = Rule("LeastAllocated", _of_columns, _of_host, _bound, _figures, leaning=Leaning.FREE)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from placement.scoring.columns import Field, LoadColumn, Scores, cut_mean, percent_taken
+from placement.scoring.columns import Figure, LoadColumn, Scores, cut_mean, percent_taken
 from placement.scoring.rule import BEST, Leaning, Load, Rule, Span
 from placement.scoring.shape import Shape
 
@@ -28,8 +28,8 @@ def _bound(spans: Sequence[Span], shape: Shape | None) -> int:
     return _of_host([(span.weight, *span.highest) for span in spans], shape)
 
 
-def _fields(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[Field]]:
-    return [[Field("score", percent_taken(column))] for column in columns]
+def _figures(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[Figure]]:
+    return [[Figure("score", percent_taken(column))] for column in columns]
 
 
-RULE = Rule("MostAllocated", _of_columns, _of_host, _bound, _fields, leaning=Leaning.FULL)
+RULE = Rule("MostAllocated", _of_columns, _of_host, _bound, _figures, leaning=Leaning.FULL)

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from placement.forest.arrays import Indices
-from placement.scoring.columns import Field, LoadColumn, Scores, percent_taken
+from placement.scoring.columns import Figure, LoadColumn, Scores, percent_taken
 from placement.scoring.rule import Load, Rule, Span
 from placement.scoring.shape import FULL, Shape
 
@@ -66,11 +66,11 @@ def _bound(spans: Sequence[Span], shape: Shape | None) -> int:
     return _rounded(numerator, denominator)
 
 
-def _fields(columns: Sequence[LoadColumn], shape: Shape | None) -> list[list[Field]]:
+def _figures(columns: Sequence[LoadColumn], shape: Shape | None) -> list[list[Figure]]:
     curve = _curve(shape)
     utilizations = [percent_taken(column) for column in columns]
     return [
-        [Field("utilization", utilization), Field("score", curve.take(utilization))]
+        [Figure("utilization", utilization), Figure("score", curve.take(utilization))]
         for utilization in utilizations
     ]
 
@@ -95,4 +95,4 @@ def _curve(shape: Shape | None) -> Indices:
     return np.array(_heights(shape), np.int32)
 
 
-RULE = Rule("RequestedToCapacityRatio", _of_columns, _of_host, _bound, _fields, has_shape=True)
+RULE = Rule("RequestedToCapacityRatio", _of_columns, _of_host, _bound, _figures, has_shape=True)

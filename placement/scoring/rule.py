@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
-from placement.scoring.columns import Field, LoadColumn, Scores
+from placement.scoring.columns import Figure, LoadColumn, Scores
 from placement.scoring.shape import Shape
 
 BEST = 100
@@ -38,7 +38,7 @@ class Rule(NamedTuple):
     """A strategy by its name in Kubernetes. All functions get the shape, None if the strategy has none.
 
     `of_columns` says what the scores are; `of_host` is the same for one host, without arrays. `bound` is
-    a score that no use inside the spans exceeds. `fields` are the figures behind the scores, resource by
+    a score that no use inside the spans exceeds. `figures` are the numbers behind the scores, resource by
     resource. `has_weights`: resources may differ in weight. `skips_idle`: a request that asks for none of the
     listed resources scores 0. `leaning` is None where the score is no mean.
     """
@@ -47,7 +47,7 @@ class Rule(NamedTuple):
     of_columns: Callable[[Sequence[LoadColumn], Shape | None], Scores]
     of_host: Callable[[Sequence[Load], Shape | None], int]
     bound: Callable[[Sequence[Span], Shape | None], int]
-    fields: Callable[[Sequence[LoadColumn], Shape | None], list[list[Field]]]
+    figures: Callable[[Sequence[LoadColumn], Shape | None], list[list[Figure]]]
     has_weights: bool = True
     has_shape: bool = False
     skips_idle: bool = False

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placement.forest.arrays import Amounts, Mask
-from placement.scoring.columns import Field, LoadColumn
+from placement.scoring.columns import Figure, LoadColumn
 from placement.scoring.strategy import Skipped, Strategy, counts, is_idle
 
 Columns = Mapping[str, tuple[Amounts, Amounts]]
@@ -32,14 +32,14 @@ def _scores(strategy: Strategy, loads: list[LoadColumn], request: Mapping[str, i
 
 
 class ClassParts(NamedTuple):
-    """What one class adds per host: its fields where `counted`, else why it is skipped.
+    """What one class adds per host: its figures where `counted`, else why it is skipped.
 
     `weight` is None where a strategy knows none.
     """
 
     name: str
     weight: int | None
-    fields: list[Field]
+    figures: list[Figure]
     counted: Mask
     has_capacity: Mask
 
@@ -55,10 +55,10 @@ def score_with_parts(
     rule = strategy.rule
     loads = _loads(strategy, columns, request)
     parts = [
-        ClassParts(name, weight if rule.has_weights else None, fields, load.counted, has_capacity)
-        for (name, weight), fields, load, has_capacity in zip(
+        ClassParts(name, weight if rule.has_weights else None, figures, load.counted, has_capacity)
+        for (name, weight), figures, load, has_capacity in zip(
             strategy.resources,
-            rule.fields(loads, strategy.shape),
+            rule.figures(loads, strategy.shape),
             loads,
             (capacity > 0 for _, capacity in _listed(strategy, columns)),
             strict=True,

@@ -10,13 +10,7 @@ import numpy as np
 
 from placement.forest.arrays import Indices, Mask, Rows
 from placement.forest.forest import Forest
-from placement.forest.texts import (
-    Column,
-    TextList,
-    Texts,
-    lines,
-    objects,
-)
+from placement.forest.texts import TextColumn, TextList, Texts, lines, objects
 from placement.forest.uuids import dashed, to_text
 from placement.search.query import Slot
 from placement.search.ranking import ScoreTable
@@ -164,7 +158,7 @@ class Answer:
         ranking = self._found.ranking
         scores = [] if ranking is None else ranking.of_candidates(self._found.candidates).tolist()
         for at, row in enumerate(self._found.candidates):
-            uuids = [uuid.decode() for uuid in to_text(self._forest.providers.uuid[row])]
+            uuids = to_text(self._forest.providers.uuid[row])
             amounts: dict[str, dict[int, int]] = {}
             mappings: dict[str, list[str]] = {}
             for number, (slot, uuid) in enumerate(zip(self.slots, uuids, strict=True)):
@@ -189,15 +183,15 @@ class Answer:
         parts = shares[candidate][slot]
         givers = to_text(self._forest.providers.uuid[list(parts)])
         for giver, amount in zip(givers, parts.values(), strict=True):
-            yield giver.decode(), class_id, amount
+            yield giver, class_id, amount
 
     def uuid_table(self, rows: Indices) -> Texts:
         """The uuids of the providers, one a row."""
         return dashed(self._forest.providers.uuid[rows])
 
-    def uuid_column(self, rows: Indices) -> Column:
+    def uuid_column(self, rows: Indices) -> TextColumn:
         """The uuids of the providers, nothing where a row is NO_USE."""
-        return Column(self._uuids, self._numbers[rows])
+        return TextColumn(self._uuids, self._numbers[rows])
 
     @cached_property
     def _uuids(self) -> TextList:
@@ -284,9 +278,9 @@ def summarise(forest: Forest, rows: Indices) -> list[ProviderSummary]:
     sets = forest.traits.numbers(rows)
     return [
         ProviderSummary(
-            uuid.decode(),
-            parent.decode() if has_parent else None,
-            root.decode(),
+            uuid,
+            parent if has_parent else None,
+            root,
             offered,
             forest.traits.members(number),
         )

@@ -19,7 +19,7 @@ from placement.forest.forest import Forest
 from placement.forest.sharing import Sharing
 from placement.search.filters import Choices
 from placement.search.problem import Contention, Problem
-from placement.search.query import ForestQuery, Slot
+from placement.search.query import ForestQuery, Slot, demands_of
 from placement.search.solver import solutions
 from placement.search.split_slots import SplitSlots
 
@@ -89,16 +89,12 @@ class EquivalenceClasses:
 
     def _contended_classes(self) -> list[tuple[int, tuple[int, ...]]]:
         """Classes that several slots could draw from one provider, with the demand of every slot."""
-        demands: dict[int, list[int]] = {}
-        for number, slot in enumerate(self._slots):
-            for class_id, amount in () if slot.rule else slot.resources:
-                demands.setdefault(class_id, [0] * len(self._slots))[number] = amount
         contended = []
-        for class_id, demand in demands.items():
+        for class_id, demand in demands_of(self._slots).items():
             asking = [number for number, amount in enumerate(demand) if amount]
             kept_apart = all(self._isolated >> number & 1 for number in asking)
             if len(asking) > 1 and not kept_apart:
-                contended.append((class_id, tuple(demand)))
+                contended.append((class_id, demand))
         return contended
 
     def _interchangeable(self) -> tuple[tuple[int, ...], ...]:
@@ -160,7 +156,7 @@ class EquivalenceClasses:
         features = self._features(band)
         table = np.concatenate(features, axis=1)
         if (table == table[0]).all():
-            yield EquivalenceClass(band.ranks, band.providers, self._problem(features, 0, band))
+            yield EquivalenceClass(band.ranks, band.providers, self._problem(features, 0))
             return
         keys = np.ascontiguousarray(table).view(np.dtype((np.void, table.dtype.itemsize * table.shape[1])))
         _, first, inverse = np.unique(keys.ravel(), return_index=True, return_inverse=True)
@@ -169,7 +165,7 @@ class EquivalenceClasses:
         for number, end in enumerate(ends.tolist()):
             self.budget.spend(_STEPS_PER_PROBLEM)
             alike = order[ends[number - 1] if number else 0 : end]
-            problem = self._problem(features, int(first[number]), band)
+            problem = self._problem(features, int(first[number]))
             yield EquivalenceClass(band.ranks[alike], band.providers[alike], problem)
 
     # -- features: everything that a problem depends on, (roots, positions) int64 each ----
@@ -241,7 +237,7 @@ class EquivalenceClasses:
         np.put_along_axis(labels, order, np.take_along_axis(order, first, axis=1), axis=1)
         return labels
 
-    def _problem(self, features: list[Amounts], at: int, band: _Band) -> Problem:
+    def _problem(self, features: list[Amounts], at: int) -> Problem:
         """Decode the features of one representative root."""
         rows = iter([feature[at].tolist() for feature in features])
         options = _decode(rows, len(self._distinct))

@@ -59,15 +59,13 @@ _Serves = Callable[[int, int], Fits | GivesPart | OffersClass]
 _NO_ROWS: Rows = np.empty(0, np.intp)
 
 
-def providers_matching(
-    forest: Forest, group: GroupQuery, trace: Trace | None = None, among: Rows | None = None
-) -> Rows:
-    """The providers that alone satisfy everything a group says, ascending; of `among`, in its order.
+def providers_matching(forest: Forest, group: GroupQuery) -> Rows:
+    """The providers that alone satisfy everything a group says, ascending.
 
     This is the rule of suffixed groups and of the provider list.
     """
-    narrowing = _Narrowing(forest, group, trace, among)
-    narrowing.meet_all()
+    narrowing = _Narrowing(forest, group)
+    narrowing.serve(group.resources)
     return narrowing.rows
 
 
@@ -135,8 +133,8 @@ class _Narrowing:
         self,
         forest: Forest,
         group: GroupQuery,
-        trace: Trace | None,
-        among: Rows | None,
+        trace: Trace | None = None,
+        among: Rows | None = None,
         serves: _Serves = Fits,
     ) -> None:
         self.rows: Rows = _NO_ROWS
@@ -146,10 +144,6 @@ class _Narrowing:
         self._group = group
         self._trace = trace
         self._serves = serves
-
-    def meet_all(self) -> None:
-        """Only those that alone meet everything the group says, as a suffixed one asks."""
-        self.serve(self._group.resources)
 
     def serve(self, resources: tuple[tuple[int, int], ...]) -> None:
         """Only those that give the resources, and meet everything else that the group says."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from placement.domain.groups import SplitRule
@@ -103,6 +103,11 @@ class Slot:
         """Whether the slot belongs to a suffixed group."""
         return self.group.suffix != ""
 
+    @property
+    def condition(self) -> tuple[object, ...]:
+        """All but the suffix: slots with equal conditions can be filled by the same providers."""
+        return (self.suffixed, self.resources, self.rule, self.group.condition)
+
 
 def slots_of(query: ForestQuery) -> tuple[Slot, ...]:
     """The slots of a query, in the order of its groups."""
@@ -120,3 +125,12 @@ def slots_of(query: ForestQuery) -> tuple[Slot, ...]:
             if resource[0] in group.split
         )
     return tuple(slots)
+
+
+def demands_of(slots: Sequence[Slot]) -> dict[int, tuple[int, ...]]:
+    """What each slot that is not split asks for, by class; 0 where it does not ask for the class."""
+    demands: dict[int, list[int]] = {}
+    for number, slot in enumerate(slots):
+        for class_id, amount in () if slot.rule else slot.resources:
+            demands.setdefault(class_id, [0] * len(slots))[number] = amount
+    return {class_id: tuple(demand) for class_id, demand in demands.items()}

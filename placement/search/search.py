@@ -158,7 +158,7 @@ def _choices(
     known: dict[object, Choices] = {}
     choices = []
     for slot in slots:
-        key = (slot.suffixed, slot.resources, slot.rule, slot.group.condition)
+        key = slot.condition
         if key not in known:
             query.budget.look()
             known[key] = choices_of(forest, slot, sharing, trace, among)

@@ -45,11 +45,6 @@ def upgrade(database: Database, revision: str = "head") -> None:
     sync_standard_names(database)
 
 
-def downgrade(database: Database, revision: str) -> None:
-    """Take the schema back to `revision` ("base" removes everything)."""
-    alembic.command.downgrade(configuration(database), revision)
-
-
 def stamp(database: Database, revision: str) -> None:
     """Record a revision without running migrations. Raises BadRequest for one that does not exist."""
     database.create()

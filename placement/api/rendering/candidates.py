@@ -14,8 +14,8 @@ import orjson
 
 from placement.api.microversions import Feature, Microversion
 from placement.forest.texts import (
-    Column,
     Part,
+    TextColumn,
     Texts,
     joined,
     lines,
@@ -171,7 +171,7 @@ class _ElementWriter:
             if len(amounts) == 1 and not use.is_partial:
                 yield amounts[0]
             else:
-                yield Column(objects([*amounts, b""]), which)
+                yield TextColumn(objects([*amounts, b""]), which)
             comma = b","
         yield b"}" if self._by_uuid else b"]"
 
@@ -203,9 +203,9 @@ class _ElementWriter:
     def _provider(self, use: Use, before: bytes, after: bytes) -> Iterator[Part]:
         """The uuids of the providers with something around them, nothing at all where there is no use."""
         if use.is_partial:
-            yield Column(objects([before, b""]), use.presence)
+            yield TextColumn(objects([before, b""]), use.presence)
             yield self._answer.uuid_column(use.rows)
-            yield Column(objects([after, b""]), use.presence)
+            yield TextColumn(objects([after, b""]), use.presence)
         else:
             if use.slot not in self._uuids_of:
                 self._uuids_of[use.slot] = self._answer.uuid_table(use.rows)

@@ -71,7 +71,7 @@ def _view_body(view: NodeView) -> dict[str, Any]:
             }
             for pod, cpus in view.pods
         ],
-        "quarantine": [{"pod": pod.label, "unreadable": pod.unreadable} for pod in view.quarantined_by],
+        "quarantine": [{"pod": pod.full_name, "unreadable": pod.unreadable} for pod in view.quarantined_by],
     }
 
 
@@ -96,8 +96,12 @@ def _cpu_body(view: CpuView) -> dict[str, Any]:
     }
     if view.pods:
         owner, *others = view.pods
-        body |= {"pod": owner.label, "qos_class": owner.qos or None, "exclusive": str(owner.holding.level)}
-        body |= {"shared_with": [pod.label for pod in others]} if others else {}
+        body |= {
+            "pod": owner.full_name,
+            "qos_class": owner.qos or None,
+            "exclusive": str(owner.holding.level),
+        }
+        body |= {"shared_with": [pod.full_name for pod in others]} if others else {}
     if view.kubelet_pod is not None:
         body["pod"] = f"{view.kubelet_pod.namespace}/{view.kubelet_pod.name}"
     if view.consumer is not None:

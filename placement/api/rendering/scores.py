@@ -14,7 +14,7 @@ from placement.forest.texts import (
     fractions,
     numbers,
 )
-from placement.scoring.columns import Field
+from placement.scoring.columns import Figure
 from placement.scoring.vectors import ClassParts
 from placement.search.ranking import ScoreTable, StrategyScores
 from placement.services.placement.search_options import SoftCondition
@@ -34,23 +34,23 @@ def score_members(table: ScoreTable, preferences: Sequence[SoftCondition]) -> Te
 def _texts(table: ScoreTable, preferences: Sequence[SoftCondition], places: Rows) -> Texts:
     """The texts of the candidates at these places, which are alike."""
     at = int(places[0])
-    columns = [Field("score", table.scores)]
-    parts = [_strategy_template(strategy, at, columns) for strategy in table.strategies]
+    figures = [Figure("score", table.scores)]
+    parts = [_strategy_template(strategy, at, figures) for strategy in table.strategies]
     for soft, met in zip(preferences, table.preferences, strict=True):
         parts.append(orjson.dumps({"prefer": soft.text, "weight": soft.weight, "met": bool(met[at])}))
     text = b'"score":\0,"max_score":%d,"score_parts":[%b]' % (table.max_score, b",".join(parts))
-    return filled(text.split(_FIGURE), [_figures(column, places) for column in columns])
+    return filled(text.split(_FIGURE), [_written(figure, places) for figure in figures])
 
 
-def _figures(field: Field, places: Rows) -> Texts:
-    if field.below is None:
-        return numbers(field.amounts[places])
-    return fractions(field.amounts[places], field.below[places])
+def _written(figure: Figure, places: Rows) -> Texts:
+    if figure.below is None:
+        return numbers(figure.amounts[places])
+    return fractions(figure.amounts[places], figure.below[places])
 
 
-def _strategy_template(scores: StrategyScores, at: int, columns: list[Field]) -> bytes:
-    columns.append(Field("score", scores.scores))
-    classes = b",".join(_class_template(part, at, columns) for part in scores.parts)
+def _strategy_template(scores: StrategyScores, at: int, figures: list[Figure]) -> bytes:
+    figures.append(Figure("score", scores.scores))
+    classes = b",".join(_class_template(part, at, figures) for part in scores.parts)
     strategy = scores.strategy
     return b'{"type":"%b","weight":%d,"score":\0,"max_score":%d,"resources":{%b}}' % (
         strategy.type.encode(),
@@ -60,14 +60,12 @@ def _strategy_template(scores: StrategyScores, at: int, columns: list[Field]) ->
     )
 
 
-def _class_template(part: ClassParts, at: int, columns: list[Field]) -> bytes:
+def _class_template(part: ClassParts, at: int, figures: list[Figure]) -> bytes:
     name = orjson.dumps(part.name)
     if not part.counted[at]:
         return b'%b:{"skipped":"%b"}' % (name, part.skipped(at).encode())
-    figures = []
-    for field in part.fields:
-        columns.append(field)
-        figures.append(b'"%b":\0' % field.name.encode())
+    figures.extend(part.figures)
+    members = [b'"%b":\0' % figure.name.encode() for figure in part.figures]
     if part.weight is not None:
-        figures.append(b'"weight":%d' % part.weight)
-    return b"%b:{%b}" % (name, b",".join(figures))
+        members.append(b'"weight":%d' % part.weight)
+    return b"%b:{%b}" % (name, b",".join(members))

@@ -7,12 +7,7 @@ from typing import Any
 from flask import Blueprint, Response
 
 from placement.api.context import use_cases
-from placement.api.queries import (
-    Parameters,
-    parameters,
-    refuse_unknown,
-    single,
-)
+from placement.api.queries import LAST_ID, Parameters, page_size, parameters, refuse_unknown, single
 from placement.api.rendering.listings import allocations_body, providers_body
 from placement.api.responses import json_response
 from placement.api.route_guard import route
@@ -24,9 +19,6 @@ from placement.domain.identifiers import normalize_uuid
 from placement.services.placement.listings import Include
 
 blueprint = Blueprint("listings", __name__)
-_PAGE = 1000
-_LARGEST_PAGE = 10_000
-_LAST_ID = 2**31 - 1
 
 
 @route(
@@ -53,7 +45,7 @@ def allocations() -> Response:
         provider_uuid=_uuid(given, "resource_provider"),
         cluster=single(given, "cluster"),
     )
-    page = use_cases().listings.allocations(wanted, _uuid(given, "after"), _limit(given))
+    page = use_cases().listings.allocations(wanted, _uuid(given, "after"), page_size(given))
     return json_response(allocations_body(page))
 
 
@@ -70,7 +62,8 @@ def resource_providers() -> Response:
     given = parameters()
     refuse_unknown(given, ("include", "cluster", "limit", "after"))
     include = _include(given)
-    page = use_cases().listings.providers(single(given, "cluster"), include, _after_id(given), _limit(given))
+    cluster, after = single(given, "cluster"), _after_id(given)
+    page = use_cases().listings.providers(cluster, include, after, page_size(given))
     return json_response(providers_body(page, include))
 
 
@@ -92,17 +85,9 @@ def _uuid(given: Parameters, key: str) -> str | None:
     return normal
 
 
-def _limit(given: Parameters) -> int:
-    value = single(given, "limit")
-    number = _PAGE if value is None else parse_positive(value)
-    if number is None or number > _LARGEST_PAGE:
-        raise BadRequest(f"limit: must be 1 to {_LARGEST_PAGE}, not {value!r}")
-    return number
-
-
 def _after_id(given: Parameters) -> int:
     value = single(given, "after")
     number = 0 if value is None else parse_positive(value)
-    if number is None or number > _LAST_ID:
+    if number is None or number > LAST_ID:
         raise BadRequest(f"after: must be the `next` of an earlier page, not {value!r}")
     return number

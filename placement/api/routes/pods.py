@@ -8,12 +8,7 @@ from flask import Blueprint, Response
 
 from placement.api.bodies import manifests
 from placement.api.context import use_cases
-from placement.api.queries import (
-    Parameters,
-    parameters,
-    refuse_unknown,
-    single,
-)
+from placement.api.queries import LAST_ID, Parameters, page_size, parameters, refuse_unknown, single
 from placement.api.rendering.pods import (
     claims_body,
     page_body,
@@ -26,7 +21,7 @@ from placement.api.route_guard import route
 from placement.domain.errors import BadRequest
 from placement.domain.grammar import parse_positive
 from placement.services.clusters.pod_pages import PodFilter
-from placement.services.clusters.pod_writing import Condition
+from placement.services.clusters.pod_writing import Precondition
 from placement.services.manifests import pod_manifest
 
 blueprint = Blueprint("pods", __name__)
@@ -35,9 +30,6 @@ _ONE = "/ext/v1/clusters/<cluster>/pods/<namespace>/<name>"
 _PREVIEW = "/ext/v1/clusters/<cluster>/pods/preview"
 _TRANSLATION = "/ext/v1/clusters/<cluster>/pods/translation"
 _RULE = "placement:clusters:pods:"
-_PAGE = 1000
-_LARGEST_PAGE = 10_000
-_LAST_ID = 2**31 - 1
 
 
 @route(blueprint, _ALL, "GET", f"{_RULE}list", gives_json=True)
@@ -48,8 +40,7 @@ def listed(cluster: str) -> Response:
     wanted = PodFilter(
         single(given, "namespace"), single(given, "node"), single(given, "qos"), _flag(given, "scheduled")
     )
-    after = _number("marker", single(given, "marker"), 0, _LAST_ID)
-    count = _number("limit", single(given, "limit"), _PAGE, _LARGEST_PAGE)
+    after, count = _marker(given), page_size(given)
     body = claims_body if wanted.scheduled else page_body
     return json_response(body(cluster, use_cases().pods.listed(cluster, wanted, after, count)))
 
@@ -73,8 +64,8 @@ def delete(cluster: str, namespace: str, name: str) -> Response:
     """Release what a pod holds; only that of this uid, only if unchanged since, if that is asked for."""
     given = parameters()
     refuse_unknown(given, ("uid", "changed_at"))
-    condition = Condition(single(given, "uid"), single(given, "changed_at"))
-    use_cases().pods.delete(cluster, namespace, name, condition)
+    precondition = Precondition(single(given, "uid"), single(given, "changed_at"))
+    use_cases().pods.delete(cluster, namespace, name, precondition)
     return empty_response()
 
 
@@ -117,8 +108,9 @@ def _flag(given: Parameters, name: str) -> bool:
     return text is not None
 
 
-def _number(name: str, text: str | None, default: int, largest: int) -> int:
-    number = default if text is None else parse_positive(text)
-    if number is None or number > largest:
-        raise BadRequest(f"{name}: must be 1 to {largest}, not {text!r}")
+def _marker(given: Parameters) -> int:
+    text = single(given, "marker")
+    number = 0 if text is None else parse_positive(text)
+    if number is None or number > LAST_ID:
+        raise BadRequest(f"marker: must be 1 to {LAST_ID}, not {text!r}")
     return number

@@ -43,8 +43,8 @@ def take_cpus(
 ) -> int:
     """The mask of exactly `demand.need` CPUs out of the mask `available`, preferred ones before all others.
 
-    The same arguments give the same CPUs. `strict` has no effect here (`strict_binding`). Raises Refused
-    if there are not enough CPUs. Source: koordinator.md, "CPU accumulator", "Preferred CPUs".
+    The same arguments give the same CPUs. `strict` has no effect here (but in `thinned`). Raises Refused if
+    there are not enough CPUs. Source: koordinator.md, "CPU accumulator", "Preferred CPUs".
     """
     first = available & preferred
     if not first:

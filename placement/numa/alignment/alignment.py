@@ -7,7 +7,6 @@ from functools import partial
 from typing import NamedTuple
 
 from placement.numa.alignment.fitness import fitness_of, spreads_wide
-from placement.numa.alignment.hint_rows import ProviderHints
 from placement.numa.alignment.hints import Fits, HintTable, Score
 from placement.numa.alignment.merging import Ranking
 from placement.numa.alignment.numa_exclusivity import is_allowed
@@ -40,32 +39,26 @@ class Alignment(NamedTuple):
 
 
 def choose_affinity(
-    allocator: NumaAllocator,
-    alignment: Alignment,
-    fits: Fits | None = None,
-    devices: Sequence[ProviderHints] = (),
+    allocator: NumaAllocator, alignment: Alignment, fits: Fits | None = None
 ) -> tuple[int, ...] | None:
     """The ascending NUMA ids to which a pod is aligned on a host; None if to none in particular.
 
-    `fits` answers for the allocator where not all that it sees as free can be used together. `devices` are
-    the hints of other providers. Raises Refused if the policy does not admit the pod.
-    Source: koordinator.md, "NUMA alignment".
+    `fits` answers for the allocator where not all that it sees as free can be used together. Raises Refused
+    if the policy does not admit the pod. Source: koordinator.md, "NUMA alignment".
     """
     host = allocator.host
     if not host.capacity:
         raise Refused(MISSING_NUMA_RESOURCES, status=RefusalClass.UNRESOLVABLE, obstacle=UNALIGNED)
-    selection = _select(_Search(allocator, alignment, fits or allocator.fits, devices))
+    selection = _select(_Search(allocator, alignment, fits or allocator.fits))
     if selection.reasons:
         raise Refused(*selection.reasons, obstacle=UNALIGNED)
     return None if selection.affinity is None else tuple(members_of(selection.affinity))
 
 
 class _Search:
-    """The hints of one pod on one host and of its devices, and what they are judged by."""
+    """The hints of one pod on one host, and what they are judged by."""
 
-    def __init__(
-        self, allocator: NumaAllocator, alignment: Alignment, fits: Fits, devices: Sequence[ProviderHints]
-    ) -> None:
+    def __init__(self, allocator: NumaAllocator, alignment: Alignment, fits: Fits) -> None:
         restricted = alignment.policy is NumaPolicy.RESTRICTED
         score = numa_scorer(allocator, alignment.scoring, alignment.idle_counts)
         fitness = None
@@ -77,7 +70,6 @@ class _Search:
         self.widest_first = spreads_wide(allocator, alignment.policy)
         self.table = HintTable(allocator, fits, score, all_preferred=restricted or self.widest_first)
         self.policy = alignment.policy
-        self.providers = (self.table.hints, *devices)
         self.numa_ids = mask_of(allocator.host.capacity)
         allowed = partial(is_allowed, exclusivity=alignment.exclusivity, neighbours=allocator.host.neighbours)
         self.ranking = Ranking(allowed, fitness, self.widest_first)
@@ -97,13 +89,11 @@ def _score_of_one(score: Score, numa_ids: Sequence[int]) -> int:
 
 
 def _select(search: _Search) -> Selection:
-    aligned = (search.policy, search.providers, search.numa_ids, search.ranking)
-    has_devices = len(search.providers) > 1
+    aligned = (search.policy, [search.table.hints], search.numa_ids, search.ranking)
     for size in search.sizes():
         search.table.add_combinations(size)
         # A preferred affinity only ever gives way to one of a better size, and all of those are known by now.
-        # Devices may prefer another one, so that with them everything has to be known.
-        if not has_devices and all(search.table.hints.values()):
+        if all(search.table.hints.values()):
             selection = select_preferred(*aligned)
             if selection is not None:
                 return selection

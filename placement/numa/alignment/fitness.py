@@ -9,7 +9,7 @@ from placement.numa.alignment.merging import Fitness
 from placement.numa.allocator import NumaAllocator
 from placement.numa.cpuset import members_of
 from placement.numa.demand import Distribution, NumaPolicy
-from placement.numa.isolation import MISSED, Occupied, Preference, missed
+from placement.numa.isolation import MISSED, CpuPreference, missed
 from placement.numa.refusal import Refused
 from placement.numa.split import CPU
 
@@ -51,5 +51,4 @@ def _missed_on(allocator: NumaAllocator, numa_ids: tuple[int, ...]) -> int:
         taken = allocator.allocate(numa_ids).cpus
     except Refused:
         return 2 * MISSED
-    before = Occupied(host.layout, host.free_cpus(host.use), host.use)
-    return missed(before, taken, Preference(cpus.bind, cpus.exclusive))
+    return missed(host, taken, CpuPreference(cpus.bind, cpus.exclusive))

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from placement.numa.alignment.hints import Score
 from placement.numa.alignment.numa_exclusivity import favour_idle
 from placement.numa.allocator import NumaAllocator
-from placement.numa.amounts import Amounts, bound_cost
+from placement.numa.amounts import Amounts
 from placement.numa.cpuset import mask_of
-from placement.numa.split import CPU
+from placement.numa.host_score import demand_costs
 from placement.scoring.host import scorer_for
 from placement.scoring.strategy import Strategy
 
@@ -26,11 +26,7 @@ def numa_scorer(allocator: NumaAllocator, scoring: Strategy, idle_counts: bool) 
         resource: {numa: amount - allocator.available[numa].get(resource, 0) for numa, amount in row.items()}
         for resource, row in capacity.items()
     }
-    request = dict(allocator.demand.amounts)
-    if allocator.demand.cpus is not None and CPU in request:
-        request[CPU] = bound_cost(request[CPU], host.cpu_ratio)
-
-    score_of, best = scorer_for(scoring, request), scoring.max_score
+    score_of, best = scorer_for(scoring, demand_costs(host, allocator.demand)), scoring.max_score
 
     def score(numa_ids: Sequence[int]) -> int:
         points = score_of(_summed(used, numa_ids), _summed(capacity, numa_ids))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import os
 from typing import TYPE_CHECKING
 
 from placement.domain.errors import PlacementError
+from placement.domain.identifiers import is_loopback
 from placement.operations.commands import connection
 from placement.operations.commands.arguments import argument, positive
 from placement.operations.commands.display import Action
@@ -106,15 +106,8 @@ def _develop() -> None:
 
 def _refuse_strangers(host: str, loaded: cfg.ConfigOpts) -> None:
     believing = loaded.api.auth_strategy == _BELIEVING and not loaded.api.allow_remote_noauth
-    if believing and not _is_loopback(host):
+    if believing and not is_loopback(host):
         raise PlacementError(
             f"--host: {host} is not a loopback address, and with auth_strategy noauth2 every caller is "
             "believed. Listen on 127.0.0.1, or give --allow-remote-noauth if that is what you want."
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -22,8 +22,8 @@ from placement.domain import deadline
 from placement.domain.errors import PlacementError
 
 GONE = 410
+NOT_FOUND = 404
 _UNAUTHORIZED = 401
-_NOT_FOUND = 404
 _CONNECTIONS = 8
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 60.0
@@ -53,7 +53,6 @@ class ApiServerError(PlacementError):
 class Page(NamedTuple):
     """Some objects of a list, and the version of the whole list."""
 
-    kind: str
     items: list[dict[str, Any]]
     resource_version: str
 
@@ -99,7 +98,7 @@ class ApiServer:
             body = self._json("GET", f"{path}?{urlencode(query)}")
             metadata = body.get("metadata") or {}
             version = metadata.get("resourceVersion") or ""
-            yield Page(str(body.get("kind", "")).removesuffix("List"), body.get("items") or [], version)
+            yield Page(body.get("items") or [], version)
             if not metadata.get("continue"):
                 return
             query["continue"] = metadata["continue"]
@@ -131,7 +130,7 @@ class ApiServer:
         try:
             return self._json("GET", path)
         except ApiServerError as error:
-            if error.status == _NOT_FOUND:
+            if error.status == NOT_FOUND:
                 return None
             raise
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from placement.domain.errors import Unanswered
+from placement.kubernetes.pod import ENDED_PHASES
 from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path
 from placement.operations.kubernetes.collection import ALL_PODS, pods_path
 
@@ -23,7 +24,7 @@ class Binder:
 
     def uids_on(self, node: str) -> set[str]:
         """The uids of the pods on a node that are not over; from the cache of the API server."""
-        selector = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
+        selector = ",".join([f"spec.nodeName={node}", *(f"status.phase!={phase}" for phase in ENDED_PHASES)])
         pages = self._api_server.pages(ALL_PODS, {"fieldSelector": selector, "resourceVersion": "0"})
         return {str(pod["metadata"].get("uid")) for page in pages for pod in page.items}
 

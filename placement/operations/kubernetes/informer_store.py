@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from placement.kubernetes.pod import ENDED_PHASES
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.operations.kubernetes.service import PodId
 
@@ -27,7 +28,6 @@ _VOLATILE_STATUS = frozenset(
         "ephemeralContainerStatuses",
     }
 )
-_OVER = ("Succeeded", "Failed")
 
 
 class Kind(StrEnum):
@@ -82,7 +82,7 @@ def watched_object(manifest: Mapping[str, Any]) -> WatchedObject:
     uid = canonical_uid(manifest["metadata"].get("uid") or "")
     if manifest["kind"] != Kind.POD:
         return WatchedObject(orjson.dumps(manifest), mark, uid)
-    over = lasting["status"].get("phase") in _OVER
+    over = lasting["status"].get("phase") in ENDED_PHASES
     node = None if over else (manifest.get("spec") or {}).get("nodeName") or None
     return WatchedObject(orjson.dumps(manifest) if node else b"", mark, uid, node, over)
 

@@ -6,13 +6,12 @@ import random
 import threading
 import time
 
-from placement.operations.kubernetes.api_server import GONE, ApiServer, ApiServerError
+from placement.operations.kubernetes.api_server import GONE, NOT_FOUND, ApiServer, ApiServerError
 from placement.operations.kubernetes.collection import Collection, version_of
 from placement.operations.kubernetes.informer_store import InformerStore
 from placement.operations.kubernetes.journal import Journal
 from placement.operations.kubernetes.pause import Pause
 
-_NOT_FOUND = 404
 # Short enough that a connection which died without a word is noticed soon, long enough to cost nothing.
 _WATCH_SECONDS = (90, 150)
 _UNKNOWN_KIND_SECONDS = 300.0
@@ -93,7 +92,7 @@ def list_into(
     try:
         found, version = collection.listed(api_server)
     except ApiServerError as error:
-        if error.status != _NOT_FOUND or not collection.optional:
+        if error.status != NOT_FOUND or not collection.optional:
             raise
         store.replace(collection.title, {})
         journal.trouble(

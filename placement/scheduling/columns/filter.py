@@ -1,8 +1,8 @@
 """Which nodes a pod may fit on, asked of all at once.
 
-A node that is left out does not take the pod: labels, taints and amounts are compared as `host_fit` and
-`node_selection` do. CPUs and NUMA nodes are only counted; which ones a pod gets is found out on the nodes
-that are looked at one by one (`scheduling.filter`).
+A node that is left out does not take the pod: labels, taints and amounts are compared as in
+`scheduling.filter` and `node_selection`. CPUs and NUMA nodes are only counted; which ones a pod gets is found
+out on the nodes that are looked at one by one.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.forest.arrays import Amounts
 from placement.numa.demand import ExclusiveLevel
-from placement.numa.isolation import MISSED, STEPPED_DOWN, Preference
+from placement.numa.isolation import MISSED, STEPPED_DOWN, CpuPreference
 from placement.scheduling.columns.node_numbers import VAST, clean, free_cpus
 from placement.scheduling.columns.table import HostKind, Table
 from placement.scheduling.score import AVOIDED
@@ -34,11 +34,11 @@ def least_missed(table: Table, request: PodRequest | None, settings: SchedulerSe
     return np.where(table[VAST] > 0, 0, missed)
 
 
-def _has(request: PodRequest, preference: Preference, kind: HostKind) -> bool:
+def _has(request: PodRequest, preference: CpuPreference, kind: HostKind) -> bool:
     return kind.bind.preference(request) == preference
 
 
-def _of_preference(table: Table, need: int, preference: Preference) -> Amounts:
+def _of_preference(table: Table, need: int, preference: CpuPreference) -> Amounts:
     missed: Amounts = np.full(len(table), MISSED, np.int64)
     for step in reversed(_STEPS.get(preference.exclusive, (0,))):
         missed = np.where(table[clean(preference.exclusive, step)] >= need, step, missed)

@@ -14,7 +14,7 @@ from placement.numa.accumulator.accumulator import thinned
 from placement.numa.amounts import NOTHING, bound_cost, host_cpu_requested
 from placement.numa.demand import BindPolicy, ExclusiveLevel
 from placement.numa.host import FACE_VALUE, HostState, numa_used
-from placement.numa.isolation import Occupied, clean_cpus
+from placement.numa.isolation import clean_cpus
 from placement.scheduling.host import Host
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.node_offers import HOST
@@ -23,66 +23,66 @@ from placement.scheduling.node_offers import HOST
 MOST = 2**55
 
 
-class Column(NamedTuple):
-    """What a column counts, of which resource or class, on which of the NUMA nodes by ascending id."""
+class ColumnKey(NamedTuple):
+    """Names a column: what it counts, of which resource or class, on which NUMA node by ascending id."""
 
     what: str
     of: str = ""
     place: int = 0
 
 
-VAST = Column("an amount is beyond what is counted")
-BOUND_COST = Column("millicores that all bound CPUs cost")
-CPU_REQUESTED = Column("millicores requested of the host, bound CPUs at their cost")
-NUMA_NODES = Column("NUMA nodes")
+VAST = ColumnKey("an amount is beyond what is counted")
+BOUND_COST = ColumnKey("millicores that all bound CPUs cost")
+CPU_REQUESTED = ColumnKey("millicores requested of the host, bound CPUs at their cost")
+NUMA_NODES = ColumnKey("NUMA nodes")
 
 
-def room(resource_class: str) -> Column:
+def room(resource_class: str) -> ColumnKey:
     """The units of a class that a pod may have on a host."""
-    return Column("room", resource_class)
+    return ColumnKey("room", resource_class)
 
 
-def allocatable(resource: str) -> Column:
+def allocatable(resource: str) -> ColumnKey:
     """What the host as a whole can give."""
-    return Column("allocatable", resource)
+    return ColumnKey("allocatable", resource)
 
 
-def requested(resource: str) -> Column:
+def requested(resource: str) -> ColumnKey:
     """What all pods on the host request."""
-    return Column("requested", resource)
+    return ColumnKey("requested", resource)
 
 
-def reported(resource: str) -> Column:
+def reported(resource: str) -> ColumnKey:
     """1 if any NUMA node reports the resource."""
-    return Column("reported by NUMA nodes", resource)
+    return ColumnKey("reported by NUMA nodes", resource)
 
 
-def numa_capacity(resource: str, place: int) -> Column:
+def numa_capacity(resource: str, place: int) -> ColumnKey:
     """What a NUMA node has."""
-    return Column("NUMA capacity", resource, place)
+    return ColumnKey("NUMA capacity", resource, place)
 
 
-def numa_requested(resource: str, place: int) -> Column:
+def numa_requested(resource: str, place: int) -> ColumnKey:
     """What of that is used."""
-    return Column("NUMA used", resource, place)
+    return ColumnKey("NUMA used", resource, place)
 
 
-def free_cpus(policy: str) -> Column:
+def free_cpus(policy: str) -> ColumnKey:
     """The CPUs of the host that a pod may be given; only those that a strict bind policy leaves."""
-    return Column("free CPUs", policy)
+    return ColumnKey("free CPUs", policy)
 
 
-def numa_free_cpus(policy: str, place: int) -> Column:
+def numa_free_cpus(policy: str, place: int) -> ColumnKey:
     """The same on one NUMA node."""
-    return Column("free CPUs on a NUMA node", policy, place)
+    return ColumnKey("free CPUs on a NUMA node", policy, place)
 
 
-def clean(level: str, step: int) -> Column:
+def clean(level: str, step: int) -> ColumnKey:
     """The free CPUs of the host without neighbours that a level avoids, by what these miss."""
-    return Column("clean CPUs", level, step)
+    return ColumnKey("clean CPUs", level, step)
 
 
-Numbers = dict[Column, int]
+Numbers = dict[ColumnKey, int]
 
 
 def numbers_of(node: NodeInfo, known: dict[Host, Numbers]) -> Numbers:
@@ -101,7 +101,7 @@ def _counted(numbers: Numbers) -> Numbers:
     return {**{column: max(-MOST, min(MOST, number)) for column, number in numbers.items()}, VAST: 1}
 
 
-def _of_totals(node: NodeInfo) -> Iterator[tuple[Column, int]]:
+def _of_totals(node: NodeInfo) -> Iterator[tuple[ColumnKey, int]]:
     totals, state = node.totals, node.host.state
     for resource, amount in totals.allocatable.items():
         yield allocatable(resource), amount
@@ -116,7 +116,7 @@ def _of_totals(node: NodeInfo) -> Iterator[tuple[Column, int]]:
 
 
 def _rooms(node: NodeInfo) -> Mapping[str, int]:
-    """What NUMA nodes have left counts for what the host as a whole does not offer (`host_fit.lacking`)."""
+    """What NUMA nodes have left counts for what the host as a whole does not offer (`filter.lacking`)."""
     rooms = dict(node.free)
     below: dict[str, int] = {}
     on_host = {place.resource_class for place in node.offers.inventories if place.path == HOST}
@@ -130,7 +130,7 @@ def _rooms(node: NodeInfo) -> Mapping[str, int]:
     return rooms | below
 
 
-def _of_host(host: Host) -> Iterator[tuple[Column, int]]:
+def _of_host(host: Host) -> Iterator[tuple[ColumnKey, int]]:
     state = host.state
     yield BOUND_COST, bound_cost(1000 * state.use.held.bit_count(), state.cpu_ratio)
     yield NUMA_NODES, len(state.capacity)
@@ -143,7 +143,7 @@ def _of_host(host: Host) -> Iterator[tuple[Column, int]]:
     yield from _of_cpus(state)
 
 
-def _of_cpus(state: HostState) -> Iterator[tuple[Column, int]]:
+def _of_cpus(state: HostState) -> Iterator[tuple[ColumnKey, int]]:
     layout, free = state.layout, state.free_cpus(state.use)
     thinnings = {policy: thinned(layout, free, policy) for policy in BindPolicy}
     for policy, cpus in thinnings.items():
@@ -151,5 +151,5 @@ def _of_cpus(state: HostState) -> Iterator[tuple[Column, int]]:
         for place, numa in enumerate(state.capacity):
             yield numa_free_cpus(policy, place), (cpus & layout.numa_nodes.get(numa, 0)).bit_count()
     for level in ExclusiveLevel:
-        for step, cpus in clean_cpus(Occupied(layout, free, state.use), level):
+        for step, cpus in clean_cpus(state, level):
             yield clean(level, step), cpus.bit_count()

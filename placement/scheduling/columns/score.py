@@ -40,7 +40,7 @@ _SLACK = 1e-6
 # In these parts a share counts where strategies want whole numbers; the fewer, the more nodes are alike.
 _WHOLE = 100
 
-Column = Callable[[str], Amounts]
+AmountOf = Callable[[str], Amounts]
 """An amount of a resource per node."""
 
 
@@ -59,7 +59,7 @@ def highest_scores(table: Table, request: PodRequest | None, scoring: Strategy) 
 
 
 def host_scores(
-    requested: Column, capacity: Column, request: Mapping[str, int], cpu_cost: Amounts, scoring: Strategy
+    requested: AmountOf, capacity: AmountOf, request: Mapping[str, int], cpu_cost: Amounts, scoring: Strategy
 ) -> Amounts:
     """What the strategy says of many places; CPU costs another amount on each.
 
@@ -209,5 +209,5 @@ class _Asking:
             most = np.where(self._bound, table[BOUND_COST] / smallest, most)
         return _Reach(least + asked / whole, most + asked / smallest, known)
 
-    def _scores(self, used: Column, capacity: Column) -> Amounts:
+    def _scores(self, used: AmountOf, capacity: AmountOf) -> Amounts:
         return host_scores(used, capacity, self._request.amounts, self._cost, self._scoring)

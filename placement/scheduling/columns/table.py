@@ -15,7 +15,7 @@ from placement.kubernetes.node_selection import Taint
 from placement.numa.amounts import bound_cost
 from placement.numa.demand import BindPolicy, NumaPolicy
 from placement.scheduling.binding import HostBinding
-from placement.scheduling.columns.node_numbers import MOST, NUMA_NODES, Column
+from placement.scheduling.columns.node_numbers import MOST, NUMA_NODES, ColumnKey, Numbers
 from placement.scheduling.host import Host
 
 
@@ -60,7 +60,7 @@ def effective_policy(request: PodRequest, kind: HostKind) -> NumaPolicy | None:
     return next(iter(policies), NumaPolicy.NONE) if len(policies) < 2 else None
 
 
-GUARD, KIND = Column("guard"), Column("kind of host")
+GUARD, KIND = ColumnKey("guard"), ColumnKey("kind of host")
 
 
 class Guard(NamedTuple):
@@ -78,7 +78,7 @@ class Table:
     """
 
     count: int = 0
-    columns: Mapping[Column, Amounts] = field(default_factory=dict)
+    columns: Mapping[ColumnKey, Amounts] = field(default_factory=dict)
     guards: Mapping[Guard, int] = field(default_factory=dict)
     kinds: Mapping[HostKind, int] = field(default_factory=dict)
     places: Rows | None = None
@@ -87,7 +87,7 @@ class Table:
     def __len__(self) -> int:
         return self.count
 
-    def __getitem__(self, column: Column) -> Amounts:
+    def __getitem__(self, column: ColumnKey) -> Amounts:
         """The numbers of a column, only to be read."""
         found = self.columns.get(column)
         if found is None:
@@ -125,7 +125,7 @@ class Table:
         return replace(self, count=len(source), columns=moved, places=None)
 
 
-Written = tuple[int, Guard, HostKind, Mapping[Column, int]]
+Written = tuple[int, Guard, HostKind, Numbers]
 """A row and what it is to say: the guard and the kind of the node, and its numbers."""
 
 
@@ -133,7 +133,7 @@ def written(table: Table, rows: Iterable[Written]) -> Table:
     """The table after some rows changed; columns in which nothing changes are shared. It has all its rows."""
     assert table.places is None
     guards, kinds, columns = dict(table.guards), dict(table.kinds), dict(table.columns)
-    own: set[Column] = set()
+    own: set[ColumnKey] = set()
     for row, guard, kind, numbers in rows:
         codes = {GUARD: _code(guard, guards), KIND: _code(kind, kinds)}
         _write(columns, own, table.count, row, {**numbers, **codes})
@@ -141,7 +141,7 @@ def written(table: Table, rows: Iterable[Written]) -> Table:
 
 
 def _write(
-    columns: dict[Column, Amounts], own: set[Column], count: int, row: int, numbers: Mapping[Column, int]
+    columns: dict[ColumnKey, Amounts], own: set[ColumnKey], count: int, row: int, numbers: Numbers
 ) -> None:
     """Let a row say these numbers, and 0 in all other columns; only columns of our `own` are written to."""
     for column in numbers.keys() - columns.keys():

@@ -22,7 +22,7 @@ from placement.domain.errors import (
 )
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.services.clusters.pod_answers import PodAnswer
-from placement.services.clusters.pod_writing import Condition
+from placement.services.clusters.pod_writing import Precondition
 from placement.services.clusters.pods import Pods, Taken
 from placement.services.clusters.vanished_pods import Binder
 from placement.storage.database import utcnow
@@ -77,7 +77,7 @@ class BindAttempt:
     def _is_bound(self, pod: Mapping[str, Any]) -> bool:
         node = _node(pod)
         if node and node != self._binding.node:
-            raise Conflict(f"{self._label} is assigned to node {node} already")
+            raise Conflict(f"{self._title} is assigned to node {node} already")
         return bool(node)
 
     def _claimed(self, pod: Mapping[str, Any]) -> Taken:
@@ -86,7 +86,7 @@ class BindAttempt:
         if held is not None and held.node != binding.node:
             if _is_undecided(datetime.datetime.fromisoformat(held.changed_at)):
                 raise Conflict(
-                    f"{self._label} has a claim on node {held.node}, to which it may still be bound; "
+                    f"{self._title} has a claim on node {held.node}, to which it may still be bound; "
                     f"after {_DECIDED_AFTER.seconds} s it can go to another node"
                 )
             self._release(held)
@@ -107,23 +107,23 @@ class BindAttempt:
             self._annotate(claim.annotations)
         held = self._held()
         if held is None or (held.node, held.changed_at) != (claim.node, claim.changed_at):
-            raise _Overtaken(f"{self._label}: its claim was released or renewed by somebody else meanwhile")
+            raise _Overtaken(f"{self._title}: its claim was released or renewed by somebody else meanwhile")
         if deadline.is_over():
             raise PlacementError(_TOO_SLOW)
         self._binder.bind(binding.namespace, binding.name, binding.uid, binding.node)
 
     @property
-    def _label(self) -> str:
+    def _title(self) -> str:
         return f"pod {self._binding.namespace}/{self._binding.name}"
 
     def _pod(self) -> Mapping[str, Any]:
         """The pod that is meant. Raises PlacementError."""
         pod = self._binder.pod(self._binding.namespace, self._binding.name)
         if pod is None:
-            raise NotFound(f"{self._label} does not exist")
+            raise NotFound(f"{self._title} does not exist")
         uid = pod["metadata"]["uid"]
         if uid != self._binding.uid:
-            raise Conflict(f"{self._label} is another one by now, with uid {uid}, not {self._binding.uid}")
+            raise Conflict(f"{self._title} is another one by now, with uid {uid}, not {self._binding.uid}")
         return pod
 
     def _annotate(self, annotations: Mapping[str, str | None], version: str | None = None) -> None:
@@ -156,9 +156,9 @@ class BindAttempt:
 
     def _release(self, claim: PodAnswer) -> None:
         """Release the claim, unless another attempt has made or renewed it meanwhile."""
-        condition = Condition(claim.uid, claim.changed_at)
+        precondition = Precondition(claim.uid, claim.changed_at)
         with suppress(NotFound, Conflict):
-            self._pods.delete(self._cluster, claim.namespace, claim.name, condition)
+            self._pods.delete(self._cluster, claim.namespace, claim.name, precondition)
 
     def _take_back(
         self, before: Mapping[str, Any], now: Mapping[str, Any], written: Mapping[str, str]

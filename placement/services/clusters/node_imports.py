@@ -89,7 +89,7 @@ class NodeImports:
                 )
             attributes = self._writer.attributes(name, cluster.id)
             with self._database.write() as transaction:
-                # Holding the cluster keeps it as it is, and two imports of one node in order.
+                # The lock keeps the cluster as it is, and two imports of one node in order.
                 if clusters.lock(transaction, name) is None:
                     raise unknown(name)
                 if found(transaction, name).settings != settings:
@@ -143,7 +143,7 @@ def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeInfo, what
     Raises InTheWay if pods are recorded there, or others hold something of it.
     """
     if state.pods:
-        raise InTheWay(f"{what} still has pods.", {f"pod {pod.label}" for pod in state.pods})
+        raise InTheWay(f"{what} still has pods.", {f"pod {pod.full_name}" for pod in state.pods})
     place = NodePlace(state.id, state.cluster_id, state.identity)
     writer.write(transaction, place, stored_accounts(transaction, state), _NOBODY, {})
     clusters.delete_node(transaction, state.id)
@@ -164,7 +164,7 @@ class _Importing:
         facts = facts_of(cluster)
         known = clusters.find_node(transaction, cluster.id, name)
         description = self.loader.description(facts, name, node, topology)
-        state = self._hold(facts, known, description)
+        state = self._locked(facts, known, description)
         if state is not None and state.root_uuid != self.imported.tree.root.uuid:
             # A node that came back with another uid is another machine: its old tree goes first.
             withdraw(transaction, self.writer, state, f"The former machine of node {name}")
@@ -182,7 +182,9 @@ class _Importing:
         self._write(node_id, description.identity, before, after)
         return ImportedNode(known is None, change, self.imported.warnings)
 
-    def _hold(self, facts: ClusterFacts, known: Node | None, description: NodeDescription) -> NodeInfo | None:
+    def _locked(
+        self, facts: ClusterFacts, known: Node | None, description: NodeDescription
+    ) -> NodeInfo | None:
         if known is None:
             return None
         root_id = known.provider_id
@@ -229,6 +231,6 @@ class _Importing:
 def _check_cpus(state: NodeInfo, offers: NodeOffers) -> None:
     """Raises InTheWay if CPUs would disappear that pods hold."""
     gone = state.offers.cores.keys() - offers.cores.keys()
-    held = {f"CPU {cpu} of pod {pod.label}" for pod in state.pods for cpu in pod.holding.cpus & gone}
+    held = {f"CPU {cpu} of pod {pod.full_name}" for pod in state.pods for cpu in pod.holding.cpus & gone}
     if held:
         raise InTheWay(f"{state.identity.name()} would lose CPUs that pods hold.", held)

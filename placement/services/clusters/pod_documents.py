@@ -63,7 +63,7 @@ class PodDocument:
         return cls.named(cluster, namespace, name, pod)
 
     @property
-    def label(self) -> str:
+    def full_name(self) -> str:
         """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
 

@@ -113,7 +113,7 @@ def same_pod(known: Sequence[StoredPod], document: PodDocument) -> StoredPod | N
     for pod in known:
         if pod is not same and is_former(document.manifest, pod.manifest):
             raise Conflict(
-                f"Pod {document.label} is a newer one by now, with uid {pod.uid}, not {document.uid}."
+                f"Pod {document.full_name} is a newer one by now, with uid {pod.uid}, not {document.uid}."
             )
     return same
 

@@ -73,7 +73,7 @@ def status_of(
     told = {entry.name: getattr(answer, attribute) for attribute, entry in _TOLD.items()}
     blanks = {entry.name: entry.blank for entry in _TOLD.values()}
     said = {name: _plain(value) for name, value in told.items() if value != blanks[name]}
-    unknown_told = _unknown(_mapping(before, "told"), _TOLD_NAMES)
+    unknown_told = _unknown(_told(before), _TOLD_NAMES)
     document = {
         **_unknown(before or {}, _MEMBERS),
         "qos": answer.qos,
@@ -91,8 +91,8 @@ def _unknown(document: Mapping[str, Any], known: frozenset[str]) -> dict[str, An
     return {name: value for name, value in document.items() if name not in known}
 
 
-def _mapping(document: Any, name: str) -> Mapping[str, Any]:
-    member = document.get(name) if isinstance(document, Mapping) else None
+def _told(document: Any) -> Mapping[str, Any]:
+    member = document.get("told") if isinstance(document, Mapping) else None
     return member if isinstance(member, Mapping) else {}
 
 
@@ -101,7 +101,7 @@ def answer_of(pod: StoredPod) -> PodAnswer:
     told: dict[str, Any] = {}
     unreadable = []
     for attribute, entry in _TOLD.items():
-        stored = _mapping(pod.status, "told").get(entry.name)
+        stored = _told(pod.status).get(entry.name)
         if stored is None:
             continue
         try:
@@ -140,7 +140,7 @@ def qos_of(status: Any) -> str:
 
 def is_claim(pod: StoredPod) -> bool:
     """Whether the pod was placed here and nobody has reported it on its node since."""
-    return pod.node_id is not None and bool(_mapping(pod.status, "told").get("scheduled"))
+    return pod.node_id is not None and bool(_told(pod.status).get("scheduled"))
 
 
 def record_of(pod: PodRow, rescue: Callable[[], RecordedPod]) -> RecordedPod:

@@ -1,6 +1,6 @@
 """Writing down where pods come and go: rows of pods, and the accounts of the nodes concerned.
 
-Whoever changes the pods of a node holds its host provider and stamps it. So a node whose host still carries
+Whoever changes the pods of a node locks its host provider and stamps it. So a node whose host still carries
 the stamp with which it was read still has the same pods.
 """
 
@@ -44,7 +44,7 @@ class PodKey(NamedTuple):
     uid: str | None = None
 
 
-class Condition(NamedTuple):
+class Precondition(NamedTuple):
     """What must be so for a pod to be released: it has this uid, and its row was written last then."""
 
     uid: str | None = None

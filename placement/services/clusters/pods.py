@@ -53,9 +53,9 @@ from placement.services.clusters.pod_placing import (
 from placement.services.clusters.pod_rows import answer_of, consumer_of, is_claim
 from placement.services.clusters.pod_writing import (
     Arrival,
-    Condition,
     PodKey,
     PodWriting,
+    Precondition,
 )
 from placement.services.clusters.running_pods import Recording
 from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
@@ -64,7 +64,7 @@ from placement.storage.database import Database
 from placement.storage.statements import pods
 from placement.storage.statements.pods import StoredPod
 
-ANY_POD = Condition()
+ANY_POD = Precondition()
 INVENTORIES_DIFFER = Refusal(
     ("node(s) have inventories that differ from the imported node",), obstacle=Obstacle(Kind.INVENTORIES)
 )
@@ -211,11 +211,11 @@ class Pods:
             raise BadRequest(f"Pod.metadata.uid: {document.uid!r} is not {uid!r}, the pod to be bound")
         taken = self._put(cluster, document, node)
         if taken.answer.node != node:
-            raise Conflict(f"Pod {document.label} is on node {taken.answer.node} already, not on {node}.")
+            raise Conflict(f"Pod {document.full_name} is on node {taken.answer.node} already, not on {node}.")
         return taken
 
-    def delete(self, cluster: str, namespace: str, name: str, condition: Condition = ANY_POD) -> None:
-        """Release what a pod holds, and forget it, if the condition holds.
+    def delete(self, cluster: str, namespace: str, name: str, precondition: Precondition = ANY_POD) -> None:
+        """Release what a pod holds, and forget it, if the precondition holds.
 
         Raises NotFound, also for a pod of another uid; Conflict if it was changed since; Unavailable.
         """
@@ -226,7 +226,7 @@ class Pods:
             leaving = self._known(view, sought)
             if not leaving:
                 raise unknown_pod(cluster, namespace, name)
-            condition.check(leaving[0])
+            precondition.check(leaving[0])
             attributes = self._writer.attributes(view.facts.name, view.facts.id, namespace)
             roots = {pod.root_id for pod in leaving if pod.root_id is not None}
             with self._database.write() as transaction:

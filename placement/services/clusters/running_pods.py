@@ -91,7 +91,7 @@ class Recording:
             name=document.name,
             uid=document.uid,
             consumer_uuid=document.consumer,
-            qos=str(running.label or ""),
+            qos=str(running.qos or ""),
             kubernetes_qos=str(running.kubernetes_qos),
             phase=running.phase,
             containers=running.containers,
@@ -129,11 +129,11 @@ class Recording:
             name=document.name,
             uid=document.uid,
             consumer=document.consumer,
-            qos=str(running.label or ""),
+            qos=str(running.qos or ""),
             requests=running.requests,
             holding=holding,
             unreadable=running.record.unreadable,
-            treated_as=pool_class(running.qos, running.label, holding),
+            treated_as=pool_class(running.treated_as, running.qos, holding),
             pools=running.pools,
         )
         if before is not None and (before.requests, before.holding) == (recorded.requests, holding):
@@ -187,7 +187,7 @@ def _warnings(recorded: RecordedPod, state: NodeInfo) -> Iterator[str]:
     for pod in state.pods:
         shared = pod.holding.cpus & recorded.holding.cpus
         if pod.consumer != recorded.consumer and shared:
-            yield f"CPUs {format_cpu_list(shared)} are held by pod {pod.label}, too"
+            yield f"CPUs {format_cpu_list(shared)} are held by pod {pod.full_name}, too"
     for consumer, kubelet_pod in state.kubelet_pods:
         shared = kubelet_pod.cpus & recorded.holding.cpus
         if consumer != recorded.consumer and shared:

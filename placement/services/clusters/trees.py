@@ -26,7 +26,7 @@ _SHOWN = 20
 
 
 class InTheWay(Conflict):
-    """The change is refused because of live allocations; `obstacles` names each of them."""
+    """The change is refused because of live allocations, the `obstacles`."""
 
     code = "placement.inventory.inuse"
 
@@ -34,7 +34,6 @@ class InTheWay(Conflict):
         listed = sorted(obstacles)
         shown = listed[:_SHOWN] + ([f"and {len(listed) - _SHOWN} more"] if len(listed) > _SHOWN else [])
         super().__init__(f"{what} In the way: {'; '.join(shown)}.")
-        self.obstacles = tuple(listed)
 
 
 @dataclass(slots=True)
@@ -206,9 +205,9 @@ class _TreeWriter:
                 elif stored[class_id].inventory != inventory:
                     changed.append((provider_id, class_id, inventory))
             removed |= {(provider_id, class_id) for class_id in stored if class_id not in wanted}
-        inventories.delete_many(self.transaction, removed)
-        inventories.update_many(self.transaction, changed)
-        inventories.insert_many(self.transaction, added)
+        inventories.delete(self.transaction, removed)
+        inventories.update(self.transaction, changed)
+        inventories.insert(self.transaction, added)
         self.raised |= {row[0] for row in added} | {row[0] for row in changed} | {row[0] for row in removed}
 
     def _write_traits(self, ids: Mapping[str, int], trait_ids: Mapping[str, int]) -> None:

@@ -11,7 +11,7 @@ from placement.kubernetes.pod import ENDED_PHASES
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_pages import PodFilter
-from placement.services.clusters.pod_writing import Condition
+from placement.services.clusters.pod_writing import Precondition
 from placement.services.clusters.pods import Pods
 
 _MOST_PODS_OF_A_NODE = 2000
@@ -90,7 +90,7 @@ class VanishedPods:
     def _release(self, cluster: str, vanished: Collection[PodAnswer]) -> None:
         for pod in vanished:
             with suppress(NotFound):
-                self._pods.delete(cluster, pod.namespace, pod.name, Condition(pod.uid))
+                self._pods.delete(cluster, pod.namespace, pod.name, Precondition(pod.uid))
 
     def _on(self, cluster: str, node: str) -> list[PodAnswer]:
         if self._binders is None:

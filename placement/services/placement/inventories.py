@@ -57,7 +57,7 @@ class Inventories:
             class_id = _known_class(transaction, class_name, prefix)
             if class_id in inventories.stored(transaction, [locked.id]).get(locked.id, {}):
                 raise ConcurrentUpdate(f"Update conflict: Inventory of class {class_name} exists on {uuid}.")
-            inventories.insert(transaction, locked.id, {class_id: inventory})
+            inventories.insert(transaction, [(locked.id, class_id, inventory)])
             return _raise_generation(transaction, locked)
 
         return attempt(self._database, work)
@@ -112,7 +112,7 @@ class Inventories:
                     f"No inventory of class {class_name} found."
                 )
             _warn_of_shrinking(records[class_id], inventory, uuid)
-            inventories.update_many(transaction, [(locked.id, class_id, inventory)])
+            inventories.update(transaction, [(locked.id, class_id, inventory)])
             return _raise_generation(transaction, locked)
 
         return attempt(self._database, work)
@@ -130,7 +130,7 @@ class Inventories:
                 raise ConcurrentUpdate(
                     f"Unable to delete inventory of class {class_name}: {in_use(chosen, uuid)}"
                 )
-            inventories.delete(transaction, locked.id, [chosen[0].class_id])
+            inventories.delete(transaction, [(locked.id, chosen[0].class_id)])
             _raise_generation(transaction, locked)
 
         attempt(self._database, work)
@@ -161,7 +161,7 @@ def replace_records(
     blocking = [record for record in gone if record.used]
     if blocking:
         raise InventoryInUse(f"{in_use_prefix}{in_use(blocking, locked.uuid)}")
-    inventories.delete(transaction, locked.id, [record.class_id for record in gone])
+    inventories.delete(transaction, [(locked.id, record.class_id) for record in gone])
     changed = {
         class_id: inventory
         for class_id, inventory in wanted.items()
@@ -169,9 +169,9 @@ def replace_records(
     }
     for class_id, inventory in changed.items():
         _warn_of_shrinking(records[class_id], inventory, locked.uuid)
-    inventories.update_many(transaction, [(locked.id, *change) for change in changed.items()])
-    fresh = {class_id: inventory for class_id, inventory in wanted.items() if class_id not in records}
-    inventories.insert(transaction, locked.id, fresh)
+    inventories.update(transaction, [(locked.id, *change) for change in changed.items()])
+    fresh = sorted(wanted.keys() - records.keys())
+    inventories.insert(transaction, [(locked.id, class_id, wanted[class_id]) for class_id in fresh])
 
 
 def _warn_of_shrinking(stored: Stored, wanted: Inventory, uuid: str) -> None:

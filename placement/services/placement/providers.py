@@ -110,9 +110,7 @@ class Providers:
         def work(transaction: Transaction) -> Provider:
             if parent is not None:
                 providers.lock_trees(transaction, shared=False)
-            locked = providers.lock(transaction, uuid)
-            if locked is None:
-                raise missing(uuid)
+            locked = lock(transaction, uuid)
             _check_import(transaction, locked, name, parent, prefix)
             if parent is not None:
                 _move(transaction, locked, parent, prefix, may_move=may_move)

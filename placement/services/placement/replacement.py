@@ -13,13 +13,11 @@ from math import gcd
 
 from placement.domain.allocation import AnyGeneration, ConsumerClaim
 from placement.domain.errors import BadRequest, CapacityExceeded, ConcurrentUpdate
-from placement.storage import tables
 from placement.storage.database import Transaction
 from placement.storage.statements import (
     allocations,
     consumers,
     inventories,
-    names,
     providers,
 )
 from placement.storage.statements.allocations import Change, Held
@@ -37,6 +35,7 @@ class Replacement:
     claims: Sequence[ConsumerClaim]
     existing: frozenset[str] = frozenset()
     provider_ids: Mapping[str, int] = field(default_factory=dict)
+    class_ids: Mapping[str, int] = field(default_factory=dict)
     held: list[Held] = field(default_factory=list)
     fresh: list[Held] = field(default_factory=list)
     _conflict: ConcurrentUpdate | None = None
@@ -109,6 +108,7 @@ class Replacement:
 
     def resolve(self, class_ids: Mapping[str, int]) -> None:
         """Replace names in the claims by ids; all names are known by now."""
+        self.class_ids = class_ids
         self.fresh = [
             Held(claim.consumer_uuid, self.provider_ids[uuid], class_ids[name], min(amount, LARGEST_AMOUNT))
             for claim in self.claims
@@ -125,7 +125,8 @@ class Replacement:
         refused = [change for change in changes if (change.provider_id, change.class_id) not in allowed]
         if refused:
             uuids = {id_: uuid for uuid, id_ in self.provider_ids.items()}
-            raise explain_refusal(self.transaction, refused, self.fresh, uuids)
+            classes = {id_: name for name, id_ in self.class_ids.items()}
+            raise explain_refusal(self.transaction, refused, self.fresh, uuids, classes)
 
     def store(self) -> None:
         """Write the allocations, the consumers' attributes and generations."""
@@ -171,18 +172,23 @@ def changes_of(held: Sequence[Held], fresh: Sequence[Held]) -> list[Change]:
 
 
 def explain_refusal(
-    transaction: Transaction, refused: Sequence[Change], fresh: Sequence[Held], uuids: Mapping[int, str]
+    transaction: Transaction,
+    refused: Sequence[Change],
+    fresh: Sequence[Held],
+    uuids: Mapping[int, str],
+    classes: Mapping[int, str],
 ) -> CapacityExceeded:
-    """Why an inventory did not take its change: no record, units, or capacity, in this order."""
+    """Why an inventory did not take its change: no record, units, or capacity, in this order.
+
+    `uuids` and `classes` are the names of providers and resource classes by their ids.
+    """
     prefix = "Unable to allocate inventory: "
     stored = inventories.stored(transaction, {change.provider_id for change in refused})
     missing = sorted(c for c in refused if c.class_id not in stored.get(c.provider_id, {}))
     if missing:
         provider_id = missing[0].provider_id
         listed = ", ".join(
-            _class_name(transaction, change.class_id)
-            for change in missing
-            if change.provider_id == provider_id
+            classes[change.class_id] for change in missing if change.provider_id == provider_id
         )
         return CapacityExceeded(
             f"{prefix}Inventory for '{listed}' on resource provider '{uuids[provider_id]}' invalid."
@@ -207,7 +213,3 @@ def explain_refusal(
         f"{prefix}Unable to create allocation for {where} The requested amount would exceed the capacity. "
         f"{change.delta} more with {record.used} of {units.capacity} used."
     )
-
-
-def _class_name(transaction: Transaction, class_id: int) -> str:
-    return names.name_of(transaction, tables.resource_classes, class_id)

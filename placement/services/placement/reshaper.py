@@ -123,8 +123,8 @@ class _Reshape:
                 elif records[class_id].inventory != inventory:
                     changed.append((self._id(provider), class_id, inventory))
             self.gone |= {(self._id(provider), class_id) for class_id in records.keys() - asked.keys()}
-        inventories.insert_many(self.transaction, added)
-        inventories.update_many(self.transaction, changed)
+        inventories.insert(self.transaction, added)
+        inventories.update(self.transaction, changed)
 
     def _shrink(self) -> None:
         """Delete the inventories that are not wanted any more. Raises InventoryInUse."""
@@ -140,7 +140,7 @@ class _Reshape:
             ]
             if blocking:
                 raise InventoryInUse(f"update conflict: {in_use(blocking, provider.provider_uuid)}")
-        inventories.delete_many(self.transaction, self.gone)
+        inventories.delete(self.transaction, self.gone)
 
     def _steps(self) -> dict[int, int]:
         """How generations rise: clients compare them, so the steps are those of the incumbent.

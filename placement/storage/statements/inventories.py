@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from typing import NamedTuple, TypeVar
 
@@ -84,36 +84,8 @@ def stored(connection: Executor, provider_ids: Collection[int]) -> dict[int, dic
     return found
 
 
-def insert(transaction: Transaction, provider_id: int, inventories: Mapping[int, Inventory]) -> None:
-    """Add records by class id."""
-    if not inventories:
-        return
-    rows = [
-        {
-            "resource_provider_id": provider_id,
-            "resource_class_id": class_id,
-            "created_at": transaction.now,
-            "used": 0,
-            **asdict(inventory),
-        }
-        for class_id, inventory in sorted(inventories.items())
-    ]
-    transaction.execute(sa.insert(_table), rows)
-
-
-def delete(transaction: Transaction, provider_id: int, class_ids: Collection[int]) -> None:
-    """Remove records."""
-    if class_ids:
-        transaction.execute(
-            sa.delete(_table).where(
-                _table.c.resource_provider_id == provider_id,
-                _table.c.resource_class_id.in_(sorted(class_ids)),
-            )
-        )
-
-
-def insert_many(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]]) -> None:
-    """Insert records of many providers: (provider id, class id, record)."""
+def insert(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]]) -> None:
+    """Insert records: (provider id, class id, record)."""
     if wanted:
         rows = [
             {
@@ -128,8 +100,8 @@ def insert_many(transaction: Transaction, wanted: Sequence[tuple[int, int, Inven
         transaction.execute(sa.insert(_table), rows)
 
 
-def update_many(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]]) -> None:
-    """Replace records of many providers; what is used of them stays."""
+def update(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]]) -> None:
+    """Replace records; what is used of them stays."""
     for some in _portions(wanted):
         _update_some(transaction, some)
 
@@ -156,8 +128,8 @@ def _update_some(transaction: Transaction, wanted: Sequence[tuple[int, int, Inve
     )
 
 
-def delete_many(transaction: Transaction, keys: Collection[tuple[int, int]]) -> None:
-    """Remove records of many providers: (provider id, class id)."""
+def delete(transaction: Transaction, keys: Collection[tuple[int, int]]) -> None:
+    """Remove records: (provider id, class id)."""
     place = sa.tuple_(_table.c.resource_provider_id, _table.c.resource_class_id)
     for some in _portions(sorted(keys)):
         transaction.execute(sa.delete(_table).where(place.in_(some)))

@@ -87,11 +87,6 @@ def create(transaction: Transaction, table: sa.Table, name: str) -> bool:
     return created
 
 
-def name_of(connection: Executor, table: sa.Table, id_: int) -> str:
-    """The name of a class or trait."""
-    return str(connection.execute(sa.select(table.c.name).where(table.c.id == id_)).scalar_one())
-
-
 def class_ids(connection: Executor, wanted: Iterable[str]) -> dict[str, int]:
     """The ids of the resource classes that exist."""
     return ids_of(connection, tables.resource_classes, wanted)

@@ -107,13 +107,7 @@ def lock_trees(transaction: Transaction, *, shared: bool) -> None:
     transaction.backend.lock_number(transaction.connection, _TREES_LOCK, shared=shared)
 
 
-def insert(
-    transaction: Transaction,
-    uuid: str,
-    name: str,
-    parent: LockedProvider | None = None,
-    cluster_id: int | None = None,
-) -> int:
+def insert(transaction: Transaction, uuid: str, name: str, parent: LockedProvider | None = None) -> int:
     """A new provider of generation 0; returns its id. Unique keys are the caller's to have checked."""
     values = {
         "uuid": uuid,
@@ -121,7 +115,6 @@ def insert(
         "generation": 0,
         "parent_provider_id": parent.id if parent else None,
         "root_provider_id": parent.root_id if parent else None,
-        "cluster_id": cluster_id,
         "revision": transaction.stamp,
         "created_at": transaction.now,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 
 import pytest
 
@@ -38,8 +39,8 @@ def test_a_deadline_that_is_over_leaves_nothing():
 
 
 def test_the_next_request_of_a_thread_begins_anew():
-    deadline.begin(-1)
-    deadline.begin(100)
+    deadline.until(time.monotonic() - 1)
+    deadline.until(time.monotonic() + 100)
     assert deadline.remaining() > 0
     deadline.clear()
     assert deadline.at() == math.inf

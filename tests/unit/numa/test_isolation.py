@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from placement.numa.cpus import layout_of
 from placement.numa.cpuset import mask_of, members_of
 from placement.numa.demand import BindPolicy, ExclusiveLevel
-from placement.numa.isolation import Occupied, Preference, missed
+from placement.numa.host import HostState
+from placement.numa.isolation import CpuPreference, missed
 from placement.numa.ledger import CpuUse
 from tests.unit.numa.samples import topology
 
@@ -18,8 +19,7 @@ LAYOUT = layout_of(topology(2, 1, 4, 2))
 
 
 def host(held=(), level=ExclusiveLevel.NONE):
-    use = CpuUse().plus(mask_of(held), level)
-    return Occupied(LAYOUT, LAYOUT.cpus & ~use.held, use)
+    return HostState(LAYOUT, CpuUse().plus(mask_of(held), level))
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def host(held=(), level=ExclusiveLevel.NONE):
     ],
 )
 def test_bind_policies_are_met_or_missed(cpus, bind, expected):
-    assert missed(host([0]), mask_of(cpus), Preference(bind, ExclusiveLevel.NONE)) == expected
+    assert missed(host([0]), mask_of(cpus), CpuPreference(bind, ExclusiveLevel.NONE)) == expected
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_bind_policies_are_met_or_missed(cpus, bind, expected):
     ],
 )
 def test_exclusive_policies_are_met_stepped_down_or_missed(cpus, wanted, held, level, expected):
-    assert missed(host(held, level), mask_of(cpus), Preference(NONE, wanted)) == expected
+    assert missed(host(held, level), mask_of(cpus), CpuPreference(NONE, wanted)) == expected
 
 
 @given(st.sets(st.integers(0, 15)), st.sets(st.integers(0, 15), min_size=1), st.sampled_from(BindPolicy))
@@ -63,6 +63,6 @@ def test_bind_policies_as_they_are_told(held, taken, bind):
         is_met = whole and len(cores) <= (len(taken) + 1) // 2
     else:
         is_met = bind is NONE or len(cores) == len(taken)
-    found = missed(host(held), mask_of(taken), Preference(bind, ExclusiveLevel.NONE))
+    found = missed(host(held), mask_of(taken), CpuPreference(bind, ExclusiveLevel.NONE))
     assert found == (0 if is_met else 2)
     assert set(members_of(mask_of(taken))) == taken

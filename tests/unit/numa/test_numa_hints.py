@@ -205,15 +205,6 @@ def test_singlenumanode_on_a_host_of_one_numa_node_has_no_affinity():
     assert choose_affinity(allocator, Alignment(NumaPolicy.RESTRICTED)) == (0,)
 
 
-def test_devices_take_part_in_the_alignment():
-    allocator = NumaAllocator(host(2, 1, 4, 2), pod(cpu=2000))
-    alignment = Alignment(NumaPolicy.RESTRICTED)
-    assert choose_affinity(allocator, alignment, devices=[{"gpu": [hint(1)]}]) == (1,)
-    assert choose_affinity(allocator, alignment, devices=[{"gpu": [hint(0, 1)]}]) == (0, 1)
-    with pytest.raises(Refused, match="Unsatisfied NUMA gpu"):
-        choose_affinity(allocator, alignment, devices=[{"gpu": []}])
-
-
 def test_required_exclusivity_keeps_a_pod_off_shared_numa_nodes():
     state = host(3, 1, 4, 2, holdings=[holding("0,8")])
     alignment = Alignment(NumaPolicy.SINGLE_NUMA_NODE, NumaExclusivity.REQUIRED)

@@ -207,7 +207,7 @@ def test_cpus_the_host_does_not_have_are_a_warning():
 
 def test_a_running_pod_counts_for_the_totals_of_its_host():
     running = import_running_pod(build_pod(container(cpu="2", memory="1Gi"), **RUNNING), DESIGN, NONE)
-    assert (running.key, running.host, running.qos, running.record.holding) == ("u1", "node-1", "LS", None)
+    assert (running.treated_as, running.record.holding) == ("LS", None)
     assert running.requests == {"cpu": 2000, "memory": 2**30}
     ended = import_running_pod(build_pod(nodeName="n", phase="Failed"), DESIGN, NONE)
     assert ended.requests == {}

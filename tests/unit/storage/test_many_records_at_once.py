@@ -46,14 +46,14 @@ def test_records_of_many_providers(narrow):
         names.insert_ignoring_known(transaction, tables.resource_classes, "name", wanted_names)
         classes = sorted(names.class_ids(transaction, wanted_names).values())
         places = [(provider, class_id) for provider in providers for class_id in classes]
-        inventories.insert_many(transaction, [(*place, Inventory(1, 0)) for place in places])
-        inventories.update_many(
+        inventories.insert(transaction, [(*place, Inventory(1, 0)) for place in places])
+        inventories.update(
             transaction, [(*place, Inventory(number + 2, 1)) for number, place in enumerate(places)]
         )
         found = inventories.stored(transaction, providers)
         totals = [found[provider][class_id].inventory.total for provider, class_id in places]
         assert totals == list(range(2, len(places) + 2))
-        inventories.delete_many(transaction, places[:-1])
+        inventories.delete(transaction, places[:-1])
         assert [list(records) for records in inventories.stored(transaction, providers).values()] == [
             [classes[-1]]
         ]

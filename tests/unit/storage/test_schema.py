@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import alembic.autogenerate
+import alembic.command
 import alembic.migration
 import pytest
 import sqlalchemy as sa
@@ -47,7 +48,7 @@ def test_migrations_and_tables_do_not_differ(empty):
 
 def test_downgrade_takes_everything_back(empty):
     schema.upgrade(empty)
-    schema.downgrade(empty, "base")
+    alembic.command.downgrade(schema.configuration(empty), "base")
     assert names(empty) <= {"alembic_version"}
     schema.upgrade(empty)
     assert schema.version(empty) == schema.newest(empty)

@@ -188,15 +188,10 @@ def _names_mechanism(hint: Field) -> bool:
 class PodImport:
     """All that a manifest says about a pod that looks for a place.
 
-    `key` tells it from all other pods of its cluster; `request` is None if it requests nothing at all; `qos`
-    is the class its label names, `treated_as` the one that decides where it runs. `spec` is its resource-spec
-    as written, `containers` their names.
+    `request` is None if it requests nothing at all; `qos` is the class its label names, `treated_as` the one
+    that decides where it runs. `spec` is its resource-spec as written, `containers` their names.
     """
 
-    key: str
-    namespace: str
-    name: str
-    uid: str
     qos: QosClass
     kubernetes_qos: KubernetesQos
     request: PodRequest | None
@@ -237,10 +232,6 @@ def import_pod(
         designated=request is not None and request.designated is not None,
     )
     return PodImport(
-        key=pod.key,
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
         qos=raw_qos(pod),
         kubernetes_qos=kubernetes_qos(pod),
         request=request,

@@ -16,7 +16,7 @@ from placement.numa.ledger import Holding
 
 def may_own_cpus(pod: RunningPod, host_binds_all: bool) -> bool:
     """Whether a pod may have CPUs of its own: by its class, or because its host binds all pods."""
-    return pod.label.owns_cpus or host_binds_all
+    return pod.qos.owns_cpus or host_binds_all
 
 
 @dataclass(frozen=True, slots=True)

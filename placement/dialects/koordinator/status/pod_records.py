@@ -24,7 +24,7 @@ from placement.dialects.koordinator.qos import (
 )
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.kubernetes.manifest import Report
-from placement.kubernetes.pod import ENDED_PHASES, Pod, pod_requests, read_pod, request_amounts
+from placement.kubernetes.pod import Pod, pod_requests, read_pod, request_amounts
 from placement.numa.amounts import Amounts
 from placement.numa.cpus import CpuTopology
 from placement.numa.cpuset import format_cpu_list
@@ -65,19 +65,15 @@ def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
 class RunningPod:
     """A pod that is on a host, or was: what it requests of the host as a whole, and what to record for it.
 
-    `key` tells it from all other pods of its cluster; `host` is the name of its node, `phase` as reported.
-    `qos` is how it is treated there, `label` the class that it names. One that has ended, or has no host yet,
-    requests nothing any more. `has_status`: it carries a resource-status. `warnings` has the admission rules
-    it breaks, which does not make it run any less. `pools` are the NUMA nodes whose shared pools it was told.
+    `phase` is as reported; a pod that has ended, or has no host yet, requests nothing. `qos` is the class its
+    label names, `treated_as` the one that decides where it runs. `has_status`: it carries a resource-status.
+    `warnings` has the admission rules it breaks, which does not make it run any less. `pools` are the NUMA
+    nodes whose shared pools it was told.
     """
 
-    key: str
-    namespace: str
-    name: str
-    host: str
     phase: str
     qos: QosClass
-    label: QosClass
+    treated_as: QosClass
     kubernetes_qos: KubernetesQos
     requests: Amounts
     record: PodRecord
@@ -85,11 +81,6 @@ class RunningPod:
     containers: tuple[str, ...]
     warnings: tuple[str, ...]
     pools: tuple[int, ...] = ()
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether it occupies its host no longer."""
-        return self.phase in ENDED_PHASES
 
 
 def import_running_pod(
@@ -112,13 +103,9 @@ def import_running_pod(
     for violation in admission_violations(pod, settings.profile):
         report.warn(violation)
     return RunningPod(
-        key=pod.key,
-        namespace=pod.namespace,
-        name=pod.name,
-        host=pod.host,
         phase=pod.phase,
-        qos=running_qos(pod, kubelet),
-        label=raw_qos(pod),
+        qos=raw_qos(pod),
+        treated_as=running_qos(pod, kubelet),
         kubernetes_qos=kubernetes_qos(pod),
         requests=request_amounts(pod_requests(pod)) if pod.is_assigned else {},
         record=read_pod_record(pod, settings),

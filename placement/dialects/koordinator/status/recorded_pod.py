@@ -38,7 +38,7 @@ class RecordedPod:
     pools: tuple[int, ...] = ()
 
     @property
-    def label(self) -> str:
+    def full_name(self) -> str:
         """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
@@ -86,9 +86,9 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
     )
 
 
-def pool_class(treated_as: str, label: str, holding: Holding) -> str:
+def pool_class(treated_as: str, qos: str, holding: Holding) -> str:
     """What to note about the pool of a pod: nothing if its label says the same, or it has CPUs of its own."""
-    return "" if holding.cpus or treated_as == label else str(treated_as)
+    return "" if holding.cpus or treated_as == qos else str(treated_as)
 
 
 def _written(amounts: NumaAmounts) -> dict[str, dict[str, int]]:

@@ -86,6 +86,7 @@ def test_each_class_answers_what_its_pods_may():
     assert those(lambda qos: qos.owns_cpus) == {"LSE", "LSR"}
     assert those(lambda qos: not qos.shares_with_best_effort) == {"LSE"}
     assert those(lambda qos: qos.uses_ls_pools) == {"LS"}
+    assert those(lambda qos: qos.uses_system_cpus) == {"SYSTEM"}
     assert those(lambda qos: PriorityClass.PROD in qos.forbidden_priorities) == {"BE"}
     assert those(lambda qos: PriorityClass.BATCH in qos.forbidden_priorities) == {"LSR"}
 

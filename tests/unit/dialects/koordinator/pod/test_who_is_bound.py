@@ -21,7 +21,6 @@ from tests.unit.dialects.koordinator.pods import (
     host,
     judged,
     lsr,
-    read,
     reasons,
     request_of,
 )
@@ -158,4 +157,3 @@ def test_equal_requests_are_equal_keys():
     assert one == other
     assert hash(one) == hash(other)
     assert one != request_of(lsr(container(cpu="5")))
-    assert read(lsr()).key == "u1"

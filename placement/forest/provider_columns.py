@@ -1,0 +1,117 @@
+"""The providers of the forest as columns, and the trees that they form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from placement.forest.arrays import Amounts, Columns, IdIndex, Indices, chunks
+from placement.forest.records import ProviderRow
+from placement.forest.uuids import Uuids, from_text
+
+NONE = -1
+"""Stands for no id and for no row."""
+
+
+class ProviderColumns(Columns):
+    """A row for each provider; the rows of a tree are a doubly linked list that starts at its root."""
+
+    id: Amounts
+    uuid: Uuids
+    generation: Indices
+    revision: Amounts
+    parent: Indices
+    root: Indices
+    next: Indices
+    previous: Indices
+    tree_size: Indices
+    # Raised at the root whenever anything in its tree changes; caches compare it.
+    tree_stamp: Amounts
+
+    def __init__(self, stamp: int = 0) -> None:
+        super().__init__(
+            {
+                "id": (np.int64, NONE),
+                "uuid": (np.dtype((np.uint8, 16)), 0),
+                "generation": (np.int32, 0),
+                "revision": (np.int64, 0),
+                "parent": (np.int32, NONE),
+                "root": (np.int32, NONE),
+                "next": (np.int32, NONE),
+                "previous": (np.int32, NONE),
+                "tree_size": (np.int32, 0),
+                "tree_stamp": (np.int64, 0),
+            }
+        )
+        self.stamp = stamp
+
+    def load(self, rows: Iterable[ProviderRow], index: IdIndex) -> int:
+        """Take over all providers in the order of their ids, into columns and an index that are empty.
+
+        Returns how many they are.
+        """
+        numbers, uuids = [np.empty((0, 5), np.int64)], [from_text(())]
+        for chunk in chunks(rows):
+            uuids.append(from_text([row.uuid for row in chunk]))
+            values = [
+                (row.id, row.generation, row.parent_id or NONE, row.root_id, row.revision) for row in chunk
+            ]
+            numbers.append(np.array(values, np.int64))
+        table = np.concatenate(numbers)
+        order = np.argsort(table[:, 0], kind="stable")
+        table = table[order]
+        count = len(table)
+        self.ensure(count)
+        if not count:
+            return 0
+        self.id[:count] = table[:, 0]
+        self.uuid[:count] = np.concatenate(uuids)[order]
+        self.generation[:count] = table[:, 1]
+        self.revision[:count] = table[:, 4]
+        index.load(self.id[:count])
+        self.parent[:count] = index.rows_of(table[:, 2])
+        self.root[:count] = index.rows_of(table[:, 3])
+        self.tree_stamp[:count] = self.stamp
+        self._link_all(count)
+        return count
+
+    def _link_all(self, count: int) -> None:
+        root = self.root[:count]
+        mine = np.arange(count, dtype=np.int32)
+        order = np.lexsort((mine, mine != root, root)).astype(np.int32)
+        same = root[order][1:] == root[order][:-1]
+        self.next[order[:-1][same]] = order[1:][same]
+        self.previous[order[1:][same]] = order[:-1][same]
+        self.tree_size[:count] = np.bincount(root, minlength=count)
+
+    def touch(self, root: int) -> None:
+        """Note that something changed in the tree of a root."""
+        self.stamp += 1
+        self.tree_stamp[root] = self.stamp
+
+    def link(self, row: int, root: int) -> None:
+        """Put a provider into the tree of a root; it is in none."""
+        self.root[row] = root
+        self.tree_size[root] += 1
+        if row == root:
+            return
+        after = self.next[root]
+        self.next[root], self.previous[row] = row, root
+        self.next[row] = after
+        if after >= 0:
+            self.previous[after] = row
+
+    def unlink(self, row: int) -> None:
+        """Take a provider out of its tree, if it is in one."""
+        root = int(self.root[row])
+        if root < 0:
+            return
+        before, after = self.previous[row], self.next[row]
+        if before >= 0:
+            self.next[before] = after
+        if after >= 0:
+            self.previous[after] = before
+        self.previous[row] = self.next[row] = NONE
+        self.tree_size[root] -= 1
+        self.touch(root)
