@@ -89,7 +89,7 @@ _T = TypeVar("_T")
 
 # Hypothesis takes its time to make a strategy: those that are drawn from again and again are made once.
 @cache
-def one_of(choices: tuple[_T, ...]) -> st.SearchStrategy[T]:
+def one_of(choices: tuple[_T, ...]) -> st.SearchStrategy[_T]:
     """Any of the choices, the first when shrunk."""
     return st.sampled_from(choices)
 

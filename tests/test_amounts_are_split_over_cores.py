@@ -245,11 +245,11 @@ def test_what_is_missing_is_said_per_subtree(host: Host):
     host.use("numa-0-core-0", *(f"numa-1-core-{core}" for core in range(CORES)))
     said = explained(host, **on_numa(8))
     assert said[-2:] == [
-        "below numa-0: 7 of 8 PCPU for group _cpus",
-        "below numa-1: 4 of 8 PCPU for group _cpus",
+        "NUMA node numa-0: 7 of 8 PCPU for group _cpus",
+        "NUMA node numa-1: 4 of 8 PCPU for group _cpus",
     ]
     said = explained(host, **on_numa(4, "isolate"))
-    assert "below numa-0: 3 of 4 PCPU for group _cpus" in said
+    assert "NUMA node numa-0: 3 of 4 PCPU for group _cpus" in said
     assert explained(host, resources_cpus="PCPU:12", split_cpus="PCPU")[-1] == (
         "the tree of host: 11 of 12 PCPU for group _cpus"
     )
@@ -258,8 +258,8 @@ def test_what_is_missing_is_said_per_subtree(host: Host):
 def test_groups_that_find_too_little_together_are_named_together(host: Host):
     query = on_numa(5, resources_more="PCPU:4", split_more="PCPU", same_subtree="_numa,_cpus,_more")
     assert explained(host, **query)[-2:] == [
-        "below numa-0: 8 of 9 PCPU for _cpus and _more",
-        "below numa-1: 8 of 9 PCPU for _cpus and _more",
+        "NUMA node numa-0: 8 of 9 PCPU for _cpus and _more",
+        "NUMA node numa-1: 8 of 9 PCPU for _cpus and _more",
     ]
 
 
