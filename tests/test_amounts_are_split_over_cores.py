@@ -161,7 +161,6 @@ def test_groups_kept_apart_share_no_core(host: Host):
         (3, "pack", {"many": 3}),
         (9, "spread", {"even": 4, "few": 2, "many": 3}),
         (1, "pack", {"few": 1}),
-        (1, "spread", {"few": 1}),
     ],
 )
 def test_each_part_respects_the_units_of_its_provider(
@@ -174,11 +173,10 @@ def test_each_part_respects_the_units_of_its_provider(
         "few": api.provider("few", host, PCPU={"total": 8, "max_unit": 2}),
         "many": api.provider("many", host, PCPU={"total": 3, "min_unit": 3}),
     }
-    names = {value: key for key, value in uuids.items()}
     query = urlencode({"resources_a": f"PCPU:{amount}", "split_a": "PCPU", "split_rule_a": rule})
     (found,) = api.get(f"{PATH}?{query}").json["allocation_requests"]
-    held = {names[key]: entry["resources"]["PCPU"] for key, entry in found["allocations"].items()}
-    assert held == expected
+    held = {key: entry["resources"]["PCPU"] for key, entry in found["allocations"].items()}
+    assert held == {uuids[name]: part for name, part in expected.items()}
 
 
 def test_no_amount_that_units_forbid_is_found(api: Client):
@@ -285,6 +283,16 @@ def test_a_plain_group_is_told_that_split_would_help(host: Host):
         "split would help: 8 providers below host have 16 PCPU free, of 12 wanted"
     )
     assert "split" not in " ".join(explained(host, resources="PCPU:17"))
+
+
+def test_split_would_help_only_where_the_query_looks(host: Host):
+    host.api.carry(host.api.provider("big", PCPU=64), "CUSTOM_BIG")
+    host.api.carry(host.uuids["host"], "CUSTOM_CORES")
+    assert explained(host, resources="PCPU:4", root_required="CUSTOM_CORES")[-1] == (
+        "split would help: 4 providers below numa-0 have 8 PCPU free, of 4 wanted"
+    )
+    assert "split" not in " ".join(explained(host, resources="PCPU:4"))
+    assert "split" not in " ".join(explained(host, resources="PCPU:65", root_required="CUSTOM_BIG"))
 
 
 def test_a_subtree_that_is_no_numa_node_is_told_by_its_name(api: Client):

@@ -123,7 +123,7 @@ class Candidates:
         return Search(Answer(view.forest, found), view.names, explanation)
 
     def _with_names(self, explanation: Explanation) -> Explanation:
-        if not explanation.misses:
+        if not explanation.providers:
             return explanation
         with self._database.read() as connection:
             names = provider_rows.names_by_uuid(connection, list(explanation.providers))
