@@ -1,9 +1,13 @@
-"""Candidate queries as the parameters of a query string, in the grammar of microversion 1.39, and back."""
+"""Candidate queries as the parameters of a query string, in the grammar of microversion 1.39, and back.
+
+Those of our own search as its JSON body, too.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from placement.domain.grammar import (
     Grammar,
@@ -53,6 +57,8 @@ def _rendered_group(group: RequestGroup) -> Pairs:
         pairs.append(("member_of", "!" + _any_of(group.forbidden_aggregates)))
     if group.in_tree is not None:
         pairs.append(("in_tree", group.in_tree))
+    if group.split:
+        pairs += [("split", ",".join(sorted(group.split))), ("split_rule", str(group.split_rule))]
     return [(keyword + group.suffix, value) for keyword, value in pairs]
 
 
@@ -62,6 +68,33 @@ def _traits(required: Iterable[str], forbidden: Iterable[str]) -> str:
 
 def _any_of(names: frozenset[str]) -> str:
     return ("in:" if len(names) > 1 else "") + ",".join(sorted(names))
+
+
+def as_json(query: CandidateQuery) -> dict[str, Any]:
+    """The body that asks for the query; as in `rendered`, what has no effect is left out."""
+    body = {
+        "groups": {group.suffix: _group_as_json(group) for group in query.groups},
+        "group_policy": "isolate" if query.isolate else "none",
+        "same_subtree": [sorted(suffixes) for suffixes in query.same_subtree],
+        "root_required": sorted(query.root_required),
+        "root_forbidden": sorted(query.root_forbidden),
+        "limit": query.limit,
+    }
+    return {name: value for name, value in body.items() if value}
+
+
+def _group_as_json(group: RequestGroup) -> dict[str, Any]:
+    body = {
+        "resources": dict(group.resources),
+        "required": [sorted(wanted) for wanted in group.required],
+        "forbidden": sorted(group.forbidden),
+        "member_of": [sorted(wanted) for wanted in group.member_of],
+        "forbidden_aggregates": sorted(group.forbidden_aggregates),
+        "in_tree": group.in_tree,
+        "split": sorted(group.split),
+        "split_rule": str(group.split_rule) if group.split else None,
+    }
+    return {name: value for name, value in body.items() if value}
 
 
 def parsed(pairs: Iterable[tuple[str, str]], *, one_provider_per_tree: bool = False) -> CandidateQuery:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
 from math import comb, prod
+from typing import TypeVar
 
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -82,34 +84,48 @@ def places(query: CandidateQuery) -> int:
 # forests
 
 
+_T = TypeVar("_T")
+
+
+# Hypothesis takes its time to make a strategy: those that are drawn from again and again are made once.
+@cache
+def one_of(choices: tuple[_T, ...]) -> st.SearchStrategy[_T]:
+    """Any of the choices, the first when shrunk."""
+    return st.sampled_from(choices)
+
+
+@cache
 def rarely(percent: int) -> st.SearchStrategy[bool]:
     """True in about so many cases of a hundred, False when shrunk."""
     return st.sampled_from(range(100)).map(lambda number: number >= 100 - percent)
 
 
+@cache
 @st.composite
 def inventories(draw: st.DrawFn) -> Inventory:
     """Any small inventory, also one without capacity or with units that few amounts respect."""
     total = draw(st.integers(1, 8))
     return Inventory(
         total=total,
-        reserved=draw(st.sampled_from((0, 0, 1, total))),
-        min_unit=draw(st.sampled_from((1, 1, 2, 3))),
-        max_unit=draw(st.sampled_from((MAX_INT, 1, 2, 3, 8))),
-        step_size=draw(st.sampled_from((1, 1, 2, 3))),
-        allocation_ratio=draw(st.sampled_from((1.0, 1.0, 0.5, 1.3, 1.5, 2.0, 0.0))),
+        reserved=draw(one_of((0, 0, 1, total))),
+        min_unit=draw(one_of((1, 1, 2, 3))),
+        max_unit=draw(one_of((MAX_INT, 1, 2, 3, 8))),
+        step_size=draw(one_of((1, 1, 2, 3))),
+        allocation_ratio=draw(one_of((1.0, 1.0, 0.5, 1.3, 1.5, 2.0, 0.0))),
     )
 
 
+@cache
 @st.composite
 def offers(draw: st.DrawFn) -> Offer:
     """An inventory and its usage: nothing, part, all, or more than all, as after shrinking one in use."""
     if not draw(rarely(15)):
-        return draw(st.sampled_from(_USUAL_OFFERS))
+        return draw(one_of(_USUAL_OFFERS))
     inventory = draw(inventories())
     return inventory, draw(st.integers(0, inventory.capacity + 2))
 
 
+@cache
 @st.composite
 def forests(draw: st.DrawFn) -> Forest:
     """One to MAX_TREES trees, parents before children, sharing providers anywhere in them."""
@@ -134,21 +150,22 @@ def _parents(providers: Sequence[NaiveProvider], depths: Mapping[str, int]) -> s
 
 @st.composite
 def _providers(draw: st.DrawFn, name: str, parent: str | None) -> NaiveProvider:
-    offered = {resource_class: draw(offers()) for resource_class in draw(st.sampled_from(_OFFERED_CLASSES))}
-    shared = draw(st.sampled_from((False, False, False, True)))
+    offered = {resource_class: draw(offers()) for resource_class in draw(one_of(_OFFERED_CLASSES))}
+    shared = draw(one_of((False, False, False, True)))
     return NaiveProvider(
         uuid=name,
         parent=parent,
         inventories={resource_class: inventory for resource_class, (inventory, _) in offered.items()},
         used={resource_class: used for resource_class, (_, used) in offered.items() if used},
-        traits=frozenset((*draw(st.sampled_from(_subsets(TRAITS))), *([SHARING_TRAIT] if shared else []))),
-        aggregates=frozenset(draw(st.sampled_from(_subsets(AGGREGATES)))),
+        traits=frozenset((*draw(one_of(_subsets(TRAITS))), *([SHARING_TRAIT] if shared else []))),
+        aggregates=frozenset(draw(one_of(_subsets(AGGREGATES)))),
     )
 
 
-def _subsets(names: Sequence[str], least: int = 0) -> list[tuple[str, ...]]:
+@cache
+def _subsets(names: tuple[str, ...], least: int = 0) -> tuple[tuple[str, ...], ...]:
     """All of at least that size, the smallest first."""
-    return [chosen for size in range(least, len(names) + 1) for chosen in combinations(names, size)]
+    return tuple(chosen for size in range(least, len(names) + 1) for chosen in combinations(names, size))
 
 
 _OFFERED_CLASSES = (*_subsets(RESOURCE_CLASSES), *_subsets(RESOURCE_CLASSES, least=2))
@@ -197,7 +214,7 @@ def _allowed_places(providers: int) -> int:
 
 
 def _suffixes(most: int, optional: bool, modern: bool) -> st.SearchStrategy[list[str]]:
-    known = st.sampled_from(_SUFFIXES if modern else _NUMBERS)
+    known = one_of(_SUFFIXES if modern else _NUMBERS)
     return st.lists(known, unique=True, min_size=0 if optional else 1, max_size=most)
 
 
@@ -211,7 +228,7 @@ def _suffixed(
         return replace(draw(st.sampled_from(twins)), suffix=suffix)
     if before and modern and draw(rarely(35)):
         return draw(_resourceless(forest, suffix))
-    return draw(_groups(forest, suffix, draw(st.sampled_from((1, 1, 2))), modern))
+    return draw(_groups(forest, suffix, draw(one_of((1, 1, 2))), modern))
 
 
 @st.composite
@@ -222,7 +239,7 @@ def _groups(draw: st.DrawFn, forest: Forest, suffix: str, most_classes: int, mod
     names = draw(st.lists(st.sampled_from(pool), unique=True, min_size=1, max_size=most_classes))
     return replace(
         draw(_conditions(forest, suffix, modern)),
-        resources={name: draw(st.sampled_from((1, 1, 1, 1, 1, 1, 2, 2, 3, 4))) for name in names},
+        resources={name: draw(one_of((1, 1, 1, 1, 1, 1, 2, 2, 3, 4))) for name in names},
     )
 
 
@@ -238,7 +255,7 @@ def _resourceless(forest: Forest, suffix: str) -> st.SearchStrategy[RequestGroup
 @st.composite
 def _conditions(draw: st.DrawFn, forest: Forest, suffix: str, modern: bool) -> RequestGroup:
     """Traits, aggregates and tree of a group; resources are not chosen yet."""
-    kinds = draw(st.sampled_from(_CONDITIONS if modern else _OLD_CONDITIONS))
+    kinds = draw(one_of(_CONDITIONS if modern else _OLD_CONDITIONS))
     forbidden = draw(_some(TRAITS, 1)) if "forbidden" in kinds else frozenset()
     required = draw(_conjunction(TRAITS, any_of=modern)) if "required" in kinds else ()
     aggregates = (*AGGREGATES, *AGGREGATES, UNKNOWN_AGGREGATE)
@@ -249,20 +266,23 @@ def _conditions(draw: st.DrawFn, forest: Forest, suffix: str, modern: bool) -> R
         forbidden=forbidden,
         member_of=draw(_conjunction(aggregates, any_of=True)) if "member_of" in kinds else (),
         forbidden_aggregates=draw(_some(aggregates, 2)) if "forbidden_aggregates" in kinds else frozenset(),
-        in_tree=draw(st.sampled_from(named)) if "in_tree" in kinds else None,
+        in_tree=draw(one_of(named)) if "in_tree" in kinds else None,
     )
 
 
-def _some(names: Sequence[str], most: int) -> st.SearchStrategy[frozenset[str]]:
-    return st.frozensets(st.sampled_from(names), min_size=1, max_size=most)
+@cache
+def _some(names: tuple[str, ...], most: int) -> st.SearchStrategy[frozenset[str]]:
+    return st.frozensets(one_of(names), min_size=1, max_size=most)
 
 
-def _conjunction(names: Sequence[str], *, any_of: bool) -> st.SearchStrategy[tuple[frozenset[str], ...]]:
+@cache
+def _conjunction(names: tuple[str, ...], *, any_of: bool) -> st.SearchStrategy[tuple[frozenset[str], ...]]:
     """One or two different any-of sets, single names first."""
     sets = st.lists(_some(names, 2 if any_of else 1), unique=True, min_size=1, max_size=2)
     return sets.map(lambda wanted: tuple(sorted(wanted, key=len)))
 
 
+@cache
 @st.composite
 def _root_traits(draw: st.DrawFn) -> tuple[frozenset[str], frozenset[str]]:
     """Traits the root must have and must not have, mostly none."""
@@ -293,15 +313,16 @@ _MOST_COMBINATIONS = 20_000
 def split_searches(draw: st.DrawFn) -> Search:
     """A search of which some suffixed groups split some classes; half of the forests have cores."""
     forest, query = draw(st.one_of(searches(), _core_searches(), _core_searches()))
-    groups = [draw(_splitting(group)) for group in query.groups]
-    assume(any(group.split for group in groups))
+    able = [group.suffix for group in query.groups if group.suffix != UNSUFFIXED and group.resources]
+    assume(able)
+    splitting = draw(one_of((*_subsets(tuple(able), least=1), *_subsets(tuple(able), least=2) * 2)))
+    groups = [draw(_splitting(group)) if group.suffix in splitting else group for group in query.groups]
     whole = {group.suffix for group in groups if not group.split or set(group.resources) - group.split}
     query = replace(
         query,
         groups=tuple(groups),
         same_subtree=tuple(names for names in query.same_subtree if names & whole),
     )
-    assume(all(group.resources or any(group.suffix in s for s in query.same_subtree) for group in groups))
     assume(prod(_ways(group, len(forest)) for group in groups) <= _MOST_COMBINATIONS)
     return forest, query
 
@@ -315,11 +336,9 @@ def _ways(group: RequestGroup, providers: int) -> int:
 
 
 def _splitting(group: RequestGroup) -> st.SearchStrategy[RequestGroup]:
-    if group.suffix == UNSUFFIXED or not group.resources:
-        return st.just(group)
     return st.builds(
-        lambda names, rule: replace(group, split=frozenset(names), split_rule=rule) if names else group,
-        st.sampled_from(_subsets(sorted(group.resources))),
+        lambda names, rule: replace(group, split=frozenset(names), split_rule=rule),
+        one_of(_subsets(tuple(sorted(group.resources)), least=1)),
         st.sampled_from(SplitRule),
     )
 
@@ -331,12 +350,10 @@ def _core_searches(draw: st.DrawFn) -> Search:
     providers = [NaiveProvider(host, None, {"DISK_GB": Inventory(total=8)})]
     providers += [NaiveProvider(socket, host, {"VCPU": Inventory(total=4)}) for socket in sockets]
     for number in range(draw(st.integers(2, 6))):
-        total, used = draw(
-            st.sampled_from(((2, 0), (2, 0), (2, 0), (2, 1), (2, 2), (1, 0), (4, 0), (4, 1), (3, 0)))
-        )
-        unit = draw(st.sampled_from((1, 1, 1, 2)))
-        inventory = Inventory(total=total, min_unit=unit, step_size=draw(st.sampled_from((1, unit))))
-        parent = draw(st.sampled_from((*sockets, *sockets, host)))
+        total, used = draw(one_of(((2, 0), (2, 0), (2, 0), (2, 1), (2, 2), (1, 0), (4, 0), (4, 1), (3, 0))))
+        unit = draw(one_of((1, 1, 1, 2)))
+        inventory = Inventory(total=total, min_unit=unit, step_size=draw(one_of((1, unit))))
+        parent = draw(one_of((*sockets, *sockets, host)))
         providers.append(
             NaiveProvider(
                 str(uuid.UUID(int=0x100 + number)),
@@ -346,7 +363,9 @@ def _core_searches(draw: st.DrawFn) -> Search:
             )
         )
     kinds = draw(
-        st.lists(st.sampled_from(("socket", "cores", "cores", "both", "core")), min_size=1, max_size=3)
+        st.lists(
+            one_of(("socket", "cores", "cores", "both", "core")), min_size=draw(one_of((1, 2, 3))), max_size=3
+        )
     )
     groups = [draw(_core_group(f"_{number}{kind}", kind)) for number, kind in enumerate(kinds)]
     named = st.frozensets(st.sampled_from([group.suffix for group in groups]), min_size=1)
@@ -355,7 +374,7 @@ def _core_searches(draw: st.DrawFn) -> Search:
 
 
 def _core_group(suffix: str, kind: str) -> st.SearchStrategy[RequestGroup]:
-    amount = st.sampled_from((1, 2, 2, 3, 4, 5))
+    amount = one_of((1, 2, 2, 3, 4, 5))
     vcpu = st.just({"VCPU": 1}) if kind in ("socket", "both") else st.just({})
     fpga = st.builds(lambda most: {"FPGA": most}, amount) if kind != "socket" else st.just({})
     return st.builds(lambda a, b: RequestGroup(suffix, resources={**a, **b}), vcpu, fpga)

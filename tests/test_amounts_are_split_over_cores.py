@@ -1,4 +1,4 @@
-"""A group may take an amount from several providers of one subtree: searched for, claimed, refused."""
+"""A group may take an amount from several providers of one subtree: searched for, claimed, explained."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.client import Client, detail
+from tests.client import Client
 
 PATH = "/ext/v1/allocation_candidates"
 CORES = 4
@@ -110,10 +110,8 @@ def test_without_same_subtree_the_whole_tree_gives(host: Host):
 
 def test_what_is_not_split_comes_from_one_provider_above_the_parts(host: Host):
     found = host.search(resources_cell="MEMORY_MB:1024,PCPU:4", split_cell="PCPU")
-    assert [sorted(held["MEMORY_MB"] for held in each.values() if "MEMORY_MB" in held) for each in found] == [
-        [1024],
-        [1024],
-    ]
+    taken = [[held["MEMORY_MB"] for held in each.values() if "MEMORY_MB" in held] for each in found]
+    assert taken == [[1024]] * 2
     for candidate in found:
         assert len({name[:6] for name in candidate}) == 1
         assert pcpus(candidate) == [2, 2]
@@ -151,6 +149,55 @@ def test_groups_kept_apart_share_no_core(host: Host):
     assert len(answer["allocation_requests"]) == 2
     for found in answer["allocation_requests"]:
         assert not set(found["mappings"]["_cpus"]) & set(found["mappings"]["_more"])
+
+
+@pytest.mark.parametrize(
+    ("amount", "rule", "expected"),
+    [
+        (6, "pack", {"even": 4, "few": 2}),
+        (7, "pack", {"even": 4, "many": 3}),
+        (3, "pack", {"many": 3}),
+        (9, "spread", {"even": 4, "few": 2, "many": 3}),
+        (1, "pack", {"few": 1}),
+    ],
+)
+def test_each_part_respects_the_units_of_its_provider(
+    api: Client, amount: int, rule: str, expected: dict[str, int]
+):
+    """`even` gives 2 or 4, `few` at most 2, `many` no less than 3."""
+    host = api.provider("host")
+    uuids = {
+        "even": api.provider("even", host, PCPU={"total": 4, "step_size": 2, "min_unit": 2}),
+        "few": api.provider("few", host, PCPU={"total": 8, "max_unit": 2}),
+        "many": api.provider("many", host, PCPU={"total": 3, "min_unit": 3}),
+    }
+    query = urlencode({"resources_a": f"PCPU:{amount}", "split_a": "PCPU", "split_rule_a": rule})
+    (found,) = api.get(f"{PATH}?{query}").json["allocation_requests"]
+    held = {key: entry["resources"]["PCPU"] for key, entry in found["allocations"].items()}
+    assert held == {uuids[name]: part for name, part in expected.items()}
+
+
+def test_no_amount_that_units_forbid_is_found(api: Client):
+    host = api.provider("host")
+    for name in "ab":
+        api.provider(name, host, PCPU={"total": 4, "step_size": 2, "min_unit": 2})
+    for wanted, found in ((5, 0), (6, 1), (8, 1), (1, 0)):
+        answer = api.get(f"{PATH}?resources_a=PCPU:{wanted}&split_a=PCPU")
+        assert len(answer.json["allocation_requests"]) == found
+
+
+def test_any_fit_of_the_nearly_saturated_ports(api: Client):
+    """Use case 5 of the granular syntax as one group: four VFs, where each port has two left."""
+    host = api.provider("CN1")
+    ports = {}
+    for name, network in (("RP1", "CUSTOM_NET1"), ("RP2", "CUSTOM_NET2"), ("RP3", "CUSTOM_NET1")):
+        ports[name] = api.provider(name, host, SRIOV_NET_VF=16)
+        api.carry(ports[name], network)
+        assert api.claim({ports[name]: {"SRIOV_NET_VF": 14}}).status_code == 204
+    query = "resources_1=SRIOV_NET_VF:4&required_1=CUSTOM_NET1&split_1=SRIOV_NET_VF"
+    (found,) = api.get(f"{PATH}?{query}").json["allocation_requests"]
+    two = {"resources": {"SRIOV_NET_VF": 2}}
+    assert found["allocations"] == {ports["RP1"]: two, ports["RP3"]: two}
 
 
 def test_scores_stand_beside_split_candidates(host: Host):
@@ -195,45 +242,6 @@ def test_nobody_gets_the_siblings_of_isolated_threads(host: Host):
     assert host.search(resources="PCPU:1") == []
 
 
-@pytest.mark.parametrize(
-    ("query", "field"),
-    [
-        ({"resources_a": "PCPU:4", "split_a": "VCPU"}, "split_a: "),
-        ({"resources_a": "PCPU:4", "split_a": ""}, "split_a: "),
-        ({"resources_a": "PCPU:4", "split_a": "PCPU", "split_rule_a": "evenly"}, "split_rule_a: "),
-        ({"resources_a": "PCPU:4", "split_rule_a": "pack"}, "split_rule_a: "),
-        ({"resources_a": "PCPU:4", "split_b": "PCPU"}, "split_b: "),
-        ({"resources": "PCPU:4", "split": "PCPU"}, "split: "),
-        ({"resources_a": "PCPU:4", "split_a": "PCPU", "same_subtree": "_a"}, "same_subtree: "),
-    ],
-)
-def test_what_cannot_be_split_is_refused(host: Host, query: dict[str, str], field: str):
-    for answer in (host.api.get(f"{PATH}?{urlencode(query)}"), claim(host, urlencode(query))):
-        assert answer.status_code == 400
-        assert detail(answer).startswith(field), answer.text
-
-
-def test_nothing_is_split_over_sharing_providers(api: Client):
-    aggregate = str(uuid.uuid4())
-    api.join(api.provider("host", VCPU=8), aggregate)
-    for number in range(2):
-        pool = api.provider(f"pool-{number}", DISK_GB=100)
-        api.carry(pool, "MISC_SHARES_VIA_AGGREGATE")
-        api.join(pool, aggregate)
-    query = {"resources_disk": "DISK_GB:150", "split_disk": "DISK_GB"}
-    answer = api.get(f"{PATH}?{urlencode(query)}")
-    assert answer.status_code == 400
-    assert detail(answer).startswith("split_disk: only sharing providers offer DISK_GB")
-    beside = {**query, "resources_cpu": "VCPU:1", "same_subtree": "_cpu,_disk", "group_policy": "none"}
-    assert api.get(f"{PATH}?{urlencode(beside)}").json["allocation_requests"] == []
-
-
-def test_the_placement_api_itself_knows_no_split(host: Host):
-    answer = host.api.get("/allocation_candidates?resources_a=PCPU:4&split_a=PCPU")
-    assert answer.status_code == 400
-    assert "split_a" in detail(answer)
-
-
 def explained(host: Host, **query: object) -> list[str]:
     answer = host.api.get(f"{PATH}?{urlencode({**query, 'explain': 1})}")
     assert answer.status_code == 200, answer.text
@@ -245,11 +253,11 @@ def test_what_is_missing_is_said_per_subtree(host: Host):
     host.use("numa-0-core-0", *(f"numa-1-core-{core}" for core in range(CORES)))
     said = explained(host, **on_numa(8))
     assert said[-2:] == [
-        "below numa-0: 7 of 8 PCPU for group _cpus",
-        "below numa-1: 4 of 8 PCPU for group _cpus",
+        "NUMA node numa-0: 7 of 8 PCPU for group _cpus",
+        "NUMA node numa-1: 4 of 8 PCPU for group _cpus",
     ]
     said = explained(host, **on_numa(4, "isolate"))
-    assert "below numa-0: 3 of 4 PCPU for group _cpus" in said
+    assert "NUMA node numa-0: 3 of 4 PCPU for group _cpus" in said
     assert explained(host, resources_cpus="PCPU:12", split_cpus="PCPU")[-1] == (
         "the tree of host: 11 of 12 PCPU for group _cpus"
     )
@@ -258,8 +266,8 @@ def test_what_is_missing_is_said_per_subtree(host: Host):
 def test_groups_that_find_too_little_together_are_named_together(host: Host):
     query = on_numa(5, resources_more="PCPU:4", split_more="PCPU", same_subtree="_numa,_cpus,_more")
     assert explained(host, **query)[-2:] == [
-        "below numa-0: 8 of 9 PCPU for _cpus and _more",
-        "below numa-1: 8 of 9 PCPU for _cpus and _more",
+        "NUMA node numa-0: 8 of 9 PCPU for _cpus and _more",
+        "NUMA node numa-1: 8 of 9 PCPU for _cpus and _more",
     ]
 
 
@@ -271,3 +279,21 @@ def test_a_plain_group_is_told_that_split_would_help(host: Host):
         "split would help: 8 providers below host have 16 PCPU free, of 12 wanted"
     )
     assert "split" not in " ".join(explained(host, resources="PCPU:17"))
+
+
+def test_split_would_help_only_where_the_query_looks(host: Host):
+    host.api.carry(host.api.provider("big", PCPU=64), "CUSTOM_BIG")
+    host.api.carry(host.uuids["host"], "CUSTOM_CORES")
+    assert explained(host, resources="PCPU:4", root_required="CUSTOM_CORES")[-1] == (
+        "split would help: 4 providers below numa-0 have 8 PCPU free, of 4 wanted"
+    )
+    for elsewhere in ({"resources": "PCPU:4"}, {"resources": "PCPU:65", "root_required": "CUSTOM_BIG"}):
+        assert "split" not in explained(host, **elsewhere)[-1]
+
+
+def test_a_subtree_that_is_no_numa_node_is_told_by_its_name(api: Client):
+    rack = api.provider("rack", VCPU=1)
+    api.provider("card", rack, PGPU=2)
+    query = "resources_a=VCPU:1,PGPU:3&split_a=PGPU&explain=1"
+    said = api.get(f"{PATH}?{query}").json["explanation"]["sentences"]
+    assert said[-1] == "below rack: 2 of 3 PGPU for group _a"

@@ -119,12 +119,15 @@ def test_many_aggregates_and_groups_fit(api: Client, hosts):
     assert list(found["allocations"]) == [hosts[2]]
 
     wide = api.provider("wide", DISK_GB=1)
+    api.join(wide, AGGREGATE)
     for number in range(64):
         api.provider(f"device-{number}", wide, PGPU=1)
-    groups = {f"_{number}": {"resources": {"PGPU": 1}} for number in range(64)}
+    groups: dict[str, Any] = {f"_{number}": {"resources": {"PGPU": 1}} for number in range(63)}
+    groups[""] = {"resources": {"DISK_GB": 1}, "member_of": [[*aggregates, AGGREGATE]]}
     answer = api.post(PATH, {"groups": groups, "group_policy": "isolate", "limit": 1})
     (found,) = answer.json["allocation_requests"]
     assert len(found["allocations"]) == 64
+    assert len(found["mappings"]) == 64
 
 
 def one(**members: object) -> dict[str, Any]:
@@ -157,7 +160,8 @@ def one(**members: object) -> dict[str, Any]:
         ({**one(), "group_policy": "apart"}, "['group_policy']"),
         ({**one(), "order_by": "worst"}, "order_by: "),
         ({**one(), "cluster": "nowhere"}, "cluster: "),
-        ({**one(), "prefer": ["x y"]}, "prefer: "),
+        ({**one(), "prefer": ["HW_CPU_X86_AVX", "x y"]}, "prefer[1]: "),
+        ({**one(), "prefer": ["HW_CPU_X86_AVX:0"]}, "prefer[0]: the weight"),
         (
             {**one(), "root_required": ["HW_CPU_X86_AVX"], "root_forbidden": ["HW_CPU_X86_AVX"]},
             "root_required: ",
@@ -165,8 +169,11 @@ def one(**members: object) -> dict[str, Any]:
         ({"groups": {"_a": {}}}, "groups: "),
         ({"groups": {"_a": {}, "_b": {"resources": {"VCPU": 1}}}}, "groups['_a'].resources: "),
         (one(required=["HW_CPU_X86_AVX"], forbidden=["HW_CPU_X86_AVX"]), "groups['_a'].required: "),
-        (one(required=["CUSTOM_UNHEARD_OF"]), "groups['_a']: No such trait"),
-        (one(resources={"CUSTOM_UNHEARD_OF": 1}), "groups['_a']: Invalid resource class"),
+        (one(required=["CUSTOM_UNHEARD_OF"]), "groups['_a'].required: No such trait CUSTOM_UNHEARD_OF."),
+        (one(forbidden=["CUSTOM_UNHEARD_OF"]), "groups['_a'].forbidden: No such trait"),
+        (one(resources={"CUSTOM_UNHEARD_OF": 1}), "groups['_a'].resources: No such resource class"),
+        ({**one(), "root_required": ["CUSTOM_UNHEARD_OF"]}, "root_required: No such trait"),
+        ({**one(), "root_forbidden": ["CUSTOM_UNHEARD_OF"]}, "root_forbidden: No such trait"),
         ({"groups": {"_a": {"resources": {"VCPU": 1}}, "_b": {"resources": {"VCPU": 1}}}}, "group_policy: "),
     ],
 )

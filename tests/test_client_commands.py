@@ -394,6 +394,7 @@ def test_allocations_are_listed_page_by_page_by_what_they_are(rows, crowd):
         "Type": "INSTANCE",
         "Cluster": None,
         "UUID": "c0ffee00-0000-4000-8000-000000000001",
+        "Dedicated CPUs": None,
     }
     assert len(rows("allocation", "list", "--user", "crowd", "--limit", "1000")) == 1000
     assert rows("allocation", "list", "--project", "crowd", "--limit", "2") == listed[:2]
@@ -506,6 +507,7 @@ def test_pods_that_are_refused_stop_the_creation(server, rows, pods):
 
 def test_a_node_shows_whose_each_cpu_is(placement, pods, monkeypatch):
     placement("pod", "create", "farm", pods("web", cpu="4"))
+    placement("pod", "create", "farm", pods("small", cpu="1", qos="LS", node="n1"))
     drawn = placement("node", "show", "farm", "n1").stdout.splitlines()
     assert drawn[drawn.index("CPUs") :] == [
         "CPUs",
@@ -519,11 +521,38 @@ def test_a_node_shows_whose_each_cpu_is(placement, pods, monkeypatch):
         "   s for the system",
         "   ~ shared, reserved by kubelet",
         "   · shared, free to be claimed",
+        "Pools",
+        "   LS, numa-0: 0-1,6-7",
+        "   LS, numa-1: 12-15",
+        "   BE, numa-0: 0-1,6-7",
+        "   BE, numa-1: 8-15",
+        "Pods",
+        "   default/web: 8-11, its own",
+        "   default/small: 0-1,6-7,12-15",
+        "   kube/k: 2-3, pinned by kubelet",
     ]
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     plain = placement("node", "show", "farm", "n1").stdout
     assert plain.isascii()
     assert "     ## ## .. ..\n" in plain
+
+
+def test_dedicated_cpus_are_shown_with_what_the_consumer_holds(server, placement, rows):
+    consumer = "d3d1ca7e-0000-4000-8000-000000000001"
+    claim = {
+        "consumer_uuid": consumer,
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_type": "INSTANCE",
+        "cluster": "edge",
+        "flavor": {"vcpus": 2, "memory_mb": 512, "extra_specs": {"hw:cpu_policy": "dedicated"}},
+    }
+    assert Claimant(server.url).call("POST", "/ext/v1/claims", claim).ok
+    listed = rows("allocation", "list", "--project", "p", "--user", "u")
+    assert {(row["Consumer"], row["Dedicated CPUs"]) for row in listed} == {(consumer, "0-1")}
+    shown = placement("allocation", "show", consumer)
+    assert shown.stderr == "dedicated CPUs of the guest: 0-1\n"
+    placement("allocation", "delete", consumer)
 
 
 FLAVOR = {

@@ -76,6 +76,7 @@ def consumers(found: list[dict]) -> list[int]:
         ("consumer_type=MIGRATION", [3]),
         ("consumer_type=unknown", []),
         ("resource_provider={1}", [1, 3, 4]),
+        (f"consumer_uuid={consumer_uuid(2)}", [2]),
         ("project_id=nobody", []),
     ],
 )
@@ -180,6 +181,7 @@ def test_the_number_of_statements_does_not_depend_on_the_number_of_rows(api, hos
         (f"{ALLOCATIONS}?limit=20000", "limit: must be 1 to 10000"),
         (f"{ALLOCATIONS}?after=x", "after: 'x' is no uuid"),
         (f"{ALLOCATIONS}?resource_provider=x", "resource_provider: 'x' is no uuid"),
+        (f"{ALLOCATIONS}?consumer_uuid=x", "consumer_uuid: 'x' is no uuid"),
         (f"{ALLOCATIONS}?project_id=a&project_id=b", "project_id: may be given only once"),
         (f"{ALLOCATIONS}?colour=red", "Invalid query string parameters: Additional properties"),
         (f"{PROVIDERS}?include=colours", "include: colours is none of inventories, usages"),

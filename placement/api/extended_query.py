@@ -42,30 +42,31 @@ def _flag(value: str | None) -> bool:
     return value == "1"
 
 
-def parse_preferences(values: Sequence[str]) -> tuple[SoftCondition, ...]:
-    """All `prefer` values. Raises BadRequest."""
-    found = tuple(_parse_preferences(values))
+def parse_preferences(values: Sequence[str], *, is_json: bool = False) -> tuple[SoftCondition, ...]:
+    """All `prefer` values. Raises BadRequest naming the parameter, or the place in a JSON body."""
+    places = (f"prefer[{at}]" if is_json else "prefer" for at in range(len(values)))
+    found = tuple(soft for place, value in zip(places, values, strict=True) for soft in _parsed(value, place))
     if len(found) > _MOST_PREFERENCES:
         raise BadRequest(f"prefer: at most {_MOST_PREFERENCES} preferences are understood")
     return found
 
 
-def _parse_preferences(values: Sequence[str]) -> Iterator[SoftCondition]:
-    for piece in (piece.strip() for value in values for piece in value.split(",")):
+def _parsed(value: str, place: str) -> Iterator[SoftCondition]:
+    for piece in (piece.strip() for piece in value.split(",")):
         name, colon, weight_text = piece.partition(":")
         absent = name.startswith("!")
         name = name.removeprefix("!").strip()
-        weight = _weight(weight_text, piece) if colon else 1
+        weight = _weight(weight_text, piece, place) if colon else 1
         aggregate = normalize_uuid(name)
         if aggregate is not None:
             yield SoftCondition(weight, aggregate=aggregate, absent=absent)
         elif _TRAIT.fullmatch(name):
             yield SoftCondition(weight, trait=name, absent=absent)
         else:
-            raise BadRequest(f"prefer: {_FORM}. Got: {piece!r}")
+            raise BadRequest(f"{place}: {_FORM}. Got: {piece!r}")
 
 
-def _weight(text: str, piece: str) -> int:
+def _weight(text: str, piece: str, place: str) -> int:
     if not re.fullmatch("[0-9]{1,3}", text) or not 1 <= int(text) <= _HEAVIEST:
-        raise BadRequest(f"prefer: the weight must be 1 to {_HEAVIEST}. Got: {piece!r}")
+        raise BadRequest(f"{place}: the weight must be 1 to {_HEAVIEST}. Got: {piece!r}")
     return int(text)

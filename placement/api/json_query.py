@@ -36,7 +36,7 @@ def parse(body: Mapping[str, Any]) -> tuple[CandidateQuery, SearchOptions]:
     options = use_cases().candidates.options(
         order_by=body.get("order_by"),
         cluster=body.get("cluster"),
-        preferences=parse_preferences(body.get("prefer", ())),
+        preferences=parse_preferences(body.get("prefer", ()), is_json=True),
         explain=body.get("explain", False),
     )
     return checked(query), options

@@ -43,5 +43,6 @@ class AllocationFilter:
     user_id: str | None = None
     consumer_type: str | None = None
     untyped: bool = False
+    consumer_uuid: str | None = None
     provider_uuid: str | None = None
     cluster: str | None = None

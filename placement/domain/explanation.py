@@ -112,7 +112,8 @@ class Shortage:
     None. UNITS: `provider` has room, but min_unit, max_unit or step_size forbid the amount. NOBODY: no
     provider of the tree meets `condition`, or none offers the class. BELOW: no provider is left below
     `provider`, where same_subtree wants the groups. APART: isolated groups take all that could serve. SPLIT:
-    the providers below `provider` (None: of the whole tree) can give too little of an amount that is split.
+    the providers below `provider` (None: of the whole tree) can give too little of an amount that is split;
+    `is_numa` tells that this provider is a NUMA node.
     """
 
     reason: Reason
@@ -123,6 +124,7 @@ class Shortage:
     free: int = 0
     missing: int = 0
     condition: Condition | None = None
+    is_numa: bool = False
 
 
 class Alternative(NamedTuple):

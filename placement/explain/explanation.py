@@ -11,6 +11,7 @@ import numpy as np
 
 from placement.domain.explanation import (
     MOST_MISSES,
+    Alternative,
     Counted,
     Explanation,
     Miss,
@@ -59,12 +60,21 @@ def explain(
             misses = tuple(near.providers(trace.providers[empty]))
         else:
             misses = tuple(near.trees(trees, empty - len(trace.providers)))
-    other = None
-    if empty is not None and empty < len(trace.providers):
-        condition = trace.providers[empty].condition
-        if isinstance(condition, Fits):
-            other = alternative(forest, sharing, condition, words.resource_class(condition.class_id))
+    other = None if empty is None else _alternative(forest, sharing, query, trace, words)
     return Explanation(stages, misses, trace.complete, alternative=other)
+
+
+def _alternative(
+    forest: Forest, sharing: Sharing, query: ForestQuery, trace: Trace, words: Vocabulary
+) -> Alternative | None:
+    """Where the first amount that nobody has room for could be split."""
+    for passed in trace.providers:
+        if isinstance(passed.condition, Fits):
+            name = words.resource_class(passed.condition.class_id)
+            found = alternative(forest, sharing, query, passed.condition, name)
+            if found is not None:
+                return found
+    return None
 
 
 def _stage_of_providers(forest: Forest, passed: ProvidersPassed, words: Vocabulary) -> Stage:

@@ -19,9 +19,9 @@ from placement.forest.arrays import (
 from placement.forest.forest import Forest
 from placement.forest.sharing import Sharing
 from placement.forest.uuids import to_text
-from placement.search.anchors import root_conditions
+from placement.search.anchors import at_admitted_roots
 from placement.search.conditions import Carries, Condition, Exists, Fits, InTree, IsIn
-from placement.search.query import ForestQuery, slots_of
+from placement.search.query import ForestQuery
 from placement.search.trace import (
     AllGroups,
     Combines,
@@ -75,9 +75,7 @@ class NearMisses:
             yield Miss(uuid, (Shortage(reason, groups, uuid, name, wanted.amount, max(left, 0), lack),))
 
     def _at_allowed_roots(self, rows: Rows) -> Rows:
-        for condition in root_conditions(self._query, slots_of(self._query)):
-            rows = rows[condition.among(self._forest, self._forest.roots_of(rows).astype(np.int32))]
-        return rows
+        return at_admitted_roots(self._forest, self._query, rows)
 
     def trees(self, trees: Sequence[TreesPassed], empty: int) -> Iterator[Miss]:
         """The trees that can serve most groups, or that met all conditions before the empty one."""

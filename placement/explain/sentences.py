@@ -130,7 +130,9 @@ def _apart(shortage: Shortage, root: str, _names: Names) -> str:
 
 
 def _split(shortage: Shortage, root: str, names: Names) -> str:
-    place = f"the tree of {root}" if shortage.provider is None else f"below {_name(shortage, names)}"
+    place = f"the tree of {root}"
+    if shortage.provider is not None:
+        place = f"{'NUMA node' if shortage.is_numa else 'below'} {_name(shortage, names)}"
     return f"{place}: {shortage.free} of {shortage.wanted} {shortage.resource_class} for {_groups(shortage)}"
 
 

@@ -22,6 +22,9 @@ from placement.search.problem import Problem
 from placement.search.query import ForestQuery, Slot, demands_of, slots_of
 from placement.search.trace import Trace
 
+NUMA_ROOT = "HW_NUMA_ROOT"
+"""The trait of providers that are NUMA nodes."""
+
 # The distance of a tree without any provider for a group; missing amounts make at most 1.
 _NO_PROVIDER = 2.0
 
@@ -146,7 +149,11 @@ class Shortages:
                 wanted=lack.wanted,
                 free=lack.free,
                 missing=lack.wanted - lack.free,
+                is_numa=lack.top is not None and self._is_numa(int(rows[lack.top])),
             )
+
+    def _is_numa(self, row: int) -> bool:
+        return any(self._words.trait(trait) == NUMA_ROOT for trait in self._forest.traits.of(row))
 
     def _overdrawn(self, positions: Sequence[int], rows: Indices) -> Iterator[Shortage]:
         """Classes of which more is drawn from a provider than it has, or in other units than it allows."""

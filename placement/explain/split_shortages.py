@@ -14,8 +14,10 @@ from placement.domain.groups import SplitRule
 from placement.forest.forest import Forest
 from placement.forest.sharing import Sharing
 from placement.forest.uuids import to_text
+from placement.search.anchors import at_admitted_roots
 from placement.search.conditions import Fits
 from placement.search.problem import Problem, Split, Splitting, bits
+from placement.search.query import ForestQuery
 
 # More subtrees of one tree are not told one by one.
 _MOST_SUBTREES = 8
@@ -85,13 +87,18 @@ def _given(splitting: Splitting, split: Split, reach: int, *, several: bool) -> 
     return sum(amount for amount in whole if amount >= _FEWEST_SIBLINGS)
 
 
-def alternative(forest: Forest, sharing: Sharing, wanted: Fits, resource_class: str) -> Alternative | None:
-    """Where providers could split an amount that none has room for: below one parent, else in one tree."""
+def alternative(
+    forest: Forest, sharing: Sharing, query: ForestQuery, wanted: Fits, resource_class: str
+) -> Alternative | None:
+    """Where providers could split an amount that none has room for: below one parent, else in one tree.
+
+    Only where the query admits the root.
+    """
     column, amount = forest.column(wanted.class_id), wanted.amount
-    if len(column.fitting(amount)):
-        return None
     rows = column.entries.provider[column.occupied()].astype(np.intp)
-    rows = rows[~np.isin(rows, sharing.providers)]
+    rows = at_admitted_roots(forest, query, rows[~np.isin(rows, sharing.providers)])
+    if np.isin(column.fitting(amount), np.concatenate([rows, sharing.providers])).any():
+        return None
     room = np.maximum(column.headroom(rows), 0)
     parents = forest.providers.parent[rows]
     for tops in (np.where(parents >= 0, parents, rows), forest.roots_of(rows)):

@@ -97,9 +97,9 @@ class NodeAttributes:
     unschedulable: bool = False
 
 
-def read_attributes(document: Mapping[str, Any]) -> NodeAttributes:
-    """The attributes of a Node; what is not of the expected type counts as absent."""
-    node = Field("Node", document, Report(), soft=True)
+def read_attributes(document: Mapping[str, Any], report: Report | None = None) -> NodeAttributes:
+    """The attributes of a Node; what is not of the expected type counts as absent, and is reported."""
+    node = Field("Node", document, report or Report(), soft=True)
     labels = {key: label.text() for key, label in node.member("metadata").member("labels").members().items()}
     return NodeAttributes(
         name=node.member("metadata").member("name").text() or "",

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from placement.forest.arrays import Indices, Mask
+from placement.forest.arrays import Indices, Mask, Rows
 from placement.forest.forest import Forest
 from placement.forest.sharing import Sharing
 from placement.search.filters import Choices
-from placement.search.query import ForestQuery, Slot
+from placement.search.query import ForestQuery, Slot, slots_of
 from placement.search.trace import (
     AllGroups,
     RootCarries,
@@ -111,3 +111,10 @@ def _anchors_covering(
             )
             covered |= _anchors(forest, able, sharing)
     return covered
+
+
+def at_admitted_roots(forest: Forest, query: ForestQuery, rows: Rows) -> Rows:
+    """The providers among `rows` that stand below a root which meets the conditions on roots."""
+    for condition in root_conditions(query, slots_of(query)):
+        rows = rows[condition.among(forest, forest.roots_of(rows).astype(np.int32))]
+    return rows

@@ -3,12 +3,14 @@
 Every case has a cluster of its own, which is taken out again. Manifests are written as the arguments of
 `tests.kubernetes`. A call expects a status (below 300 if it names none) and a part of the answer: a mapping
 expects its members, a list its elements in order, `{"has": x}` an element, `{"lacks": x}` none such, and a
-text that begins with `~` is contained in the one that is found.
+text that begins with `~` is contained in the one that is found. `{cluster}` in a path stands for the path of
+the cluster, and `{name}` in paths and bodies for its name.
 """
 
 from __future__ import annotations
 
 import copy
+import json
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -75,8 +77,9 @@ def _request(base: str, step: dict[str, Any]) -> tuple[str, Any]:
         manifest = pod_manifest(**step.get("manifest", {}))
         manifest["metadata"].setdefault("annotations", {}).update(step.get("annotations", {}))
         return f"{base}/pods/default/{step['pod']}", manifest if step["call"] == "PUT" else None
-    path = step["path"].replace("{cluster}", base).replace("{name}", base.rpartition("/")[-1])
-    return path, step.get("body")
+    name = base.rpartition("/")[-1]
+    body = json.loads(json.dumps(step.get("body")).replace("{name}", name))
+    return step["path"].replace("{cluster}", base).replace("{name}", name), body
 
 
 def _arguments(given: dict[str, Any] | None, **read: Callable[[Any], Any]) -> dict[str, Any]:

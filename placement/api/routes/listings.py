@@ -19,6 +19,16 @@ from placement.domain.identifiers import normalize_uuid
 from placement.services.placement.listings import Include
 
 blueprint = Blueprint("listings", __name__)
+_FILTERS = (
+    "project_id",
+    "user_id",
+    "consumer_type",
+    "consumer_uuid",
+    "resource_provider",
+    "cluster",
+    "limit",
+    "after",
+)
 
 
 @route(
@@ -30,18 +40,16 @@ blueprint = Blueprint("listings", __name__)
     target=cluster_of_query,
 )
 def allocations() -> Response:
-    """Allocations by project, user, type, provider and cluster; `limit` counts consumers."""
+    """Allocations by consumer, its project, user and type, provider and cluster; `limit` counts consumers."""
     given = parameters()
-    refuse_unknown(
-        given,
-        ("project_id", "user_id", "consumer_type", "resource_provider", "cluster", "limit", "after"),
-    )
+    refuse_unknown(given, _FILTERS)
     kind = single(given, "consumer_type")
     wanted = AllocationFilter(
         project_id=single(given, "project_id"),
         user_id=single(given, "user_id"),
         consumer_type=None if kind == UNKNOWN_CONSUMER_TYPE else kind,
         untyped=kind == UNKNOWN_CONSUMER_TYPE,
+        consumer_uuid=_uuid(given, "consumer_uuid"),
         provider_uuid=_uuid(given, "resource_provider"),
         cluster=single(given, "cluster"),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from placement.domain.errors import PlacementError
 from placement.operations.commands import names
@@ -13,7 +13,10 @@ from placement.operations.commands.columns import ResourceAmounts
 from placement.operations.commands.display import Action, Listing
 from placement.operations.commands.pages import PagedList
 
-_LISTED = ("Consumer", "Provider", "Amounts", "Project", "User", "Type", "Cluster", "UUID")
+if TYPE_CHECKING:
+    from placement.operations.client import Client
+
+_LISTED = ("Consumer", "Provider", "Amounts", "Project", "User", "Type", "Cluster", "UUID", "Dedicated CPUs")
 _COLUMNS = ("Provider", "Amounts", "Project", "User", "Type", "UUID")
 _CONSUMER = argument("consumer", metavar="CONSUMER", help="uuid of the consumer")
 
@@ -51,7 +54,7 @@ class ListAllocations(Listing):
 
 
 class ShowAllocation(Listing):
-    """Show what a consumer holds, a row for each provider."""
+    """Show what a consumer holds, a row for each provider, and which CPUs of its guest are dedicated."""
 
     arguments = (_CONSUMER,)
 
@@ -63,6 +66,9 @@ class ShowAllocation(Listing):
         if not held:
             raise PlacementError(f"consumer {parsed_args.consumer} holds nothing")
         known = names.of(client, held)
+        cpus = _dedicated_cpus(client, parsed_args.consumer)
+        if cpus:
+            self.note(f"dedicated CPUs of the guest: {cpus}")
         owner = (body["project_id"], body["user_id"], body["consumer_type"])
         return _COLUMNS, [
             (known.get(uuid, uuid), ResourceAmounts(entry["resources"]), *owner, uuid)
@@ -84,7 +90,18 @@ def _rows(consumer: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     uuid = consumer["consumer_uuid"]
     owner = (consumer["project_id"], consumer["user_id"], consumer["consumer_type"])
     for provider, held in consumer["allocations"].items():
-        yield uuid, held["name"], ResourceAmounts(held["resources"]), *owner, held["cluster"], provider
+        amounts, cpus = ResourceAmounts(held["resources"]), consumer.get("dedicated_cpus")
+        yield uuid, held["name"], amounts, *owner, held["cluster"], provider, cpus
+
+
+def _dedicated_cpus(client: Client, consumer: str) -> str | None:
+    """The dedicated CPUs of the guest, if the service keeps them."""
+    try:
+        listed = client.get("/ext/v1/allocations", [("consumer_uuid", consumer)])["consumers"]
+    except PlacementError:
+        return None
+    found: str | None = next((each.get("dedicated_cpus") for each in listed), None)
+    return found
 
 
 def _path(consumer: str) -> str:

@@ -50,11 +50,33 @@ def draw(cpus: Sequence[Cpu], stdout: TextIO) -> Iterator[str]:
 
 
 def notes(node: Mapping[str, Any]) -> Iterator[str]:
-    """Where pods of pools run, and the remarks about the node, such as where a report says something else."""
-    for pod in node.get("pods", ()):
-        if not pod["cpuset"] and pod.get("container_cpus"):
-            yield f"   {pod['namespace']}/{pod['name']} runs on CPUs {pod['container_cpus']}"
-    yield from (f"   {remark}" for remark in node.get("remarks", ()))
+    """The pools as they are and as they are reported, where each pod runs, and the remarks about the node."""
+    for heading, lines in (("Pools", _pools(node)), ("Pods", _pods(node)), ("Remarks", node["remarks"])):
+        indented = [f"   {line}" for line in lines]
+        yield from [heading, *indented] if indented else ()
+
+
+def _pools(node: Mapping[str, Any]) -> Iterator[str]:
+    for kind in ("ls", "be"):
+        reported = {pool["node"]: pool["cpuset"] for pool in node[f"reported_{kind}_pools"]}
+        for pool in node[f"{kind}_pools"]:
+            numa = pool["node"]
+            told = f", reported {_listed(reported[numa])}" if numa in reported else ""
+            yield f"{kind.upper()}, numa-{numa}: {_listed(pool['cpuset'])}{told}"
+
+
+def _pods(node: Mapping[str, Any]) -> Iterator[str]:
+    for pod in node["pods"]:
+        cpus = pod["container_cpus"]
+        own = ", its own" if pod["cpuset"] else ""
+        yield f"{pod['namespace']}/{pod['name']}: {'unknown' if cpus is None else _listed(cpus)}{own}"
+    for members, whose in (("kubelet_pods", "pinned by kubelet"), ("reported_pods", "known by report only")):
+        for pod in node[members]:
+            yield f"{pod['namespace']}/{pod['name']}: {_listed(pod['cpuset'])}, {whose}"
+
+
+def _listed(cpus: str) -> str:
+    return cpus or "none"
 
 
 def _only_ascii(stdout: TextIO) -> bool:

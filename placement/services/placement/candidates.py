@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -35,6 +35,7 @@ from placement.services.placement.search_options import (
     SoftCondition,
     resolve_order,
 )
+from placement.services.placement.unknown_names import refuse_unknown_names
 from placement.storage.database import Database
 from placement.storage.statements import clusters, names, provider_rows
 from placement.storage.statements.clusters import Cluster
@@ -122,7 +123,7 @@ class Candidates:
         return Search(Answer(view.forest, found), view.names, explanation)
 
     def _with_names(self, explanation: Explanation) -> Explanation:
-        if not explanation.misses:
+        if not explanation.providers:
             return explanation
         with self._database.read() as connection:
             names = provider_rows.names_by_uuid(connection, list(explanation.providers))
@@ -146,6 +147,8 @@ class Candidates:
     def _resolve(
         self, known: Names, query: CandidateQuery, options: SearchOptions, aggregates: Mapping[str, int]
     ) -> ForestQuery:
+        if query.is_json:
+            refuse_unknown_names(known, query)
         order = self._settings.order if options.default_order else options.order
         by_score = resolve_order(order, options, known, aggregates)
         # A random choice needs all of the candidates to choose from.
@@ -153,7 +156,7 @@ class Candidates:
         bounds = [bound for bound in (limit, self._settings.maximum) if bound is not None]
         home = () if options.cluster_aggregate is None else (frozenset((options.cluster_aggregate,)),)
         return ForestQuery(
-            groups=tuple(_resolve_groups(known, query, aggregates)),
+            groups=tuple(resolve_group(known, group, aggregates) for group in query.groups),
             sharing_trait=known.trait_ids[SHARING_TRAIT],
             maximum=max(1, min(bounds)) if bounds else 2**31,
             isolate=query.isolate,
@@ -232,18 +235,6 @@ def _hardest(wanted: ForestQuery) -> list[str]:
 def _called(aggregate: str, options: SearchOptions) -> str:
     """What an aggregate is called in explanations."""
     return f"of cluster {options.cluster}" if aggregate == options.cluster_aggregate else aggregate
-
-
-def _resolve_groups(
-    known: Names, query: CandidateQuery, aggregates: Mapping[str, int]
-) -> Iterator[GroupQuery]:
-    for group in query.groups:
-        try:
-            yield resolve_group(known, group, aggregates)
-        except BadRequest as error:
-            if not query.is_json:
-                raise
-            raise BadRequest(f"groups[{group.suffix!r}]: {error}", code=error.code) from None
 
 
 def _refuse_shared_splits(view: View, wanted: ForestQuery, query: CandidateQuery) -> None:

@@ -84,6 +84,7 @@ def _narrowed(statement: sa.Select[Any], wanted: AllocationFilter) -> sa.Select[
         (_projects.c.external_id, wanted.project_id),
         (_users.c.external_id, wanted.user_id),
         (_types.c.name, wanted.consumer_type),
+        (_consumers.c.uuid, wanted.consumer_uuid),
         (_providers.c.uuid, wanted.provider_uuid),
         (_clusters.c.name, wanted.cluster),
     ):

@@ -21,7 +21,7 @@ EXAMPLES = 400
 
 @settings(max_examples=EXAMPLES)
 @given(searches(), orders(), soft_conditions(), st.booleans())
-def test_the_ordered_answer_is_the_sorted_unordered_one(
+def test_the_ordered_answer_is_the_sorted_unordered_one_and_a_limit_keeps_the_best(
     given_search: Search, order: Order, preferences: tuple[SoftCondition, ...], depth_first: bool
 ) -> None:
     providers, query = given_search
@@ -38,21 +38,9 @@ def test_the_ordered_answer_is_the_sorted_unordered_one(
         table = ordered.ranking.table(ordered.candidates)
         assert table.scores.tolist() == [scores[candidate] for candidate in found]
         assert all(0 <= score <= table.max_score for score in table.scores)
-
-
-@settings(max_examples=EXAMPLES // 2)
-@given(searches(), orders(), soft_conditions(), st.booleans())
-def test_a_limit_keeps_the_best(
-    given_search: Search, order: Order, preferences: tuple[SoftCondition, ...], depth_first: bool
-) -> None:
-    providers, query = given_search
-    world = World(providers)
-    world.load()
-    by_score = world.ordered(order, preferences)
-    everything = world.candidates(world.search(query, depth_first=depth_first, order=by_score))
     for limit in (1, 2, 5):
-        some = world.search(query, limit, depth_first, by_score)
-        assert world.candidates(some) == everything[:limit]
+        some = world.search(query, limit, depth_first, world.ordered(order, preferences))
+        assert world.candidates(some) == found[:limit]
 
 
 @settings(max_examples=EXAMPLES)

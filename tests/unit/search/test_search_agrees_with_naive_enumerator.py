@@ -16,13 +16,16 @@ EXAMPLES = 1500
 
 @settings(max_examples=EXAMPLES)
 @given(searches())
-def test_same_candidates_each_once(given_search: Search) -> None:
+def test_same_candidates_each_once_with_the_same_summaries(given_search: Search) -> None:
     providers, query = given_search
     world = World(providers)
     world.load()
-    found = world.candidates(world.search(query))
-    assert set(found) == enumerate_candidates(providers, query)
-    assert len(found) == len(set(found))
+    found = world.search(query)
+    candidates = world.candidates(found)
+    expected = enumerate_candidates(providers, query)
+    assert set(candidates) == expected
+    assert len(candidates) == len(set(candidates))
+    assert world.summarised(found, whole_trees=True) == summarised_providers(providers, expected, query)
 
 
 @settings(max_examples=EXAMPLES // 2)
@@ -51,17 +54,8 @@ def test_same_candidates_below_roots_in_aggregates(
 
 @settings(max_examples=EXAMPLES // 2)
 @given(searches())
-def test_same_summaries(given_search: Search) -> None:
-    providers, query = given_search
-    world = World(providers)
-    world.load()
-    shown = world.summarised(world.search(query), whole_trees=True)
-    assert shown == summarised_providers(providers, enumerate_candidates(providers, query), query)
-
-
-@settings(max_examples=EXAMPLES // 2)
-@given(searches())
 def test_a_forest_fed_by_changes_equals_one_loaded_at_once(given_search: Search) -> None:
+    """A provider that is removed again is as if it had never been."""
     providers, query = given_search
     world = World(providers)
     world.load()
@@ -72,20 +66,12 @@ def test_a_forest_fed_by_changes_equals_one_loaded_at_once(given_search: Search)
     for provider in providers:
         fed.forest.apply([fed.record(provider, revision=2)])
     assert fed.candidates(fed.search(query)) == expected
-
-
-@settings(max_examples=EXAMPLES // 3)
-@given(searches())
-def test_a_removed_provider_is_as_if_it_had_never_been(given_search: Search) -> None:
-    providers, query = given_search
     parents = {provider.parent for provider in providers}
     leaf = next(provider for provider in reversed(providers) if provider.uuid not in parents)
     remaining = [provider for provider in providers if provider is not leaf]
-    world = World(providers)
-    world.load()
-    world.search(query)
-    world.forest.remove(world.ids[leaf.uuid])
-    assert set(world.candidates(world.search(query))) == enumerate_candidates(remaining, query)
+    for forest in (world, fed):
+        forest.forest.remove(forest.ids[leaf.uuid])
+        assert set(forest.candidates(forest.search(query))) == enumerate_candidates(remaining, query)
 
 
 @settings(max_examples=EXAMPLES // 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from placement.domain.groups import SplitRule
+from placement.domain.groups import CandidateQuery, RequestGroup, SplitRule
 from placement.search.search import FoundCandidates
 from tests.forests import World
 from tests.naive import Candidate, enumerate_splits
@@ -24,9 +24,27 @@ def keys(world: World, found: FoundCandidates) -> list[tuple[str, ...]]:
     ]
 
 
+def single_amount(query: CandidateQuery) -> tuple[RequestGroup, str] | None:
+    """The group and the class, if only one amount is split and nobody else asks for its class."""
+    splitting = [(group, name) for group in query.groups for name in group.split]
+    if len(splitting) != 1:
+        return None
+    ((group, name),) = splitting
+    return (
+        None
+        if any(name in other.resources for other in query.groups if other is not group)
+        else (group, name)
+    )
+
+
+def size(candidate: Candidate, name: str) -> int:
+    return sum(kind == name for _, kind, _ in candidate.allocations)
+
+
 @settings(max_examples=500)
 @given(split_searches())
 def test_one_way_is_found_where_there_is_any(given_search: Search) -> None:
+    """A single amount takes as few or as many providers as its rule says."""
     providers, query = given_search
     world = World(providers)
     world.load()
@@ -34,28 +52,10 @@ def test_one_way_is_found_where_there_is_any(given_search: Search) -> None:
     expected = enumerate_splits(providers, query)
     places = keys(world, found)
     assert sorted(places) == sorted(expected)
+    single = single_amount(query)
     for key, candidate in zip(places, world.candidates(found), strict=True):
         assert candidate in expected[key]
-
-
-@settings(max_examples=500)
-@given(split_searches())
-def test_a_single_amount_takes_as_few_or_as_many_providers_as_its_rule_says(given_search: Search) -> None:
-    providers, query = given_search
-    splitting = [group for group in query.groups if group.split]
-    if len(splitting) != 1 or len(splitting[0].split) != 1:
-        return
-    (group,) = splitting
-    (name,) = group.split
-
-    def size(candidate: Candidate) -> int:
-        return sum(kind == name for _, kind, _ in candidate.allocations)
-
-    world = World(providers)
-    world.load()
-    found = world.search(query)
-    expected = enumerate_splits(providers, query)
-    best = max if group.split_rule is SplitRule.SPREAD else min
-    for key, candidate in zip(keys(world, found), world.candidates(found), strict=True):
-        if all(name not in other.resources for other in query.groups if other is not group):
-            assert size(candidate) == best(map(size, expected[key]))
+        if single is not None:
+            group, name = single
+            best = max if group.split_rule is SplitRule.SPREAD else min
+            assert size(candidate, name) == best(size(other, name) for other in expected[key])

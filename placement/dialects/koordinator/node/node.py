@@ -33,6 +33,7 @@ from placement.dialects.koordinator.resources import ResourceNames
 from placement.domain.tree import TreeSpec
 from placement.kubernetes.errors import ManifestError, shown
 from placement.kubernetes.manifest import Field, Manifest, Report, read_manifest
+from placement.kubernetes.node_selection import read_attributes
 from placement.numa.consistency import MAX_NUMA_NODES
 from placement.numa.cpus import CpuTopology
 from placement.numa.cpuset import CpuSet
@@ -95,6 +96,8 @@ def import_node(
     report = Report()
     reading = _read_profile(profile)
     host, topology = _read_manifests(node, nrt, report)
+    # What pods choose it by is read anew when pods come, and told of now.
+    read_attributes(node, report)
     identity = _read_identity(cluster, host, report)
     names = ResourceNames()
     cpus = read_host_cpus(host, topology, reading)
