@@ -21,6 +21,7 @@ from placement.forest.sharing import Sharing
 from placement.forest.uuids import to_text
 from placement.search.anchors import root_conditions
 from placement.search.conditions import Carries, Condition, Exists, Fits, InTree, IsIn
+from placement.search.core_trees import IsCoreTree
 from placement.search.query import ForestQuery, slots_of
 from placement.search.trace import (
     AllGroups,
@@ -89,7 +90,7 @@ class NearMisses:
             roots = roots[_smallest(shortages.distances(roots), self._most)]
             for root, uuid in zip(roots.tolist(), _uuids(self._forest, roots), strict=True):
                 yield Miss(uuid, shortages=shortages.of(root))
-        else:
+        elif not isinstance(condition, IsCoreTree):
             yield from self._failing(condition, trees[empty - 1].roots[: self._most])
 
     def _failing(self, condition: Condition | TreeCondition, rows: Rows | Indices) -> Iterator[Miss]:

@@ -6,7 +6,7 @@ search request -> limit and cluster taken out -> dialects.nova -> query string -
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from placement.dialects.nova import (
@@ -15,6 +15,7 @@ from placement.dialects.nova import (
     Translation,
     translate_document,
 )
+from placement.domain.errors import BadRequest
 from placement.domain.groups import CandidateQuery
 from placement.services.clusters.clusters import Clusters
 from placement.services.placement.candidates import Candidates, Search
@@ -59,15 +60,32 @@ class Flavors:
         NotFound for the cluster, BadRequest for classes and traits that do not exist, SearchTimeout,
         Unavailable.
         """
+        translation, options = self._read(document)
+        search = self._candidates.find(_query(translation, parse), options)
+        if len(search.answer) or translation.fallback_querystring is None:
+            return FlavorSearch(translation, search, "querystring", options.explain)
+        fallback = self._candidates.find(parse(translation.fallback_querystring), options)
+        return FlavorSearch(translation, fallback, "fallback_querystring", options.explain)
+
+    def asked(self, document: object, parse: ParseQuery) -> tuple[CandidateQuery, SearchOptions]:
+        """The query of a flavor as `find` searches it, for a claim: so there is no fallback.
+
+        Raises FlavorRefused, NotFound, BadRequest.
+        """
+        translation, options = self._read(document)
+        if translation.fallback_querystring is not None:
+            raise BadRequest("flavor: options.pcpu_fallback makes no sense in a claim")
+        return _query(translation, parse), options
+
+    def _read(self, document: object) -> tuple[Translation, SearchOptions]:
         request, cluster, explain = _split(document)
         translation = translate_document(request)
         aggregate = None if cluster is None else self._clusters.get(cluster).aggregate_uuid
-        options = SearchOptions(cluster=cluster, cluster_aggregate=aggregate, explain=explain)
-        search = self._candidates.find(parse(translation.querystring), options)
-        if len(search.answer) or translation.fallback_querystring is None:
-            return FlavorSearch(translation, search, "querystring", explain)
-        fallback = self._candidates.find(parse(translation.fallback_querystring), options)
-        return FlavorSearch(translation, fallback, "fallback_querystring", explain)
+        return translation, SearchOptions(cluster=cluster, cluster_aggregate=aggregate, explain=explain)
+
+
+def _query(translation: Translation, parse: ParseQuery) -> CandidateQuery:
+    return replace(parse(translation.querystring), on_core_trees=translation.on_core_trees)
 
 
 def _split(document: object) -> tuple[object, str | None, bool]:

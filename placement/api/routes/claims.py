@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from flask import Blueprint, Response
 
-from placement.api import context, extended_query, json_query
+from placement.api import candidate_query, context, extended_query, json_query
 from placement.api.bodies import BODY_PREFIX, json_body
 from placement.api.context import use_cases
 from placement.api.queries import read
 from placement.api.responses import json_response
 from placement.api.route_guard import route
 from placement.api.schemas.base import load
-from placement.api.schemas.candidates import NewClaim, NewJsonClaim
+from placement.api.schemas.candidates import NewClaim, NewFlavorClaim, NewJsonClaim
 from placement.api.targets import cluster_of_claim
 from placement.domain.errors import BadRequest
 from placement.domain.groups import CandidateQuery
@@ -28,7 +28,8 @@ def create() -> Response:
     """Let a consumer hold the best candidate of a query; repeating it changes nothing."""
     body, query, options = _wanted()
     if options.explain or query.limit is not None:
-        raise BadRequest("query: limit and explain make no sense in a claim")
+        where = "query" if query.on_core_trees is None else "flavor"
+        raise BadRequest(f"{where}: limit and explain make no sense in a claim")
     fitted = use_cases().best_fit.claim(Applicant(**body), query, options)
     return json_response(_body(fitted), 201 if fitted.fresh else 200)
 
@@ -36,6 +37,9 @@ def create() -> Response:
 def _wanted() -> tuple[dict[str, str], CandidateQuery, SearchOptions]:
     """Who claims, and what."""
     given = json_body()
+    if isinstance(given, dict) and "flavor" in given:
+        body = load(NewFlavorClaim, context.version(), given, BODY_PREFIX)
+        return body, *use_cases().flavors.asked(body.pop("flavor"), candidate_query.parse_newest)
     is_json = isinstance(given, dict) and isinstance(given.get("query"), dict)
     body = load(NewJsonClaim if is_json else NewClaim, context.version(), given, BODY_PREFIX)
     query = body.pop("query")

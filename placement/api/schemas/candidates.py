@@ -70,3 +70,10 @@ class NewJsonClaim(_Applicant):
     """The same with a query in JSON."""
 
     query = Object(CandidatesBody, required=True)
+
+
+class NewFlavorClaim(_Applicant):
+    """The same for what a flavor asks for."""
+
+    # A body of /ext/v1/flavors/candidates.
+    flavor = Anything(required=True)

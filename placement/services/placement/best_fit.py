@@ -127,7 +127,9 @@ class BestFit:
                 return held
             generation = self._won(applicant, proposal)
             if generation is not None:
-                return Fitted(applicant, generation, proposal.resources, True, proposal.mappings)
+                asked = self._candidates.asked_of(query, proposal.resources)
+                mappings = settled(asked, proposal.mappings)
+                return Fitted(applicant, generation, proposal.resources, True, mappings)
             contest.lose(proposal)
 
     def _held(self, applicant: Applicant, query: CandidateQuery, options: SearchOptions) -> Fitted | None:
@@ -139,6 +141,7 @@ class BestFit:
         resources: dict[str, dict[str, int]] = {}
         for row in rows:
             resources.setdefault(row.provider_uuid, {})[row.class_name] = row.amount
+        query = self._candidates.asked_of(query, resources)
         # Whoever may ask about one cluster only is not told what the consumer has in another.
         if not _is_asked_for(resources, query) or not self._candidates.are_in_cluster(options, resources):
             raise Conflict(
@@ -159,7 +162,7 @@ class BestFit:
         while True:
             search = self._candidates.find(wanted, options)
             elements = list(search.answer.elements())
-            proposals = [_proposal(element, search, query) for element in elements]
+            proposals = [_proposal(element, search) for element in elements]
             if not elements:
                 raise NoCandidate(_reason(search))
             left = [
@@ -212,13 +215,13 @@ def _check_owner(applicant: Applicant, consumer: Consumer) -> None:
         )
 
 
-def _proposal(element: Element, search: Search, query: CandidateQuery) -> _Proposal:
+def _proposal(element: Element, search: Search) -> _Proposal:
     classes = search.names.classes
     resources = {
         uuid: {classes[class_id]: amount for class_id, amount in amounts.items()}
         for uuid, amounts in element.amounts.items()
     }
-    return _Proposal(resources, settled(query, element.mappings))
+    return _Proposal(resources, element.mappings)
 
 
 def _reason(search: Search) -> str:
@@ -237,14 +240,20 @@ def _totals(resources: Resources) -> Counter[str]:
 def _is_asked_for(resources: Resources, query: CandidateQuery) -> bool:
     """Whether these are the amounts of the query.
 
-    Of what `isolate` splits it may be more: providers are taken whole, and count as one unit each.
+    Of what `isolate` splits providers are taken whole and count as one unit each: where nobody else asks for
+    the class that many hold it, and together more.
     """
     held, wanted = _totals(resources), _wanted(query)
-    rounded = {
-        name for group in query.groups if group.split_rule is SplitRule.ISOLATE for name in group.split
-    }
+    rules: dict[str, set[SplitRule | None]] = {}
+    for group in query.groups:
+        for name in group.resources:
+            rules.setdefault(name, set()).add(group.split_rule if name in group.split else None)
+    givers = Counter(name for amounts in resources.values() for name in amounts)
     return held.keys() == wanted.keys() and all(
-        held[name] == amount or (name in rounded and held[name] > amount) for name, amount in wanted.items()
+        givers[name] == amount and held[name] >= amount
+        if rules[name] == {SplitRule.ISOLATE}
+        else held[name] == amount or (SplitRule.ISOLATE in rules[name] and held[name] > amount)
+        for name, amount in wanted.items()
     )
 
 

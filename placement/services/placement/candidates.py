@@ -17,11 +17,12 @@ from placement.explain.explanation import explain
 from placement.explain.sentences import first_obstacle
 from placement.explain.vocabulary import Vocabulary
 from placement.scoring.order import Order
-from placement.search.answer import Answer
+from placement.search.answer import Answer, JointAnswer
 from placement.search.budget import Budget, SearchEnded
 from placement.search.conditions import Offers
+from placement.search.core_trees import IsCoreTree
 from placement.search.query import ForestQuery, GroupQuery, slots_of
-from placement.search.search import search, shuffled
+from placement.search.search import Found, cut_jointly, search, shuffled
 from placement.search.trace import RootIsIn, Trace
 from placement.services.following.forest_keeper import ForestKeeper, View
 from placement.services.placement.search_options import (
@@ -87,9 +88,21 @@ class Candidates:
         wanted = self._resolve(view.names, query, options, aggregates)
         _refuse_shared_splits(view, wanted, query)
         try:
-            return self._search(view, query, wanted, options, aggregates)
+            found = self._search(view, query, wanted, options, aggregates)
         except SearchEnded as ended:
             raise self._timeout(wanted, ended) from ended
+        if found.explanation is not None and not len(found.answer):
+            LOG.info("no candidates: %s", first_obstacle(found.explanation))
+        return found
+
+    def asked_of(self, query: CandidateQuery, uuids: Iterable[str]) -> CandidateQuery:
+        """What the query asks of the trees of these providers."""
+        if query.on_core_trees is None:
+            return query
+        view = self._keeper.current()
+        rows = [row for uuid in uuids if (row := view.forest.row_of_uuid(uuid)) >= 0]
+        roots = view.forest.providers.root[rows]
+        return query.on_core_trees if _core_trees(view).among(view.forest, roots).any() else query
 
     def _search(
         self,
@@ -99,6 +112,28 @@ class Candidates:
         options: SearchOptions,
         aggregates: Mapping[str, int],
     ) -> Search:
+        """The search of all trees, or one of the core trees and one of the others."""
+        kind = _core_trees(view)
+        if query.on_core_trees is None or not _is_anywhere(view, wanted, kind):
+            found, explanation = self._search_once(view, query, wanted, options, aggregates)
+            return Search(Answer(view.forest, found), view.names, explanation)
+        split = replace(query.on_core_trees, limit=query.limit)
+        below = replace(self._resolve(view.names, split, options, aggregates), tree_kind=kind)
+        others = replace(wanted, tree_kind=replace(kind, wanted=False))
+        flat_found, flat_why = self._search_once(view, query, others, options, aggregates)
+        core_found, core_why = self._search_once(view, split, below, options, aggregates)
+        joint = JointAnswer(view.forest, *cut_jointly([flat_found, core_found], wanted.maximum))
+        why = flat_why if len(flat_found.candidates) and not len(core_found.candidates) else core_why
+        return Search(joint, view.names, why)
+
+    def _search_once(
+        self,
+        view: View,
+        query: CandidateQuery,
+        wanted: ForestQuery,
+        options: SearchOptions,
+        aggregates: Mapping[str, int],
+    ) -> tuple[Found, Explanation | None]:
         trace = Trace(one_by_one=options.explain)
         found = search(view.forest, view.sharing, wanted, trace, score_cache=view.score_cache)
         if self._settings.randomize and wanted.order is None:
@@ -112,9 +147,7 @@ class Candidates:
             with suppress(SearchEnded):
                 brief = replace(wanted, budget=Budget(_SECONDS_FOR_THE_LOG, deadline.caller_is_gone))
                 explanation = _explained(view, brief, trace, words, 1)
-        if explanation is not None and not len(found.candidates):
-            LOG.info("no candidates: %s", first_obstacle(explanation))
-        return Search(Answer(view.forest, found), view.names, explanation)
+        return found, explanation
 
     def _with_names(self, explanation: Explanation) -> Explanation:
         if not explanation.misses:
@@ -206,6 +239,17 @@ class Candidates:
         rows = [forest.row_of_uuid(uuid) for uuid in uuids]
         inside = RootIsIn((frozenset(ids.values()),), frozenset())
         return min(rows) >= 0 and bool(inside.among(forest, forest.providers.root[rows]).all())
+
+
+def _core_trees(view: View) -> IsCoreTree:
+    return IsCoreTree(view.names.class_ids["MEMORY_MB"], view.names.class_ids["PCPU"])
+
+
+def _is_anywhere(view: View, wanted: ForestQuery, kind: IsCoreTree) -> bool:
+    """Whether there are trees of that kind where the query looks."""
+    roots = view.forest.providers.root[view.forest.roots]
+    roots = roots[RootIsIn(wanted.root_member_of, frozenset()).among(view.forest, roots)]
+    return bool(kind.among(view.forest, roots).any())
 
 
 def _explained(view: View, wanted: ForestQuery, trace: Trace, words: Vocabulary, most: int) -> Explanation:
