@@ -276,7 +276,7 @@ def test_a_request_is_claimed_for_a_new_consumer_and_again_for_the_same(server, 
 
 def test_what_cannot_be_claimed_is_refused_with_the_reason(server):
     refused = refusal("--url", server.url, "claim", "resources=PCPU:64")
-    assert refused.startswith("no candidate: room for 64 PCPU: 0 of 544 providers, in 0 trees; ")
+    assert refused.startswith("no candidate: room for 64 PCPU: 0 of 608 providers, in 0 trees; ")
     assert refused.endswith(" lacks 62 PCPU: it has 2 free")
 
 
