@@ -3,16 +3,18 @@
 python -m benchmarks.journeys              a candidate query, a claim, a pod (LSR, 4 CPUs)
 python -m benchmarks.journeys pod          one of them: query, claim, pod
 python -m benchmarks.journeys --functions  every function instead of the first of each module
+python -m benchmarks.journeys --database sqlite
 
 Each is made a few times before it is traced, as in a process that has been running for a while. The
-application is called without a server, on SQLite: the server's own modules do not depend on the request.
+application is called without a server: the server's own modules do not depend on the request.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import count
@@ -26,10 +28,12 @@ from placement.app import build
 from placement.storage.database import Database
 from tests.conftest import compatible
 from tests.kubernetes import node_manifests, pod_manifest
-from tests.server import database_url
+from tests.server import BACKENDS, database_url
 
 _ROOT = Path(placement.__file__).parent
 _WARM = 5
+# What depends on the clock, such as a file that is looked at once a second, is not passed each time.
+_TRACES = 3
 _HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 _HOST = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"
 _CLUSTER = "/ext/v1/clusters/traced"
@@ -41,22 +45,38 @@ def main() -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("journeys", nargs="*", metavar="JOURNEY", help="query, claim, pod; all without")
     parser.add_argument("--functions", action="store_true")
+    parser.add_argument("--database", choices=BACKENDS, default="postgresql")
     given = parser.parse_args()
-    with database_url("sqlite") as url:
-        database = Database(url)
-        application = build(database, compatible())
-        known = _journeys(application.test_client())
+    with _world(given.database) as known:
         unknown = [name for name in given.journeys if name not in known]
         if unknown:
             parser.error(f"unknown journeys: {', '.join(unknown)} (known: {', '.join(known)})")
         for name in given.journeys or known:
             _print(name, _traced(known[name]), functions=given.functions)
+
+
+def stops(database: str) -> dict[str, set[str]]:
+    """The modules that each journey passes every time, below `placement` and with dots, by its name."""
+    with _world(database) as known:
+        return {
+            name: set.intersection(*(set(_stops(_traced(make))) for _ in range(_TRACES)))
+            for name, make in known.items()
+        }
+
+
+@contextmanager
+def _world(database_kind: str) -> Iterator[dict[str, Callable[[], None]]]:
+    """What to call for each journey, in a world that has what they need."""
+    with database_url(database_kind) as url:
+        database = Database(url)
+        application = build(database, compatible())
+        yield _journeys(application.test_client())
         application.extensions["placement_use_cases"].close()
         database.dispose()
 
 
 def _journeys(client: Any) -> dict[str, Callable[[], None]]:
-    """What to call for each journey; the world they need is there."""
+    """Make what the journeys need; what to call for each."""
 
     def call(method: str, path: str, body: Any = None) -> None:
         answer = client.open(path, method=method, headers=_HEADERS, json=body)
@@ -117,10 +137,16 @@ def _traced(make: Callable[[], None]) -> _Journey:
     return journey
 
 
-def _print(name: str, journey: _Journey, *, functions: bool) -> None:
-    stops: dict[str, list[CodeType]] = {}
+def _stops(journey: _Journey) -> dict[str, list[CodeType]]:
+    """The functions by module, in the order of first calls."""
+    found: dict[str, list[CodeType]] = {}
     for code in journey.calls:
-        stops.setdefault(_module(code), []).append(code)
+        found.setdefault(_module(code), []).append(code)
+    return found
+
+
+def _print(name: str, journey: _Journey, *, functions: bool) -> None:
+    stops = _stops(journey)
     calls = sum(journey.calls.values())
     title = f"{name}: {calls} calls of {len(journey.calls)} functions in {len(stops)} modules"
     rows = []

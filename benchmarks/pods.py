@@ -23,12 +23,10 @@ from benchmarks.measure import Timing
 from benchmarks.report import print_table
 from benchmarks.wire import Wire
 from placement.numa.accumulator.accumulator import take_cpus
-from placement.numa.cpu_use import CpuUse
-from placement.numa.cpus import CpuTopology, LogicalCpu
-from placement.numa.demand import CpuDemand, PickRules
-from placement.numa.layout import layout_of
-from placement.numa.masks import mask_of
-from placement.numa.policies import BindPolicy, Distribution, ExclusiveLevel
+from placement.numa.cpus import CpuTopology, LogicalCpu, layout_of
+from placement.numa.cpuset import mask_of
+from placement.numa.demand import BindPolicy, CpuDemand, Distribution, ExclusiveLevel, PickRules
+from placement.numa.ledger import CpuUse
 from placement.numa.refusal import Refused
 from tests.kubernetes import NUMA_POLICY, node_manifests, pod_manifest
 from tests.server import database_url, running_service

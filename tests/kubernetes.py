@@ -31,6 +31,7 @@ def node_manifests(
     zones: dict[int, dict[str, str]] | None = None,
     spec: dict[str, Any] | None = None,
     policies: list[str] | None = None,
+    architecture: str = "amd64",
     **allocatable: str,
 ) -> dict[str, Any]:
     """A Node and its NodeResourceTopology, as the body of a PUT; 16 CPUs unless `rows` says otherwise."""
@@ -53,7 +54,7 @@ def node_manifests(
             "spec": spec or {},
             "status": {
                 "allocatable": {key.replace("__", "/"): text for key, text in given.items()},
-                "nodeInfo": {"architecture": "amd64"},
+                "nodeInfo": {"architecture": architecture},
             },
         },
         "nodeResourceTopology": {

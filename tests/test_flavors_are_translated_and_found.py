@@ -182,3 +182,72 @@ def test_a_class_that_no_host_offers_is_found_nowhere(api):
         node = api.provider(f"pinned-only-{number}", host, PCPU=8, MEMORY_MB=1024)
         api.carry(node, "HW_NUMA_ROOT")
     assert find(api, MASKED, options=GRANULAR)["candidates"]["allocation_requests"] == []
+
+
+def claimed(api: Client, consumer: str, flavor: dict[str, Any], status: int = 201, **parts: Any) -> Any:
+    body = {
+        "consumer_uuid": consumer,
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_type": "INSTANCE",
+        "flavor": flavor,
+        **parts,
+    }
+    answer = api.post("/ext/v1/claims", body)
+    assert answer.status_code == status, answer.text
+    return answer.json
+
+
+def kept_cpus(api: Client, consumer: str) -> Any:
+    listed = api.get("/ext/v1/allocations").json["consumers"]
+    return next(each for each in listed if each["consumer_uuid"] == consumer).get("dedicated_cpus")
+
+
+def test_dedicated_cpus_are_kept_with_a_consumer_that_was_claimed_by_its_flavor(api):
+    api.provider("host", VCPU=8, PCPU=8, MEMORY_MB=4096, DISK_GB=10)
+    consumer = str(uuid.uuid4())
+    assert claimed(api, consumer, DEALT)["dedicated_cpus"] == "2-3,5-7"
+    assert kept_cpus(api, consumer) == "2-3,5-7"
+    again = claimed(api, consumer, DEALT, 200)
+    assert (again["dedicated_cpus"], again["consumer_generation"]) == ("2-3,5-7", 1)
+    assert kept_cpus(api, consumer) == "2-3,5-7"
+
+
+def test_dedicated_cpus_are_forgotten_when_something_else_is_claimed(api):
+    host = api.provider("host", VCPU=8, PCPU=8, MEMORY_MB=4096, DISK_GB=10)
+    consumer = str(uuid.uuid4())
+    claimed(api, consumer, PINNED)
+    assert kept_cpus(api, consumer) == "0-1"
+    body = {
+        "allocations": {host: {"resources": {"PCPU": 3}}},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": 1,
+        "consumer_type": "INSTANCE",
+    }
+    assert api.put(f"/allocations/{consumer}", body).status_code == 204
+    assert kept_cpus(api, consumer) is None
+
+
+def test_a_claim_for_a_flavor_takes_the_fallback_where_the_flavor_allows_it(api):
+    api.provider("old", VCPU=8, MEMORY_MB=4096, DISK_GB=10)
+    api.carry(api.provider("smt", VCPU=8, MEMORY_MB=4096, DISK_GB=10), "HW_CPU_HYPERTHREADING")
+    consumer = str(uuid.uuid4())
+    found = claimed(api, consumer, PINNED, options={"pcpu_fallback": True})
+    (held,) = found["allocations"].values()
+    assert held["resources"]["VCPU"] == 2
+    assert claimed(api, consumer, PINNED, 200, options={"pcpu_fallback": True})["dedicated_cpus"] == "0-1"
+
+
+def test_claims_for_flavors_that_are_wrong_name_the_field(api):
+    consumer = str(uuid.uuid4())
+    assert "query: a claim is for a query or for a flavor" in detail_of(
+        claimed(api, consumer, PINNED, 400, query="resources=VCPU:1")
+    )
+    assert "consumer_uuid" in detail_of(claimed(api, "x", PINNED, 400))
+    claimed(api, consumer, {"vcpus": 0}, 400)
+    claimed(api, consumer, PINNED, 409)
+
+
+def detail_of(body: dict[str, Any]) -> str:
+    return body["errors"][0]["detail"]

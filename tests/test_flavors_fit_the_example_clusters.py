@@ -58,7 +58,7 @@ def test_a_flavor_is_placed_and_claimed(
     found = call(server, "POST", "/ext/v1/flavors/candidates", asked).json()["candidates"]
     consumer = str(uuid.uuid4())
     body = {"consumer_uuid": consumer, "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
-    claimed = call(server, "POST", "/ext/v1/claims", {**body, "flavor": asked})
+    claimed = call(server, "POST", "/ext/v1/claims", {**body, **asked})
     assert claimed.status_code == 201, claimed.text
     held = {key: entry["resources"] for key, entry in claimed.json()["allocations"].items()}
     assert held in [

@@ -60,7 +60,7 @@ class Caller:
         }
         asked = {"flavor": flavor, "cluster": "edge"}
         body = {"consumer_uuid": consumer, "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
-        answer = self.call("POST", "/ext/v1/claims", {**body, "flavor": asked})
+        answer = self.call("POST", "/ext/v1/claims", {**body, **asked})
         if answer.ok:
             self.instances.append(consumer)
         return answer

@@ -68,7 +68,7 @@ def test_an_lsr_pod_gets_whole_cores_and_holds_them(cluster):
     assert (pod["node"], pod["cpuset"], pod["consumer_uuid"]) == ("n1", "0-3", UID)
     assert json.loads(pod["annotations"][STATUS]) == {"cpuset": "0-3"}
     assert json.loads(pod["annotations"][SPEC]) == {"preferredCPUBindPolicy": "FullPCPUs"}
-    assert pod["containers"] == [{"name": "main", "lift_cfs_quota": True}]
+    assert pod["containers"] == [{"name": "main", "lift_cfs_quota": True, "cpuset": "0-3"}]
     assert held(cluster, pod) == {
         "n1": {"CUSTOM_NODE_CPU_MILLI": 4000, "CUSTOM_NODE_MEMORY_MB": 1024, "CUSTOM_PODS": 1},
         "n1/numa-0": {"CUSTOM_CPU_MILLI": 4000},
@@ -159,6 +159,7 @@ def test_amplified_hosts_charge_the_ratio_for_bound_cpus(cluster):
 
 
 def test_a_host_that_binds_everybody_binds_ls_pods_too(cluster):
+    assert cluster.put(CLUSTER, {"profile": "koord-scheduler"}).status_code == 200
     nodes(cluster, "n1", labels={BIND: "FullPCPUsOnly"})
     pod = put(cluster, "ls", pod_manifest(cpu="2", qos="LS", priority=None))
     assert pod["cpuset"] == "0-1"

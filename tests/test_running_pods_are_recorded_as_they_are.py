@@ -304,6 +304,7 @@ def test_a_status_that_cannot_be_read_keeps_nobody_off_if_it_could_not_give_cpus
 
 
 def test_a_node_that_binds_everybody_believes_everybody_as_far_as_they_request(cluster):
+    assert cluster.put("/ext/v1/clusters/edge", {"profile": "koord-scheduler"}).status_code == 200
     node(cluster, "n1", 200, labels={BIND: "FullPCPUsOnly"})
     bound = pod_manifest(cpu="2", qos="LS", priority=None, node="n1", status={"cpuset": "2-5"})
     assert put(cluster, "bound", bound)["cpuset"] == "2-3"

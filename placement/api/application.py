@@ -158,7 +158,7 @@ def _begin(*, only_this_machine: bool) -> None:
     deadline.attend(watch_of(request.environ))
     if only_this_machine and (reason := objection(request.environ)) is not None:
         raise HttpError(403, reason)
-    if request.path not in ("/", ""):
+    if request.path not in auth.NEEDS_NO_TOKEN:
         context.identify(current_app.extensions["placement_authentication"]())
 
 

@@ -11,6 +11,8 @@ from placement.api.errors import HttpError
 from placement.api.tokens import Tokens
 
 Strategy = Callable[[], Caller]
+# Paths that anybody may ask for. Whoever else calls is known by a user id.
+NEEDS_NO_TOKEN = frozenset({"", "/"})
 
 
 def noauth2() -> Caller:

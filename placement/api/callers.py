@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-from flask import Flask, Response, g, request
+from flask import Flask, Response, g
 
 from placement.api import context
 from placement.api.errors import HttpError
@@ -40,17 +40,16 @@ class Callers:
 def limit(application: Flask, most: int) -> None:
     """Answer 429 to more than that many requests of a caller at a time; 0 means any number.
 
-    A caller is a user, or an address where no token is needed. The version document is not limited.
+    What needs no token is not limited (api.auth.NEEDS_NO_TOKEN).
     """
     if not most:
         return
     callers = Callers(most)
 
     def enter() -> None:
-        if request.path in ("", "/"):
+        caller = context.current().caller.user_id
+        if caller is None:
             return
-        user = context.current().caller.user_id
-        caller = f"user {user}" if user is not None else f"address {request.remote_addr}"
         if not callers.enter(caller):
             raise HttpError(
                 429,

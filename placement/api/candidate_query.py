@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
-from placement.api.microversions import NEWEST, Feature, Microversion
+from placement.api.microversions import Feature, Microversion
 from placement.api.queries import (
     POLICIES,
     Parameters,
@@ -48,11 +48,6 @@ def grammar_of(version: Microversion) -> Grammar:
 def parse_text(query_string: bytes, version: Microversion) -> CandidateQuery:
     """The query of a query string; kept, as callers send the same ones again and again. Raises BadRequest."""
     return parse(read(query_string.decode("latin-1")), version)
-
-
-def parse_newest(query_string: str) -> CandidateQuery:
-    """The query of a query string in the newest grammar. Raises BadRequest."""
-    return parse(read(query_string), NEWEST)
 
 
 def parse(parameters: Parameters, version: Microversion) -> CandidateQuery:

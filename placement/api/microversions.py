@@ -25,10 +25,6 @@ class Microversion(NamedTuple):
         return self >= feature.value
 
 
-OLDEST = Microversion(1, 0)
-NEWEST = Microversion(1, 39)
-
-
 class Feature(Enum):
     """The changes of the API; the value is the first microversion that has the change."""
 
@@ -71,6 +67,10 @@ class Feature(Enum):
     REPARENTING = Microversion(1, 37)
     CONSUMER_TYPES = Microversion(1, 38)
     ANY_OF_TRAITS = Microversion(1, 39)
+
+
+OLDEST = Microversion(1, 0)
+NEWEST = max(feature.value for feature in Feature)
 
 
 class InvalidVersion(ValueError):

@@ -29,8 +29,10 @@ def cluster_of_query() -> Target:
 
 
 def cluster_of_claim() -> Target:
-    """The cluster in the query or flavor that is a member of the body; a query is a text or JSON."""
-    query = _member("query") if _member("flavor") is None else _member("flavor")
+    """The cluster in the query that is a member of the body, a text or JSON; without that, the body's own."""
+    query = _member("query")
+    if query is None:
+        return cluster_of_body()
     if isinstance(query, dict):
         return _named(query.get("cluster"))
     try:

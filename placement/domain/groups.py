@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 UNSUFFIXED = ""
@@ -45,6 +45,12 @@ class RequestGroup:
     def is_split(self) -> bool:
         """Whether all that the group asks for may come from several providers."""
         return bool(self.split) and self.split >= self.resources.keys()
+
+    @property
+    def condition(self) -> tuple[object, ...]:
+        """All but the suffix: groups with equal conditions ask for the same thing."""
+        values = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "suffix"}
+        return tuple((values | {"resources": frozenset(self.resources.items())}).values())
 
 
 @dataclass(frozen=True, slots=True)

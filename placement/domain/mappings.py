@@ -84,10 +84,8 @@ def _blocks(query: CandidateQuery) -> list[list[RequestGroup]]:
     blocks: dict[object, list[RequestGroup]] = {}
     for group in sorted(query.groups, key=lambda group: group.suffix):
         if group.suffix != UNSUFFIXED:
-            asked = (frozenset(group.resources.items()), group.required, group.forbidden, group.member_of)
             roles = tuple(group.suffix in names for names in query.same_subtree)
-            key = (asked, group.forbidden_aggregates, group.in_tree, group.split, group.split_rule, roles)
-            blocks.setdefault(key, []).append(group)
+            blocks.setdefault((group.condition, roles), []).append(group)
     return list(blocks.values())
 
 

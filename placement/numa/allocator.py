@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from placement.numa.accounts import numa_available, numa_used
-from placement.numa.accumulator.accumulator import take_cpus
-from placement.numa.accumulator.strict_binding import check_binding, thinned
+from placement.numa.accumulator.accumulator import check_binding, take_cpus, thinned
 from placement.numa.amounts import NOTHING, Amounts, NumaAmounts
-from placement.numa.demand import CpuDemand, PodDemand
-from placement.numa.host import HostState
-from placement.numa.policies import BindPolicy, Distribution
+from placement.numa.demand import BindPolicy, CpuDemand, Distribution, PodDemand
+from placement.numa.host import HostState, numa_available, numa_used
 from placement.numa.refusal import (
     INVALID_TOPOLOGY,
     NOT_ENOUGH_CPUS,
@@ -68,6 +65,8 @@ class NumaAllocator:
     def free_cpus(self) -> int:
         """The CPUs that the pod may be given, as a mask; only those a strict bind policy leaves."""
         free, cpus = self.host.free_cpus(self._use), self.demand.cpus
+        if cpus is not None and cpus.group:
+            free &= ~self.host.barred_cpus(cpus.group, cpus.exclusive)
         return thinned(self.host.layout, free, cpus.bind) if cpus is not None and cpus.strict else free
 
     @cached_property
@@ -188,12 +187,41 @@ class NumaAllocator:
             return split_amount(amount, rooms, affinity)
         full = cpus.bind is BindPolicy.FULL_PCPUS
         core = MILLI * self.host.layout.threads
+        if full and not cpus.strict and self.host.rules.isolation_first:
+            whole = self._share_whole_cores(amount, rooms, affinity, core)
+            if whole:
+                return whole
         if self.host.rules.distribution is not Distribution.PACKED:
             for grain in (core, MILLI) if full else (MILLI,):
                 dealt = deal_amount(amount, rooms, affinity, grain)
                 if dealt:
                     return dealt
         return split_amount(amount, rooms, affinity, core if full and cpus.strict else MILLI)
+
+    def _share_whole_cores(
+        self, amount: int, rooms: Mapping[int, int], affinity: Sequence[int], core: int
+    ) -> dict[int, int]:
+        """The request dealt in whole cores that are free, the odd rest on another one; empty if there are
+        too few of them (koordinator.md, "Whole cores over NUMA nodes").
+        """
+        whole = self.host.layout.whole_cores(self.free_cpus)
+        rooms = {
+            numa: min(rooms[numa], MILLI * (whole & self.host.layout.numa_nodes.get(numa, 0)).bit_count())
+            for numa in affinity
+        }
+        odd = amount % core
+        deals = self.host.rules.distribution is not Distribution.PACKED
+        share = deal_amount if deals else split_amount
+        shares = share(amount - odd, rooms, affinity, core)
+        if sum(shares.values()) < amount - odd:
+            return {}
+        if odd:
+            left = {numa: rooms[numa] - shares.get(numa, 0) for numa in affinity}
+            numa = max(affinity, key=lambda numa: (left[numa] >= odd, -shares.get(numa, 0)))
+            if left[numa] < odd:
+                return {}
+            shares[numa] = shares.get(numa, 0) + odd
+        return shares
 
     def _counts(self, milli: Mapping[int, int]) -> dict[int, int]:
         """How many CPUs to take on each NUMA node."""

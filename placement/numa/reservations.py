@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from placement.numa.allocator import Allocation, NumaAllocator, ReservedCredit
 from placement.numa.amounts import NOTHING, NumaAmounts, summed
+from placement.numa.cpuset import mask_of
 from placement.numa.demand import PodDemand
 from placement.numa.host import HostState
 from placement.numa.ledger import Holding
-from placement.numa.masks import mask_of
 from placement.numa.refusal import NOT_ENOUGH_CPUS, Refused
 
 OUT_OF_SCOPE = "pod has a nominated reservation but cannot be allocated within its NUMA scope"

@@ -7,6 +7,7 @@ from typing import Any
 
 from placement.domain.allocation import ConsumerClaim
 from placement.domain.inventory import Inventory
+from placement.operations.client import VERSION
 from placement.operations.secrets import shown
 from placement.services.manifests import node_manifests, parse_yaml
 from placement.services.placement.candidates import SearchSettings
@@ -93,7 +94,7 @@ Paste these into another terminal:
 1. Which hosts of cluster edge can give 4 whole cores and 16 GiB on one NUMA node,
    next to an SR-IOV VF on physnet 1?
 
-   curl -s -o candidates.json -H 'X-Auth-Token: admin' -H 'OpenStack-API-Version: placement 1.39' \\
+   curl -s -o candidates.json -H 'X-Auth-Token: admin' -H 'OpenStack-API-Version: placement {version}' \\
      '{address}/allocation_candidates?{query}&limit=3'; head -c 1500 candidates.json; echo
 
 2. Claim the first of these answers for a consumer of your own:
@@ -101,7 +102,7 @@ Paste these into another terminal:
    python3 -c 'import json, sys; c = json.load(open("candidates.json"))["allocation_requests"][0]; \\
    c.update(project_id="demo", user_id="me", consumer_generation=None, consumer_type="POD"); \\
    json.dump(c, sys.stdout)' | curl -s -i -X PUT --data-binary @- -H 'X-Auth-Token: admin' \\
-     -H 'OpenStack-API-Version: placement 1.39' -H 'Content-Type: application/json' \\
+     -H 'OpenStack-API-Version: placement {version}' -H 'Content-Type: application/json' \\
      {address}/allocations/{consumer}
 
 3. What of node {node} is used now, core by core?
@@ -119,7 +120,8 @@ def greet(host: str, port: int, connection: str, *, with_examples: bool) -> None
     if with_examples:
         with UseCases.opened(connection, SearchSettings()) as use_cases:
             query = _query(use_cases)
-        print(_CALLS.format(address=address, query=query, consumer=_CONSUMER, node="edge-01"), flush=True)
+        calls = {"address": address, "version": VERSION, "query": query, "consumer": _CONSUMER}
+        print(_CALLS.format(**calls, node="edge-01"), flush=True)
 
 
 def _query(use_cases: UseCases) -> str:

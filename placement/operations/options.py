@@ -163,8 +163,8 @@ SCORING: list[cfg.Opt] = [
         "order_by",
         default="none",
         help="Which candidates come first unless a query or its cluster says: none, pack, spread, "
-        "LeastAllocated, MostAllocated, BalancedAllocation, a strategy or a list of strategies as JSON, "
-        "or a kube-scheduler configuration as JSON.",
+        "the name of a strategy, a strategy or a list of strategies as JSON, or a kube-scheduler "
+        "configuration as JSON; see docs/scoring.md.",
     ),
 ]
 KUBERNETES: list[cfg.Opt] = [

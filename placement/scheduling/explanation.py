@@ -24,14 +24,14 @@ from placement.domain.explanation import (
 from placement.explain.vocabulary import amount
 from placement.forest.arrays import Shares
 from placement.kubernetes.node_selection import CORDONED, NodeSelection, untolerated
-from placement.numa.policies import NumaPolicy
+from placement.numa.demand import NumaPolicy
 from placement.numa.refusal import Refusal
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.columns.shortages import asked_at
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.node_offers import PODS_CLASS
 from placement.scheduling.pipeline import PodShape
-from placement.scheduling.plain_words import in_plain_words
+from placement.scheduling.remarks import in_plain_words
 
 _FREE_OF_TAINTS = Condition(Kind.TAINTS, "no taint that the pod does not tolerate")
 _NOT_CORDONED = Condition(Kind.CORDON, "not cordoned, or that is tolerated", forbidden=(str(CORDONED),))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from placement.dialects.koordinator.node.host_policies import HostBindPolicy, pod_bind_policy
+from placement.dialects.koordinator.node.host_policies import pod_bind_policy
 from placement.dialects.koordinator.pod.annotations import merged_numa_policy
 from placement.dialects.koordinator.pod.pod_request import CPUS_MUST_BE_INTEGER, PodRequest
 from placement.domain.explanation import Kind, Obstacle
 from placement.numa.alignment.alignment import Alignment
-from placement.numa.demand import CpuDemand, PodDemand
-from placement.numa.policies import BindPolicy
+from placement.numa.demand import BindPolicy, PodDemand
 from placement.numa.refusal import INVALID_TOPOLOGY, RefusalClass, Refused
 from placement.scheduling.host import Host
 
@@ -18,14 +17,11 @@ UNREADABLE_PODS = "node(s) have pods with unreadable resource-status"
 
 
 def demand_on(host: Host, request: PodRequest) -> PodDemand:
-    """What a pod asks of a host; one with a bind policy binds everybody who requests CPUs.
+    """What a pod asks of a host.
 
     Source: koordinator.md, "Who is bound", "Strict bind policy".
     """
-    if not is_bound_on(host, request):
-        return PodDemand(request.amounts)
-    bind, strict = pod_bind_policy(host.bind, request.required_bind, request.preferred_bind)
-    return PodDemand(request.amounts, CpuDemand(request.need, BindPolicy(bind), strict, request.exclusive))
+    return PodDemand(request.amounts, host.bind.demand(request))
 
 
 def alignment_on(host: Host, request: PodRequest) -> Alignment:
@@ -46,7 +42,7 @@ def check_whole_cpus(host: Host, request: PodRequest) -> None:
 
     Source: koordinator.md, "Filter".
     """
-    if _host_binds(host, request) and request.is_fractional:
+    if host.bind.binds_all(request) and request.is_fractional:
         raise Refused(
             CPUS_MUST_BE_INTEGER, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(Kind.WHOLE_CPUS)
         )
@@ -65,7 +61,8 @@ def check_binding(host: Host, request: PodRequest, demand: PodDemand) -> None:
     if host.unreadable_pods:
         names = ", ".join(host.unreadable_pods)
         raise _unbindable(f"{UNREADABLE_PODS}: {names}")
-    if request.required_bind and pod_bind_policy(host.bind, "", request.required_bind)[0] != cpus.bind:
+    required = host.bind.required(request)
+    if required and pod_bind_policy(host.bind.policy, "", required)[0] != cpus.bind:
         raise _unbindable(BIND_CONFLICT)
     if cpus.strict and cpus.bind is BindPolicy.FULL_PCPUS and cpus.need % layout.threads:
         raise _unbindable(NOT_WHOLE_CORES)
@@ -73,12 +70,3 @@ def check_binding(host: Host, request: PodRequest, demand: PodDemand) -> None:
 
 def _unbindable(words: str) -> Refused:
     return Refused(words, status=RefusalClass.UNRESOLVABLE, obstacle=Obstacle(Kind.CPU_BINDING))
-
-
-def is_bound_on(host: Host, request: PodRequest) -> bool:
-    """Whether a pod gets CPUs of its own on a host, because of itself or because of the host."""
-    return request.bound or _host_binds(host, request)
-
-
-def _host_binds(host: Host, request: PodRequest) -> bool:
-    return host.bind is not HostBindPolicy.NONE and request.milli_cpus > 0

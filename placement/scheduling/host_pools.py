@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from placement.dialects.koordinator.node.node import NodeImport
-from placement.numa.cpuset import CpuSet
+from placement.dialects.koordinator.qos import QosClass
+from placement.dialects.koordinator.status.recorded_pod import RecordedPod
+from placement.kubernetes.pod_identity import canonical_uid
+from placement.numa.cpuset import CpuSet, format_cpu_list
 from placement.numa.ledger import HostLedger
 from placement.numa.pools import SharedPool, shared_pools
+
+NO_CPUS: CpuSet = frozenset()
+_CPU_RESOURCES = {"cpu", "kubernetes.io/batch-cpu"}
 
 
 class HostPools(NamedTuple):
@@ -15,6 +22,51 @@ class HostPools(NamedTuple):
 
     ls: tuple[SharedPool, ...]
     be: tuple[SharedPool, ...]
+
+
+def pod_cpus(node: NodeImport, pod: RecordedPod, pools: HostPools) -> CpuSet | None:
+    """The CPUs on which the containers of a recorded pod run; None if its own are not known.
+
+    Source: koordinator.md, "CPU lists of containers".
+    """
+    if pod.unreadable:
+        return None
+    pinned = (entry.cpus for entry in node.kubelet_pods if canonical_uid(entry.uid) == pod.uid)
+    own = pod.holding.cpus or next(pinned, NO_CPUS)
+    if own:
+        return own
+    qos = QosClass(pod.treated_as or pod.qos)
+    if qos.uses_system_cpus and node.system:
+        return node.system
+    aligned = [numa for numa, given in pod.holding.amounts.items() if given.keys() & _CPU_RESOURCES]
+    stays_in = pod.pools or aligned
+    usable = pools.be if qos.is_best_effort else pools.ls
+    chosen = (pool.cpus for pool in usable if not stays_in or pool.numa in stays_in)
+    return frozenset[int]().union(*chosen)
+
+
+def report_differences(node: NodeImport, pods: Iterable[RecordedPod], computed: HostPools) -> Iterator[str]:
+    """Where the node agent reports other CPUs of pods than recorded, or other pools than computed.
+
+    Source: koordinator.md, "Reported pods", "Reported pools".
+    """
+    recorded = {pod.uid: pod for pod in pods}
+    for report in node.reported_pods:
+        known = recorded.get(canonical_uid(report.uid))
+        who, reported = f"{report.namespace}/{report.name}", format_cpu_list(report.cpus)
+        if known is None:
+            yield f"CPUs {reported} are reported for pod {who}, which is not recorded here"
+        elif known.holding.cpus != report.cpus:
+            held = format_cpu_list(known.holding.cpus) or "none"
+            yield f"CPUs {reported} are reported for pod {who}, recorded are {held}"
+    for kind, told, pools in (("LS", node.ls_pools, computed.ls), ("BE", node.be_pools, computed.be)):
+        by_numa = {pool.numa: pool.cpus for pool in pools}
+        for pool in told:
+            cpus = by_numa.get(pool.numa, frozenset())
+            if cpus != pool.cpus:
+                which = f"the {kind} pool of NUMA node {pool.numa}"
+                reported, found = format_cpu_list(pool.cpus) or "none", format_cpu_list(cpus) or "none"
+                yield f"{which} is reported with CPUs {reported}, computed are {found}"
 
 
 def host_pools(node: NodeImport, ledger: HostLedger) -> HostPools:

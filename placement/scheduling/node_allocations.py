@@ -19,8 +19,7 @@ from placement.dialects.koordinator.resources import (
     numa_class,
 )
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
-from placement.numa.amounts import Amounts
-from placement.numa.amplification import bound_cost
+from placement.numa.amounts import Amounts, bound_cost
 from placement.numa.cpuset import CpuSet
 from placement.scheduling.node_offers import (
     HOST,
@@ -80,11 +79,11 @@ class Accountant:
         shares |= bound_shares(self._offers, own)
         self._take(pod.consumer, shares)
 
-    def record_kubelet_pod(self, consumer: str, cpus: CpuSet) -> None:
-        """Count CPUs that kubelet gave to a pod, as far as nobody else owns them."""
+    def record_reported_pod(self, consumer: str, cpus: CpuSet) -> None:
+        """Count CPUs that a pod is reported with, as far as nobody else owns them."""
         own = self._own(consumer, cpus, "")
         if own:
-            self._take(consumer, core_shares(self._offers, own))
+            self._take(consumer, bound_shares(self._offers, own))
 
     def accounts(self) -> NodeAllocations:
         """What was counted so far; recorded pods may hold nothing."""
@@ -127,11 +126,11 @@ def counted(offers: NodeOffers, pods: Iterable[RecordedPod], others: Mapping[Pla
     return accountant
 
 
-def accounts_with(accountant: Accountant, kubelet_pods: Iterable[tuple[str, KubeletPod]]) -> NodeAllocations:
-    """The accounts of a node whose recorded pods were counted: then (consumer, pod) that kubelet manages."""
+def accounts_with(accountant: Accountant, reported_pods: Iterable[tuple[str, KubeletPod]]) -> NodeAllocations:
+    """The accounts of a node: recorded pods as counted, then (consumer, pod) that are only reported."""
     later = accountant.copy()
-    for consumer, pod in kubelet_pods:
-        later.record_kubelet_pod(consumer, pod.cpus)
+    for consumer, pod in reported_pods:
+        later.record_reported_pod(consumer, pod.cpus)
     return later.accounts()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, ref
@@ -17,7 +17,7 @@ from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.kubernetes.node_selection import NodeAttributes
 from placement.kubernetes.pod_identity import consumer_of
 from placement.numa.host_score import HostTotals
-from placement.scheduling.host import Host
+from placement.scheduling.host import Host, occupied_host, unknown_pods
 from placement.scheduling.node_allocations import (
     Accountant,
     NodeAllocations,
@@ -26,7 +26,6 @@ from placement.scheduling.node_allocations import (
     host_room,
 )
 from placement.scheduling.node_offers import NodeOffers, Place
-from placement.scheduling.occupied_host import occupied_host
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +76,14 @@ def _host(node: NodeInfo) -> Host:
     return occupied_host(template.imported, template.offers, node.pods, node.others, node.settings)
 
 
+def reported_pods(
+    cluster: str, imported: NodeImport, pods: Collection[RecordedPod]
+) -> tuple[tuple[str, KubeletPod], ...]:
+    """The pods that hold CPUs of a node by report: those kubelet manages, and those nobody knows here."""
+    found = (*imported.kubelet_pods, *unknown_pods(imported, pods))
+    return tuple((consumer_of(cluster, pod.uid), pod) for pod in found)
+
+
 @dataclass(frozen=True, eq=False)
 class NodeInfo:
     """A node, its recorded pods in their order, and what is left of it; never changed, so it can be a key.
@@ -122,6 +129,11 @@ class NodeInfo:
         return self.templates.host(self)
 
     @cached_property
+    def reported_pods(self) -> tuple[tuple[str, KubeletPod], ...]:
+        """The pods that hold CPUs by report only, each with its consumer."""
+        return reported_pods(self.identity.cluster, self.template.imported, self.pods)
+
+    @cached_property
     def kubelet_pods(self) -> tuple[tuple[str, KubeletPod], ...]:
         """The pods whose CPUs kubelet manages, each with its consumer."""
         cluster = self.identity.cluster
@@ -130,7 +142,7 @@ class NodeInfo:
     @cached_property
     def accounts(self) -> NodeAllocations:
         """Who holds what of its providers."""
-        return accounts_with(self.accountant, self.kubelet_pods)
+        return accounts_with(self.accountant, self.reported_pods)
 
     @property
     def due(self) -> int:

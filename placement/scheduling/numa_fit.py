@@ -1,8 +1,8 @@
-"""Whether a pod fits on a host, and aligned to which of its NUMA nodes."""
+"""Whether a pod fits on a host: aligned to which of its NUMA nodes, and with which shared pool."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from placement.dialects.koordinator.pod.annotations import ResourceStatus
@@ -12,16 +12,14 @@ from placement.numa.alignment.alignment import choose_affinity
 from placement.numa.alignment.hint_rows import ProviderHints
 from placement.numa.alignment.hints import Fits
 from placement.numa.allocator import Allocation
-from placement.numa.amplification import bound_cost, host_cpu_requested
-from placement.numa.demand import CpuDemand, PodDemand
-from placement.numa.host import FACE_VALUE
+from placement.numa.amounts import bound_cost, host_cpu_requested
+from placement.numa.cpuset import mask_of
+from placement.numa.demand import CpuDemand, NumaPolicy, PodDemand
+from placement.numa.host import FACE_VALUE, HostState
 from placement.numa.host_score import HostTotals
-from placement.numa.masks import mask_of
-from placement.numa.policies import NumaPolicy
 from placement.numa.preassigned import allocate_designated
 from placement.numa.refusal import NOT_ENOUGH_CPUS, Refusal, Refused
 from placement.numa.reservations import NO_RESERVATIONS, Placing, Reservations
-from placement.scheduling.burst import choose_pool, covers
 from placement.scheduling.host import Host
 from placement.scheduling.host_demand import (
     alignment_on,
@@ -29,6 +27,34 @@ from placement.scheduling.host_demand import (
     check_whole_cpus,
     demand_on,
 )
+
+POOLS_TOO_SMALL = "node(s) CPU shared pools do not cover the pod's CPU limit"
+
+
+def covers(host: HostState, numa_ids: Iterable[int], limit: int) -> bool:
+    """Whether the LS pool of any of these NUMA nodes has that many millicores.
+
+    Source: koordinator.md, "ConstrainedBurst".
+    """
+    return any(_pool_size(host, numa) >= limit for numa in numa_ids)
+
+
+def choose_pool(host: HostState, numa_ids: Iterable[int], limit: int) -> int:
+    """The NUMA node whose LS pool covers the limit, the smallest or the largest such as the strategy asks.
+
+    Raises Refused if there is none. Source: koordinator.md, "ConstrainedBurst".
+    """
+    sign = 1 if host.rules.fullest_first else -1
+    sizes = ((sign * _pool_size(host, numa), numa) for numa in numa_ids if covers(host, [numa], limit))
+    chosen = min(sizes, default=None)
+    if chosen is None:
+        raise Refused(POOLS_TOO_SMALL, obstacle=Obstacle(Kind.SHARED_POOL))
+    return chosen[1]
+
+
+def _pool_size(host: HostState, numa: int) -> int:
+    return 1000 * (host.shared_pool & host.layout.numa_nodes.get(numa, 0)).bit_count()
+
 
 AMPLIFIED = "Insufficient amplified cpu"
 

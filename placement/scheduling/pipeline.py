@@ -16,17 +16,17 @@ import numpy as np
 
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
-from placement.forest.arrays import Amounts, Mask
+from placement.forest.arrays import Amounts, Mask, Rows
 from placement.kubernetes.node_selection import NodeSelection
 from placement.numa.refusal import Refusal
 from placement.scheduling.columns.filter import may_fit
+from placement.scheduling.columns.isolation import least_missed
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.columns.score import highest_scores
-from placement.scheduling.filter import FilterResult, PodJudge
-from placement.scheduling.host_demand import is_bound_on
-from placement.scheduling.host_fit import lacking
+from placement.scheduling.filter import FilterResult, PodJudge, lacking
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.numa_fit import Fit
+from placement.scoring.rule import BEST
 
 _SHAPES_KEPT = 32
 _CHANGES_KEPT = 20
@@ -45,20 +45,30 @@ class PodShape:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A node on which a pod fits, and how well, 0 to 100."""
+    """A node on which a pod fits, and how well, 0 to 100; `missed`: what the pod prefers and does not get."""
 
     node: NodeInfo
+    missed: int
     score: int
     fit: Fit
 
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """What columns say of the nodes in their rows: whether a pod may fit, and the score then at most."""
+    """What columns say of the nodes in their rows: whether a pod may fit, what of that which it prefers it
+    misses there at least, and the score at most.
+    """
 
     columns: NodeColumns
     fits: Mask
+    missed: Amounts
     highest: Amounts
+
+    def with_rows(self, columns: NodeColumns, rows: Rows, part: Estimates) -> Estimates:
+        """The estimates for columns in which these rows changed, of which `part` are the estimates."""
+        fits, missed, highest = self.fits.copy(), self.missed.copy(), self.highest.copy()
+        fits[rows], missed[rows], highest[rows] = part.fits, part.missed, part.highest
+        return Estimates(columns, fits, missed, highest)
 
 
 class ShapeRanking:
@@ -71,15 +81,18 @@ class ShapeRanking:
         self._verdicts: dict[NodeInfo, FilterResult] = {}
 
     def best_first(self, columns: NodeColumns) -> Iterator[Ranked]:
-        """The nodes on which the pod fits, by descending score, then by name; looked at one by one."""
-        found: list[tuple[int, int, Fit]] = []
-        for row, highest in self._foretold(columns):
+        """The nodes on which the pod fits, looked at one by one.
+
+        Those come first where it misses least of what it prefers, then by descending score, then by name.
+        """
+        found: list[tuple[int, int, int, Fit]] = []
+        for row, least, highest in self._foretold(columns):
             # What was found may be as good as anything that comes: then it is next.
-            while found and found[0][:2] < (-highest, row):
+            while found and found[0][:3] < (least, -highest, row):
                 yield _ranked(columns, *heapq.heappop(found))
             verdict = self.look(columns.nodes[row])
             if isinstance(verdict.answer, Fit):
-                heapq.heappush(found, (-verdict.score, row, verdict.answer))
+                heapq.heappush(found, (verdict.missed, -verdict.score, row, verdict.answer))
         while found:
             yield _ranked(columns, *heapq.heappop(found))
 
@@ -108,16 +121,19 @@ class ShapeRanking:
             self._verdicts = {node: known[node] for node in columns.nodes if node in known}
             self._judge = PodJudge(self.shape.request, self.shape.settings.host_scoring)
 
-    def _foretold(self, columns: NodeColumns) -> Iterator[tuple[int, int]]:
-        """The rows of nodes that may take the pod and their scores at most, descending, then by name."""
+    def _foretold(self, columns: NodeColumns) -> Iterator[tuple[int, int, int]]:
+        """The rows of nodes that may take the pod, what it misses there at least and their scores at most.
+
+        In the order that they would have if that were so.
+        """
         estimates = self._estimated(columns)
         rows = np.flatnonzero(estimates.fits)
-        scores = estimates.highest[rows]
-        # Scores of 0 to 100 are sorted fastest as the small numbers that they are.
-        order = np.argsort((-scores).astype(np.int8), kind="stable")
+        missed, scores = estimates.missed[rows], estimates.highest[rows]
+        # Numbers as small as these are sorted fastest as what they are.
+        order = np.argsort((missed * (BEST + 1) - scores).astype(np.int16), kind="stable")
         for start in range(0, len(order), _AT_ONCE):
             some = order[start : start + _AT_ONCE]
-            yield from zip(rows[some].tolist(), scores[some].tolist(), strict=True)
+            yield from zip(rows[some].tolist(), missed[some].tolist(), scores[some].tolist(), strict=True)
 
     def _estimated(self, columns: NodeColumns) -> Estimates:
         """The estimates for these nodes: only for those that changed since the last time are they made."""
@@ -126,10 +142,8 @@ class ShapeRanking:
         if known is None or changed is None or 2 * len(changed) > len(columns.nodes):
             made = self._made(columns)
         else:
-            fits, highest = known.fits.copy(), known.highest.copy()
             part = self._made(columns.rows(changed))
-            fits[changed], highest[changed] = part.fits, part.highest
-            made = Estimates(columns, fits, highest)
+            made = known.with_rows(columns, changed, part)
         # Being asked about a few nodes is no reason to forget the others.
         if known is None or 2 * len(columns.nodes) > len(known.columns.nodes):
             self._estimates = made
@@ -139,9 +153,11 @@ class ShapeRanking:
         shape = self.shape
         fits = may_fit(columns, shape.selection, shape.request)
         rows = np.flatnonzero(fits)
-        highest = np.zeros(len(columns.nodes), np.int64)
-        highest[rows] = highest_scores(columns.table.rows(rows), shape.request, shape.settings.host_scoring)
-        return Estimates(columns, fits, highest)
+        table = columns.table.rows(rows)
+        missed, highest = np.zeros((2, len(columns.nodes)), np.int64)
+        missed[rows] = least_missed(table, shape.request, shape.settings)
+        highest[rows] = highest_scores(table, shape.request, shape.settings.host_scoring)
+        return Estimates(columns, fits, missed, highest)
 
     def _screen(self, node: NodeInfo) -> Refusal | None:
         """What the names, labels, taints and totals of a node have against the pod."""
@@ -150,12 +166,12 @@ class ShapeRanking:
             return refusal
         request = self.shape.request
         amounts = {} if request is None else request.amounts
-        bound = request is not None and is_bound_on(node.host, request)
+        bound = request is not None and node.host.bind.binds(request)
         return lacking(node.offers, node.free, node.left, amounts, bound=bound)
 
 
-def _ranked(columns: NodeColumns, height: int, row: int, fit: Fit) -> Ranked:
-    return Ranked(columns.nodes[row], -height, fit)
+def _ranked(columns: NodeColumns, missed: int, height: int, row: int, fit: Fit) -> Ranked:
+    return Ranked(columns.nodes[row], missed, -height, fit)
 
 
 class ShapeRankings:

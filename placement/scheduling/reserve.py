@@ -18,15 +18,13 @@ from placement.dialects.koordinator.qos import QosClass
 from placement.numa.alignment.alignment import Alignment, choose_affinity
 from placement.numa.allocator import Allocation
 from placement.numa.amounts import NumaAmounts
-from placement.numa.demand import PodDemand
+from placement.numa.cpuset import members_of
+from placement.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy, PodDemand
 from placement.numa.ledger import Holding
-from placement.numa.masks import members_of
-from placement.numa.policies import BindPolicy, ExclusiveLevel, NumaPolicy
 from placement.numa.reservations import NO_RESERVATIONS, Placing, Reservations
-from placement.scheduling.burst import choose_pool
 from placement.scheduling.host import Host
 from placement.scheduling.host_demand import alignment_on, demand_on
-from placement.scheduling.numa_fit import Fit
+from placement.scheduling.numa_fit import Fit, choose_pool
 
 _POOL_POLICIES = (NumaPolicy.RESTRICTED, NumaPolicy.SINGLE_NUMA_NODE)
 
@@ -42,6 +40,7 @@ class PodAllocation:
     bind: BindPolicy = BindPolicy.NONE
     strict: bool = False
     level: ExclusiveLevel = ExclusiveLevel.NONE
+    group: str = ""
 
     @property
     def lifts_cfs_quota(self) -> bool:
@@ -50,7 +49,7 @@ class PodAllocation:
 
     def holding(self, qos: QosClass) -> Holding:
         """What to record for the pod, whose label names that class."""
-        return Holding(self.status.cpus, self.level, self.status.amounts, qos.shares_with_best_effort)
+        return self.status.holding(self.level, qos, self.group)
 
     def annotations(self, spec: ResourceSpec) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """The pod's resource-status, empty if it was given nothing, and its completed resource-spec.
@@ -108,7 +107,7 @@ def _written(
     status = ResourceStatus(frozenset(members_of(allocation.cpus)), allocation.amounts, pools)
     if demand.cpus is None:
         return PodAllocation(status)
-    return PodAllocation(status, demand.cpus.bind, demand.cpus.strict, request.exclusive)
+    return PodAllocation(status, demand.cpus.bind, demand.cpus.strict, request.exclusive, request.group)
 
 
 def _pools(host: Host, request: PodRequest, alignment: Alignment, amounts: NumaAmounts) -> tuple[int, ...]:
@@ -118,4 +117,7 @@ def _pools(host: Host, request: PodRequest, alignment: Alignment, amounts: NumaA
         return (choose_pool(host.state, numa_ids, request.burst_limit),)
     if not request.uses_ls_pools or alignment.policy not in _POOL_POLICIES:
         return ()
+    if not amounts and len(host.state.capacity) == 1 and request.milli_cpus:
+        # Aligned to the one NUMA node there is, without accounts of it.
+        return tuple(host.state.capacity)
     return tuple(numa for numa, given in amounts.items() if "cpu" in given)

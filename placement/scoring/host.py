@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from placement.scoring.load import counted, is_idle
 from placement.scoring.rule import BEST, Span
-from placement.scoring.strategy import Strategy
+from placement.scoring.strategy import Strategy, counted, is_idle
 
 Amounts = Mapping[str, int]
 Use = tuple[int, int]

@@ -9,8 +9,7 @@ import numpy as np
 
 from placement.forest.arrays import Amounts, Mask
 from placement.scoring.columns import Field, LoadColumn
-from placement.scoring.load import Skipped, counts, is_idle
-from placement.scoring.strategy import Strategy
+from placement.scoring.strategy import Skipped, Strategy, counts, is_idle
 
 Columns = Mapping[str, tuple[Amounts, Amounts]]
 """Per resource what is in use and the capacity, one amount per host each."""

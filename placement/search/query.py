@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from placement.domain.groups import SplitRule
 from placement.scoring.order import Order
@@ -31,18 +31,9 @@ class GroupQuery:
     split_rule: SplitRule = SplitRule.PACK
 
     @property
-    def condition(self) -> tuple[object, ...]:
-        """All but the suffix: groups with equal conditions ask for the same thing."""
-        return (
-            self.resources,
-            self.required,
-            self.forbidden,
-            self.member_of,
-            self.forbidden_aggregates,
-            self.in_tree,
-            self.split,
-            self.split_rule,
-        )
+    def condition(self) -> GroupQuery:
+        """The same without its suffix: groups with equal conditions ask for the same thing."""
+        return replace(self, suffix="")
 
 
 @dataclass(frozen=True, slots=True)

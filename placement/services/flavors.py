@@ -15,10 +15,12 @@ from placement.dialects.nova import (
     Translation,
     translate_document,
 )
-from placement.domain.errors import BadRequest
+from placement.domain.errors import Conflict
 from placement.domain.groups import CandidateQuery
 from placement.services.clusters.clusters import Clusters
+from placement.services.placement.best_fit import Applicant, BestFit, Fitted
 from placement.services.placement.candidates import Candidates, Search
+from placement.services.placement.claims import Claims
 from placement.services.placement.search_options import SearchOptions
 
 _SEARCH_PARTS = ("limit", "cluster", "explain")
@@ -39,12 +41,22 @@ class FlavorSearch:
     explained: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class FlavorClaim:
+    """What a consumer holds for a flavor, and which CPUs of the guest are dedicated, as CPU set text."""
+
+    fitted: Fitted
+    dedicated_cpus: str
+
+
 class Flavors:
     """Translates flavors and finds where they fit."""
 
-    def __init__(self, clusters: Clusters, candidates: Candidates) -> None:
+    def __init__(self, clusters: Clusters, candidates: Candidates, best_fit: BestFit, claims: Claims) -> None:
         self._clusters = clusters
         self._candidates = candidates
+        self._best_fit = best_fit
+        self._claims = claims
 
     @staticmethod
     def translate(document: object) -> Translation:
@@ -60,32 +72,52 @@ class Flavors:
         NotFound for the cluster, BadRequest for classes and traits that do not exist, SearchTimeout,
         Unavailable.
         """
-        translation, options = self._read(document)
-        search = self._candidates.find(_query(translation, parse), options)
-        if len(search.answer) or translation.fallback_querystring is None:
-            return FlavorSearch(translation, search, "querystring", options.explain)
-        fallback = self._candidates.find(parse(translation.fallback_querystring), options)
-        return FlavorSearch(translation, fallback, "fallback_querystring", options.explain)
-
-    def asked(self, document: object, parse: ParseQuery) -> tuple[CandidateQuery, SearchOptions]:
-        """The query of a flavor as `find` searches it, for a claim: so there is no fallback.
-
-        Raises FlavorRefused, NotFound, BadRequest.
-        """
-        translation, options = self._read(document)
-        if translation.fallback_querystring is not None:
-            raise BadRequest("flavor: options.pcpu_fallback makes no sense in a claim")
-        return _query(translation, parse), options
-
-    def _read(self, document: object) -> tuple[Translation, SearchOptions]:
         request, cluster, explain = _split(document)
         translation = translate_document(request)
         aggregate = None if cluster is None else self._clusters.get(cluster).aggregate_uuid
-        return translation, SearchOptions(cluster=cluster, cluster_aggregate=aggregate, explain=explain)
+        options = SearchOptions(cluster=cluster, cluster_aggregate=aggregate, explain=explain)
+        search = self._candidates.find(_query(translation, parse), options)
+        if len(search.answer) or translation.fallback_querystring is None:
+            return FlavorSearch(translation, search, "querystring", explain)
+        fallback = self._candidates.find(parse(translation.fallback_querystring), options)
+        return FlavorSearch(translation, fallback, "fallback_querystring", explain)
+
+    def claim(self, applicant: Applicant, document: object, parse: ParseQuery) -> FlavorClaim:
+        """Let a consumer hold the best candidate for a flavor, and keep the guest's dedicated CPUs with it.
+
+        The document is that of `find`. Repeating the call changes nothing. Raises as `find` and
+        `BestFit.claim` do.
+        """
+        request, cluster, _ = _split(document)
+        translation = translate_document(request)
+        options = self._candidates.options(cluster=cluster)
+        fitted = self._best_held(applicant, translation, options, parse)
+        cpus = translation.dedicated_cpus
+        if cpus:
+            self._claims.note_dedicated_cpus(applicant.consumer_uuid, fitted.generation, cpus)
+        return FlavorClaim(fitted, cpus)
+
+    def _best_held(
+        self, applicant: Applicant, translation: Translation, options: SearchOptions, parse: ParseQuery
+    ) -> Fitted:
+        try:
+            return self._best_fit.claim(applicant, _unlimited(_query(translation, parse)), options)
+        except Conflict:
+            # The consumer may hold what the fallback asks for, or get it now.
+            if translation.fallback_querystring is None:
+                raise
+        fallback = _unlimited(parse(translation.fallback_querystring))
+        return self._best_fit.claim(applicant, fallback, options)
 
 
 def _query(translation: Translation, parse: ParseQuery) -> CandidateQuery:
+    """The query of a flavor, for core trees as well as for others."""
     return replace(parse(translation.querystring), on_core_trees=translation.on_core_trees)
+
+
+def _unlimited(query: CandidateQuery) -> CandidateQuery:
+    """The query without a limit, which makes no sense in a claim."""
+    return replace(query, limit=None)
 
 
 def _split(document: object) -> tuple[object, str | None, bool]:

@@ -157,6 +157,8 @@ consumers = sa.Table(
     _reference("consumer_type_id", "consumer_types.id", nullable=True),
     _reference("cluster_id", "clusters.id", nullable=True),
     *_times(),
+    # The dedicated CPUs of a guest that was claimed by its flavor; only shown.
+    sa.Column("dedicated_cpus", sa.Text),
 )
 
 allocations = sa.Table(

@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol, cast
 
-MODULES = ("granular", "flavor", "koordinator", "scoring")
+MODULES = ("granular", "flavor", "koordinator", "scoring", "clusters")
 
 Outcome = tuple[str, str | None]
 """Case id, and None if it passed, else the reason."""

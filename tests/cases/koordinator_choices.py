@@ -9,23 +9,21 @@ from typing import Any
 
 from placement.dialects.koordinator.pod.annotations import merged_numa_policy
 from placement.dialects.koordinator.profile import Profile
-from placement.numa.accounts import numa_available, numa_used
 from placement.numa.accumulator.accumulator import take_cpus
 from placement.numa.accumulator.leftovers import leftover_order
 from placement.numa.accumulator.run import Run
 from placement.numa.alignment.hint_rows import collect_rows, single_numa_rows, summarize
 from placement.numa.alignment.hints import Hint, HintTable
+from placement.numa.alignment.merging import Ranking
 from placement.numa.alignment.numa_exclusivity import is_allowed
 from placement.numa.alignment.selection import admits, select_affinity
 from placement.numa.allocator import NumaAllocator
 from placement.numa.amounts import NOTHING, NumaAmounts
-from placement.numa.cpu_use import CpuUse
-from placement.numa.demand import CpuDemand, PodDemand
-from placement.numa.host import HostState
-from placement.numa.layout import layout_of
-from placement.numa.ledger import NumaNeighbours
-from placement.numa.masks import mask_of, members_of
-from placement.numa.policies import BindPolicy, NumaExclusivity, NumaPolicy
+from placement.numa.cpus import layout_of
+from placement.numa.cpuset import mask_of, members_of
+from placement.numa.demand import BindPolicy, CpuDemand, NumaExclusivity, NumaPolicy, PodDemand
+from placement.numa.host import HostState, numa_available, numa_used
+from placement.numa.ledger import CpuUse, NumaNeighbours
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_inputs import Json
 
@@ -168,7 +166,7 @@ def policy_merge(given: Json, profile: Profile) -> Outcome:
         NumaPolicy(given["policy"] or "None"),
         _providers(given),
         mask_of(given["numa_nodes"] or ()),
-        _allowed(given),
+        Ranking(_allowed(given)),
     )
     return {
         **selection._asdict(),

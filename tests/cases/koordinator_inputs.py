@@ -20,18 +20,17 @@ from placement.kubernetes.pod import Pod, read_pod
 from placement.kubernetes.quantity import parse_quantity
 from placement.numa.amounts import NumaAmounts, summed
 from placement.numa.cpus import CpuTopology, LogicalCpu
-from placement.numa.cpuset import format_cpu_list, parse_cpu_list
-from placement.numa.demand import PickRules
-from placement.numa.ledger import Holding, HostLedger
-from placement.numa.masks import mask_of, members_of
-from placement.numa.policies import (
+from placement.numa.cpuset import format_cpu_list, mask_of, members_of, parse_cpu_list
+from placement.numa.demand import (
     BindPolicy,
     Distribution,
     ExclusiveLevel,
     NumaExclusivity,
     NumaPolicy,
     NumaStrategy,
+    PickRules,
 )
+from placement.numa.ledger import Holding, HostLedger
 from placement.numa.reservations import Reservation, Reservations
 from placement.scheduling.host import Host, host_of
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
@@ -137,7 +136,8 @@ def settings(profile: Profile, given: Json, default_bind: str = "FullPCPUs") -> 
     return SchedulerSettings(
         profile=profile,
         default_bind_policy=BindPolicy(given.get("default_bind", default_bind) or ""),
-        default_numa_strategy=NumaStrategy.LEAST_ALLOCATED,
+        # The running scheduler's default, which `design` would take for the cluster's own word.
+        default_numa_strategy=None if profile is Profile.DESIGN else NumaStrategy.LEAST_ALLOCATED,
         host_scoring=scoring(given.get("score")),
         numa_scoring=scoring(given.get("numa_score")),
     )

@@ -152,14 +152,14 @@ def score_one(given: Json, profile: Profile) -> Outcome:
     """The score of one host, aligned as the case says."""
     settings = read.settings(profile, given)
     host = read.host(given["host"], read.ledger(given.get("existing")), settings)
-    scorer = rate_host(
+    rating = rate_host(
         host,
         read.request(given["request"]),
         _given_fit(given),
         settings.host_scoring,
         read.reservations(given.get("reservations")),
     )
-    return {"score": scorer(_totals(given["host"]))}
+    return {"score": rating.scorer(_totals(given["host"]))}
 
 
 def score_hosts(given: Json, profile: Profile) -> Outcome:

@@ -7,11 +7,10 @@ from typing import Any
 
 from placement.dialects.koordinator.profile import Profile
 from placement.numa.accumulator.accumulator import take_cpus
-from placement.numa.cpuset import format_cpu_list, parse_cpu_list
-from placement.numa.layout import CpuLayout, layout_of
+from placement.numa.cpus import CpuLayout, layout_of
+from placement.numa.cpuset import format_cpu_list, members_of, parse_cpu_list
+from placement.numa.demand import ExclusiveLevel
 from placement.numa.ledger import Holding, HostLedger
-from placement.numa.masks import members_of
-from placement.numa.policies import ExclusiveLevel
 from placement.numa.refusal import Refused
 from tests.cases import koordinator_inputs as read
 from tests.cases.koordinator_choices import cpu_demand

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from placement.api.rendering.providers import inventory_body
+from placement.dialects.koordinator.node.host_cpus import KubeletPod
+from placement.dialects.koordinator.settings.scoring import scoring_remarks
 from placement.numa.cpuset import format_cpu_list
 from placement.numa.pools import SharedPool
 from placement.services.clusters.clusters import NodeTree
@@ -12,13 +14,15 @@ from placement.services.clusters.node_views import CpuView, NodeView
 
 
 def cluster_body(cluster: Any) -> dict[str, Any]:
-    """One cluster."""
+    """One cluster; `remarks` if it is told something about scores that has no effect."""
+    remarks = scoring_remarks(cluster.settings)
     return {
         "name": cluster.name,
         "uuid": cluster.uuid,
         "aggregate": cluster.aggregate_uuid,
         "nodes": cluster.nodes,
         **cluster.settings,
+        **({"remarks": remarks} if remarks else {}),
     }
 
 
@@ -49,16 +53,11 @@ def _view_body(view: NodeView) -> dict[str, Any]:
         "cpus": [_cpu_body(cpu) for cpu in view.cpus],
         "ls_pools": [_pool_body(pool) for pool in view.ls_pools],
         "be_pools": [_pool_body(pool) for pool in view.be_pools],
-        "kubelet_pods": [
-            {
-                "namespace": pod.namespace,
-                "name": pod.name,
-                "uid": pod.uid,
-                "consumer_uuid": consumer,
-                "cpuset": format_cpu_list(pod.cpus),
-            }
-            for consumer, pod in view.kubelet_pods
-        ],
+        "reported_ls_pools": [_pool_body(pool) for pool in view.reported_ls_pools],
+        "reported_be_pools": [_pool_body(pool) for pool in view.reported_be_pools],
+        "kubelet_pods": [_reported_body(*entry) for entry in view.kubelet_pods],
+        "reported_pods": [_reported_body(*entry) for entry in view.reported_pods],
+        "remarks": view.remarks,
         "takeover": takeover,
         "pods": [
             {
@@ -68,10 +67,21 @@ def _view_body(view: NodeView) -> dict[str, Any]:
                 "consumer_uuid": pod.consumer,
                 "qos_class": pod.qos or None,
                 "cpuset": format_cpu_list(pod.holding.cpus),
+                "container_cpus": None if cpus is None else format_cpu_list(cpus),
             }
-            for pod in view.pods
+            for pod, cpus in view.pods
         ],
         "quarantine": [{"pod": pod.label, "unreadable": pod.unreadable} for pod in view.quarantined_by],
+    }
+
+
+def _reported_body(consumer: str, pod: KubeletPod) -> dict[str, Any]:
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "consumer_uuid": consumer,
+        "cpuset": format_cpu_list(pod.cpus),
     }
 
 

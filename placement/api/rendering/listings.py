@@ -22,6 +22,7 @@ def allocations_body(page: AllocationPage) -> dict[str, Any]:
                 "consumer_type": row.consumer_type or UNKNOWN_CONSUMER_TYPE,
                 "project_id": row.project_id,
                 "user_id": row.user_id,
+                **({} if row.dedicated_cpus is None else {"dedicated_cpus": row.dedicated_cpus}),
                 "allocations": {},
             },
         )

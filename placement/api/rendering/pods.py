@@ -28,12 +28,17 @@ def pod_body(cluster: str, pod: PodAnswer) -> dict[str, Any]:
         "scheduled": pod.scheduled,
         "cpuset": pod.cpuset,
         "annotations": pod.annotations,
-        "containers": [{"name": name, "lift_cfs_quota": pod.lifts_cfs_quota} for name in pod.containers],
+        "containers": [_container_body(pod, name) for name in pod.containers],
         "score": pod.score,
         "warnings": pod.warnings,
         "remarks": pod.remarks,
         "unreadable": pod.unreadable,
     }
+
+
+def _container_body(pod: PodAnswer, name: str) -> dict[str, Any]:
+    body: dict[str, Any] = {"name": name, "lift_cfs_quota": pod.lifts_cfs_quota}
+    return body if pod.container_cpus is None else {**body, "cpuset": pod.container_cpus}
 
 
 def page_body(cluster: str, page: PodPage) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from itertools import chain
 import orjson
 from flask import Blueprint, Response, current_app
 
-from placement.api import candidate_query
+from placement.api import candidate_query, queries
 from placement.api.bodies import json_body
 from placement.api.context import use_cases
 from placement.api.microversions import NEWEST
@@ -16,6 +16,7 @@ from placement.api.responses import json_response, streamed
 from placement.api.route_guard import route
 from placement.api.targets import cluster_of_body
 from placement.dialects.nova import translation_document
+from placement.domain.groups import CandidateQuery
 
 blueprint = Blueprint("flavors", __name__)
 _RULE = "placement:flavors:"
@@ -48,9 +49,14 @@ def translation() -> Response:
 def candidates() -> Response:
     """Where a flavor fits; with explain also why."""
     renderer = current_app.extensions["placement_candidates_renderer"]
-    found = use_cases().flavors.find(json_body(), candidate_query.parse_newest)
+    found = use_cases().flavors.find(json_body(), parse_flavor_query)
     document = {"translation": translation_document(found.translation), "query_used": found.query_used}
     if found.explained:
         document |= explanation_member(found.search)
     opening = orjson.dumps(document)
     return streamed(chain([opening[:-1] + b',"candidates":'], renderer.body(found.search, NEWEST), [b"}"]))
+
+
+def parse_flavor_query(query_string: str) -> CandidateQuery:
+    """The query that a flavor is translated to."""
+    return candidate_query.parse(queries.read(query_string), NEWEST)

@@ -50,8 +50,8 @@ class CandidatesBody(VersionedSchema):
     explain = Boolean()
 
 
-class _Applicant(VersionedSchema):
-    """Who claims."""
+class Claimant(VersionedSchema):
+    """Who claims; in a claim for a flavor the rest is a request for its candidates."""
 
     consumer_uuid = Uuid(required=True)
     project_id = String(1, 255, required=True)
@@ -59,21 +59,14 @@ class _Applicant(VersionedSchema):
     consumer_type = String(1, 255, patterns.NAME, required=True)
 
 
-class NewClaim(_Applicant):
+class NewClaim(Claimant):
     """POST /ext/v1/claims."""
 
     # A query string of /ext/v1/allocation_candidates.
     query = String(1, 65_000, required=True)
 
 
-class NewJsonClaim(_Applicant):
+class NewJsonClaim(Claimant):
     """The same with a query in JSON."""
 
     query = Object(CandidatesBody, required=True)
-
-
-class NewFlavorClaim(_Applicant):
-    """The same for what a flavor asks for."""
-
-    # A body of /ext/v1/flavors/candidates.
-    flavor = Anything(required=True)

@@ -72,6 +72,11 @@ class QosClass(StrEnum):
         return self is QosClass.LS
 
     @property
+    def uses_system_cpus(self) -> bool:
+        """Whether its pods run on the CPUs that a node keeps for the system."""
+        return self is QosClass.SYSTEM
+
+    @property
     def is_best_effort(self) -> bool:
         """Whether its pods run on what others leave, and may request batch resources."""
         return self is QosClass.BE
@@ -83,8 +88,18 @@ class QosClass(StrEnum):
 
     @property
     def forbidden_priorities(self) -> frozenset[PriorityClass]:
-        """The priority classes that its pods must not have."""
+        """The priority classes that its pods must not have; some must name one."""
         return _FORBIDDEN_PRIORITIES.get(self, frozenset())
+
+    @property
+    def contradicting_priorities(self) -> frozenset[PriorityClass]:
+        """The priority classes that its pods must not name, where the label alone selects the class.
+
+        Source: koordinator.md, "The label alone".
+        """
+        if self.owns_cpus:
+            return frozenset(PriorityClass) - {PriorityClass.PROD, PriorityClass.UNSET}
+        return self.forbidden_priorities - {PriorityClass.UNSET}
 
 
 _FORBIDDEN_PRIORITIES = {

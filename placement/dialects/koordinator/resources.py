@@ -143,4 +143,13 @@ def class_of(name: str) -> str:
 
 def resource_of(name: str) -> str:
     """The Kubernetes name that pods are scored by; what is none of our own classes stays."""
-    return _RESOURCE_OF.get(name, name)
+    return name.lower() if name.lower() in _CLASS_OF else _RESOURCE_OF.get(name, name)
+
+
+def node_class_of(name: str) -> str:
+    """The class by which a Policy scores candidates on Kubernetes nodes: cpu and memory as pods consume them.
+
+    Source: scoring.md, "Policies".
+    """
+    resource = resource_of(name)
+    return host_class(resource).name if resource in _CLASS_OF else class_of(name)

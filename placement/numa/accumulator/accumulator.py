@@ -1,4 +1,4 @@
-"""Choosing logical CPUs for a pod."""
+"""Choosing logical CPUs for a pod, under the bind policy that it or the host requires."""
 
 from __future__ import annotations
 
@@ -7,11 +7,35 @@ from placement.numa.accumulator.leftovers import take_leftovers
 from placement.numa.accumulator.run import Run
 from placement.numa.accumulator.spreading import take_spread
 from placement.numa.accumulator.whole_cores import take_whole_cores
-from placement.numa.cpu_use import CpuUse
-from placement.numa.demand import CpuDemand, PickRules
-from placement.numa.layout import CpuLayout
-from placement.numa.policies import BindPolicy, Distribution
+from placement.numa.cpus import CpuLayout
+from placement.numa.demand import BindPolicy, CpuDemand, Distribution, PickRules
+from placement.numa.ledger import CpuUse
 from placement.numa.refusal import NOT_ENOUGH_CPUS, Refused
+
+
+def thinned(layout: CpuLayout, available: int, bind: BindPolicy) -> int:
+    """The available CPUs that a strict policy leaves: of complete cores, or the lowest one of every core.
+
+    Source: koordinator.md, "Strict bind policy".
+    """
+    if bind is BindPolicy.FULL_PCPUS:
+        return layout.whole_cores(available)
+    if bind is BindPolicy.SPREAD_BY_PCPUS:
+        return layout.lowest_threads(available)
+    return available
+
+
+def check_binding(layout: CpuLayout, cpus: int, bind: BindPolicy) -> None:
+    """Raise Refused if chosen CPUs break a strict policy: they must fill cores, or lie on one core each.
+
+    Source: koordinator.md, "Strict bind policy".
+    """
+    cores = sum(1 for core in layout.cores if core & cpus)
+    size = cpus.bit_count()
+    if (bind is BindPolicy.FULL_PCPUS and cores * layout.threads != size) or (
+        bind is BindPolicy.SPREAD_BY_PCPUS and cores != size
+    ):
+        raise Refused(f"insufficient CPUs to satisfy required cpu bind policy {bind}")
 
 
 def take_cpus(

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 
 from placement.numa.accumulator.run import Run
-from placement.numa.policies import BindPolicy, Distribution
+from placement.numa.demand import BindPolicy, Distribution
 
 
 def deal_over_numa_nodes(run: Run) -> Mapping[int, int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain, islice
 
 from placement.numa.accumulator.run import Run
-from placement.numa.masks import mask_of
+from placement.numa.cpuset import mask_of
 
 
 def take_leftovers(run: Run) -> None:

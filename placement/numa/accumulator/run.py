@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placement.numa.cpu_use import CpuUse
-from placement.numa.demand import CpuDemand, PickRules
-from placement.numa.layout import CpuLayout
-from placement.numa.masks import lowest_bits, members_of
-from placement.numa.policies import ExclusiveLevel
+from placement.numa.cpus import CpuLayout
+from placement.numa.cpuset import lowest_bits, members_of
+from placement.numa.demand import CpuDemand, ExclusiveLevel, PickRules
+from placement.numa.ledger import CpuUse
 
 
 class Run:

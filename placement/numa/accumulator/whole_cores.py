@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from placement.numa.accumulator.run import Run
-from placement.numa.masks import lowest_bits
+from placement.numa.cpuset import lowest_bits
 
 
 def take_whole_cores(run: Run) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from placement.numa.alignment.fitness import fitness_of, spreads_wide
 from placement.numa.alignment.hint_rows import ProviderHints
 from placement.numa.alignment.hints import Fits, HintTable, Score
+from placement.numa.alignment.merging import Ranking
 from placement.numa.alignment.numa_exclusivity import is_allowed
 from placement.numa.alignment.numa_score import numa_scorer
 from placement.numa.alignment.selection import Selection, select_affinity, select_preferred
 from placement.numa.allocator import NumaAllocator
-from placement.numa.masks import mask_of, members_of
-from placement.numa.policies import NumaExclusivity, NumaPolicy
+from placement.numa.cpuset import mask_of, members_of
+from placement.numa.demand import NumaExclusivity, NumaPolicy
 from placement.numa.refusal import UNALIGNED, RefusalClass, Refused
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 
@@ -66,16 +68,28 @@ class _Search:
     ) -> None:
         restricted = alignment.policy is NumaPolicy.RESTRICTED
         score = numa_scorer(allocator, alignment.scoring, alignment.idle_counts)
-        if alignment.policy is NumaPolicy.SINGLE_NUMA_NODE:
+        fitness = None
+        if allocator.host.rules.isolation_first:
+            fitness, score = fitness_of(allocator, score), _unscored
+        elif alignment.policy is NumaPolicy.SINGLE_NUMA_NODE:
             # Wider combinations are only looked at to say why the pod is refused.
             score = partial(_score_of_one, score)
-        self.table = HintTable(allocator, fits, score, all_preferred=restricted)
+        self.widest_first = spreads_wide(allocator, alignment.policy)
+        self.table = HintTable(allocator, fits, score, all_preferred=restricted or self.widest_first)
         self.policy = alignment.policy
         self.providers = (self.table.hints, *devices)
         self.numa_ids = mask_of(allocator.host.capacity)
-        self.allowed = partial(
-            is_allowed, exclusivity=alignment.exclusivity, neighbours=allocator.host.neighbours
-        )
+        allowed = partial(is_allowed, exclusivity=alignment.exclusivity, neighbours=allocator.host.neighbours)
+        self.ranking = Ranking(allowed, fitness, self.widest_first)
+
+    def sizes(self) -> Iterable[int]:
+        """The sizes of combinations, those first that are best."""
+        sizes = self.table.sizes()
+        return reversed(list(sizes)) if self.widest_first else sizes
+
+
+def _unscored(numa_ids: Sequence[int]) -> int:
+    return 0
 
 
 def _score_of_one(score: Score, numa_ids: Sequence[int]) -> int:
@@ -83,12 +97,12 @@ def _score_of_one(score: Score, numa_ids: Sequence[int]) -> int:
 
 
 def _select(search: _Search) -> Selection:
-    aligned = (search.policy, search.providers, search.numa_ids, search.allowed)
+    aligned = (search.policy, search.providers, search.numa_ids, search.ranking)
     has_devices = len(search.providers) > 1
-    for size in search.table.sizes():
+    for size in search.sizes():
         search.table.add_combinations(size)
-        # A preferred affinity only ever gives way to a narrower one, and all of those are known by now.
-        # Devices may prefer a wider one, so that with them everything has to be known.
+        # A preferred affinity only ever gives way to one of a better size, and all of those are known by now.
+        # Devices may prefer another one, so that with them everything has to be known.
         if not has_devices and all(search.table.hints.values()):
             selection = select_preferred(*aligned)
             if selection is not None:

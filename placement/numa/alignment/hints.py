@@ -8,7 +8,7 @@ from math import comb
 from typing import NamedTuple
 
 from placement.numa.allocator import NumaAllocator
-from placement.numa.masks import mask_of
+from placement.numa.cpuset import mask_of
 
 # Hosts of eight NUMA nodes have 255 combinations. Beyond this many only narrow ones and the whole host are
 # looked at: nothing real is built that way, and a made-up topology must not stop the service.

@@ -11,6 +11,8 @@ from placement.numa.alignment.hints import Hint
 
 Row = Sequence[Hint]
 Allowed = Callable[[int], bool]
+Fitness = Callable[[int], tuple[int, ...]]
+"""How well an affinity suits, to be compared with that of others."""
 
 # Rows of hints multiply. More combinations than this are cut down by leaving out the widest hints, which
 # could only win where no narrower ones agree.
@@ -25,38 +27,63 @@ class Merged(NamedTuple):
     unsatisfied: bool = False
     score: int = 0
 
-    def beats(self, best: Merged) -> bool:
-        """Whether this one, coming later, replaces the best so far."""
-        if self.preferred != best.preferred:
-            return self.preferred
-        size, best_size = self.affinity.bit_count(), best.affinity.bit_count()
-        if size != best_size:
-            return size < best_size
-        return self.affinity < best.affinity or self.score > best.score
+    @property
+    def size(self) -> int:
+        """How many NUMA nodes it is."""
+        return self.affinity.bit_count()
 
 
-def merge_hints(rows: Sequence[Row], numa_ids: int, allowed: Allowed) -> Merged:
+class Ranking(NamedTuple):
+    """What decides among merged affinities.
+
+    `allowed` says which may be preferred. `fitness` decides among those of one size, without it their
+    scores do. `widest_first`: more NUMA nodes are better than fewer.
+    """
+
+    allowed: Allowed
+    fitness: Fitness | None = None
+    widest_first: bool = False
+
+    def replaces(self, merged: Merged, best: Merged) -> bool:
+        """Whether an affinity that comes later is better than the best so far.
+
+        Source: koordinator.md, "Merge", "The NUMA strategy under alignment".
+        """
+        if merged.preferred != best.preferred:
+            return merged.preferred
+        if merged.size != best.size:
+            return (merged.size > best.size) is self.widest_first
+        if self.fitness is None:
+            return merged.affinity < best.affinity or merged.score > best.score
+        if merged.affinity == best.affinity:
+            return merged.score > best.score
+        return self._key(self.fitness, merged) > self._key(self.fitness, best)
+
+    def _key(self, fitness: Fitness, merged: Merged) -> tuple[tuple[int, ...], int]:
+        return fitness(merged.affinity), -merged.affinity
+
+
+def merge_hints(rows: Sequence[Row], numa_ids: int, ranking: Ranking) -> Merged:
     """The best combination of one hint per row; all NUMA nodes, not preferred, if none is better.
 
-    `numa_ids` is the mask of the host's NUMA nodes, `allowed` says which merged affinities may be preferred.
-    Source: koordinator.md, "Merge".
+    `numa_ids` is the mask of the host's NUMA nodes. Source: koordinator.md, "Merge".
     """
     # Once there is a preferred combination no other one counts, and those are few and easy to find.
-    preferred = merge_preferred(rows, numa_ids, allowed)
-    return preferred or _best(product(*_narrowed(rows)), numa_ids, allowed)
+    preferred = merge_preferred(rows, numa_ids, ranking)
+    return preferred or _best(product(*_narrowed(rows)), numa_ids, ranking)
 
 
-def merge_preferred(rows: Sequence[Row], numa_ids: int, allowed: Allowed) -> Merged | None:
+def merge_preferred(rows: Sequence[Row], numa_ids: int, ranking: Ranking) -> Merged | None:
     """The best combination of one hint per row if that is preferred; else None."""
-    best = _best(_preferred_combinations(rows), numa_ids, allowed)
+    best = _best(_preferred_combinations(rows), numa_ids, ranking)
     return best if best.preferred else None
 
 
-def _best(combinations: Iterable[Sequence[Hint]], numa_ids: int, allowed: Allowed) -> Merged:
+def _best(combinations: Iterable[Sequence[Hint]], numa_ids: int, ranking: Ranking) -> Merged:
     best = Merged(numa_ids)
     for hints in combinations:
-        merged = _merge(hints, numa_ids, allowed)
-        if merged is not None and merged.beats(best):
+        merged = _merge(hints, numa_ids, ranking.allowed)
+        if merged is not None and ranking.replaces(merged, best):
             best = merged
     return best
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from placement.numa.demand import NumaExclusivity
 from placement.numa.ledger import NumaNeighbours
-from placement.numa.policies import NumaExclusivity
 from placement.scoring.rule import BEST
 
 
@@ -19,10 +19,10 @@ def is_allowed(affinity: int, exclusivity: NumaExclusivity, neighbours: NumaNeig
     return not affinity & (neighbours.single if several else neighbours.shared)
 
 
-def favour_idle(score: int, numa_ids: int, neighbours: NumaNeighbours) -> int:
-    """A score of 0 to 100 drawn halfway towards the share of these NUMA nodes that have no bound pods.
+def favour_idle(score: int, numa_ids: int, neighbours: NumaNeighbours, best: int = BEST) -> int:
+    """A score of 0 to `best` drawn halfway towards the share of these NUMA nodes that have no bound pods.
 
     Source: koordinator.md, "Preferred NUMA exclusivity".
     """
     idle = numa_ids & ~neighbours.single & ~neighbours.shared
-    return (score + BEST * idle.bit_count() // max(1, numa_ids.bit_count())) // 2
+    return (score + best * idle.bit_count() // max(1, numa_ids.bit_count())) // 2

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from placement.numa.alignment.hints import Score
 from placement.numa.alignment.numa_exclusivity import favour_idle
 from placement.numa.allocator import NumaAllocator
-from placement.numa.amounts import Amounts
-from placement.numa.amplification import bound_cost
-from placement.numa.masks import mask_of
+from placement.numa.amounts import Amounts, bound_cost
+from placement.numa.cpuset import mask_of
 from placement.numa.split import CPU
 from placement.scoring.host import scorer_for
 from placement.scoring.strategy import Strategy
@@ -31,11 +30,11 @@ def numa_scorer(allocator: NumaAllocator, scoring: Strategy, idle_counts: bool) 
     if allocator.demand.cpus is not None and CPU in request:
         request[CPU] = bound_cost(request[CPU], host.cpu_ratio)
 
-    score_of = scorer_for(scoring, request)
+    score_of, best = scorer_for(scoring, request), scoring.max_score
 
     def score(numa_ids: Sequence[int]) -> int:
         points = score_of(_summed(used, numa_ids), _summed(capacity, numa_ids))
-        return favour_idle(points, mask_of(numa_ids), host.neighbours) if idle_counts else points
+        return favour_idle(points, mask_of(numa_ids), host.neighbours, best) if idle_counts else points
 
     return score
 

@@ -12,13 +12,13 @@ from placement.numa.alignment.hint_rows import (
     summarize,
 )
 from placement.numa.alignment.merging import (
-    Allowed,
     Merged,
+    Ranking,
     Row,
     merge_hints,
     merge_preferred,
 )
-from placement.numa.policies import NumaPolicy
+from placement.numa.demand import NumaPolicy
 
 
 class Selection(NamedTuple):
@@ -39,11 +39,11 @@ def admits(policy: NumaPolicy, preferred: bool) -> bool:
 
 
 def select_affinity(
-    policy: NumaPolicy, providers: Sequence[ProviderHints | None], numa_ids: int, allowed: Allowed
+    policy: NumaPolicy, providers: Sequence[ProviderHints | None], numa_ids: int, ranking: Ranking
 ) -> Selection:
     """The affinity a policy makes of all hints on a host with these NUMA nodes (a mask).
 
-    `allowed` says which affinities may be preferred. A selection with reasons is not admitted.
+    A selection with reasons is not admitted.
     Source: koordinator.md, "Policies".
     """
     if policy is NumaPolicy.NONE:
@@ -51,7 +51,7 @@ def select_affinity(
     rows, reasons = collect_rows(providers)
     if reasons and policy is not NumaPolicy.BEST_EFFORT:
         return Selection(None, reasons=reasons)
-    best = merge_hints(_relevant(policy, rows), numa_ids, allowed)
+    best = merge_hints(_relevant(policy, rows), numa_ids, ranking)
     if not admits(policy, best.preferred):
         separator = " & " if policy is NumaPolicy.RESTRICTED else ","
         reasons = (f"Unaligned NUMA Hint cause {separator.join(summarize(providers))}",)
@@ -60,10 +60,10 @@ def select_affinity(
 
 
 def select_preferred(
-    policy: NumaPolicy, providers: Sequence[ProviderHints | None], numa_ids: int, allowed: Allowed
+    policy: NumaPolicy, providers: Sequence[ProviderHints | None], numa_ids: int, ranking: Ranking
 ) -> Selection | None:
     """What `select_affinity` would select if that is preferred, found more cheaply; else None."""
-    best = merge_preferred(_relevant(policy, collect_rows(providers).rows), numa_ids, allowed)
+    best = merge_preferred(_relevant(policy, collect_rows(providers).rows), numa_ids, ranking)
     return None if best is None else _selected(policy, best, numa_ids)
 
 

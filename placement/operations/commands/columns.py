@@ -32,6 +32,16 @@ class Pairs(FormattableColumn[Mapping[str, str]]):
         return "\n".join(f"{name}={text}" for name, text in self._value.items())
 
 
+class Containers(FormattableColumn[Sequence[Mapping[str, Any]]]):
+    """Containers of a pod."""
+
+    def human_readable(self) -> str:
+        """One container a line, with the CPUs on which it runs."""
+        return "\n".join(
+            f"{container['name']}: CPUs {container.get('cpuset', '?') or 'none'}" for container in self._value
+        )
+
+
 class Misses(FormattableColumn[Sequence[Mapping[str, Any]]]):
     """What came closest to a condition that none meets."""
 

@@ -24,13 +24,14 @@ _OWNERS = {
     "pod": _Sign("█", "#", "a pod's own"),
     "several": _Sign("▓", "%", "several pods'"),
     "kubelet": _Sign("k", "k", "pinned by kubelet"),
+    "reported": _Sign("?", "?", "of pods that are known by report only"),
     "reserved": _Sign("r", "r", "reserved"),
     "system": _Sign("s", "s", "for the system"),
     "others": _Sign("o", "o", "of consumers that are no pods"),
     "kubelet-reserved": _Sign("~", "~", "shared, reserved by kubelet"),
     "free": _Sign("·", ".", "shared, free to be claimed"),
 }
-_UNKNOWN = _Sign("?", "?", "of somebody unknown")
+_UNKNOWN = _Sign("!", "!", "of somebody unknown")
 
 
 def draw(cpus: Sequence[Cpu], stdout: TextIO) -> Iterator[str]:
@@ -46,6 +47,14 @@ def draw(cpus: Sequence[Cpu], stdout: TextIO) -> Iterator[str]:
             yield f"   {sign.ascii if plain else sign.line} {sign.meaning}"
     if occurring - _OWNERS.keys():
         yield f"   {_UNKNOWN.line} {_UNKNOWN.meaning}"
+
+
+def notes(node: Mapping[str, Any]) -> Iterator[str]:
+    """Where pods of pools run, and the remarks about the node, such as where a report says something else."""
+    for pod in node.get("pods", ()):
+        if not pod["cpuset"] and pod.get("container_cpus"):
+            yield f"   {pod['namespace']}/{pod['name']} runs on CPUs {pod['container_cpus']}"
+    yield from (f"   {remark}" for remark in node.get("remarks", ()))
 
 
 def _only_ascii(stdout: TextIO) -> bool:

@@ -39,6 +39,7 @@ class ShowNode(TreeDrawing):
         columns, rows = self.drawn(parsed_args, provider_tree.from_node(body["tree"]))
         if parsed_args.formatter == DRAWING and body.get("cpus"):
             rows += [(line,) for line in cpu_owners.draw(body["cpus"], self.app.stdout)]
+            rows += [(line,) for line in cpu_owners.notes(body)]
         return columns, rows
 
 

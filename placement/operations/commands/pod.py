@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from placement.domain.errors import PlacementError
 from placement.operations.commands.arguments import CLUSTER, argument, positive, read_bytes
 from placement.operations.commands.cluster import cluster_path
-from placement.operations.commands.columns import Lines, Pairs
+from placement.operations.commands.columns import Containers, Lines, Pairs
 from placement.operations.commands.display import Action, Details, Listing
 from placement.operations.commands.explain import Explaining
 from placement.operations.commands.pages import PagedList
@@ -32,6 +32,7 @@ _SHOWN = (
     "kubernetes_qos_class",
     "scheduled",
     "cpuset",
+    "containers",
     "annotations",
     "warnings",
     "remarks",
@@ -195,6 +196,8 @@ def _refusing(preview: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
 def _cell(name: str, value: Any) -> object:
     if name == "annotations":
         return Pairs(value)
+    if name == "containers":
+        return Containers(value)
     return Lines(value) if name in _LINES else value
 
 

@@ -17,9 +17,8 @@ from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.dialects.koordinator.resources import CORE_CLASS, host_class, numa_class
 from placement.forest.arrays import Amounts, Mask, Shares
 from placement.kubernetes.node_selection import NodeSelection, Requirement, Term
+from placement.numa.demand import BindPolicy, NumaPolicy
 from placement.numa.host import FACE_VALUE
-from placement.numa.policies import BindPolicy, NumaPolicy
-from placement.scheduling.columns.host_kind import cpu_cost, effective_policy, thinning
 from placement.scheduling.columns.labels import LabelKey
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.columns.node_numbers import (
@@ -35,7 +34,7 @@ from placement.scheduling.columns.node_numbers import (
     reported,
     room,
 )
-from placement.scheduling.columns.table import Table
+from placement.scheduling.columns.table import Table, cpu_cost, effective_policy, thinning
 from placement.scheduling.node_offers import PODS_CLASS
 
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from placement.forest.arrays import Rows
-from placement.scheduling.columns.host_kind import kind_of
 from placement.scheduling.columns.labels import LabelColumn, LabelKey
 from placement.scheduling.columns.node_numbers import Numbers, numbers_of
-from placement.scheduling.columns.table import Guard, Table, Written, written
+from placement.scheduling.columns.table import Guard, Table, Written, kind_of, written
 from placement.scheduling.host import Host
 from placement.scheduling.node_info import NodeInfo
 

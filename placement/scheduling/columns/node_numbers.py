@@ -10,12 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from placement.dialects.koordinator.resources import is_numa_only
-from placement.numa.accounts import numa_used
-from placement.numa.accumulator.strict_binding import thinned
-from placement.numa.amounts import NOTHING
-from placement.numa.amplification import bound_cost, host_cpu_requested
-from placement.numa.host import FACE_VALUE, HostState
-from placement.numa.policies import BindPolicy
+from placement.numa.accumulator.accumulator import thinned
+from placement.numa.amounts import NOTHING, bound_cost, host_cpu_requested
+from placement.numa.demand import BindPolicy, ExclusiveLevel
+from placement.numa.host import FACE_VALUE, HostState, numa_used
+from placement.numa.isolation import Occupied, clean_cpus
 from placement.scheduling.host import Host
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.node_offers import HOST
@@ -76,6 +75,11 @@ def free_cpus(policy: str) -> Column:
 def numa_free_cpus(policy: str, place: int) -> Column:
     """The same on one NUMA node."""
     return Column("free CPUs on a NUMA node", policy, place)
+
+
+def clean(level: str, step: int) -> Column:
+    """The free CPUs of the host without neighbours that a level avoids, by what these miss."""
+    return Column("clean CPUs", level, step)
 
 
 Numbers = dict[Column, int]
@@ -146,3 +150,6 @@ def _of_cpus(state: HostState) -> Iterator[tuple[Column, int]]:
         yield free_cpus(policy), cpus.bit_count()
         for place, numa in enumerate(state.capacity):
             yield numa_free_cpus(policy, place), (cpus & layout.numa_nodes.get(numa, 0)).bit_count()
+    for level in ExclusiveLevel:
+        for step, cpus in clean_cpus(Occupied(layout, free, state.use), level):
+            yield clean(level, step), cpus.bit_count()

@@ -14,9 +14,8 @@ import numpy as np
 
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.forest.arrays import Amounts, Mask, Shares
-from placement.numa.policies import NumaExclusivity
+from placement.numa.demand import NumaExclusivity
 from placement.scheduling.columns.filter import is_aligned, numa_fits, stays_on_one
-from placement.scheduling.columns.host_kind import binds, cpu_cost
 from placement.scheduling.columns.node_numbers import (
     BOUND_COST,
     CPU_REQUESTED,
@@ -29,11 +28,10 @@ from placement.scheduling.columns.node_numbers import (
     reported,
     requested,
 )
-from placement.scheduling.columns.table import Table
+from placement.scheduling.columns.table import Table, binds, cpu_cost
 from placement.scoring.host import best_score
-from placement.scoring.load import counts
 from placement.scoring.rule import BEST, Leaning
-from placement.scoring.strategy import Strategy
+from placement.scoring.strategy import Strategy, counts
 from placement.scoring.vectors import score_hosts
 
 _CPU = "cpu"

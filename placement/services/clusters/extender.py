@@ -8,7 +8,7 @@ from typing import Any
 
 from placement.domain.errors import PlacementError
 from placement.numa.refusal import RefusalClass
-from placement.scheduling.plain_words import in_plain_words
+from placement.scheduling.remarks import in_plain_words
 from placement.services.clusters.bind_attempt import BindAttempt, Binding
 from placement.services.clusters.clusters import Clusters
 from placement.services.clusters.pods import Pods

@@ -13,7 +13,7 @@ from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import consumer_of
 from placement.scheduling.node_allocations import NodeAllocations, accounts_with, counted, shrunk
-from placement.scheduling.node_info import NodeInfo
+from placement.scheduling.node_info import NodeInfo, reported_pods
 from placement.scheduling.node_offers import NodeOffers
 from placement.services.clusters.cluster_lookup import found, unknown, unknown_node
 from placement.services.clusters.node_loading import (
@@ -195,18 +195,18 @@ class _Importing:
             return self.loader.load(self.transaction, facts, [root_id], given={root_id: former})[root_id]
 
     def _settled(self, description: NodeDescription, state: NodeInfo | None) -> NodeAllocations:
-        kubelet_pods = [
-            (consumer_of(self.cluster.name, pod.uid), pod)
-            for pod in description.template.imported.kubelet_pods
-        ]
+        template = description.template
         recorded = () if state is None else state.pods
         others = {} if state is None else state.others
-        return accounts_with(counted(description.template.offers, recorded, others), kubelet_pods)
+        reported = reported_pods(self.cluster.name, template.imported, recorded)
+        return accounts_with(counted(template.offers, recorded, others), reported)
 
     def _write(
         self, node_id: int, identity: HostIdentity, before: NodeAllocations, after: NodeAllocations
     ) -> None:
-        reported = {consumer_of(self.cluster.name, pod.uid) for pod in self.imported.kubelet_pods}
+        imported = self.imported
+        pods = (*imported.kubelet_pods, *imported.reported_pods)
+        reported = {consumer_of(self.cluster.name, pod.uid) for pod in pods}
         fresh = (after.shares.keys() - before.shares.keys()) & reported
         bearers = {consumer: self.labels.kubelet_pod(consumer) for consumer in sorted(fresh)}
         place = NodePlace(node_id, self.cluster.id, identity)

@@ -10,10 +10,11 @@ from placement.dialects.koordinator.node.kubelet import Takeover
 from placement.dialects.koordinator.resources import CORE_CLASS
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.numa.cpus import LogicalCpu
+from placement.numa.cpuset import CpuSet
 from placement.numa.pools import SharedPool
-from placement.scheduling.host_pools import host_pools
+from placement.scheduling.host import ledger_of
+from placement.scheduling.host_pools import host_pools, pod_cpus, report_differences
 from placement.scheduling.node_info import NodeInfo
-from placement.scheduling.occupied_host import ledger_of
 
 _BLIND = (
     "kubelet's CPU manager policy is not reported; CPUs that kubelet pins could be handed out a second time"
@@ -24,9 +25,10 @@ _BLIND = (
 class CpuView:
     """One logical CPU and its owner.
 
-    `owner`: pod, kubelet (a pod that kubelet manages), system, reserved, kubelet-reserved, others (consumers
-    that are no pods hold threads of its core), or free. All but the first four are in the LS pool, unless
-    others have them. `pods` are those that hold it, the owner first; more than one if they were reported so.
+    `owner`: pod, kubelet (a pod that kubelet manages), reported (a pod that is known by report only), system,
+    reserved, kubelet-reserved, others (consumers that are no pods hold threads of its core), or free. The
+    last three are in the LS pool, unless others have them. `pods` are those that hold it, the owner first;
+    more than one if they were reported so.
     """
 
     cpu: LogicalCpu
@@ -38,13 +40,22 @@ class CpuView:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """The CPUs, pods and pools of a node; `takeover_warning` is about kubelet, if it is to be doubted."""
+    """The CPUs, pods and pools of a node; `takeover_warning` is about kubelet, if it is to be doubted.
+
+    `reported_pods` are known by report only, `reported_ls_pools` and `reported_be_pools` those that the node
+    agent names. Each pod comes with the CPUs on which its containers run, None if nobody knows. `remarks` say
+    where a report differs from what is recorded or computed.
+    """
 
     cpus: Sequence[CpuView]
-    pods: Sequence[RecordedPod]
+    pods: Sequence[tuple[RecordedPod, CpuSet | None]]
     kubelet_pods: Sequence[tuple[str, KubeletPod]]
     ls_pools: Sequence[SharedPool]
     be_pools: Sequence[SharedPool]
+    reported_pods: Sequence[tuple[str, KubeletPod]]
+    reported_ls_pools: Sequence[SharedPool]
+    reported_be_pools: Sequence[SharedPool]
+    remarks: Sequence[str]
     takeover: Takeover
     takeover_warning: str | None
     quarantined_by: Sequence[RecordedPod]
@@ -53,13 +64,18 @@ class NodeView:
 def view_of(state: NodeInfo) -> NodeView:
     """The view of a node. Source: koordinator.md, "Pools", "Taking a host over"."""
     imported = state.template.imported
-    pools = host_pools(imported, ledger_of(state.pods))
+    pools = host_pools(imported, ledger_of(imported, state.pods))
+    managed = {consumer for consumer, _ in state.kubelet_pods}
     return NodeView(
         cpus=tuple(_cpus(state)),
-        pods=state.pods,
+        pods=[(pod, pod_cpus(imported, pod, pools)) for pod in state.pods],
         kubelet_pods=state.kubelet_pods,
         ls_pools=pools.ls,
         be_pools=pools.be,
+        reported_pods=[entry for entry in state.reported_pods if entry[0] not in managed],
+        reported_ls_pools=imported.ls_pools,
+        reported_be_pools=imported.be_pools,
+        remarks=tuple(report_differences(imported, state.pods, pools)),
         takeover=imported.takeover,
         takeover_warning=_BLIND if imported.takeover is Takeover.BLIND else None,
         quarantined_by=[pod for pod in state.pods if pod.unreadable],
@@ -70,6 +86,7 @@ def _cpus(state: NodeInfo) -> Iterator[CpuView]:
     imported, owners = state.template.imported, state.accounts.cpus
     by_consumer = {pod.consumer: pod for pod in state.pods}
     kubelet = {cpu: entry for entry in state.kubelet_pods for cpu in entry[1].cpus}
+    reported = dict(state.reported_pods)
     for cpu, row in imported.topology.by_cpu.items():
         owner = owners.get(cpu)
         holders = tuple(pod for pod in state.pods if cpu in pod.holding.cpus)
@@ -80,6 +97,8 @@ def _cpus(state: NodeInfo) -> Iterator[CpuView]:
         elif cpu in kubelet:
             consumer, pod = kubelet[cpu]
             yield CpuView(row, "kubelet", (), pod, consumer)
+        elif owner is not None and owner.consumer in reported:
+            yield CpuView(row, "reported", (), reported[owner.consumer], owner.consumer)
         else:
             yield CpuView(row, _nobody(state, cpu))
 

@@ -20,7 +20,8 @@ class PodAnswer:
 
     `annotations` are ready to be written to the pod. `scheduled`: it was placed here rather than reported.
     `lifts_cfs_quota`: its containers run on CPUs of their own, where a quota would only throttle them.
-    `changed_at`: when its row was written last, empty if it is not stored; another text after every write.
+    `container_cpus` is the CPU list of its containers, as of now, None if nobody knows. `changed_at`: when
+    its row was written last, empty if it is not stored; another text after every write.
     """
 
     namespace: str
@@ -42,6 +43,7 @@ class PodAnswer:
     remarks: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
     changed_at: str = ""
+    container_cpus: str | None = None
 
 
 def written_annotations(allocation: PodAllocation, spec: ResourceSpec) -> dict[str, str]:

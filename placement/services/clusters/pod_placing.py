@@ -1,18 +1,29 @@
-"""Giving a pod its place on a node on which it was found to fit."""
+"""Giving a pod its place: on a node on which it was found to fit, or on the best of all."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from placement.dialects.koordinator.pod.pod_request import PodImport
-from placement.dialects.koordinator.status.recorded_pod import RecordedPod
-from placement.scheduling.host_fit import loose_amounts
+from placement.dialects.koordinator.pod.pod_request import PodImport, import_pod
+from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.dialects.koordinator.status.recorded_pod import RecordedPod, pool_class
+from placement.domain.errors import BadRequest, Conflict
+from placement.kubernetes.errors import ManifestError
+from placement.kubernetes.pod_identity import is_former
+from placement.numa.cpuset import format_cpu_list
+from placement.numa.refusal import Refusal, Refused
+from placement.scheduling.columns.node_columns import NodeColumns
+from placement.scheduling.filter import loose_amounts
+from placement.scheduling.host import ledger_of
+from placement.scheduling.host_pools import host_pools, pod_cpus
 from placement.scheduling.node_info import NodeInfo
-from placement.scheduling.pipeline import Ranked
+from placement.scheduling.pipeline import Ranked, ShapeRanking
 from placement.scheduling.remarks import remarks_on
 from placement.scheduling.reserve import allocate_on_host
 from placement.services.clusters.pod_answers import PodAnswer, scheduled_answer
 from placement.services.clusters.pod_documents import PodDocument
+from placement.storage.statements.pods import StoredPod
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +52,66 @@ def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed
         requests=incoming.amounts,
         holding=holding,
         loose=loose_amounts(state.offers, state.left, incoming.amounts, holding.amounts),
+        treated_as=pool_class(incoming.treated_as, incoming.qos, holding),
+        pools=tuple(numa for _, numa in allocation.status.pools),
     )
     remarks = remarks_on(state.host, incoming.request) if incoming.request else ()
     answer = scheduled_answer(incoming, recorded, allocation, ranked.score, remarks)
-    return Placed(state, recorded, replace(answer, node=state.name, resource_provider=state.root_uuid))
+    answer = replace(
+        answer,
+        node=state.name,
+        resource_provider=state.root_uuid,
+        container_cpus=container_cpus(state.with_pod(recorded), recorded),
+    )
+    return Placed(state, recorded, answer)
+
+
+def container_cpus(state: NodeInfo, pod: RecordedPod) -> str | None:
+    """The CPU list of the containers of a pod that is recorded on a node; None if nobody knows."""
+    if pod.holding.cpus and not pod.unreadable:
+        return format_cpu_list(pod.holding.cpus)
+    imported = state.template.imported
+    cpus = pod_cpus(imported, pod, host_pools(imported, ledger_of(imported, state.pods)))
+    return None if cpus is None else format_cpu_list(cpus)
+
+
+def best_place(
+    ranking: ShapeRanking,
+    columns: NodeColumns,
+    incoming: PodImport,
+    document: PodDocument,
+    unplaced: dict[str, Refusal],
+) -> Placed | None:
+    """The pod on the best node that can take it, None if none can; `unplaced`: where it fits, but fails."""
+    for ranked in ranking.best_first(columns):
+        try:
+            return placed(ranked, incoming, document)
+        except Refused as refused:
+            unplaced[ranked.node.name] = refused.refusal
+    return None
+
+
+def asks_for_the_same(stored: StoredPod, incoming: PodImport, settings: SchedulerSettings) -> bool:
+    """Whether a pod asks for what it asked for when it got its place."""
+    manifest = {**stored.manifest, "spec": {**stored.manifest["spec"], "nodeName": None}}
+    try:
+        before = import_pod(manifest, settings)
+    except ManifestError:
+        return False  # the settings of the cluster became stricter meanwhile
+    return (before.request, before.qos, before.spec) == (incoming.request, incoming.qos, incoming.spec)
+
+
+def same_pod(known: Sequence[StoredPod], document: PodDocument) -> StoredPod | None:
+    """The one among these pods that has the uid of the document.
+
+    Raises BadRequest if it has another name; Conflict if the name is that of a newer pod by now.
+    """
+    same = next((pod for pod in known if pod.uid == document.uid), None)
+    if same is not None and (same.namespace, same.name) != (document.namespace, document.name):
+        raise BadRequest(f"Pod.metadata.uid: {document.uid!r} is pod {same.namespace}/{same.name}")
+    for pod in known:
+        if pod is not same and is_former(document.manifest, pod.manifest):
+            raise Conflict(
+                f"Pod {document.label} is a newer one by now, with uid {pod.uid}, not {document.uid}."
+            )
+    return same

@@ -14,8 +14,8 @@ from placement.dialects.koordinator.pod.translation import ClusterShape, fallbac
 from placement.dialects.koordinator.pod.translation_gaps import gaps_of
 from placement.dialects.koordinator.resources import host_class, numa_class
 from placement.dialects.koordinator.settings.settings import node_labels
+from placement.numa.demand import NumaPolicy
 from placement.numa.host import FACE_VALUE
-from placement.numa.policies import NumaPolicy
 from placement.services.clusters.cluster_lookup import found
 from placement.services.clusters.pod_documents import PodDocument
 from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
@@ -67,7 +67,8 @@ class PodTranslation:
             incoming.selection,
             keys,
             amplified=any(state.offers.ratio > FACE_VALUE for state in view.nodes.values()),
-            bound_by_hosts=any(
+            bound_by_hosts=not view.facts.settings.follows_design
+            and any(
                 state.template.imported.policies.bind is not HostBindPolicy.NONE
                 for state in view.nodes.values()
             ),

@@ -199,5 +199,5 @@ def _state_of(pod: StoredPod) -> tuple[object, ...]:
 
 
 def _left_to_kubelet(state: NodeInfo) -> set[str]:
-    """The consumers that have CPUs only because kubelet reports them: they get theirs when others leave."""
-    return {consumer for consumer, _ in state.kubelet_pods} - {pod.consumer for pod in state.pods}
+    """The consumers that have CPUs only because they are reported: they get theirs when others leave."""
+    return {consumer for consumer, _ in state.reported_pods} - {pod.consumer for pod in state.pods}

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from placement.dialects.koordinator.pod.pod_request import PodImport, import_pod
 from placement.domain.errors import BadRequest, Conflict
 from placement.domain.explanation import Kind, Obstacle
-from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import canonical_uid
-from placement.numa.refusal import Refusal, Refused
+from placement.numa.refusal import Refusal
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.explanation import explain_pod
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pipeline import PodShape, ShapeRanking, ShapeRankings
+from placement.scoring.rule import BEST
 from placement.services.clusters.cluster_lookup import found, unknown_pod
 from placement.services.clusters.node_writing import (
     NodeChanged,
@@ -37,7 +37,14 @@ from placement.services.clusters.pod_pages import (
     Preview,
     Unschedulable,
 )
-from placement.services.clusters.pod_placing import Placed, placed
+from placement.services.clusters.pod_placing import (
+    Placed,
+    asks_for_the_same,
+    best_place,
+    container_cpus,
+    placed,
+    same_pod,
+)
 from placement.services.clusters.pod_rows import answer_of, consumer_of, is_claim
 from placement.services.clusters.pod_writing import (
     Arrival,
@@ -45,7 +52,7 @@ from placement.services.clusters.pod_writing import (
     PodKey,
     PodWriting,
 )
-from placement.services.clusters.running_pods import Recording, same_pod
+from placement.services.clusters.running_pods import Recording
 from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
 from placement.services.transactions import patiently
 from placement.storage.database import Database
@@ -83,7 +90,10 @@ class Pods:
             namesakes = pods.namesakes(connection, found(connection, cluster).id, namespace, name)
         if not namesakes:
             raise unknown_pod(cluster, namespace, name)
-        return answer_of(namesakes[0])
+        answer = _with_own_cpus(answer_of(namesakes[0]))
+        if answer.node is None or answer.container_cpus is not None:
+            return answer
+        return _told(self._cluster_cache.view(cluster), namesakes[0])
 
     def listed(self, cluster: str, wanted: PodFilter, after: int, count: int) -> PodPage:
         """The next pods of a cluster, in the order in which they were recorded. Raises NotFound."""
@@ -130,7 +140,14 @@ class Pods:
         """The score of each node on which the pod fits, 0 to 100, by name. Raises as `preview` does."""
         view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
         _, ranking, columns = self._looked_at(view, document, node_names)
-        return {ranked.node.name: ranked.score for ranked in ranking.best_first(columns)}
+        factor = BEST // view.facts.settings.host_scoring.max_score
+        best_first = list(ranking.best_first(columns))
+        worst = max((ranked.missed for ranked in best_first), default=0)
+        # Nodes on which the pod gets more of what it prefers stay first, and scores stay below 100.
+        return {
+            ranked.node.name: (ranked.score * factor + BEST * (worst - ranked.missed)) // (worst + 1)
+            for ranked in best_first
+        }
 
     def _looked_at(
         self, view: ClusterSnapshot, document: PodDocument, node_names: Collection[str] | None
@@ -220,7 +237,7 @@ class Pods:
         same = same_pod(known, document)
         settings = view.facts.settings
         incoming = import_pod(document.manifest, settings, same.manifest if same else None)
-        if same is not None and same.node is not None and _asks_for_the_same(same, incoming, view):
+        if same is not None and same.node is not None and asks_for_the_same(same, incoming, settings):
             return self._renewed(view, same, node)
         columns = _without(view, known)
         if node is not None:
@@ -229,7 +246,7 @@ class Pods:
         ranking = self._ranking(incoming, view)
         usable = columns.without(doubtful) if doubtful else columns
         unplaced: dict[str, Refusal] = {}
-        place = _best_place(ranking, usable, incoming, document, unplaced)
+        place = best_place(ranking, usable, incoming, document, unplaced)
         if place is None:
             differing = {each.name: INVENTORIES_DIFFER for each in columns.nodes if each.name in doubtful}
             refusals = {**ranking.refusals(columns), **unplaced, **differing}
@@ -248,10 +265,10 @@ class Pods:
     def _renewed(self, view: ClusterSnapshot, pod: StoredPod, node: str | None) -> Taken:
         """Whoever asks again for its place still means to use it, so the claim is its own from now on."""
         if node != pod.node and (node is not None or not is_claim(pod)):
-            return Taken(False, answer_of(pod), pod.changed_at)
+            return Taken(False, _told(view, pod), pod.changed_at)
         with self._database.write() as transaction:
             self._writing.renew(transaction, view.facts, pod)
-        return Taken(False, answer_of(pod._replace(changed_at=transaction.now)), pod.changed_at)
+        return Taken(False, _told(view, pod._replace(changed_at=transaction.now)), pod.changed_at)
 
     def _claim(
         self,
@@ -286,20 +303,20 @@ def _key(document: PodDocument) -> PodKey:
     return PodKey(document.namespace, document.name, document.uid)
 
 
-def _best_place(
-    ranking: ShapeRanking,
-    columns: NodeColumns,
-    incoming: PodImport,
-    document: PodDocument,
-    unplaced: dict[str, Refusal],
-) -> Placed | None:
-    """The pod on the best node that can take it, None if none can; `unplaced`: where it fits, but fails."""
-    for ranked in ranking.best_first(columns):
-        try:
-            return placed(ranked, incoming, document)
-        except Refused as refused:
-            unplaced[ranked.node.name] = refused.refusal
-    return None
+def _told(view: ClusterSnapshot, pod: StoredPod) -> PodAnswer:
+    """What is told about a stored pod, with the CPU list of its containers as the node is now."""
+    answer = _with_own_cpus(answer_of(pod))
+    state = None if pod.root_id is None else view.nodes.get(pod.root_id)
+    if state is None or answer.container_cpus is not None:
+        return answer
+    mine = next((each for each in state.pods if each.consumer == answer.consumer_uuid), None)
+    return answer if mine is None else replace(answer, container_cpus=container_cpus(state, mine))
+
+
+def _with_own_cpus(answer: PodAnswer) -> PodAnswer:
+    """A pod with CPUs of its own runs on these, whatever else is on the node."""
+    owns_cpus = answer.node is not None and answer.cpuset and not answer.unreadable
+    return replace(answer, container_cpus=answer.cpuset) if owns_cpus else answer
 
 
 def _without(view: ClusterSnapshot, leaving: Sequence[StoredPod]) -> NodeColumns:
@@ -308,13 +325,3 @@ def _without(view: ClusterSnapshot, leaving: Sequence[StoredPod]) -> NodeColumns
     left = {pod.root_id for pod in leaving if pod.root_id is not None}
     states = [view.nodes[root_id].without(consumers) for root_id in left if root_id in view.nodes]
     return view.columns.updated(states) if states else view.columns
-
-
-def _asks_for_the_same(stored: StoredPod, incoming: PodImport, view: ClusterSnapshot) -> bool:
-    """Whether a pod asks for what it asked for when it got its place."""
-    manifest = {**stored.manifest, "spec": {**stored.manifest["spec"], "nodeName": None}}
-    try:
-        before = import_pod(manifest, view.facts.settings)
-    except ManifestError:
-        return False  # the settings of the cluster became stricter meanwhile
-    return (before.request, before.qos, before.spec) == (incoming.request, incoming.qos, incoming.spec)

@@ -17,15 +17,15 @@ from placement.dialects.koordinator.status.pod_records import (
     import_running_pod,
     unknown_cpus_warning,
 )
-from placement.dialects.koordinator.status.recorded_pod import NO_HOLDING, RecordedPod
-from placement.domain.errors import BadRequest, Conflict
-from placement.kubernetes.pod_identity import is_former
+from placement.dialects.koordinator.status.recorded_pod import NO_HOLDING, RecordedPod, pool_class
+from placement.domain.errors import BadRequest
 from placement.numa.cpuset import format_cpu_list
-from placement.scheduling.host_fit import loose_amounts
+from placement.scheduling.filter import loose_amounts
 from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.node_writing import Labels, NodeChanged
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_documents import PodDocument
+from placement.services.clusters.pod_placing import container_cpus, same_pod
 from placement.services.clusters.pod_rows import answer_of
 from placement.services.clusters.pod_writing import (
     Arrival,
@@ -113,6 +113,9 @@ class Recording:
             unreadable=recorded.unreadable,
             warnings=(*answer.warnings, *findings, *_warnings(recorded, state)),
             remarks=(_KEPT,) if kept else (),
+            container_cpus=container_cpus(
+                state.without(frozenset({recorded.consumer})).with_pod(recorded), recorded
+            ),
         )
         return Arrival(document, answer, state.root_id, recorded)
 
@@ -131,28 +134,14 @@ class Recording:
             requests=running.requests,
             holding=holding,
             unreadable=running.record.unreadable,
+            treated_as=pool_class(running.qos, running.label, holding),
+            pools=running.pools,
         )
         if before is not None and (before.requests, before.holding) == (recorded.requests, holding):
             return replace(recorded, loose=before.loose)
         rest = state.without(frozenset({document.consumer}))
         loose = loose_amounts(state.offers, rest.left, recorded.requests, holding.amounts)
         return replace(recorded, loose=loose)
-
-
-def same_pod(known: list[StoredPod], document: PodDocument) -> StoredPod | None:
-    """The one among these pods that has the uid of the document.
-
-    Raises BadRequest if it has another name; Conflict if the name is that of a newer pod by now.
-    """
-    same = next((pod for pod in known if pod.uid == document.uid), None)
-    if same is not None and (same.namespace, same.name) != (document.namespace, document.name):
-        raise BadRequest(f"Pod.metadata.uid: {document.uid!r} is pod {same.namespace}/{same.name}")
-    for pod in known:
-        if pod is not same and is_former(document.manifest, pod.manifest):
-            raise Conflict(
-                f"Pod {document.label} is a newer one by now, with uid {pod.uid}, not {document.uid}."
-            )
-    return same
 
 
 def _recorded_before(state: NodeInfo | None, document: PodDocument) -> RecordedPod | None:
@@ -174,7 +163,7 @@ def _limited(
 
     What a pod says that can have no CPUs of its own does not put its node in quarantine.
     """
-    owns_cpus = may_own_cpus(running, state.template.imported.policies.bind)
+    owns_cpus = may_own_cpus(running, state.host.bind.everybody)
     record = running.record
     if record.unreadable and not owns_cpus:
         return replace(running, record=PodRecord()), record.unreadable

@@ -8,7 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from placement.dialects.koordinator.settings.scoring import candidates_order, order_of
+from placement.dialects.koordinator.resources import class_of
+from placement.dialects.koordinator.settings.scoring import (
+    candidate_names,
+    candidates_order,
+    order_of,
+)
 from placement.domain import deadline
 from placement.domain.errors import BadRequest, SearchTimeout
 from placement.domain.explanation import MOST_MISSES, Explanation
@@ -210,7 +215,8 @@ class Candidates:
         """
         found = None if cluster is None else self._cluster(cluster)
         if order_by is not None:
-            order, is_given = order_of(order_by, "order_by"), True
+            names = class_of if found is None else candidate_names(found.settings, order_by)
+            order, is_given = order_of(order_by, "order_by", names), True
         else:
             order, is_given = candidates_order({} if found is None else found.settings, stored=True)
         return SearchOptions(

@@ -36,6 +36,17 @@ class Claims:
         self._labels = labels
         self._class_ids = ClassIds(database.history)
 
+    def note_dedicated_cpus(self, consumer_uuid: str, generation: int, cpus: str) -> None:
+        """Keep the dedicated CPUs of a guest with its consumer of that generation. Raises Unavailable.
+
+        Source: nova-flavors.md, "dedicated_cpus".
+        """
+
+        def work(transaction: Transaction) -> None:
+            consumers.note_dedicated_cpus(transaction, consumer_uuid, generation, cpus)
+
+        attempt(self._database, work)
+
     def replace(self, claims: Sequence[ConsumerClaim], *, of_one_consumer: bool = True) -> None:
         """Make every consumer hold exactly what its claim says; all or nothing.
 

@@ -25,7 +25,7 @@ _clusters = tables.clusters
 
 
 class Listed(NamedTuple):
-    """One allocation by names; `cluster` is that of the provider."""
+    """One allocation by names; `cluster` is the provider's, `dedicated_cpus` are the consumer's."""
 
     consumer_uuid: str
     consumer_generation: int
@@ -37,6 +37,7 @@ class Listed(NamedTuple):
     cluster: str | None
     class_name: str
     amount: int
+    dedicated_cpus: str | None
 
 
 def page(connection: Executor, wanted: AllocationFilter, after: str | None, consumers: int) -> list[Listed]:
@@ -57,6 +58,7 @@ def page(connection: Executor, wanted: AllocationFilter, after: str | None, cons
             _clusters.c.name,
             _classes.c.name,
             _table.c.used,
+            _consumers.c.dedicated_cpus,
         ),
         wanted,
     )

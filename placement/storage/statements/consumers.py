@@ -62,13 +62,18 @@ class LabelRegistry:
 
 
 class Consumer(NamedTuple):
-    """A consumer that holds allocations."""
+    """A consumer that holds allocations.
+
+    `dedicated_cpus` are the dedicated CPUs of a guest, in its own numbers, if it was claimed by its flavor
+    and nothing was claimed for it since.
+    """
 
     uuid: str
     generation: int
     project_id: str
     user_id: str
     consumer_type: str | None
+    dedicated_cpus: str | None = None
 
 
 _described = (
@@ -78,6 +83,7 @@ _described = (
         tables.projects.c.external_id,
         tables.users.c.external_id,
         tables.consumer_types.c.name,
+        _table.c.dedicated_cpus,
     )
     .select_from(_table)
     .join(tables.projects, tables.projects.c.id == _table.c.project_id)
@@ -168,7 +174,8 @@ _CREATE = RowStatement(
 _ADVANCE = RowStatement(
     f"""
     UPDATE consumers SET generation = generation + 1, updated_at = :now, project_id = projects.id,
-           user_id = users.id, consumer_type_id = COALESCE(consumer_types.id, consumers.consumer_type_id)
+           user_id = users.id, consumer_type_id = COALESCE(consumer_types.id, consumers.consumer_type_id),
+           dedicated_cpus = NULL
     {_FOUND} AND consumers.uuid = given.uuid
     """,
     "given",
@@ -211,6 +218,12 @@ def _check_labels(transaction: Transaction, labellings: Collection[Labelling]) -
     if found < len(wanted):
         transaction.doubt()
         raise TryAgain("The database does not know a label any more: it is another one than before.")
+
+
+def note_dedicated_cpus(transaction: Transaction, uuid: str, generation: int, cpus: str) -> None:
+    """Keep the dedicated CPUs of a guest with its consumer, unless that has another generation by now."""
+    mine = (_table.c.uuid == uuid, _table.c.generation == generation)
+    transaction.execute(sa.update(_table).where(*mine).values(dedicated_cpus=cpus))
 
 
 def delete(transaction: Transaction, uuids: Collection[str]) -> None:

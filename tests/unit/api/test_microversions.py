@@ -11,6 +11,7 @@ from placement.api.microversions import (
     UnsupportedVersion,
     negotiate,
 )
+from placement.operations.client import VERSION
 
 
 @pytest.mark.parametrize(
@@ -54,3 +55,7 @@ def test_every_version_brings_something_and_none_is_beyond_the_newest():
     brought = {feature.value for feature in Feature}
     assert brought == {Microversion(1, minor) for minor in range(1, NEWEST.minor + 1)}
     assert OLDEST not in brought
+
+
+def test_our_own_client_speaks_the_newest():
+    assert str(NEWEST) == VERSION

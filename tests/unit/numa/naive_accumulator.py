@@ -3,8 +3,8 @@
 Only what the profile `koord-scheduler` has: no distribution, no step down from NUMANodeLevel.
 """
 
-from placement.numa.masks import members_of
-from placement.numa.policies import BindPolicy, ExclusiveLevel
+from placement.numa.cpuset import members_of
+from placement.numa.demand import BindPolicy, ExclusiveLevel
 
 
 class NotEnough(Exception):

@@ -5,15 +5,11 @@ from fractions import Fraction
 from hypothesis import strategies as st
 
 from placement.numa.amounts import NumaAmounts
-from placement.numa.cpu_use import CpuUse
-from placement.numa.cpus import CpuTopology, LogicalCpu
-from placement.numa.cpuset import format_cpu_list, parse_cpu_list
-from placement.numa.demand import CpuDemand, PickRules, PodDemand
+from placement.numa.cpus import CpuTopology, LogicalCpu, layout_of
+from placement.numa.cpuset import format_cpu_list, mask_of, members_of, parse_cpu_list
+from placement.numa.demand import BindPolicy, CpuDemand, Distribution, ExclusiveLevel, PickRules, PodDemand
 from placement.numa.host import DEFAULT_RULES, HostState
-from placement.numa.layout import layout_of
-from placement.numa.ledger import Holding, HostLedger
-from placement.numa.masks import mask_of, members_of
-from placement.numa.policies import BindPolicy, Distribution, ExclusiveLevel
+from placement.numa.ledger import CpuUse, Holding, HostLedger
 
 
 def topology(sockets=2, numa_per_socket=1, cores_per_numa=4, threads=2, *, distant=False):

@@ -5,10 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.numa.accumulator.accumulator import take_cpus
-from placement.numa.cpu_use import CpuUse
-from placement.numa.demand import PickRules
-from placement.numa.masks import mask_of
-from placement.numa.policies import Distribution
+from placement.numa.cpuset import mask_of
+from placement.numa.demand import Distribution, PickRules
+from placement.numa.ledger import CpuUse
 from placement.numa.refusal import Refused
 from tests.unit.numa.naive_accumulator import naive_take
 from tests.unit.numa.samples import cpus, demand, layout, problems, shown, use_of

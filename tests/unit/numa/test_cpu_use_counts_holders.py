@@ -5,10 +5,10 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.numa.cpu_use import CpuUse
-from placement.numa.layout import layout_of
-from placement.numa.masks import lowest_bits, mask_of, members_of
-from placement.numa.policies import ExclusiveLevel
+from placement.numa.cpus import layout_of
+from placement.numa.cpuset import lowest_bits, mask_of, members_of
+from placement.numa.demand import ExclusiveLevel
+from placement.numa.ledger import CpuUse
 from tests.unit.numa.samples import topologies, use_of
 
 SETS = st.lists(st.frozensets(st.integers(0, 12)), max_size=6)

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from placement.numa.accumulator.accumulator import take_cpus
 from placement.numa.accumulator.distribution import even_shares
 from placement.numa.allocator import NumaAllocator
-from placement.numa.demand import PickRules
-from placement.numa.policies import Distribution
+from placement.numa.demand import Distribution, PickRules
 from tests.unit.numa.samples import demand, host, layout, pod, shown, use_of
 
 OVER_ALL = PickRules(distribution=Distribution.OVER_ALL)

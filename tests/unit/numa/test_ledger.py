@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.numa.amounts import NumaAmounts
-from placement.numa.layout import layout_of
+from placement.numa.cpus import layout_of
+from placement.numa.cpuset import mask_of
+from placement.numa.demand import ExclusiveLevel
 from placement.numa.ledger import Holding, HostLedger, NumaNeighbours
-from placement.numa.masks import mask_of
-from placement.numa.policies import ExclusiveLevel
 from tests.unit.numa.samples import holding, layout, some_of, topologies
 
 SMALL = layout(2, 1, 4, 2)

@@ -4,13 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.numa.accounts import numa_available, numa_used
 from placement.numa.allocator import NO_CREDIT, NumaAllocator, ReservedCredit
 from placement.numa.amounts import NOTHING, NumaAmounts
-from placement.numa.host import HostState
-from placement.numa.layout import layout_of
-from placement.numa.masks import mask_of
-from placement.numa.policies import Distribution
+from placement.numa.cpus import layout_of
+from placement.numa.cpuset import mask_of
+from placement.numa.demand import Distribution
+from placement.numa.host import HostState, numa_available, numa_used
 from placement.numa.refusal import Refused
 from placement.numa.split import split_amount
 from tests.unit.numa.samples import cpus, holding, host, pod, problems, shown

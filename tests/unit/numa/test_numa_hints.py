@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 from placement.numa.alignment.alignment import Alignment, choose_affinity
 from placement.numa.alignment.hint_rows import collect_rows, summarize
 from placement.numa.alignment.hints import MOST_COMBINATIONS, Hint, HintTable
-from placement.numa.alignment.merging import Merged, merge_hints
+from placement.numa.alignment.merging import Merged, Ranking, merge_hints
 from placement.numa.alignment.numa_exclusivity import is_allowed
 from placement.numa.alignment.numa_score import numa_scorer
 from placement.numa.alignment.selection import select_affinity
 from placement.numa.allocator import NumaAllocator
 from placement.numa.amounts import NumaAmounts
+from placement.numa.cpus import layout_of
+from placement.numa.cpuset import mask_of
+from placement.numa.demand import NumaExclusivity, NumaPolicy
 from placement.numa.host import HostState
-from placement.numa.layout import layout_of
 from placement.numa.ledger import NumaNeighbours
-from placement.numa.masks import mask_of
-from placement.numa.policies import NumaExclusivity, NumaPolicy
 from placement.numa.refusal import Refused
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 from placement.scoring.weights import Weighted
 from tests.unit.numa.samples import holding, host, pod, topology
 
-ANY = partial(is_allowed, exclusivity=NumaExclusivity.NONE, neighbours=NumaNeighbours())
+ANY = Ranking(partial(is_allowed, exclusivity=NumaExclusivity.NONE, neighbours=NumaNeighbours()))
 ALIGNED = (NumaPolicy.BEST_EFFORT, NumaPolicy.RESTRICTED, NumaPolicy.SINGLE_NUMA_NODE)
 
 MASKS = st.integers(1, 15)
@@ -82,7 +82,7 @@ def test_merging_agrees_with_walking_over_all_combinations(rows, forbidden):
     def allowed(affinity):
         return affinity not in forbidden
 
-    assert merge_hints(rows, 15, allowed) == naive_merge(rows, 15, allowed)
+    assert merge_hints(rows, 15, Ranking(allowed)) == naive_merge(rows, 15, allowed)
 
 
 def test_too_many_combinations_are_cut_down_to_narrow_hints():
@@ -259,5 +259,5 @@ def test_looking_at_narrow_combinations_first_never_changes_the_answer(
     allocator = NumaAllocator(state, request)
     allowed = partial(is_allowed, exclusivity=exclusivity, neighbours=state.neighbours)
     hints = table_of(allocator, restricted=policy is NumaPolicy.RESTRICTED)
-    complete = select_affinity(policy, [hints], mask_of(numa_ids), allowed)
+    complete = select_affinity(policy, [hints], mask_of(numa_ids), Ranking(allowed))
     assert answer(allocator, alignment) == (complete.reasons or complete.affinity)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from placement.numa.alignment.numa_exclusivity import favour_idle
 from placement.numa.allocator import Allocation
-from placement.numa.amounts import NumaAmounts
-from placement.numa.amplification import bound_cost, host_cpu_requested
+from placement.numa.amounts import NumaAmounts, bound_cost, host_cpu_requested
 from placement.numa.host_score import HostTotals, host_scorer, score_on_numa_nodes
 from placement.numa.ledger import NumaNeighbours
 from placement.numa.pools import SharedPool, shared_pools, trimmed

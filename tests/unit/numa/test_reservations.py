@@ -4,7 +4,7 @@ import pytest
 
 from placement.numa.alignment.alignment import Alignment, choose_affinity
 from placement.numa.amounts import NumaAmounts
-from placement.numa.policies import NumaPolicy
+from placement.numa.demand import NumaPolicy
 from placement.numa.refusal import Refused
 from placement.numa.reservations import (
     OUT_OF_SCOPE,

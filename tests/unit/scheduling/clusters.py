@@ -14,10 +14,9 @@ from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.kubernetes.node_selection import NodeAttributes, read_attributes
 from placement.numa.host_score import HostTotals
-from placement.scheduling.host import Host
+from placement.scheduling.host import Host, occupied_host
 from placement.scheduling.node_allocations import Accountant, host_room
 from placement.scheduling.node_offers import NodeOffers, Place, offers_of
-from placement.scheduling.occupied_host import occupied_host
 from placement.scheduling.pipeline import PodShape
 from placement.scoring.shape import LARGE_SCALE, Shape
 from placement.scoring.strategy import Strategy
@@ -149,6 +148,8 @@ def nodes(draw, name: str, settings: SchedulerSettings):
     labels = draw(LABELS) | ({pods.NUMA: policy} if policy else {})
     bind = draw(st.sampled_from([None, None, None, "FullPCPUsOnly", "SpreadByPCPUs"]))
     labels |= {pods.BIND: bind} if bind else {}
+    strategy = draw(st.sampled_from([None, None, "MostAllocated", "LeastAllocated", "DistributeEvenly"]))
+    labels |= {pods.STRATEGY: strategy} if strategy else {}
     allocatable = {
         "cpu": "16",
         "memory": draw(st.sampled_from(["8Gi", "32Gi", "32Gi", "32Gi"])),
@@ -224,6 +225,9 @@ def shapes(draw, settings: SchedulerSettings):
                 {"requiredCPUBindPolicy": "FullPCPUs"},
                 {"requiredCPUBindPolicy": "SpreadByPCPUs"},
                 {"preferredCPUBindPolicy": "SpreadByPCPUs"},
+                {"preferredCPUBindPolicy": "SpreadByPCPUs", "preferredCPUExclusivePolicy": "PCPULevel"},
+                {"preferredCPUExclusivePolicy": "PCPULevel"},
+                {"preferredCPUExclusivePolicy": "NUMANodeLevel"},
             ]
         )
     )

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.kubernetes.node_selection import NodeAttributes
-from placement.numa.policies import NumaPolicy
+from placement.numa.demand import NumaPolicy
 from placement.scheduling.columns.filter import may_fit, selected
+from placement.scheduling.columns.isolation import least_missed
 from placement.scheduling.columns.labels import LabelColumn, LabelKey
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.columns.score import highest_scores
@@ -38,9 +39,13 @@ def columns_of(found):
 @given(clusters())
 def test_the_order_of_nodes_is_that_of_their_exact_scores(cluster):
     _, found, shape = cluster
-    fitting = [(-verdict.score, name) for name, verdict in looked_at(shape, found).items() if verdict.fits]
+    fitting = [
+        (verdict.missed, -verdict.score, name)
+        for name, verdict in looked_at(shape, found).items()
+        if verdict.fits
+    ]
     ranked = list(ShapeRanking(shape).best_first(columns_of(found)))
-    assert [(-each.score, each.node.name) for each in ranked] == sorted(fitting)
+    assert [(each.missed, -each.score, each.node.name) for each in ranked] == sorted(fitting)
 
 
 @settings(max_examples=150)
@@ -51,6 +56,7 @@ def test_nodes_are_filtered_and_scored_as_looking_at_them_does(cluster):
     admitted = selected(columns, shape.selection)
     possible = may_fit(columns, shape.selection, shape.request)
     highest = highest_scores(columns.table, shape.request, shape.settings.host_scoring)
+    least = least_missed(columns.table, shape.request, shape.settings)
     verdicts = looked_at(shape, found)
     for row, node in enumerate(columns.nodes):
         assert admitted[row] == (shape.selection.refusal(node.attributes) is None)
@@ -59,6 +65,7 @@ def test_nodes_are_filtered_and_scored_as_looking_at_them_does(cluster):
             continue
         assert possible[row]
         assert verdict.score <= highest[row]
+        assert verdict.missed >= least[row]
         if {node.host.numa_policy, shape.request.numa.policy} == {NumaPolicy.NONE} and not _is_vast(node):
             assert verdict.score == highest[row]
 

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from placement.numa.cpuset import format_cpu_list
+from placement.numa.cpuset import format_cpu_list, mask_of
 from placement.numa.host_score import HostTotals
-from placement.numa.masks import mask_of
 from placement.numa.refusal import Refused
 from placement.numa.reservations import Reservation, Reservations
 from placement.scheduling.filter import PodJudge
@@ -17,6 +16,7 @@ from placement.scoring.strategy import DEFAULT_SCORING
 from tests.unit.dialects.koordinator.pods import (
     BIND,
     HINT,
+    KOORD,
     NUMA,
     RATIO,
     build_pod,
@@ -52,7 +52,7 @@ def cpus_of(place, document):
             "UnschedulableAndUnresolvable",
         ),
         (
-            host(labels={BIND: "FullPCPUsOnly"}, annotations={RATIO: {"cpu": 2}}),
+            host(settings=KOORD, labels={BIND: "FullPCPUsOnly"}, annotations={RATIO: {"cpu": 2}}),
             build_pod(container(cpu="17500m")),
             "the requested CPUs must be integer",
             "UnschedulableAndUnresolvable",
@@ -247,7 +247,7 @@ def test_remarks_explain_what_has_no_effect():
         "cores have one thread: SpreadByPCPUs chooses as FullPCPUs does",
         "cores have one thread: PCPULevel has no neighbours to avoid",
     )
-    everybody = host(labels={BIND: "FullPCPUsOnly"})
+    everybody = host(settings=KOORD, labels={BIND: "FullPCPUsOnly"})
     assert remarks_on(everybody, request_of(build_pod())) == (
         "the host's bind policy FullPCPUsOnly gives CPUs of their own to all pods that request CPUs",
     )

@@ -13,10 +13,9 @@ from placement.dialects.koordinator.resources import host_class
 from placement.domain.explanation import Counted, Kind, Reason
 from placement.explain.sentences import sentences
 from placement.kubernetes.node_selection import CORDONED
-from placement.numa.policies import NumaPolicy
+from placement.numa.demand import NumaPolicy
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.explanation import explain_pod
-from placement.scheduling.host_demand import is_bound_on
 from placement.scheduling.node_offers import PODS_CLASS
 from placement.scheduling.pipeline import ShapeRanking
 from tests.unit.dialects.koordinator import pods
@@ -63,7 +62,7 @@ def wanted_of(request, node):
     wanted = {PODS_CLASS: 1}
     for resource, base in request.amounts.items():
         kind = host_class(resource)
-        ratio = node.offers.ratio if resource == "cpu" and is_bound_on(node.host, request) else 1
+        ratio = node.offers.ratio if resource == "cpu" and node.host.bind.binds(request) else 1
         wanted[kind.name] = ceil(base * ratio / kind.unit)
     return wanted
 

@@ -8,7 +8,7 @@ from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.kubernetes.errors import ManifestError
 from placement.numa.cpuset import format_cpu_list
-from placement.numa.policies import ExclusiveLevel, NumaPolicy, NumaStrategy
+from placement.numa.demand import ExclusiveLevel, NumaPolicy, NumaStrategy
 from placement.scheduling.filter import PodJudge
 from placement.scheduling.numa_fit import Fit, fit_host
 from placement.scheduling.reserve import allocate_on_host
@@ -145,9 +145,9 @@ def test_an_aligned_bursting_pod_stays_in_a_pool_of_its_numa_nodes():
 
 
 def test_a_host_that_binds_everybody_needs_no_pool():
-    place = host(held("0-2,8-11"), labels={BIND: "FullPCPUsOnly", NUMA: "SingleNUMANode"})
+    node = {"labels": {BIND: "FullPCPUsOnly", NUMA: "SingleNUMANode"}, "settings": KOORD}
     pod = build_pod(container(requests={"cpu": "2"}, limits={"cpu": "6"}), spec=BURST)
-    assert written(place, pod, DESIGN) == {
+    assert written(host(held("0-2,8-11"), **node), pod, KOORD) == {
         "cpuset": "4-5",
         "numaNodeResources": [{"node": 0, "resources": {"cpu": "2"}}],
     }

@@ -87,7 +87,7 @@ def test_what_is_found_to_fit_is_allocated_within_what_is_free(document, node, n
     assert 0 <= verdict.score <= 100
     allocation = allocate_on_host(place, pod.request, verdict.answer)
     given_cpus = allocation.status.cpus
-    bound = pod.request.bound or bool(node["labels"][BIND])
+    bound = pod.request.bound or (bool(node["labels"][BIND]) and profile is Profile.KOORD_SCHEDULER)
     assert len(given_cpus) == (pod.request.need if bound else 0)
     assert not given_cpus & frozenset[int]().union(*(neighbour.cpus for neighbour in neighbours))
     for resource in ("cpu", "memory"):

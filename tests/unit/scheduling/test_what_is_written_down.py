@@ -64,7 +64,7 @@ def test_an_aligned_bound_pod_has_plain_amounts_by_numa_node():
 def test_a_host_policy_becomes_the_required_one_and_other_members_stay():
     status, spec = annotations(
         host(labels={BIND: "FullPCPUsOnly"}),
-        build_pod(qos="LS", spec={"x": [1], "requiredCPUBindPolicy": ""}),
+        lsr(spec={"x": [1], "requiredCPUBindPolicy": ""}),
     )
     assert status == {"cpuset": "0-3"}
     assert spec == {"x": [1], "requiredCPUBindPolicy": "FullPCPUs"}
@@ -156,6 +156,12 @@ def test_a_running_pod_holds_what_its_annotations_say():
     assert holding.level == "PCPULevel"
     assert dict(holding.amounts) == {0: {"cpu": 4000, "memory": 2**30}, 1: {"cpu": 1000}}
     assert not holding.shares_with_best_effort
+
+
+@pytest.mark.parametrize("qos", QosClass)
+def test_what_is_read_back_is_what_was_recorded(qos):
+    allocation = PodAllocation(ResourceStatus(frozenset({1, 2})))
+    assert record(lsr(qos=str(qos), status={"cpuset": "1-2"}, **RUNNING)).holding == allocation.holding(qos)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.numa.amounts import NumaAmounts
+from placement.numa.demand import ExclusiveLevel
 from placement.numa.ledger import Holding
-from placement.numa.policies import ExclusiveLevel
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_rows import (
     answer_of,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.node.kubelet import (
@@ -83,7 +84,7 @@ def _read_pool(entry: Field) -> SharedPool | None:
 
 @dataclass(frozen=True, slots=True)
 class KubeletPod:
-    """A pod whose logical CPUs kubelet manages; only CPUs of the host's topology, at least one."""
+    """A pod that is reported with logical CPUs; only CPUs of the host's topology, at least one."""
 
     namespace: str
     name: str
@@ -91,24 +92,37 @@ class KubeletPod:
     cpus: CpuSet
 
 
-def read_kubelet_pods(allocs: Field, topology: CpuTopology, profile: Profile) -> tuple[KubeletPod, ...]:
-    """The kubelet-managed entries of a parsed pod-cpu-allocs annotation that name a uid and known CPUs.
+class PodAllocs(NamedTuple):
+    """The pods of a report: those whose CPUs kubelet manages, and those that were given theirs elsewhere."""
+
+    managed: tuple[KubeletPod, ...]
+    others: tuple[KubeletPod, ...]
+
+
+def read_pod_allocs(allocs: Field, topology: CpuTopology, profile: Profile) -> PodAllocs:
+    """The entries of a parsed pod-cpu-allocs annotation that name a uid and known CPUs.
 
     Unusable entries are left out with a warning. The spellings of the design documents, `cpu` for `cpuset`
-    and `"true"` for true, are taken with a warning under `design` and refused under `koord-scheduler`.
-    Source: koordinator.md, "Unallocatable CPUs".
+    and `"true"` for true, are taken with a warning under `design` and refused under `koord-scheduler`, which
+    ignores entries that kubelet does not manage.
+    Source: koordinator.md, "Unallocatable CPUs", "Reported pods".
     """
-    pods: dict[str, KubeletPod] = {}
+    managed: dict[str, KubeletPod] = {}
+    others: dict[str, KubeletPod] = {}
     for entry in allocs.elements():
-        cpus, managed = _cpuset(entry, profile), _is_managed(entry, profile)
-        pod = _read_pod(entry, cpus, topology) if managed else None
-        if pod is None:
-            continue
-        if pod.uid in pods:
-            entry.member("uid").warn(f"{pod.uid!r} is listed twice; its CPUs are joined")
-            pod = KubeletPod(pod.namespace, pod.name, pod.uid, pod.cpus | pods[pod.uid].cpus)
-        pods[pod.uid] = pod
-    return tuple(pods.values())
+        cpus, is_managed = _cpuset(entry, profile), _is_managed(entry, profile)
+        counts = is_managed or profile is Profile.DESIGN
+        pod = _read_pod(entry, cpus, topology) if counts else None
+        if pod is not None:
+            _join(entry, pod, managed if is_managed else others)
+    return PodAllocs(tuple(managed.values()), tuple(others.values()))
+
+
+def _join(entry: Field, pod: KubeletPod, pods: dict[str, KubeletPod]) -> None:
+    if pod.uid in pods:
+        entry.member("uid").warn(f"{pod.uid!r} is listed twice; its CPUs are joined")
+        pod = replace(pod, cpus=pod.cpus | pods[pod.uid].cpus)
+    pods[pod.uid] = pod
 
 
 def _read_pod(entry: Field, cpuset: Field, topology: CpuTopology) -> KubeletPod | None:
@@ -156,7 +170,7 @@ class HostCpus:
     `withheld` are those of the unallocatable ones that unbound pods cannot run on either, though no pod
     holds them: the node reservation and an exclusive SYSTEM list. Kubelet's reserved CPUs stay in the pools.
     `reserved` are the unallocatable ones without those of pods that kubelet manages; `system` has those of
-    the exclusive SYSTEM list.
+    the exclusive SYSTEM list. `reported_pods` were given CPUs by a scheduler.
     """
 
     topology: CpuTopology
@@ -166,6 +180,7 @@ class HostCpus:
     withheld: CpuSet
     reserved: CpuSet
     system: CpuSet
+    reported_pods: tuple[KubeletPod, ...] = ()
 
     @property
     def takeover(self) -> Takeover:
@@ -183,7 +198,7 @@ def read_host_cpus(node: Manifest, nrt: Manifest, profile: Profile) -> HostCpus:
     topology = read_cpu_topology(nrt.annotation(keys.CPU_TOPOLOGY))
     manager = nrt.annotation(keys.CPU_MANAGER_POLICY).softly().json()
     allocs = nrt.annotation(keys.POD_CPU_ALLOCS).softly()
-    pods = read_kubelet_pods(allocs.json(), topology, profile)
+    pods, reported = read_pod_allocs(allocs.json(), topology, profile)
     kubelet_reserved = read_known_cpus(manager.member("reservedCPUs"), topology)
     system = read_system_cpus(_reported(nrt, node, keys.SYSTEM_QOS_RESOURCE), topology)
     reservation = _reported(nrt, node, keys.RESERVATION).member("reservedCPUs")
@@ -196,6 +211,7 @@ def read_host_cpus(node: Manifest, nrt: Manifest, profile: Profile) -> HostCpus:
         withheld=withheld,
         reserved=withheld | kubelet_reserved,
         system=system,
+        reported_pods=reported,
     )
     _warn_of_gaps(cpus, nrt, manager, allocs)
     return cpus

@@ -10,7 +10,7 @@ from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
 from placement.dialects.koordinator.profile import Profile
 from placement.kubernetes.manifest import Field, Manifest
-from placement.numa.policies import NumaPolicy, NumaStrategy
+from placement.numa.demand import NumaPolicy, NumaStrategy
 
 FULL_PCPUS_ONLY_OPTION = "full-pcpus-only"
 _SUFFIXES = ("PodLevel", "ContainerLevel")
@@ -25,15 +25,22 @@ class HostBindPolicy(StrEnum):
     SPREAD_BY_PCPUS = "SpreadByPCPUs"
 
 
+_SPELLINGS = {"PCPUOnly": HostBindPolicy.FULL_PCPUS_ONLY}
 _POD_POLICIES = {HostBindPolicy.FULL_PCPUS_ONLY: "FullPCPUs", HostBindPolicy.SPREAD_BY_PCPUS: "SpreadByPCPUs"}
 
 
-def host_bind_policy(label: str, kubelet: KubeletPolicy) -> HostBindPolicy:
+def host_bind_policy(
+    label: str, kubelet: KubeletPolicy, profile: Profile = Profile.KOORD_SCHEDULER
+) -> HostBindPolicy:
     """The effective policy of a host with that label, which counts as None if unknown.
 
-    Kubelet's option full-pcpus-only beats a SpreadByPCPUs label.
+    Kubelet's option full-pcpus-only beats a SpreadByPCPUs label; under `design` the label beats the option.
     Source: koordinator.md, "Effective host bind policy".
     """
+    if profile is Profile.DESIGN:
+        label = _SPELLINGS.get(label, label)
+        if label in set(HostBindPolicy):
+            return HostBindPolicy(label)
     if kubelet.has_option(FULL_PCPUS_ONLY_OPTION):
         return HostBindPolicy.FULL_PCPUS_ONLY
     return HostBindPolicy(label) if label in set(HostBindPolicy) else HostBindPolicy.NONE
@@ -87,12 +94,14 @@ class HostPolicies:
     """Effective policies; a NUMA policy or strategy of None is not said and left to the cluster's setting.
 
     `distributes_over_numa`: kubelet splits what needs several NUMA nodes evenly over them.
+    `whole_cores_only`: no CPU policies but FullPCPUs and NUMANodeLevel have an effect.
     """
 
     bind: HostBindPolicy = HostBindPolicy.NONE
     numa: NumaPolicy | None = None
     strategy: NumaStrategy | None = None
     distributes_over_numa: bool = False
+    whole_cores_only: bool = False
 
 
 def read_host_policies(
@@ -103,21 +112,35 @@ def read_host_policies(
     Source: koordinator.md, "Keys on the node", "topologyPolicies", "Profiles".
     """
     reported = _read_topology_policies(topology_policies, profile)
+    whole_cores_only = profile is Profile.DESIGN and _is_arm(node)
     return HostPolicies(
-        bind=_read_bind_policy(node.label(keys.CPU_BIND_POLICY), kubelet),
+        bind=_read_bind_policy(node.label(keys.CPU_BIND_POLICY), kubelet, profile, whole_cores_only),
         numa=_read_numa_label(node, profile) or reported,
         strategy=_read_strategy(node.label(keys.NUMA_ALLOCATE_STRATEGY), profile),
         distributes_over_numa=profile is Profile.DESIGN and kubelet.has_option(DISTRIBUTE_OPTION),
+        whole_cores_only=whole_cores_only,
     )
 
 
-def _read_bind_policy(label: Field, kubelet: KubeletPolicy) -> HostBindPolicy:
+def _is_arm(node: Manifest) -> bool:
+    architecture = node.root.member("status").member("nodeInfo").member("architecture").value
+    return architecture in ("arm64", "arm")
+
+
+def _read_bind_policy(
+    label: Field, kubelet: KubeletPolicy, profile: Profile, whole_cores_only: bool
+) -> HostBindPolicy:
     value = label.text() or ""
-    policy = host_bind_policy(value, kubelet)
-    if value and value not in set(HostBindPolicy):
+    policy = host_bind_policy(value, kubelet, profile)
+    if profile is Profile.DESIGN and value in _SPELLINGS:
+        label.warn(f"{value!r} is read as {policy}")
+    elif value and value not in set(HostBindPolicy):
         label.warn(f"unknown bind policy {value!r} counts as None")
     elif value == HostBindPolicy.SPREAD_BY_PCPUS and policy != value:
         label.warn("overruled by kubelet's option full-pcpus-only")
+    if whole_cores_only and policy is HostBindPolicy.SPREAD_BY_PCPUS:
+        label.warn(f"{policy} has no effect on ARM, which knows FullPCPUs only")
+        return HostBindPolicy.NONE
     return policy
 
 

@@ -19,7 +19,7 @@ from placement.dialects.koordinator.resources import (
 )
 from placement.domain.inventory import MAX_INT, Inventory
 from placement.kubernetes.manifest import Field
-from placement.numa.amplification import amplified
+from placement.numa.amounts import amplified
 from placement.numa.consistency import MAX_ID
 from placement.numa.cpus import CoreId, CpuTopology
 from placement.numa.cpuset import CpuSet

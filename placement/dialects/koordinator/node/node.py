@@ -53,6 +53,7 @@ class NodeImport:
     ids of the topology, except those of the reported pools. `withheld` CPUs are in no pool either, and
     no pod has `reserved` and `system` ones, see `HostCpus`. `amplification` has the host's ratios above 1
     by Kubernetes resource name; `zones` hold amounts as reported, to be multiplied unless `zones_amplified`.
+    `reported_pods` were given CPUs by a scheduler.
     `resource_names` leads from each resource class in the tree to the Kubernetes resource it stands for.
     """
 
@@ -73,6 +74,7 @@ class NodeImport:
     resource_names: Mapping[str, str]
     ls_pools: tuple[SharedPool, ...]
     be_pools: tuple[SharedPool, ...]
+    reported_pods: tuple[KubeletPod, ...]
     warnings: tuple[str, ...]
 
 
@@ -125,6 +127,7 @@ def import_node(
         resource_names={name: names.of(name) for name in sorted(offers.classes)},
         ls_pools=pools[0],
         be_pools=pools[1],
+        reported_pods=cpus.reported_pods,
         warnings=report.warnings,
     )
 

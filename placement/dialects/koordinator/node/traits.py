@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from placement.dialects.koordinator.node.host_policies import HostBindPolicy, HostPolicies
 from placement.kubernetes.manifest import Field
 from placement.numa.cpus import CpuTopology
-from placement.numa.policies import NumaPolicy, NumaStrategy
+from placement.numa.demand import NumaPolicy, NumaStrategy
 
 _OTHER = re.compile(r"[^A-Z0-9_]")
 _LONGEST_TRAIT = 255

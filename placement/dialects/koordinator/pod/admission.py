@@ -18,11 +18,12 @@ from placement.dialects.koordinator.qos import (
 )
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.kubernetes.pod import Pod, names_resource, pod_limit, pod_requests
-from placement.numa.policies import BindPolicy, ExclusiveLevel
+from placement.numa.demand import BindPolicy, ExclusiveLevel
 
 _COLOCATION = frozenset({"kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"})
 _REQUESTS = "pod.spec.containers[*].resources.requests"
 _LIMITS = "pod.spec.containers[*].resources.limits"
+_BINARY_SUFFIXES = ("Ki", "Mi", "Gi", "Ti", "Pi")
 _BIND_POLICIES = frozenset({*BindPolicy, DEFAULT, CONSTRAINED_BURST})
 _EXCLUSIVE_POLICIES = frozenset({*ExclusiveLevel, DEFAULT, ""})
 
@@ -35,9 +36,9 @@ def admission_violations(
     `old` is the pod before an update. Source: koordinator.md, "Admission rules".
     """
     changes = change_violations(pod, old, check_sub_priority) if old else ()
-    violations = [*changes, *_class_violations(pod), *_cpu_violations(pod)]
+    violations = [*changes, *_class_violations(pod, profile), *_cpu_violations(pod)]
     if profile is Profile.DESIGN:
-        violations.extend(unequal_cpu(pod))
+        violations.extend((*unequal_cpu(pod), *_unequal_memory(pod)))
     return violations
 
 
@@ -53,6 +54,28 @@ def unequal_cpu(pod: Pod) -> Iterator[str]:
         shown = "none" if limit is None else cpu_text(limit)
         must = f"must equal the requested CPUs {cpu_text(requested)}"
         yield f'{_LIMITS}: Invalid value: "{shown}": the CPU limit of {raw_qos(pod)} Pod {must}'
+
+
+def _unequal_memory(pod: Pod) -> Iterator[str]:
+    """The violation of an LSE or LSR pod whose memory request differs from its limit, under `design`.
+
+    Source: koordinator.md, "Profiles".
+    """
+    requested, limit = pod_requests(pod).get("memory"), pod_limit(pod, "memory")
+    if not raw_qos(pod).owns_cpus or not requested or limit == requested:
+        return
+    shown = "none" if limit is None else memory_text(limit)
+    must = f"must equal the requested memory {memory_text(requested)}"
+    yield f'{_LIMITS}: Invalid value: "{shown}": the memory limit of {raw_qos(pod)} Pod {must}'
+
+
+def memory_text(quantity: Fraction) -> str:
+    """A quantity of bytes as Kubernetes writes it, with the largest binary suffix that leaves it whole."""
+    size = -(-quantity // 1)
+    for power in range(len(_BINARY_SUFFIXES), 0, -1):
+        if not size % 1024**power:
+            return f"{size // 1024**power}{_BINARY_SUFFIXES[power - 1]}"
+    return str(size)
 
 
 def cpu_text(quantity: Fraction) -> str:
@@ -76,12 +99,13 @@ def change_violations(pod: Pod, old: Pod, check_sub_priority: bool = True) -> It
             yield f'{field}: Invalid value: "{value(pod)}": field is immutable'
 
 
-def _class_violations(pod: Pod) -> Iterator[str]:
+def _class_violations(pod: Pod, profile: Profile) -> Iterator[str]:
     qos, priority = raw_qos(pod), raw_priority(pod)
     if not qos.is_best_effort and names_resource(pod.all_containers, _COLOCATION):
         must = "must specify koordinator QoS BE with koordinator colocation resources"
         yield f"labels.{keys.QOS_CLASS}: Required value: {must}"
-    if priority in qos.forbidden_priorities:
+    by_label = profile is Profile.DESIGN
+    if priority in (qos.contradicting_priorities if by_label else qos.forbidden_priorities):
         pair = f"{keys.QOS_CLASS}={qos} and priorityClass={priority}"
         yield f"Pod: Forbidden: {pair} cannot be used in combination"
 
@@ -141,6 +165,9 @@ def _warn_of_policies(pod: Pod, spec: ResourceSpec) -> None:
             annotation.warn(f"unknown bind policy {policy!r}: the pod gets no CPUs of its own for it")
     if spec.exclusive not in _EXCLUSIVE_POLICIES:
         annotation.warn(f"unknown exclusive policy {spec.exclusive!r} counts as None")
+    group = pod.manifest.annotation(keys.EXCLUSIVITY_GROUP)
+    if group.value is not None and not raw_qos(pod).owns_cpus:
+        group.warn("has no effect: the pod gets no CPUs of its own")
 
 
 def _warn_of_binding(pod: Pod, settings: SchedulerSettings) -> None:

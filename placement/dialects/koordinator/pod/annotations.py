@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from placement.dialects.koordinator.qos import QosClass
 from placement.dialects.koordinator.resources import base_amount
 from placement.domain.explanation import Kind, Obstacle
-from placement.kubernetes.manifest import Field
+from placement.kubernetes.manifest import Field, Report
 from placement.numa.amounts import NOTHING, NumaAmounts
 from placement.numa.cpuset import CpuSet, format_cpu_list
-from placement.numa.policies import NumaExclusivity, NumaPolicy
+from placement.numa.demand import ExclusiveLevel, NumaExclusivity, NumaPolicy
+from placement.numa.ledger import Holding
 from placement.numa.refusal import RefusalClass, Refused
 
 DEFAULT = "Default"
@@ -135,6 +137,10 @@ class ResourceStatus:
         """Whether nothing was given that has to be remembered."""
         return not (self.cpus or self.amounts)
 
+    def holding(self, level: ExclusiveLevel, qos: QosClass, group: str) -> Holding:
+        """What a pod of this exclusivity group holds that was given this; `qos` is what its label names."""
+        return Holding(self.cpus, level, self.amounts, qos.shares_with_best_effort, group)
+
 
 NOTHING_GIVEN = ResourceStatus()
 
@@ -154,6 +160,16 @@ def read_resource_status(annotation: Field) -> ResourceStatus:
         elif numa is not None:
             by_numa[numa] = {**by_numa.get(numa, {}), **amounts}
     return ResourceStatus(parsed.member("cpuset").cpu_list() or frozenset(), NumaAmounts(by_numa))
+
+
+def read_told_pools(annotation: Field) -> tuple[int, ...]:
+    """The NUMA nodes of the shared pools that a resource-status annotation names, as far as it is readable.
+
+    Source: koordinator.md, "CPU lists of containers".
+    """
+    entries = replace(annotation, report=Report()).json().member("cpuSharedPools").elements()
+    numa_ids = (entry.member("node").integer() for entry in entries)
+    return tuple(sorted({numa for numa in numa_ids if numa is not None}))
 
 
 def _read_amounts(resources: Field) -> dict[str, int]:

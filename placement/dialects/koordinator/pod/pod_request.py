@@ -32,7 +32,7 @@ from placement.kubernetes.manifest import Field, Report
 from placement.kubernetes.node_selection import NodeSelection, read_node_selection
 from placement.kubernetes.pod import Pod, pod_limit, pod_requests, read_pod, request_amounts
 from placement.numa.amounts import Amounts
-from placement.numa.policies import BindPolicy, ExclusiveLevel
+from placement.numa.demand import BindPolicy, ExclusiveLevel
 from placement.numa.refusal import RefusalClass, Refused
 
 CPUS_MUST_BE_INTEGER = "the requested CPUs must be integer"
@@ -46,7 +46,7 @@ class PodRequest:
     `amounts` are in millicores, bytes and pieces. A `bound` pod gets `need` CPUs of its own everywhere, under
     the policies named here, which are NONE otherwise. `designated`: what another scheduler decided.
     `uses_ls_pools`: it runs in the LS pools unless it is bound. `burst_limit`: the millicores that the pool
-    of one NUMA node has to cover.
+    of one NUMA node has to cover. `group`: pods of the same one never share a core, or a NUMA node.
     """
 
     amounts: Amounts
@@ -60,11 +60,12 @@ class PodRequest:
     ignores_reservations: bool = False
     uses_ls_pools: bool = False
     burst_limit: int | None = None
+    group: str = ""
 
     @cached_property
     def _hash(self) -> int:
         policies = (self.bound, self.required_bind, self.preferred_bind, self.exclusive, self.numa)
-        rest = (self.designated, self.ignores_reservations, self.uses_ls_pools, self.burst_limit)
+        rest = (self.designated, self.ignores_reservations, self.uses_ls_pools, self.burst_limit, self.group)
         return hash((frozenset(self.amounts.items()), self.need, policies, rest))
 
     def __hash__(self) -> int:
@@ -106,6 +107,7 @@ def interpret_pod(pod: Pod, settings: SchedulerSettings) -> PodRequest | None:
         ignores_reservations=pod.label(keys.RESERVATION_IGNORED) == "true",
         uses_ls_pools=settings.follows_design and _is_latency_sensitive(pod),
         burst_limit=_burst_limit(pod, spec, settings),
+        group=exclusivity_group(pod, settings) if required or preferred else "",
     )
 
 
@@ -140,6 +142,15 @@ def exclusive_level(spec: ResourceSpec, settings: SchedulerSettings) -> Exclusiv
     if spec.exclusive in ("", DEFAULT) and settings.follows_design:
         return settings.default_exclusive_level
     return ExclusiveLevel(spec.exclusive) if spec.exclusive in set(ExclusiveLevel) else ExclusiveLevel.NONE
+
+
+def exclusivity_group(pod: Pod, settings: SchedulerSettings) -> str:
+    """The group that a pod names, empty if none; what cannot be read is reported.
+
+    Source: koordinator.md, "Exclusivity groups".
+    """
+    named = pod.manifest.annotation(keys.EXCLUSIVITY_GROUP).text() or ""
+    return named if settings.follows_design else ""
 
 
 def _is_latency_sensitive(pod: Pod) -> bool:
@@ -178,7 +189,8 @@ class PodImport:
     """All that a manifest says about a pod that looks for a place.
 
     `key` tells it from all other pods of its cluster; `request` is None if it requests nothing at all; `qos`
-    is the class its label names. `spec` is its resource-spec as written, `containers` their names.
+    is the class its label names, `treated_as` the one that decides where it runs. `spec` is its resource-spec
+    as written, `containers` their names.
     """
 
     key: str
@@ -192,6 +204,7 @@ class PodImport:
     selection: NodeSelection
     containers: tuple[str, ...]
     warnings: tuple[str, ...]
+    treated_as: QosClass
 
     @property
     def amounts(self) -> Amounts:
@@ -235,6 +248,7 @@ def import_pod(
         selection=selection,
         containers=tuple(container.name for container in pod.all_containers),
         warnings=report.warnings,
+        treated_as=qos_with_default(pod, guaranteed=QosClass.LS),
     )
 
 

@@ -19,7 +19,7 @@ from placement.dialects.koordinator.resources import (
     numa_class,
 )
 from placement.numa.amounts import Amounts
-from placement.numa.policies import BindPolicy, NumaPolicy
+from placement.numa.demand import BindPolicy, NumaPolicy
 
 _NUMA = "_numa"
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.kubernetes.node_selection import NodeSelection
-from placement.numa.policies import (
+from placement.numa.demand import (
     BindPolicy,
     ExclusiveLevel,
     NumaExclusivity,

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from placement.domain.errors import BadRequest
+from placement.kubernetes.errors import shown
 
 _RATIO = "RequestedToCapacityRatio"
 _RATIO_ARGUMENTS = "requestedToCapacityRatioArguments"
@@ -44,6 +45,31 @@ def strategies_from(document: Any) -> list[dict[str, Any]] | None:
     if not strategies:
         raise BadRequest("the scheduler configuration has no score of resources")
     return strategies
+
+
+def is_policy(document: Any) -> bool:
+    """Whether a document is a Policy or one of its priorities, whose scores are 0 to 10."""
+    return isinstance(document, Mapping) and (
+        isinstance(document.get("priorities"), list)
+        or _RATIO_ARGUMENTS in document
+        or isinstance(document.get("argument"), Mapping)
+        or document.get("name") in _PRIORITIES
+    )
+
+
+def policy_remarks(document: Any) -> Iterator[str]:
+    """What a Policy says that has no effect here, one sentence for each priority and each predicate.
+
+    Source: scoring.md, "Policies".
+    """
+    if not isinstance(document, Mapping):
+        return
+    for at, priority in enumerate(_objects(document.get("priorities"))):
+        if not list(_of_policy([priority])):
+            name = shown(priority.get("name"))
+            yield f"priorities[{at}]: {name} does not score amounts of resources; it has no effect"
+    for at, predicate in enumerate(_objects(document.get("predicates"))):
+        yield f"predicates[{at}]: {shown(predicate.get('name'))} has no effect: no Policy filters nodes here"
 
 
 def _read(document: Object) -> Iterator[dict[str, Any]] | None:

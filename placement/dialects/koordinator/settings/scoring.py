@@ -11,8 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from placement.dialects.koordinator.resources import class_of, is_class, resource_of
-from placement.dialects.koordinator.settings.scheduler_scores import strategies_from
+from placement.dialects.koordinator.resources import class_of, is_class, node_class_of, resource_of
+from placement.dialects.koordinator.settings.scheduler_scores import (
+    is_policy,
+    policy_remarks,
+    strategies_from,
+)
 from placement.domain.errors import BadRequest
 from placement.scoring.order import NAMED, Order, parse_order
 from placement.scoring.refusal import ScoringRefused
@@ -79,7 +83,33 @@ def candidates_order(settings: Settings, *, stored: bool = False) -> tuple[Order
     Settings that are `stored` are not refused for what was taken once. Raises BadRequest.
     """
     given, where = _given(settings, CANDIDATES)
-    return (None if given is None else order_of(given, where, stored=stored)), given is not None
+    order = None if given is None else order_of(given, where, candidate_names(settings, given), stored=stored)
+    return order, given is not None
+
+
+def candidate_names(settings: Settings, given: Any) -> Callable[[str], str]:
+    """What resources are called by which an order scores candidates of a cluster.
+
+    Source: scoring.md, "Policies".
+    """
+    return node_class_of if _follows_design(settings) and is_policy(_document(given)) else class_of
+
+
+def scoring_remarks(settings: Settings) -> tuple[str, ...]:
+    """What has no effect of the ways to score that a cluster is told, one sentence each.
+
+    Source: scoring.md, "Policies".
+    """
+    scoring = settings.get(SCORING)
+    uses = {SCORING: scoring}
+    if isinstance(scoring, Mapping) and scoring.keys() & _USES:
+        uses = {f"{SCORING}.{use}": given for use, given in scoring.items()}
+    remarks = [
+        f"{where}.{remark}" for where, given in uses.items() for remark in policy_remarks(_document(given))
+    ]
+    if _follows_design(settings) and _is_for_all(settings) and _of_pods(settings) is None:
+        remarks.append(f"{SCORING}: pods are scored by one strategy; these order candidates only")
+    return tuple(remarks)
 
 
 def pod_scoring(settings: Settings, use: str) -> Strategy:
@@ -89,12 +119,15 @@ def pod_scoring(settings: Settings, use: str) -> Strategy:
     """
     given, where = _given(settings, use)
     former = settings.get(FORMER[use])
+    if use == PODS and given is None and former is None:
+        given = _of_pods(settings)
     if former is not None:
         if given is not None:
             raise ScoringRefused("strategy_invalid", FORMER[use], f"{where} is given too, and means the same")
         return _former(former, FORMER[use])
     if given is None:
         return DEFAULT_SCORING
+    keeps_scale = _follows_design(settings) and is_policy(_document(given))
     order = order_of(given, where, resource_of)
     if order is None or len(order.strategies) != 1:
         raise ScoringRefused("strategy_invalid", where, "must be one strategy")
@@ -104,7 +137,39 @@ def pod_scoring(settings: Settings, use: str) -> Strategy:
             raise ScoringRefused(
                 "resource_invalid", f"{where}.resources[{at}].name", f"{name} is nothing that pods request"
             )
-    return _for_pods(strategy, where)
+    return _for_pods(strategy, where, keeps_scale=keeps_scale)
+
+
+def _of_pods(settings: Settings) -> Any:
+    """What a cluster is told for all uses at once, if pods can be scored by it; else None.
+
+    Source: scoring.md, "Policies".
+    """
+    if not _follows_design(settings) or not _is_for_all(settings):
+        return None
+    given = settings[SCORING]
+    order = order_of(given, SCORING, resource_of)
+    names = [] if order is None else [name for each in order.strategies for name, _ in each.resources]
+    is_one = order is not None and len(order.strategies) == 1
+    return given if is_one and not any(map(is_class, names)) else None
+
+
+def _is_for_all(settings: Settings) -> bool:
+    """Whether the setting is what kube-scheduler is configured with, which says nothing about uses."""
+    try:
+        return strategies_from(_document(settings.get(SCORING))) is not None
+    except BadRequest:
+        return False
+
+
+def _document(given: Any) -> Any:
+    """A setting as the JSON value that it is, or is the text of."""
+    is_json = isinstance(given, str) and given.strip()[:1] in ("[", "{")
+    return _parsed(given.strip(), SCORING) if is_json else given
+
+
+def _follows_design(settings: Settings) -> bool:
+    return settings.get("profile", "design") == "design" and bool(settings)
 
 
 def _given(settings: Settings, use: str) -> tuple[Any, str]:
@@ -119,12 +184,15 @@ def _given(settings: Settings, use: str) -> tuple[Any, str]:
     return given.get(use), f"{SCORING}.{use}"
 
 
-def _for_pods(strategy: Strategy, where: str) -> Strategy:
-    """The strategy on the scale of pods: points from 0 to 10 are multiplied by 10, as Kubernetes does."""
+def _for_pods(strategy: Strategy, where: str, *, keeps_scale: bool = False) -> Strategy:
+    """The strategy on the scale of pods: points from 0 to 10 are multiplied by 10, as Kubernetes does.
+
+    `keeps_scale`: they stay, as they did in Policies.
+    """
     if strategy.scope is not Scope.TREE:
         raise ScoringRefused("scope_invalid", f"{where}.scope", "pods know no scope")
     shape = strategy.shape
-    return replace(strategy, shape=None if shape is None else shape.enlarged, weight=1)
+    return replace(strategy, shape=shape if shape is None or keeps_scale else shape.enlarged, weight=1)
 
 
 def _former(given: Any, where: str) -> Strategy:

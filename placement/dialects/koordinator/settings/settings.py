@@ -13,7 +13,7 @@ from placement.dialects.koordinator.settings.scoring import FORMER, NUMA, PODS, 
 from placement.domain.errors import BadRequest
 from placement.kubernetes.errors import shown
 from placement.kubernetes.manifest import Field, Report
-from placement.numa.policies import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy
+from placement.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy
 from placement.scoring.host import favours_full
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from placement.dialects.koordinator.node.host_policies import HostBindPolicy
 from placement.dialects.koordinator.status.pod_records import RunningPod
 from placement.numa.amounts import Amounts, NumaAmounts
 from placement.numa.cpus import CpuTopology
@@ -17,9 +16,9 @@ from placement.numa.ledger import Holding
 NOBODYS = "they count for nobody"
 
 
-def may_own_cpus(pod: RunningPod, host: HostBindPolicy) -> bool:
+def may_own_cpus(pod: RunningPod, host_binds_everybody: bool) -> bool:
     """Whether a pod may have CPUs of its own: by its class, or because its host binds everybody."""
-    return pod.label.owns_cpus or host is not HostBindPolicy.NONE
+    return pod.label.owns_cpus or host_binds_everybody
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,12 @@ from typing import Any
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
 from placement.dialects.koordinator.pod.admission import admission_violations, change_violations
-from placement.dialects.koordinator.pod.annotations import read_resource_spec, read_resource_status
-from placement.dialects.koordinator.pod.pod_request import exclusive_level
+from placement.dialects.koordinator.pod.annotations import (
+    read_resource_spec,
+    read_resource_status,
+    read_told_pools,
+)
+from placement.dialects.koordinator.pod.pod_request import exclusive_level, exclusivity_group
 from placement.dialects.koordinator.qos import (
     KubernetesQos,
     QosClass,
@@ -53,8 +57,8 @@ def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
     if status.is_empty:
         return PodRecord()
     spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly())
-    lendable = raw_qos(pod).shares_with_best_effort
-    return PodRecord(Holding(status.cpus, exclusive_level(spec, settings), status.amounts, lendable))
+    level, group = exclusive_level(spec, settings), exclusivity_group(pod, settings)
+    return PodRecord(status.holding(level, raw_qos(pod), group))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class RunningPod:
     `key` tells it from all other pods of its cluster; `host` is the name of its node, `phase` as reported.
     `qos` is how it is treated there, `label` the class that it names. One that has ended, or has no host yet,
     requests nothing any more. `has_status`: it carries a resource-status. `warnings` has the admission rules
-    it breaks, which does not make it run any less.
+    it breaks, which does not make it run any less. `pools` are the NUMA nodes whose shared pools it was told.
     """
 
     key: str
@@ -80,6 +84,7 @@ class RunningPod:
     has_status: bool
     containers: tuple[str, ...]
     warnings: tuple[str, ...]
+    pools: tuple[int, ...] = ()
 
     @property
     def has_ended(self) -> bool:
@@ -120,6 +125,7 @@ def import_running_pod(
         has_status=bool(pod.manifest.annotation(keys.RESOURCE_STATUS).value),
         containers=tuple(container.name for container in pod.all_containers),
         warnings=report.warnings,
+        pools=read_told_pools(pod.manifest.annotation(keys.RESOURCE_STATUS)),
     )
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from placement.numa.amounts import NOTHING, Amounts, NumaAmounts
 from placement.numa.cpuset import format_cpu_list, parse_cpu_list
+from placement.numa.demand import ExclusiveLevel
 from placement.numa.ledger import Holding
-from placement.numa.policies import ExclusiveLevel
 
 NO_HOLDING = Holding()
 
@@ -20,7 +20,9 @@ class RecordedPod:
 
     `consumer` is the uuid under which it holds allocations; `qos` the class its label names, empty if none.
     `loose` are amounts that only NUMA nodes offer, of a pod that is aligned to none: where they are counted.
-    `unreadable`: findings about its resource-status; while there are any, its CPUs are unknown.
+    `treated_as` is the class that decides in which pool it runs, empty if its label says so, `pools` the NUMA
+    nodes in whose pools it has to stay, if not in all. `unreadable`: findings about its resource-status;
+    while there are any, its CPUs are unknown.
     """
 
     namespace: str
@@ -32,6 +34,8 @@ class RecordedPod:
     holding: Holding = NO_HOLDING
     loose: NumaAmounts = NOTHING
     unreadable: tuple[str, ...] = ()
+    treated_as: str = ""
+    pools: tuple[int, ...] = ()
 
     @property
     def label(self) -> str:
@@ -51,6 +55,9 @@ class RecordedPod:
             "loose": _written(self.loose),
             "secluded": not holding.shares_with_best_effort,
             "unreadable": list(self.unreadable),
+            "group": holding.group,
+            "treated_as": self.treated_as,
+            "pools": list(self.pools),
         }
         return {key: member for key, member in members.items() if member}
 
@@ -62,6 +69,7 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
         level=ExclusiveLevel(document.get("level", ExclusiveLevel.NONE)),
         amounts=_read(document.get("amounts")),
         shares_with_best_effort=not document.get("secluded", False),
+        group=document.get("group", ""),
     )
     return RecordedPod(
         namespace=namespace,
@@ -73,7 +81,14 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
         holding=holding,
         loose=_read(document.get("loose")),
         unreadable=tuple(document.get("unreadable", ())),
+        treated_as=document.get("treated_as", ""),
+        pools=tuple(document.get("pools", ())),
     )
+
+
+def pool_class(treated_as: str, label: str, holding: Holding) -> str:
+    """What to note about the pool of a pod: nothing if its label says the same, or it has CPUs of its own."""
+    return "" if holding.cpus or treated_as == label else str(treated_as)
 
 
 def _written(amounts: NumaAmounts) -> dict[str, dict[str, int]]:

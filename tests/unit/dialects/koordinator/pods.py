@@ -11,9 +11,9 @@ from placement.kubernetes.manifest import Report
 from placement.kubernetes.pod import read_pod
 from placement.numa.amounts import NumaAmounts, summed
 from placement.numa.cpuset import parse_cpu_list
+from placement.numa.demand import ExclusiveLevel
 from placement.numa.host_score import HostTotals
 from placement.numa.ledger import Holding, HostLedger
-from placement.numa.policies import ExclusiveLevel
 from placement.scheduling.filter import PodJudge
 from placement.scheduling.host import host_of
 from tests.unit.dialects.koordinator.conftest import build_node, build_nrt, build_zone

@@ -24,15 +24,17 @@ def koord_traits(result):
         ("None", {}, "None", set()),
         ("FullPCPUsOnly", {}, "FullPCPUsOnly", {"CUSTOM_KOORD_BIND_FULL_PCPUS_ONLY"}),
         ("SpreadByPCPUs", {}, "SpreadByPCPUs", {"CUSTOM_KOORD_BIND_SPREAD_BY_PCPUS"}),
-        ("PCPUOnly", {}, "None", set()),
+        ("PCPUOnly", {}, "FullPCPUsOnly", {"CUSTOM_KOORD_BIND_FULL_PCPUS_ONLY"}),
         ("", {"full-pcpus-only": "true"}, "FullPCPUsOnly", {"CUSTOM_KOORD_BIND_FULL_PCPUS_ONLY"}),
         ("", {"full-pcpus-only": "false"}, "None", set()),
         (
             "SpreadByPCPUs",
             {"full-pcpus-only": "true"},
-            "FullPCPUsOnly",
-            {"CUSTOM_KOORD_BIND_FULL_PCPUS_ONLY"},
+            "SpreadByPCPUs",
+            {"CUSTOM_KOORD_BIND_SPREAD_BY_PCPUS"},
         ),
+        ("None", {"full-pcpus-only": "true"}, "None", set()),
+        ("x", {"full-pcpus-only": "true"}, "FullPCPUsOnly", {"CUSTOM_KOORD_BIND_FULL_PCPUS_ONLY"}),
     ],
 )
 def test_the_bind_policy_comes_from_the_label_or_from_kubelet(
@@ -54,7 +56,8 @@ def test_options_of_a_policy_that_is_not_static_have_no_effect(an_nrt, imported)
 @pytest.mark.parametrize(
     ("key", "value", "warning"),
     [
-        (BIND, "PCPUOnly", "unknown bind policy 'PCPUOnly' counts as None"),
+        (BIND, "PCPUOnly", "'PCPUOnly' is read as FullPCPUsOnly"),
+        (BIND, "Strict", "unknown bind policy 'Strict' counts as None"),
         (NUMA, "Strict", "unknown NUMA policy 'Strict' counts as None"),
         (STRATEGY, "Random", "'Random' counts as LeastAllocated"),
     ],
@@ -65,7 +68,8 @@ def test_unknown_label_values_are_warnings(key, value, warning, a_node, imported
 
 def test_an_overruled_spread_label_is_a_warning(a_node, an_nrt, imported):
     nrt = an_nrt(annotations={KUBELET: {"policy": "static", "options": {"full-pcpus-only": "true"}}})
-    result = imported(a_node(labels={BIND: "SpreadByPCPUs"}), nrt)
+    result = imported(a_node(labels={BIND: "SpreadByPCPUs"}), nrt, "koord-scheduler")
+    assert result.policies.bind == "FullPCPUsOnly"
     assert f"Node.metadata.labels[{BIND}]: overruled by kubelet's option full-pcpus-only" in result.warnings
 
 

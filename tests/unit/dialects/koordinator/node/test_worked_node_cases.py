@@ -15,7 +15,7 @@ from placement.dialects.koordinator.node.kubelet import KubeletPolicy
 from placement.dialects.koordinator.profile import Profile
 from placement.kubernetes.manifest import Field, Report
 from placement.numa.cpuset import format_cpu_list, parse_cpu_list
-from placement.numa.policies import NumaPolicy
+from placement.numa.demand import NumaPolicy
 from tests.oracles.agent_reservation import reserved_count
 from tests.oracles.topology_policies import reported_topology_policy
 

@@ -6,7 +6,7 @@ import pytest
 
 from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
-from placement.numa.policies import BindPolicy, ExclusiveLevel, NumaStrategy
+from placement.numa.demand import BindPolicy, ExclusiveLevel, NumaStrategy
 from placement.numa.refusal import Refused
 from placement.scoring.shape import Shape
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
@@ -98,11 +98,11 @@ def test_a_pod_that_requests_nothing_is_skipped():
 
 @pytest.mark.parametrize("policy", ["FullPCPUsOnly", "SpreadByPCPUs"])
 def test_a_host_with_a_bind_policy_binds_everyone_who_requests_cpus(policy):
-    strict = host(labels={BIND: policy})
+    strict = host(labels={BIND: policy}, settings=KOORD)
     assert judged(strict, build_pod(qos="LS")).fits
-    for settings in (DESIGN, KOORD):
-        fractional = build_pod(FRACTIONAL, qos="LS")
-        assert reasons(strict, fractional, settings) == ("the requested CPUs must be integer",)
+    fractional = build_pod(FRACTIONAL, qos="LS")
+    assert reasons(strict, fractional, KOORD) == ("the requested CPUs must be integer",)
+    assert reasons(host(labels={BIND: policy}), fractional) == ()
     assert judged(strict, build_pod(container(memory="1Gi"))).fits
     assert judged(strict, build_pod(container(**{"kubernetes.io/batch-cpu": "1500"}), qos="BE")).fits
     assert judged(host(), build_pod(FRACTIONAL, qos="LS")).fits

@@ -1,0 +1,43 @@
+"""What needs no token is said in one place: who asks for it is not limited, and waits for no search."""
+
+import pytest
+from flask import Flask, Response
+
+from placement.api import auth
+from placement.api.application import create_application
+from placement.operations.http.lanes import Lanes
+from placement.operations.http.limits import Limits
+from tests.client import Client
+from tests.conftest import compatible
+
+
+@pytest.fixture
+def served(embedded_application: Flask, monkeypatch: pytest.MonkeyPatch) -> Client:
+    """Requests without a token to a service that answers one request of a caller at a time, with /open."""
+    monkeypatch.setattr(auth, "NEEDS_NO_TOKEN", auth.NEEDS_NO_TOKEN | {"/open"})
+    application = create_application(
+        embedded_application.extensions["placement_use_cases"], compatible(requests_per_caller=1)
+    )
+    for path in ("/open", "/closed"):
+        application.add_url_rule(path, endpoint=path, view_func=lambda: Response(iter([b"x", b"x"])))
+    return Client(application.test_client(), token=None)
+
+
+@pytest.mark.parametrize("path", ["/", "/open"])
+def test_an_open_path_is_open_and_not_limited(served: Client, path: str):
+    answers = [served.get(path) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200] * 3
+    for answer in answers:
+        answer.close()
+
+
+def test_other_paths_are_neither(served: Client):
+    assert served.get("/closed").status_code == 401
+    first, second = (served.as_("somebody").get("/closed") for _ in range(2))
+    assert (first.status_code, second.status_code) == (200, 429)
+    first.close()
+
+
+def test_open_paths_have_threads_of_their_own():
+    lanes = Lanes(Limits())
+    assert all(lanes.of("GET", path) is lanes.status for path in auth.NEEDS_NO_TOKEN)
