@@ -327,10 +327,10 @@ def huge(tmp_path: Path) -> str:
 
 
 def test_candidates_flavors_and_pods_are_explained_in_one_table(placement, rows, huge):
-    pinned = ["--vcpus", "900", "--ram", "512", "--property", "hw:cpu_policy=dedicated"]
+    pinned = ["--vcpus", "4", "--ram", "99999999", "--property", "hw:cpu_policy=dedicated"]
     for name, command in (
         ("PCPU", ["explain", "resources=PCPU:900"]),
-        ("PCPU", ["flavor", "explain", *pinned]),
+        ("MEMORY_MB", ["flavor", "explain", *pinned]),
         ("CUSTOM_NODE_CPU_MILLI", ["pod", "explain", "edge", huge]),
     ):
         table = rows(*command)
