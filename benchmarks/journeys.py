@@ -12,31 +12,11 @@ application is called without a server: the server's own modules do not depend o
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from importlib import import_module
-from itertools import count
-from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any
 
-import placement
 from benchmarks.report import print_table
-from placement.app import build
-from placement.storage.database import Database
-from tests.conftest import compatible
-from tests.kubernetes import node_manifests, pod_manifest
-from tests.server import BACKENDS, database_url
-
-_ROOT = Path(placement.__file__).parent
-_WARM = 5
-# What depends on the clock, such as a file that is looked at once a second, is not passed each time.
-_TRACES = 3
-_HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
-_HOST = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"
-_CLUSTER = "/ext/v1/clusters/traced"
+from tests.journeys import Journey, stops_of, traced, world
+from tests.server import BACKENDS
 
 
 def main() -> None:
@@ -47,106 +27,16 @@ def main() -> None:
     parser.add_argument("--functions", action="store_true")
     parser.add_argument("--database", choices=BACKENDS, default="postgresql")
     given = parser.parse_args()
-    with _world(given.database) as known:
+    with world(given.database) as known:
         unknown = [name for name in given.journeys if name not in known]
         if unknown:
             parser.error(f"unknown journeys: {', '.join(unknown)} (known: {', '.join(known)})")
         for name in given.journeys or known:
-            _print(name, _traced(known[name]), functions=given.functions)
+            _print(name, traced(known[name]), functions=given.functions)
 
 
-def stops(database: str) -> dict[str, set[str]]:
-    """The modules that each journey passes every time, below `placement` and with dots, by its name."""
-    with _world(database) as known:
-        return {
-            name: set.intersection(*(set(_stops(_traced(make))) for _ in range(_TRACES)))
-            for name, make in known.items()
-        }
-
-
-@contextmanager
-def _world(database_kind: str) -> Iterator[dict[str, Callable[[], None]]]:
-    """What to call for each journey, in a world that has what they need."""
-    with database_url(database_kind) as url:
-        database = Database(url)
-        application = build(database, compatible())
-        yield _journeys(application.test_client())
-        application.extensions["placement_use_cases"].close()
-        database.dispose()
-
-
-def _journeys(client: Any) -> dict[str, Callable[[], None]]:
-    """Make what the journeys need; what to call for each."""
-
-    def call(method: str, path: str, body: Any = None) -> None:
-        answer = client.open(path, method=method, headers=_HEADERS, json=body)
-        if answer.status_code >= 400:
-            raise RuntimeError(f"{method} {path}: {answer.status} {answer.text}")
-
-    call("POST", "/resource_providers", {"name": "host", "uuid": _HOST})
-    amounts = {"VCPU": {"total": 1000}, "MEMORY_MB": {"total": 1_000_000}}
-    call(
-        "PUT",
-        f"/resource_providers/{_HOST}/inventories",
-        {"resource_provider_generation": 0, "inventories": amounts},
-    )
-    call("PUT", _CLUSTER, {})
-    for number in range(3):
-        rows = tuple((cpu, cpu // 2, cpu // 64, cpu // 64) for cpu in range(128))
-        call("PUT", f"{_CLUSTER}/nodes/node-{number}", node_manifests(f"node-{number}", rows=rows))
-    numbers = count()
-
-    def claim() -> None:
-        body = {
-            "allocations": {_HOST: {"resources": {"VCPU": 1, "MEMORY_MB": 512}}},
-            "project_id": "project",
-            "user_id": "user",
-            "consumer_generation": None,
-            "consumer_type": "INSTANCE",
-        }
-        call("PUT", f"/allocations/00000000-0000-4000-8000-{next(numbers):012}", body)
-
-    return {
-        "query": lambda: call("GET", "/allocation_candidates?resources=VCPU:1,MEMORY_MB:512&limit=10"),
-        "claim": claim,
-        "pod": lambda: call("PUT", f"{_CLUSTER}/pods/default/pod-{next(numbers)}", pod_manifest("4", "1Gi")),
-    }
-
-
-@dataclass
-class _Journey:
-    """Which functions of the product were called, in the order of their first calls, and how often."""
-
-    calls: dict[CodeType, int] = field(default_factory=dict)
-
-    def note(self, frame: FrameType, event: str, _: Any) -> None:
-        """Called by the interpreter for every call."""
-        if event == "call" and frame.f_code.co_filename.startswith(str(_ROOT)):
-            self.calls[frame.f_code] = self.calls.get(frame.f_code, 0) + 1
-
-
-def _traced(make: Callable[[], None]) -> _Journey:
-    for _ in range(_WARM):
-        make()
-    journey = _Journey()
-    sys.setprofile(journey.note)
-    try:
-        make()
-    finally:
-        sys.setprofile(None)
-    return journey
-
-
-def _stops(journey: _Journey) -> dict[str, list[CodeType]]:
-    """The functions by module, in the order of first calls."""
-    found: dict[str, list[CodeType]] = {}
-    for code in journey.calls:
-        found.setdefault(_module(code), []).append(code)
-    return found
-
-
-def _print(name: str, journey: _Journey, *, functions: bool) -> None:
-    stops = _stops(journey)
+def _print(name: str, journey: Journey, *, functions: bool) -> None:
+    stops = stops_of(journey)
     calls = sum(journey.calls.values())
     title = f"{name}: {calls} calls of {len(journey.calls)} functions in {len(stops)} modules"
     rows = []
@@ -156,10 +46,6 @@ def _print(name: str, journey: _Journey, *, functions: bool) -> None:
         else:
             rows.append([module, codes[0].co_qualname, _promise(module)])
     print_table(title, ["module", "function", "calls" if functions else "what for"], rows)
-
-
-def _module(code: CodeType) -> str:
-    return str(Path(code.co_filename).relative_to(_ROOT).with_suffix("")).replace("/", ".")
 
 
 def _promise(module: str) -> str:

@@ -23,7 +23,7 @@ from placement.search.query import (
     Preference,
 )
 from placement.search.score_cache import ScoreCache
-from placement.search.search import Found, search
+from placement.search.search import FoundCandidates, search
 from tests.naive import SHARING_TRAIT, Candidate, NaiveProvider
 from tests.naive_scoring import SoftCondition
 
@@ -163,7 +163,7 @@ class World:
         depth_first: bool = False,
         order: ForestOrder | None = None,
         first_trees: int = 1,
-    ) -> Found:
+    ) -> FoundCandidates:
         """The search on the forest; it looks at few trees first, as it does in large forests.
 
         Scores are kept for the next search, as the service does.
@@ -173,7 +173,7 @@ class World:
             self.forest, self.sharing, wanted, first_trees=first_trees, score_cache=self.score_cache
         )
 
-    def candidates(self, found: Found) -> list[Candidate]:
+    def candidates(self, found: FoundCandidates) -> list[Candidate]:
         """What was found, in its order."""
         names = {number: name for name, number in self.classes.items()}
         uuids = {
@@ -203,7 +203,7 @@ class World:
             )
         return candidates
 
-    def summarised(self, found: Found, *, whole_trees: bool) -> set[str]:
+    def summarised(self, found: FoundCandidates, *, whole_trees: bool) -> set[str]:
         """The uuids of the providers that summaries would show."""
         answer = Answer(self.forest, found)
         if not len(answer):

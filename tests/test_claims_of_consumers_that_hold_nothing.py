@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from placement.storage import tables
 from placement.storage.database import Database
 from placement.storage.statements import consumers
-from placement.storage.statements.consumers import Labelling, LabelRegistry
+from placement.storage.statements.consumers import AttributeRegistry, ConsumerAttributes
 from tests.client import Client, detail
 
 CONSUMER = "00000000-0000-4000-8000-0000000000cc"
@@ -21,9 +21,9 @@ CONSUMER = "00000000-0000-4000-8000-0000000000cc"
 def host(api: Client, database: Database) -> str:
     """A host, and the consumer at generation 7 that has nothing of it."""
     host = api.provider("host", VCPU=4)
-    LabelRegistry(database).register([("project", "project"), ("user", "user")])
+    AttributeRegistry(database).register([("project", "project"), ("user", "user")])
     with database.write() as transaction:
-        consumers.create(transaction, [Labelling(CONSUMER, "project", "user", None)])
+        consumers.create(transaction, [ConsumerAttributes(CONSUMER, "project", "user", None)])
         transaction.execute(sa.update(tables.consumers).values(generation=7))
     return host
 

@@ -239,8 +239,21 @@ def test_a_claim_for_a_flavor_takes_the_fallback_where_the_flavor_allows_it(api)
     assert claimed(api, consumer, PINNED, 200, options={"pcpu_fallback": True})["dedicated_cpus"] == "0-1"
 
 
+def test_dedicated_cpus_are_those_of_the_flavor_that_was_claimed_last(api):
+    api.provider("old", VCPU=8, MEMORY_MB=4096, DISK_GB=10)
+    consumer = str(uuid.uuid4())
+    claimed(api, consumer, PINNED, options={"pcpu_fallback": True})
+    assert kept_cpus(api, consumer) == "0-1"
+    shared = {**PINNED, "extra_specs": {}}
+    assert claimed(api, consumer, shared, 200)["dedicated_cpus"] == ""
+    assert kept_cpus(api, consumer) is None
+
+
 def test_claims_for_flavors_that_are_wrong_name_the_field(api):
     consumer = str(uuid.uuid4())
+    for part in ({"limit": 1}, {"explain": True}):
+        refusal = claimed(api, consumer, PINNED, 400, **part)
+        assert "limit and explain make no sense in a claim" in detail_of(refusal)
     assert "query: a claim is for a query or for a flavor" in detail_of(
         claimed(api, consumer, PINNED, 400, query="resources=VCPU:1")
     )

@@ -127,6 +127,39 @@ def test_pods_that_kubelet_reports_first_come_step_by_step(services: tuple[Servi
     assert [done for _, done in at_once.sent] == [True]
 
 
+FOREIGN = "00000000-0000-4000-8000-000000000001"
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_what_others_wrote_meanwhile_is_not_forgotten(
+    services: tuple[Service, Service], monkeypatch: pytest.MonkeyPatch, moved: bool
+):
+    """They change a NUMA node after the look and before the pod, so that its stamp hides theirs."""
+    service, _ = services
+    service.import_node("n1", labels={NUMA_POLICY: "Restricted"})
+    zones = {
+        provider["name"]: provider["uuid"]
+        for provider in service.api.get("/resource_providers").json["resource_providers"]
+        if provider["name"].split("/")[-1].startswith("numa-")
+    }
+    first, second = (zones[name] for name in sorted(zones))
+    assert service.api.claim({first: {"CUSTOM_CPU_MILLI": 7}}, FOREIGN).status_code == 204
+    assert service.put("p1", uid=UID.format(1), qos="LSR", cpu="2") == 201
+    place = service.place
+
+    def meanwhile(*arguments: Any) -> Stamped | None:
+        held = {second: {"CUSTOM_CPU_MILLI": 7}} if moved else {first: {"CUSTOM_CPU_MILLI": 7}}
+        generation = service.api.get(f"/allocations/{FOREIGN}").json["consumer_generation"]
+        answer = service.api.put(f"/allocations/{FOREIGN}", Client.allocations(held, generation))
+        assert answer.status_code == 204, answer.text
+        return place(*arguments)
+
+    monkeypatch.setattr(service, "place", meanwhile)
+    pod = {"qos": "LSR", "cpu": "10"} if moved else {"qos": "LSR", "cpu": "2"}
+    service.put("p2", uid=UID.format(2), **pod)
+    assert [done for _, done in service.sent] == [True, True]
+
+
 def changed(first: PodArrival, second: PodArrival, what: str) -> PodArrival:
     """The second pod, which would come after the first, with one thing that cannot be."""
     values, consumer = second.values, second.consumer

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.journeys import stops
+from tests.journeys import stops
 from tests.server import BACKENDS
 
 DESIGN = Path(__file__).parents[1] / "docs" / "design.md"

@@ -54,7 +54,7 @@ from placement.services.clusters.pod_pages import Unschedulable
 from placement.services.use_cases import UseCases
 
 LOG = logging.getLogger(__name__)
-_NOBODY = "00000000-0000-0000-0000-000000000000"
+_UNKNOWN_OWNER = "00000000-0000-0000-0000-000000000000"
 _EXTENSIONS = "/ext/"
 # How many nodes an error explains one by one; the message counts the reasons of all.
 _NODES_SHOWN = 100
@@ -82,8 +82,8 @@ _BLUEPRINTS = (
 class ApiSettings:
     """The part of the configuration that concerns HTTP."""
 
-    incomplete_consumer_project_id: str = _NOBODY
-    incomplete_consumer_user_id: str = _NOBODY
+    incomplete_consumer_project_id: str = _UNKNOWN_OWNER
+    incomplete_consumer_user_id: str = _UNKNOWN_OWNER
     auth_strategy: str = "keystone"
     # Believe callers on other machines, too, if the strategy is noauth2.
     allow_remote_noauth: bool = False
@@ -116,9 +116,9 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     for rule in application.url_map.iter_rules():
         # HEAD and OPTIONS are methods that no path has (placement-api.md, "Routing details").
         rule.methods = (rule.methods or set()) - {"HEAD", "OPTIONS"}
-    believes_nobody_else = settings.auth_strategy == "noauth2" and not settings.allow_remote_noauth
+    only_this_machine = settings.auth_strategy == "noauth2" and not settings.allow_remote_noauth
     # Few hooks, for every one of them costs every request.
-    application.before_request(partial(_begin, only_this_machine=believes_nobody_else))
+    application.before_request(partial(_begin, only_this_machine=only_this_machine))
     callers.limit(application, settings.requests_per_caller)
     application.before_request(_check_head)
     application.after_request(_finish)
@@ -163,7 +163,7 @@ def _begin(*, only_this_machine: bool) -> None:
 
 
 def _check_head() -> None:
-    """What is wrong with a request before anybody looks for its route. Raises HttpError, NotFound."""
+    """Check what a request says before its route is looked for. Raises HttpError, NotFound."""
     sent = request.environ
     context.current().version = _agreed_version()
     length = sent.get("CONTENT_LENGTH", "").strip()

@@ -1,4 +1,4 @@
-"""Who is calling. Source: placement-api.md, "Authentication"."""
+"""Authentication: the caller of a request. Source: placement-api.md, "Authentication"."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placement.api.errors import HttpError
 from placement.api.tokens import Tokens
 
 Strategy = Callable[[], Caller]
-# Paths that anybody may ask for. Whoever else calls is known by a user id.
+# Paths that need no credentials. On all others the caller has a user id.
 NEEDS_NO_TOKEN = frozenset({"", "/"})
 
 

@@ -91,6 +91,6 @@ def offers(feature: Feature) -> bool:
 
 
 def use_cases() -> UseCases:
-    """What this application's routes may call."""
+    """The use cases that the routes of this application call."""
     found: UseCases = current_app.extensions["placement_use_cases"]
     return found

@@ -74,7 +74,7 @@ class Relayed(Exception):
 
 
 def status_of(error: errors.PlacementError) -> int:
-    """The HTTP status of an error of ours."""
+    """The HTTP status of a PlacementError."""
     return next(status for kind, status in _STATUS.items() if isinstance(error, kind))
 
 
@@ -125,7 +125,7 @@ def _rendered(status: int, problems: Sequence[tuple[str, str]], extra: dict[str,
 
 
 def _lead(status: int, kind: str) -> str:
-    """What the status means; the incumbent's words, an odd parenthesis included."""
+    """What the status means, in the incumbent's words with its odd parenthesis."""
     if status == 405:
         return f"The method {request.method} is not allowed for this resource. "
     if status == 406:

@@ -33,7 +33,7 @@ _ASKING_AT_ONCE = 4
 _LATER = {"Retry-After": "1"}
 _MOST_REMEMBERED = 10_000
 _TOKEN, _SERVICE_TOKEN = "X-Auth-Token", "X-Service-Token"
-# Where the application behind the middleware leaves what the middleware has found out.
+# Under this key the application behind the middleware leaves the caller and for how long it is known.
 _FOUND = "placement.found"
 
 
@@ -50,7 +50,7 @@ class Keystone:
         self._room = WaitingRoom(_ASKING_AT_ONCE)
 
     def __call__(self) -> Caller:
-        """Who calls.
+        """The caller of this request.
 
         Raises Relayed with what the middleware answers, HttpError 503 if too many wait, 401 without a user.
         """
@@ -180,7 +180,7 @@ def _note(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterab
 
 
 def _seconds_left(info: Mapping[str, Any]) -> float:
-    """For how many seconds the token alone identifies the caller; 0 if the request matters, too."""
+    """For how many seconds the token alone identifies the caller; 0 if that depends on the request, too."""
     token = info.get("token") or {}
     credential = token.get("application_credential") or {}
     if token.get("bind") or credential.get("access_rules") is not None:

@@ -65,7 +65,7 @@ def surrounded(application: Wsgi, configuration: cfg.ConfigOpts, request_seconds
 
 
 class RequestLog:
-    """Gives every request an id and a deadline, and writes its log line, also if it is not let in."""
+    """Gives every request an id and a deadline, and writes its log line, also if the request is refused."""
 
     def __init__(self, application: Wsgi, request_seconds: float) -> None:
         self._application = application

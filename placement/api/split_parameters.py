@@ -15,7 +15,7 @@ from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup, Sp
 
 # The longer name counts where a key could be read as both.
 _KEY = re.compile("(split_rule|split)([a-zA-Z0-9_-]{1,64})?")
-_NOBODY = frozenset[str]()
+_NO_CLASSES = frozenset[str]()
 
 
 def taken_out(parameters: Parameters) -> tuple[Parameters, dict[str, RequestGroup]]:
@@ -38,7 +38,7 @@ def taken_out(parameters: Parameters) -> tuple[Parameters, dict[str, RequestGrou
 
 
 def _group(suffix: str, given: Mapping[str, str]) -> RequestGroup:
-    names = frozenset(name.strip() for name in given["split"].split(",")) if "split" in given else _NOBODY
+    names = frozenset(name.strip() for name in given["split"].split(",")) if "split" in given else _NO_CLASSES
     if "split_rule" not in given:
         return RequestGroup(suffix, split=names)
     if not names:

@@ -41,7 +41,7 @@ class BadTokens(Misconfigured):
     """The file cannot be used; the message says what to change, and never tells a token."""
 
 
-class Entry(NamedTuple):
+class TokenEntry(NamedTuple):
     """A token, by its SHA-256, and its owner."""
 
     digest: bytes
@@ -53,7 +53,7 @@ class _Problem(Exception):
         super().__init__(f"line {node.start_mark.line + 1}: {message}")
 
 
-def read(path: Path) -> tuple[Entry, ...]:
+def read(path: Path) -> tuple[TokenEntry, ...]:
     """The entries of the file. Raises BadTokens naming the line."""
     try:
         with path.open(encoding="utf-8") as file:
@@ -77,7 +77,7 @@ def read(path: Path) -> tuple[Entry, ...]:
         raise BadTokens(f"{path}: {problem}.") from None
 
 
-def _entries(document: yaml.Node) -> Iterator[Entry]:
+def _entries(document: yaml.Node) -> Iterator[TokenEntry]:
     if not isinstance(document, yaml.MappingNode) or not document.value:
         raise _Problem(document, "a map from tokens to their owners is expected")
     seen: set[bytes] = set()
@@ -86,7 +86,7 @@ def _entries(document: yaml.Node) -> Iterator[Entry]:
         if digest in seen:
             raise _Problem(key, "this token stands in the file twice")
         seen.add(digest)
-        yield Entry(digest, _caller(key, owner))
+        yield TokenEntry(digest, _caller(key, owner))
 
 
 def _digest(key: yaml.Node) -> bytes:
@@ -143,7 +143,7 @@ def _name(what: str, node: yaml.Node) -> str:
 
 # What the process that starts the workers has read: workers that are started later have the same tokens as
 # those that run, whatever happened to the file.
-_prepared: dict[Path, tuple[Entry, ...]] = {}
+_prepared: dict[Path, tuple[TokenEntry, ...]] = {}
 
 
 def prepare(path: Path | None) -> Callable[[], None]:

@@ -19,17 +19,17 @@ _caller_is_gone: ContextVar[Callable[[], bool] | None] = ContextVar("placement_c
 
 
 def begin(seconds: float) -> None:
-    """From now on the work of this thread (or context) has so many seconds."""
+    """Give the work of this thread (or context) so many seconds from now on."""
     _end.set(time.monotonic() + seconds)
 
 
 def until(moment: float) -> None:
-    """From now on the work of this thread (or context) has time until `moment`, on the monotonic clock."""
+    """Give the work of this thread (or context) time until `moment`, on the monotonic clock."""
     _end.set(moment)
 
 
 def clear() -> None:
-    """The work of this thread has no end any more."""
+    """Take the deadline from the work of this thread."""
     _end.set(math.inf)
 
 
@@ -54,7 +54,7 @@ def is_over() -> bool:
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """The block has so many seconds, or what is left if that is less."""
+    """Give the block so many seconds, or what is left if that is less."""
     token = _end.set(min(_end.get(), time.monotonic() + seconds))
     try:
         yield
@@ -63,11 +63,11 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def attend(is_gone: Callable[[], bool] | None) -> None:
-    """From now on this thread works for a caller; `is_gone` tells whether it left, None: it never does."""
+    """Note that this thread works for a caller from now on; `is_gone` tells whether it left (None: never)."""
     _caller_is_gone.set(is_gone)
 
 
 def caller_is_gone() -> bool:
-    """Whether the caller of this thread's work went away. Asks the system; not for every step of a loop."""
+    """Whether the caller of this thread's work went away. Asks the system: too slow for every loop step."""
     is_gone = _caller_is_gone.get()
     return is_gone is not None and is_gone()

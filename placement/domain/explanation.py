@@ -1,7 +1,7 @@
-"""Why not: the one form in which refusals of candidates, of nodes and of flavors are explained.
+"""Explanations: the one form in which refusals of candidates, of nodes and of flavors are explained.
 
-A request states conditions in a certain order. Whoever meets one comes to the next; the first that nobody
-meets is why nothing fits, and those who came to it are who almost fitted.
+A request states conditions in a certain order. Providers, trees or nodes that meet one come to the next. The
+first condition that none of them meets is why nothing fits; the ones that came to it almost fitted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 MOST_MISSES = 5
-"""So many near misses are told."""
+"""So many near misses an explanation lists at most."""
 
 
 class Kind(StrEnum):
@@ -48,7 +48,7 @@ class Kind(StrEnum):
 
 
 class Obstacle(NamedTuple):
-    """The condition that somebody failed first: its kind, and which class or label it is about."""
+    """The first condition that was not met: its kind, and which class or label it is about."""
 
     kind: Kind
     of: str = ""
@@ -63,7 +63,7 @@ class Counted(StrEnum):
 
 
 class Reason(StrEnum):
-    """What keeps somebody from serving groups, or a pod."""
+    """What keeps a provider, a tree or a node from serving groups, or a pod."""
 
     AMOUNT = "amount"
     UNITS = "units"
@@ -91,7 +91,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """How many of those who came to a condition passed it, and in how many trees these are.
+    """How many providers, trees or nodes came to a condition, how many passed it, and in how many trees.
 
     `group` is the suffix, "" for the unsuffixed group, None for conditions on whole trees or nodes. To the
     first condition of a group come all that offer the resource class.
@@ -112,7 +112,7 @@ class Shortage:
     AMOUNT: more of a class is wanted than `provider` has free, or several providers of the tree if it is
     None. UNITS: `provider` has room, but min_unit, max_unit or step_size forbid the amount. NOBODY: no
     provider of the tree meets `condition`, or none offers the class. BELOW: no provider is left below
-    `provider`, where same_subtree holds the groups. APART: isolated groups take all that could serve. SPLIT:
+    `provider`, where same_subtree wants the groups. APART: isolated groups take all that could serve. SPLIT:
     the providers below `provider` (None: of the whole tree) can give too little of an amount that is split.
     """
 

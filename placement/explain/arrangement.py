@@ -17,7 +17,7 @@ from placement.search.budget import Budget
 from placement.search.matching import can_match
 from placement.search.problem import Problem, Solution, bits
 
-NOBODY = -1
+NO_POSITION = -1
 # Missing amounts of different classes are compared as shares of what is asked, in units of 1 / _WHOLE.
 _WHOLE = 2**20
 
@@ -32,9 +32,9 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """The position of each slot, NOBODY where no position is left.
+    """The position of each slot, NO_POSITION where no position is left.
 
-    `tops` tells per slot the position that the slot has to be below, NOBODY where there is no such rule.
+    `tops` tells per slot the position that the slot has to be below, NO_POSITION where there is no such rule.
     """
 
     positions: Solution
@@ -56,8 +56,8 @@ class _Arranging:
         self._wants = wants
         self._domains = list(problem.options)
         self._room = [list(want.free) for want in wants]
-        self._positions = [NOBODY] * len(problem.options)
-        self._tops = [NOBODY] * len(problem.options)
+        self._positions = [NO_POSITION] * len(problem.options)
+        self._tops = [NO_POSITION] * len(problem.options)
         self._matchable = False
 
     def run(self) -> Arrangement:
@@ -75,7 +75,7 @@ class _Arranging:
         return Arrangement(tuple(self._positions), tuple(self._tops))
 
     def _open(self, slots: Iterable[int]) -> Iterator[int]:
-        return (slot for slot in slots if self._positions[slot] == NOBODY)
+        return (slot for slot in slots if self._positions[slot] == NO_POSITION)
 
     def _alike(self, slots: Iterable[int]) -> list[list[int]]:
         """The slots, those together that ask for the same amounts of the same positions."""
@@ -163,7 +163,7 @@ class _Arranging:
                 self._take(min(able, key=lambda slot: (self._gap(slot, top), slot)), top)
         for slot in members:
             # Another constraint holds the slot somewhere else: no place serves both.
-            if self._positions[slot] != NOBODY and not below[top] >> self._positions[slot] & 1:
+            if self._positions[slot] != NO_POSITION and not below[top] >> self._positions[slot] & 1:
                 self._leave(slot)
         for slot in self._open(members):
             self._domains[slot] &= below[top]
@@ -172,7 +172,7 @@ class _Arranging:
     def _leave(self, slot: int) -> None:
         for want, room in zip(self._wants, self._room, strict=True):
             room[self._positions[slot]] += want.demand[slot]
-        self._positions[slot] = NOBODY
+        self._positions[slot] = NO_POSITION
         self._domains[slot] = 0
 
     def _gap_below(self, members: Sequence[int], top: int) -> int:

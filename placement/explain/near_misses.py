@@ -63,7 +63,7 @@ class NearMisses:
         column = self._forest.column(wanted.class_id)
         rows = passed.before
         if rows is None:
-            rows = column.slots.provider[column.occupied()].astype(np.intp)
+            rows = column.entries.provider[column.occupied()].astype(np.intp)
         rows = self._at_allowed_roots(rows)
         free = column.free_of(rows)
         missing = np.maximum(wanted.amount - free, 0)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.domain.explanation import Reason, Shortage
-from placement.explain.arrangement import NOBODY, Want, arrange
+from placement.explain.arrangement import NO_POSITION, Want, arrange
 from placement.explain.split_shortages import lacks
 from placement.explain.vocabulary import Vocabulary
 from placement.forest.arrays import Indices, Rows, Shares
 from placement.forest.forest import Forest
 from placement.forest.sharing import Sharing
 from placement.forest.uuids import to_text
-from placement.search.conditions import Condition, Offers
+from placement.search.conditions import Condition, OffersClass
 from placement.search.equivalence import EquivalenceClasses
 from placement.search.filters import Choices, choices_of
 from placement.search.problem import Problem
@@ -23,7 +23,7 @@ from placement.search.query import ForestQuery, Slot, slots_of
 from placement.search.trace import Trace
 
 # The distance of a tree without any provider for a group; missing amounts make at most 1.
-_NOBODY_AT_ALL = 2.0
+_NO_PROVIDER = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Shortages:
             self._budget.look()
             alike = [slot for slot, other in zip(self._slots, self._able, strict=True) if other is able]
             rank, rows = self._serving(rank_of, [able])
-            least = np.full(len(roots), _NOBODY_AT_ALL)
+            least = np.full(len(roots), _NO_PROVIDER)
             np.minimum.at(least, rank, self._gaps(alike[0], rows))
             total += least * len(alike)
         for class_id, demand in self._demands.items():
@@ -86,7 +86,7 @@ class Shortages:
         if self._apart:
             rank, _ = self._serving(rank_of, self._apart)
             found = np.bincount(rank, minlength=len(roots))
-            total += np.maximum(len(self._apart) - found, 0) * _NOBODY_AT_ALL
+            total += np.maximum(len(self._apart) - found, 0) * _NO_PROVIDER
         return total
 
     def _serving(self, rank_of: Indices, able: Sequence[_Able]) -> tuple[Indices, Rows]:
@@ -118,8 +118,8 @@ class Shortages:
         """What the tree lacks; empty only if conditions that several slots meet together are in the way."""
         trees = next(self._equivalence.of(np.array([root], np.int32)), None)
         if trees is None:
-            nobody = (NOBODY,) * len(self._slots)
-            return tuple(self._unserved(root, nobody, nobody, np.empty(0, np.int32)))
+            nowhere = (NO_POSITION,) * len(self._slots)
+            return tuple(self._unserved(root, nowhere, nowhere, np.empty(0, np.int32)))
         rows = trees.providers[0]
         wants = [
             Want(demand, tuple(self._forest.column(class_id).free_of(rows).tolist()))
@@ -153,7 +153,7 @@ class Shortages:
         for class_id, demand in self._demands.items():
             drawn: dict[int, list[int]] = {}
             for slot, position in enumerate(positions):
-                if position != NOBODY and demand[slot]:
+                if position != NO_POSITION and demand[slot]:
                     drawn.setdefault(int(rows[position]), []).append(slot)
             yield from self._short(class_id, demand, drawn)
             column = self._forest.column(class_id)
@@ -186,11 +186,11 @@ class Shortages:
         """The slots without a provider, like ones together."""
         alike: dict[tuple[Reason, int, Condition | None], list[int]] = {}
         for slot, position in enumerate(positions):
-            if position == NOBODY:
+            if position == NO_POSITION:
                 alike.setdefault(self._why(root, slot, tops[slot]), []).append(slot)
         for (reason, top, condition), slots in alike.items():
-            provider = self._uuid(int(rows[top])) if top != NOBODY else None
-            if isinstance(condition, Offers):
+            provider = self._uuid(int(rows[top])) if top != NO_POSITION else None
+            if isinstance(condition, OffersClass):
                 wanted = sum(dict(self._slots[slot].resources)[condition.class_id] for slot in slots)
                 name = self._words.resource_class(condition.class_id)
                 yield Shortage(reason, self._groups(slots), None, name, wanted, missing=wanted)
@@ -199,12 +199,12 @@ class Shortages:
                 yield Shortage(reason, self._groups(slots), provider, condition=told)
 
     def _why(self, root: int, slot: int, top: int) -> tuple[Reason, int, Condition | None]:
-        if top != NOBODY:
+        if top != NO_POSITION:
             return Reason.BELOW, top, None
         for passed in self._able[slot].trace.providers:
             if not (self._forest.roots_of(passed.rows) == root).any():
-                return Reason.NOBODY, NOBODY, passed.condition
-        return Reason.APART, NOBODY, None
+                return Reason.NOBODY, NO_POSITION, passed.condition
+        return Reason.APART, NO_POSITION, None
 
     def _groups(self, slots: Sequence[int]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self._slots[slot].suffix for slot in sorted(slots)))

@@ -86,11 +86,11 @@ def _given(splitting: Splitting, split: Split, reach: int, *, several: bool) -> 
 
 
 def alternative(forest: Forest, sharing: Sharing, wanted: Fits, resource_class: str) -> Alternative | None:
-    """Where an amount that nobody has room for could be split; next to each other, else within one tree."""
+    """Where providers could split an amount that none has room for: below one parent, else in one tree."""
     column, amount = forest.column(wanted.class_id), wanted.amount
     if len(column.fitting(amount)):
         return None
-    rows = column.slots.provider[column.occupied()].astype(np.intp)
+    rows = column.entries.provider[column.occupied()].astype(np.intp)
     rows = rows[~np.isin(rows, sharing.providers)]
     room = np.maximum(column.headroom(rows), 0)
     parents = forest.providers.parent[rows]

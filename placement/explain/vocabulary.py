@@ -48,7 +48,7 @@ def amount(resource_class: str, wanted: int, form: str = "room for") -> Conditio
     return Condition(Kind.AMOUNT, f"{form} {wanted} {resource_class}", resource_class, wanted)
 
 
-def _offers(condition: conditions.Offers, words: Vocabulary) -> Condition:
+def _offers(condition: conditions.OffersClass, words: Vocabulary) -> Condition:
     name = words.resource_class(condition.class_id)
     return Condition(Kind.RESOURCE_CLASS, name, name)
 
@@ -85,7 +85,7 @@ _IN_WORDS: Mapping[
     conditions.GivesPart: lambda it, words: amount(
         words.resource_class(it.class_id), it.amount, "room for a part of"
     ),
-    conditions.Offers: _offers,
+    conditions.OffersClass: _offers,
     conditions.Carries: lambda it, words: _traits(Kind.TRAITS, it.required, it.forbidden, words, "{}"),
     conditions.IsIn: lambda it, words: _aggregates(
         Kind.AGGREGATES, it.required, it.forbidden, words, "{}, itself or its root" if it.or_root else "{}"

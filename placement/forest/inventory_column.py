@@ -18,7 +18,7 @@ from placement.forest.arrays import (
 from placement.forest.records import InventoryRow
 
 
-class _Slots(Columns):
+class _Entries(Columns):
     provider: Indices
     capacity_of: Amounts
     used: Amounts
@@ -28,15 +28,15 @@ class _Slots(Columns):
     step_size: Indices
 
 
-class _SlotOf(Columns):
-    slot: Indices
+class _EntryOf(Columns):
+    entry: Indices
 
 
 class InventoryColumn:
-    """One slot per inventory of the class, and from each provider row to its slot (-1: none)."""
+    """One entry per inventory of the class, and from each provider row to its entry (-1: none)."""
 
     def __init__(self) -> None:
-        self.slots = _Slots(
+        self.entries = _Entries(
             {
                 "provider": (np.int32, -1),
                 "capacity_of": (np.int64, 0),
@@ -47,14 +47,14 @@ class InventoryColumn:
                 "step_size": (np.int32, 1),
             }
         )
-        # Slot -1 stands for "none" and is masked out, but must be there to be looked at.
-        self.slots.ensure(1)
-        self._slot_of = _SlotOf({"slot": (np.int32, -1)})
+        # Entry -1 stands for "none" and is masked out, but must be there to be looked at.
+        self.entries.ensure(1)
+        self._entry_of = _EntryOf({"entry": (np.int32, -1)})
         self._count = 0
         self._vacant: list[int] = []
         # Few classes use units; the filter skips the comparisons that cannot matter.
         self._uses_min = self._uses_max = self._uses_step = False
-        # Whether every slot has the number of its provider, as in a cloud whose hosts all have the class.
+        # Whether every entry has the number of its provider, as in a cloud whose hosts all have the class.
         self._aligned = True
 
     def load(self, providers: Indices, rows: Amounts) -> None:
@@ -64,132 +64,132 @@ class InventoryColumn:
         """
         self.__init__()  # type: ignore[misc]
         count = len(providers)
-        self.slots.ensure(count)
+        self.entries.ensure(count)
         self._count = count
-        slots = self.slots
-        slots.provider[:count] = providers
-        slots.capacity_of[:count] = rows[:, 0]
-        slots.min_unit[:count] = rows[:, 1]
-        slots.max_unit[:count] = rows[:, 2]
-        slots.step_size[:count] = rows[:, 3]
-        slots.used[:count] = rows[:, 4]
-        slots.free[:count] = slots.capacity_of[:count] - slots.used[:count]
+        entries = self.entries
+        entries.provider[:count] = providers
+        entries.capacity_of[:count] = rows[:, 0]
+        entries.min_unit[:count] = rows[:, 1]
+        entries.max_unit[:count] = rows[:, 2]
+        entries.step_size[:count] = rows[:, 3]
+        entries.used[:count] = rows[:, 4]
+        entries.free[:count] = entries.capacity_of[:count] - entries.used[:count]
         if count:
-            self._slot_of.ensure(int(providers.max()) + 1)
-            self._slot_of.slot[providers] = np.arange(count, dtype=np.int32)
+            self._entry_of.ensure(int(providers.max()) + 1)
+            self._entry_of.entry[providers] = np.arange(count, dtype=np.int32)
         self._aligned = bool((providers == np.arange(count)).all())
-        self._uses_min = bool((slots.min_unit[:count] > 1).any())
-        self._uses_max = bool((slots.max_unit[:count] < slots.capacity_of[:count]).any())
-        self._uses_step = bool((slots.step_size[:count] > 1).any())
+        self._uses_min = bool((entries.min_unit[:count] > 1).any())
+        self._uses_max = bool((entries.max_unit[:count] < entries.capacity_of[:count]).any())
+        self._uses_step = bool((entries.step_size[:count] > 1).any())
 
     def frozen(self, providers: int) -> InventoryColumn:
         """A view of the column as it is now, for `providers` rows of the forest; it never changes."""
         self.reach(providers)
         twin = copy.copy(self)
-        twin.slots, twin._slot_of = self.slots.frozen(), self._slot_of.frozen()
+        twin.entries, twin._entry_of = self.entries.frozen(), self._entry_of.frozen()
         return twin
 
     def unshare(self) -> None:
         """Note that no snapshot is in use any more, so that writing need not copy."""
-        self.slots.is_shared = self._slot_of.is_shared = False
+        self.entries.is_shared = self._entry_of.is_shared = False
 
     def reach(self, providers: int) -> None:
         """Let looking for any of the first `providers` rows change nothing."""
-        self._slot_of.ensure(providers)
+        self._entry_of.ensure(providers)
 
     def put(self, provider: int, row: InventoryRow) -> None:
         """Insert or replace the inventory of one provider."""
-        self._slot_of.ensure(provider + 1)
-        slot = int(self._slot_of.slot[provider])
-        slots = self.slots
-        slots.own()
-        if slot < 0:
+        self._entry_of.ensure(provider + 1)
+        entry = int(self._entry_of.entry[provider])
+        entries = self.entries
+        entries.own()
+        if entry < 0:
             if self._vacant:
-                slot = self._vacant.pop()
+                entry = self._vacant.pop()
             else:
-                slot = self._count
-                slots.ensure(slot + 1)
+                entry = self._count
+                entries.ensure(entry + 1)
                 self._count += 1
-            self._slot_of.own()
-            self._slot_of.slot[provider] = slot
-            self._aligned &= slot == provider
+            self._entry_of.own()
+            self._entry_of.entry[provider] = entry
+            self._aligned &= entry == provider
         capacity = max(-HUGE, min(row.capacity, HUGE))
-        slots.provider[slot] = provider
-        slots.capacity_of[slot] = capacity
-        slots.used[slot] = row.used
-        slots.free[slot] = capacity - row.used
-        slots.min_unit[slot] = row.min_unit
-        slots.max_unit[slot] = row.max_unit
-        slots.step_size[slot] = row.step_size
+        entries.provider[entry] = provider
+        entries.capacity_of[entry] = capacity
+        entries.used[entry] = row.used
+        entries.free[entry] = capacity - row.used
+        entries.min_unit[entry] = row.min_unit
+        entries.max_unit[entry] = row.max_unit
+        entries.step_size[entry] = row.step_size
         self._uses_min |= row.min_unit > 1
         self._uses_max |= row.max_unit < capacity
         self._uses_step |= row.step_size > 1
 
     def drop(self, provider: int) -> None:
         """Forget the inventory of one provider, if any."""
-        slot = self.slot_of(provider)
-        if slot < 0:
+        entry = self.entry_of(provider)
+        if entry < 0:
             return
-        self._slot_of.own()
-        self.slots.own()
-        self._slot_of.slot[provider] = -1
-        self.slots.provider[slot] = -1
-        self.slots.free[slot] = -HUGE
-        self._vacant.append(slot)
+        self._entry_of.own()
+        self.entries.own()
+        self._entry_of.entry[provider] = -1
+        self.entries.provider[entry] = -1
+        self.entries.free[entry] = -HUGE
+        self._vacant.append(entry)
 
-    def slot_of(self, provider: int) -> int:
-        """The slot of one provider, -1 if it has no inventory of the class."""
-        return int(self._slot_of.slot[provider]) if provider < self._slot_of.capacity else -1
+    def entry_of(self, provider: int) -> int:
+        """The entry of one provider, -1 if it has no inventory of the class."""
+        return int(self._entry_of.entry[provider]) if provider < self._entry_of.capacity else -1
 
-    def slots_of(self, providers: Indices | Rows) -> Indices:
-        """The slots of many providers, -1 where there is no inventory."""
-        self._slot_of.ensure(int(providers.max()) + 1 if len(providers) else 0)
-        return self._slot_of.slot[providers]
+    def entries_of(self, providers: Indices | Rows) -> Indices:
+        """The entries of many providers, -1 where there is no inventory."""
+        self._entry_of.ensure(int(providers.max()) + 1 if len(providers) else 0)
+        return self._entry_of.entry[providers]
 
     def fitting(self, amount: int) -> Rows:
         """The providers that can take one allocation of `amount` now.
 
         Source: placement-api.md, "When does an allocation fit".
         """
-        slots, count = self.slots, self._count
-        fits = slots.free[:count] >= amount
+        entries, count = self.entries, self._count
+        fits = entries.free[:count] >= amount
         self._keep_admitting(fits, np.s_[:count], amount)
         chosen = np.flatnonzero(fits)
-        return chosen if self._aligned else slots.provider[chosen].astype(np.intp)
+        return chosen if self._aligned else entries.provider[chosen].astype(np.intp)
 
     def among_fitting(self, providers: Rows, amount: int) -> Mask:
         """Which of the given providers can take one allocation of `amount` now."""
-        at = self.slots_of(providers)
-        fits: Mask = (at >= 0) & (self.slots.free[at] >= amount)
+        at = self.entries_of(providers)
+        fits: Mask = (at >= 0) & (self.entries.free[at] >= amount)
         self._keep_admitting(fits, at, amount)
         return fits
 
     def _keep_admitting(self, fits: Mask, at: slice | Indices, amount: int) -> None:
-        slots = self.slots
+        entries = self.entries
         if self._uses_min:
-            fits &= slots.min_unit[at] <= amount
+            fits &= entries.min_unit[at] <= amount
         if self._uses_max:
-            fits &= slots.max_unit[at] >= amount
+            fits &= entries.max_unit[at] >= amount
         if self._uses_step:
-            fits &= amount % slots.step_size[at].astype(np.int64) == 0
+            fits &= amount % entries.step_size[at].astype(np.int64) == 0
 
     def free_of(self, providers: Indices | Rows) -> Amounts:
         """How much is left at each provider, below zero if it is over-full; 0 if it has no inventory."""
-        at = self.slots_of(providers)
-        return np.where(at >= 0, self.slots.free[at], 0)
+        at = self.entries_of(providers)
+        return np.where(at >= 0, self.entries.free[at], 0)
 
     def admits(self, provider: int, amounts: Sequence[int]) -> bool:
         """Whether the units of one provider allow these amounts of one consumer, whatever is left."""
-        at = self.slot_of(provider)
-        slots = self.slots
-        return sum(amounts) <= slots.max_unit[at] and all(
-            slots.min_unit[at] <= amount and amount % int(slots.step_size[at]) == 0 for amount in amounts
+        at = self.entry_of(provider)
+        entries = self.entries
+        return sum(amounts) <= entries.max_unit[at] and all(
+            entries.min_unit[at] <= amount and amount % int(entries.step_size[at]) == 0 for amount in amounts
         )
 
     def headroom(self, providers: Indices | Rows) -> Amounts:
         """How much each provider can take in one consumer's sum: free, but at most max_unit; 0 if none."""
-        at = self.slots_of(providers)
-        room = np.minimum(self.slots.free[at], self.slots.max_unit[at])
+        at = self.entries_of(providers)
+        room = np.minimum(self.entries.free[at], self.entries.max_unit[at])
         return np.where(at >= 0, room, 0)
 
     def parts(self, providers: Indices | Rows) -> tuple[Amounts, Amounts, Amounts, Amounts]:
@@ -197,12 +197,12 @@ class InventoryColumn:
 
         `whole` is the capacity where nothing of it is in use and one consumer may have it all, 0 elsewhere.
         """
-        at, slots = self.slots_of(providers), self.slots
-        unused = (at >= 0) & (slots.used[at] == 0) & (slots.max_unit[at] >= slots.capacity_of[at])
-        whole = np.where(unused, slots.capacity_of[at], 0)
-        least, step = (units[at].astype(np.int64) for units in (slots.min_unit, slots.step_size))
+        at, entries = self.entries_of(providers), self.entries
+        unused = (at >= 0) & (entries.used[at] == 0) & (entries.max_unit[at] >= entries.capacity_of[at])
+        whole = np.where(unused, entries.capacity_of[at], 0)
+        least, step = (units[at].astype(np.int64) for units in (entries.min_unit, entries.step_size))
         return self.headroom(providers), least, step, whole
 
     def occupied(self) -> Rows:
-        """The slots that hold an inventory."""
-        return np.flatnonzero(self.slots.provider[: self._count] >= 0)
+        """The entries that hold an inventory."""
+        return np.flatnonzero(self.entries.provider[: self._count] >= 0)

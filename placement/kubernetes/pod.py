@@ -74,7 +74,7 @@ class Pod:
 def read_pod(document: Mapping[str, Any], report: Report) -> Pod:
     """The pod a parsed manifest describes; whatever breaks the schema is reported, requests above limits too.
 
-    Annotations are left to those who need them. Source: Kubernetes pod schema.
+    Annotations are left to the dialects. Source: Kubernetes pod schema.
     """
     manifest = read_manifest(document, "v1", "Pod", report)
     spec, status = manifest.root.member("spec"), manifest.root.member("status")

@@ -13,7 +13,7 @@ from placement.domain.errors import PlacementError
 from placement.operations import settings
 from placement.operations.tables import table
 from placement.services import schema
-from placement.services.online_migrations import Batch, Labels, OnlineMigrations
+from placement.services.online_migrations import Batch, OnlineMigrations, Owner
 
 _BATCH = 50
 _NOTHING_LEFT, _SOMETHING_DONE, _STUCK, _BAD_COUNT = 0, 1, 2, 127
@@ -54,8 +54,8 @@ def load(parsed: argparse.Namespace) -> cfg.ConfigOpts:
 def online_migrations(loaded: cfg.ConfigOpts) -> OnlineMigrations:
     """The migrations of the configured database."""
     incomplete = loaded.placement
-    labels = Labels(incomplete.incomplete_consumer_project_id, incomplete.incomplete_consumer_user_id)
-    return OnlineMigrations(settings.open_database(loaded), labels)
+    owner = Owner(incomplete.incomplete_consumer_project_id, incomplete.incomplete_consumer_user_id)
+    return OnlineMigrations(settings.open_database(loaded), owner)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-_NOBODY = "00000000-0000-0000-0000-000000000000"
+_UNKNOWN_OWNER = "00000000-0000-0000-0000-000000000000"
 
 DEFAULT = [
     cfg.BoolOpt("log_options", default=True, help="Write all options to the log at start, at level debug."),
@@ -149,12 +149,12 @@ PLACEMENT = [
     ),
     cfg.StrOpt(
         "incomplete_consumer_project_id",
-        default=_NOBODY,
+        default=_UNKNOWN_OWNER,
         help="Project of consumers written below microversion 1.8.",
     ),
     cfg.StrOpt(
         "incomplete_consumer_user_id",
-        default=_NOBODY,
+        default=_UNKNOWN_OWNER,
         help="User of consumers written below microversion 1.8.",
     ),
 ]

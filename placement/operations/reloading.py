@@ -1,4 +1,4 @@
-"""What workers must be able to use is tried out before they start, and before SIGHUP replaces them."""
+"""Tries the files that workers need before they start, and before SIGHUP replaces them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def prepare() -> None:
 
 
 class CarefulArbiter(Arbiter):
-    """A master that keeps its workers as they are if those that followed could not start."""
+    """A master that keeps its workers if their successors could not start."""
 
     def reload(self) -> None:
         """What SIGHUP asks for."""
@@ -28,7 +28,7 @@ class CarefulArbiter(Arbiter):
             limits = self.app.read_limits()
             prepare()
         except Exception as error:
-            # Whatever it is that fails: the workers of before can go on.
+            # After any failure the present workers can go on.
             kind = "" if isinstance(error, PlacementError) else f"{type(error).__name__}: "
             LOG.error("SIGHUP: %s%s Everything stays as it was.", kind, " ".join(str(error).split()))
             return

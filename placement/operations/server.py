@@ -64,14 +64,14 @@ class Server(BaseApplication):  # type: ignore[misc]
         super().__init__()
 
     def greet(self) -> None:
-        """Say that the service is there."""
+        """Print that the service is ready."""
         self.greeted = True
         self._greet()
 
     def run(self) -> None:
         """Serve until stopped."""
         _share_one_heap()
-        # Else each worker would write once more what waits to be written.
+        # Else each worker would write the buffered output once more.
         sys.stdout.flush()
         CarefulArbiter(self).run()
 
@@ -87,7 +87,7 @@ class Server(BaseApplication):  # type: ignore[misc]
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens there; waits some seconds for one who is just leaving. Raises PlacementError."""
+    """A socket that listens there; waits some seconds while another is leaving. Raises PlacementError."""
     limit = time.monotonic() + _PORT_IS_FREE_WITHIN_SECONDS
     while True:
         listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)

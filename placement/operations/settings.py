@@ -59,7 +59,7 @@ def load(files: Sequence[str] = (), directories: Sequence[str] = ()) -> cfg.Conf
 def require_strategy(settings: cfg.ConfigOpts) -> None:
     """Raises PlacementError unless the configuration says how callers are identified.
 
-    The default is for those who configure Keystone; a forgotten or misplaced file must not choose anything.
+    The default serves configurations with Keystone; without any configuration nothing is chosen.
     """
     if not configuration_files() and not is_set(settings, "api", "auth_strategy"):
         raise PlacementError(
@@ -133,7 +133,7 @@ def limits_of(settings: cfg.ConfigOpts) -> Limits:
 
 
 def make_ready(settings: cfg.ConfigOpts) -> None:
-    """See to it that the service can start, waiting for a database that cannot be reached yet.
+    """Make the database ready for the service, waiting until it can be reached.
 
     Raises SchemaOutdated, Unavailable, PlacementError.
     """

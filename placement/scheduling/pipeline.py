@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,7 +59,8 @@ class Estimates:
     misses there at least, and the score at most.
     """
 
-    columns: NodeColumns
+    order: object
+    nodes: Sequence[NodeInfo]
     fits: Mask
     missed: Amounts
     highest: Amounts
@@ -68,7 +69,7 @@ class Estimates:
         """The estimates for columns in which these rows changed, of which `part` are the estimates."""
         fits, missed, highest = self.fits.copy(), self.missed.copy(), self.highest.copy()
         fits[rows], missed[rows], highest[rows] = part.fits, part.missed, part.highest
-        return Estimates(columns, fits, missed, highest)
+        return Estimates(columns.order, columns.nodes, fits, missed, highest)
 
 
 class ShapeRanking:
@@ -138,14 +139,13 @@ class ShapeRanking:
     def _estimated(self, columns: NodeColumns) -> Estimates:
         """The estimates for these nodes: only for those that changed since the last time are they made."""
         known = self._estimates
-        changed = None if known is None else columns.changed_since(known.columns)
-        if known is None or changed is None or 2 * len(changed) > len(columns.nodes):
+        if known is None or known.order is not columns.order:
             made = self._made(columns)
         else:
-            part = self._made(columns.rows(changed))
-            made = known.with_rows(columns, changed, part)
+            changed = columns.changed_since(known.nodes)
+            made = known.with_rows(columns, changed, self._made(columns.rows(changed)))
         # Being asked about a few nodes is no reason to forget the others.
-        if known is None or 2 * len(columns.nodes) > len(known.columns.nodes):
+        if known is None or 2 * len(columns.nodes) > len(known.nodes):
             self._estimates = made
         return made
 
@@ -157,7 +157,7 @@ class ShapeRanking:
         missed, highest = np.zeros((2, len(columns.nodes)), np.int64)
         missed[rows] = least_missed(table, shape.request, shape.settings)
         highest[rows] = highest_scores(table, shape.request, shape.settings.host_scoring)
-        return Estimates(columns, fits, missed, highest)
+        return Estimates(columns.order, columns.nodes, fits, missed, highest)
 
     def _screen(self, node: NodeInfo) -> Refusal | None:
         """What the names, labels, taints and totals of a node have against the pod."""

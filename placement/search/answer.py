@@ -20,7 +20,7 @@ from placement.forest.texts import (
 from placement.forest.uuids import dashed, to_text
 from placement.search.query import Slot
 from placement.search.ranking import ScoreTable
-from placement.search.search import Found
+from placement.search.search import FoundCandidates
 from placement.search.summary_cache import SummaryCache
 
 # Stands in the place of a provider that another slot uses first.
@@ -63,7 +63,7 @@ class Use(NamedTuple):
         return np.minimum(self.rows, 0)
 
 
-class Block:
+class Batch:
     """Some candidates that follow each other, or that are alike; one row each, a column per slot."""
 
     def __init__(self, rows: Indices, leaders: Sequence[int] | None = None) -> None:
@@ -74,20 +74,20 @@ class Block:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def layouts(self, most: int) -> list[tuple[Rows, Block]] | None:
+    def patterns(self, most: int) -> list[tuple[Rows, Batch]] | None:
         """The candidates apart by which slots share providers, and their places; None if in more ways."""
         rows = self._rows
         everywhere = np.arange(len(rows))
         if (rows == rows[:, :1]).all():
-            return [(everywhere, Block(rows, [0] * rows.shape[1]))]
+            return [(everywhere, Batch(rows, [0] * rows.shape[1]))]
         leaders = (rows[:, :, None] == rows[:, None, :]).argmax(axis=2)
-        found: list[tuple[Rows, Block]] = []
+        found: list[tuple[Rows, Batch]] = []
         left = everywhere
         while len(left):
             if len(found) == most:
                 return None
             alike = (leaders[left] == leaders[left[0]]).all(axis=1)
-            found.append((left[alike], Block(rows[left[alike]], leaders[left[0]].tolist())))
+            found.append((left[alike], Batch(rows[left[alike]], leaders[left[0]].tolist())))
             left = left[~alike]
         return found
 
@@ -136,7 +136,7 @@ def _chosen(slots: Sequence[int], flags: Mask) -> tuple[int, ...]:
 class Answer:
     """The candidates found, in the forms that rendering needs."""
 
-    def __init__(self, forest: Forest, found: Found) -> None:
+    def __init__(self, forest: Forest, found: FoundCandidates) -> None:
         self._forest = forest
         self._found = found
 
@@ -216,11 +216,11 @@ class Answer:
         """All providers in use, ascending."""
         return self._distinct(self._found.candidates)
 
-    def blocks(self, size: int) -> Iterator[Block]:
-        """The candidates in blocks of so many, the last may be smaller."""
+    def batches(self, size: int) -> Iterator[Batch]:
+        """The candidates in batches of so many, the last may be smaller."""
         rows = self._found.candidates
         for start in range(0, len(rows), size):
-            yield Block(rows[start : start + size])
+            yield Batch(rows[start : start + size])
 
     def contributing(self) -> Indices:
         """The providers that give resources to some candidate, ascending."""
@@ -272,7 +272,7 @@ class JointAnswer(Answer):
     `turns`: for each candidate, which of the searches found it.
     """
 
-    def __init__(self, forest: Forest, founds: Sequence[Found], turns: Sequence[int]) -> None:
+    def __init__(self, forest: Forest, founds: Sequence[FoundCandidates], turns: Sequence[int]) -> None:
         super().__init__(forest, founds[0])
         self._parts = [Answer(forest, found) for found in founds]
         self._turns = turns
@@ -302,11 +302,11 @@ def summarise(forest: Forest, rows: Indices) -> list[ProviderSummary]:
     resources: list[list[tuple[int, int, int]]] = [[] for _ in range(len(rows))]
     for class_id in sorted(forest.inventories):
         column = forest.inventories[class_id]
-        at = column.slots_of(rows)
+        at = column.entries_of(rows)
         having = np.flatnonzero(at >= 0)
-        slots = at[having]
-        capacities = column.slots.capacity_of[slots].tolist()
-        used = column.slots.used[slots].tolist()
+        entries = at[having]
+        capacities = column.entries.capacity_of[entries].tolist()
+        used = column.entries.used[entries].tolist()
         for place, capacity, amount in zip(having.tolist(), capacities, used, strict=True):
             resources[place].append((class_id, capacity, amount))
     parents = providers.parent[rows]

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
+from placement.search.assignment import Assignment
 from placement.search.budget import Budget
 from placement.search.packing import can_still_pack
-from placement.search.placing import Placing
 from placement.search.problem import Problem, Solution, bits
 
 _NO_PARENT = -1
@@ -25,15 +25,15 @@ _MOST_NUMBERS = 200_000
 
 
 class Completion:
-    """Answers for one problem, on the state of one `Placing`, which is left as it was."""
+    """Answers for one problem, on the state of one `Assignment`, which is left as it was."""
 
-    def __init__(self, placing: Placing, budget: Budget) -> None:
-        self._placing = placing
+    def __init__(self, assignment: Assignment, budget: Budget) -> None:
+        self._assignment = assignment
         self._budget = budget
         self._known: dict[Hashable, bool] = {}
         self._numbers: dict[Hashable, int] = {}
         self._time = 0
-        problem = placing.problem
+        problem = assignment.problem
         width = max(len(problem.below), *(options.bit_length() for options in problem.options))
         self._parents = _parents(problem.below) if problem.subtrees else {}
         # Children before their parents.
@@ -51,20 +51,20 @@ class Completion:
             for slot, options in enumerate(problem.options)
         ]
 
-    def possible(self, unplaced: Solution, domains: list[int]) -> bool:
-        """Whether the unplaced slots find places. Raises SearchEnded."""
-        placing = self._placing
-        steps = [self._step(tuple(sorted(unplaced, key=self._hardness.__getitem__)), domains)]
+    def possible(self, unassigned: Solution, domains: list[int]) -> bool:
+        """Whether the unassigned slots find places. Raises SearchEnded."""
+        assignment = self._assignment
+        steps = [self._step(tuple(sorted(unassigned, key=self._hardness.__getitem__)), domains)]
         while True:
             step = steps[-1]
             if step.rest:
-                placing.take_back(step.rest[0])
+                assignment.unassign(step.rest[0])
             outcome = step.outcome
             if outcome is None:
                 position = next(step.untried, None)
                 if position is not None:
                     slot, rest = step.rest[0], step.rest[1:]
-                    narrowed = placing.place(slot, position, rest, step.domains, ascending=False)
+                    narrowed = assignment.assign(slot, position, rest, step.domains, ascending=False)
                     if narrowed is not None:
                         steps.append(self._step(rest, narrowed))
                     continue
@@ -91,7 +91,9 @@ class Completion:
     def _can_still_pack(self, rest: Solution, domains: list[int]) -> bool:
         return all(
             can_still_pack(contention.demand, room, domains, rest)
-            for contention, room in zip(self._placing.problem.contentions, self._placing.room, strict=True)
+            for contention, room in zip(
+                self._assignment.problem.contentions, self._assignment.room, strict=True
+            )
         )
 
     def _remember(self, key: Hashable, outcome: bool) -> None:
@@ -121,25 +123,25 @@ class Completion:
             parent = self._parents.get(position, _NO_PARENT)
             around = alike[self._trees[position]] if parent == _NO_PARENT else classes[parent]
             classes[position] = self._number(("class", around, shapes[position]))
-        return classes, (self._time, rest, tuple(self._placing.uncovered()), tuple(sorted(alike.values())))
+        return classes, (self._time, rest, tuple(self._assignment.uncovered()), tuple(sorted(alike.values())))
 
     def _looks(self, rest: Solution, domains: list[int]) -> list[Hashable]:
         """All that matters of each position by itself: who could take it, its room, who is there already."""
-        placing, problem = self._placing, self._placing.problem
+        assignment, problem = self._assignment, self._assignment.problem
         takers = [0] * len(self._upwards)
         holding = [0] * len(self._upwards)
-        unplaced = 0
+        unassigned = 0
         for slot in rest:
-            unplaced |= 1 << slot
+            unassigned |= 1 << slot
             for position in bits(domains[slot]):
                 takers[position] |= 1 << slot
         for at, constraint in enumerate(problem.subtrees):
-            if constraint & unplaced:
-                for slot in bits(constraint & ~unplaced):
-                    holding[placing.chosen[slot]] |= 1 << at
+            if constraint & unassigned:
+                for slot in bits(constraint & ~unassigned):
+                    holding[assignment.chosen[slot]] |= 1 << at
         asked = [
             room
-            for contention, room in zip(problem.contentions, placing.room, strict=True)
+            for contention, room in zip(problem.contentions, assignment.room, strict=True)
             if any(contention.demand[slot] for slot in rest)
         ]
         return [

@@ -30,7 +30,7 @@ class Fits:
     amount: int
 
     def everywhere(self, forest: Forest) -> Rows:
-        """All providers that meet it, ascending by slot of the class."""
+        """All providers that meet it, ascending by entry of the column."""
         return forest.column(self.class_id).fitting(self.amount)
 
     def among(self, forest: Forest, rows: Rows) -> Mask:
@@ -50,15 +50,15 @@ class GivesPart:
     rule: SplitRule
 
     def everywhere(self, forest: Forest) -> Rows:
-        """All providers that meet it, ascending by slot of the class."""
-        rows = Offers(self.class_id).everywhere(forest)
+        """All providers that meet it, ascending by entry of the column."""
+        rows = OffersClass(self.class_id).everywhere(forest)
         return rows[self.among(forest, rows)]
 
     def among(self, forest: Forest, rows: Rows) -> Mask:
         """Which of the rows meet it."""
         column = forest.column(self.class_id)
         room, least, step, whole = column.parts(rows)
-        offered = column.slots_of(rows) >= 0
+        offered = column.entries_of(rows) >= 0
         if self.rule in (SplitRule.REQUIRE, SplitRule.ISOLATE):
             met: Mask = offered & (whole >= 1)
             return met
@@ -67,19 +67,19 @@ class GivesPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Offers:
+class OffersClass:
     """The provider has an inventory of the class, however much of it is free."""
 
     class_id: int
 
     def everywhere(self, forest: Forest) -> Rows:
-        """All providers that meet it, ascending by slot of the class."""
+        """All providers that meet it, ascending by entry of the column."""
         column = forest.column(self.class_id)
-        return column.slots.provider[column.occupied()].astype(np.intp)
+        return column.entries.provider[column.occupied()].astype(np.intp)
 
     def among(self, forest: Forest, rows: Rows) -> Mask:
         """Which of the rows meet it."""
-        met: Mask = forest.column(self.class_id).slots_of(rows) >= 0
+        met: Mask = forest.column(self.class_id).entries_of(rows) >= 0
         return met
 
 
@@ -141,7 +141,7 @@ class Exists:
         return np.ones(len(rows), bool)
 
 
-Condition = Fits | GivesPart | Offers | Carries | IsIn | InTree | Exists
+Condition = Fits | GivesPart | OffersClass | Carries | IsIn | InTree | Exists
 
 
 def conditions_of(group: GroupQuery, *, one_by_one: bool) -> Iterator[Condition]:

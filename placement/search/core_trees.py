@@ -30,10 +30,10 @@ class IsCoreTree:
         """Which rows are roots of core trees."""
         found = np.zeros(forest.count, bool)
         column, memory = forest.column(self.cpus), forest.column(self.memory)
-        givers = column.slots.provider[column.occupied()]
+        givers = column.entries.provider[column.occupied()]
         above = givers
         while len(above) and not forest.is_flat:
             above = forest.providers.parent[above]
             givers, above = givers[above >= 0], above[above >= 0]
-            found[forest.providers.root[givers[memory.slots_of(above) >= 0]]] = True
+            found[forest.providers.root[givers[memory.entries_of(above) >= 0]]] = True
         return found

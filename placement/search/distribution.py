@@ -14,7 +14,7 @@ from operator import or_
 
 from placement.domain.groups import SplitRule
 from placement.search.budget import Budget
-from placement.search.fillings import Filling, Kind, fillings
+from placement.search.fillings import Filling, PositionKind, fillings
 from placement.search.problem import Split, Splitting, bits
 
 Parts = dict[int, int]
@@ -156,7 +156,7 @@ class _Distribution:
     def _ways(self, split: Split, reach: int, at: int) -> Iterator[Parts]:
         """All ways to share out one amount, the preferred one first."""
         alike: dict[object, list[int]] = {}
-        kinds: dict[object, Kind] = {}
+        kinds: dict[object, PositionKind] = {}
         for position in bits(reach):
             kind = self._kind(split, position)
             if kind is not None:
@@ -182,7 +182,7 @@ class _Distribution:
                 parts[position] = whole[position] if split.rule is SplitRule.ISOLATE else part.amount
         return parts
 
-    def _kind(self, split: Split, position: int) -> Kind | None:
+    def _kind(self, split: Split, position: int) -> PositionKind | None:
         """What the position can give to the split, None if nothing."""
         if split.apart and self._holder.get(position, split.group) != split.group:
             return None
@@ -193,12 +193,12 @@ class _Distribution:
         if split.rule not in _WHOLE_RULES:
             most = min(room, split.amount)
             most -= most % step
-            return Kind(1, least, most, step, room, whole > 0) if most >= least else None
+            return PositionKind(1, least, most, step, room, whole > 0) if most >= least else None
         if not whole or room < whole or whole < least or whole % step:
             return None
         if split.rule is SplitRule.ISOLATE:
-            return Kind(1, 1, 1, 1, whole, unused=True)
-        return Kind(1, whole, whole, whole, whole, unused=True) if whole >= _FEWEST_SIBLINGS else None
+            return PositionKind(1, 1, 1, 1, whole, unused=True)
+        return PositionKind(1, whole, whole, whole, whole, unused=True) if whole >= _FEWEST_SIBLINGS else None
 
     def _look(self, position: int, at: int) -> Iterator[object]:
         """All that matters of a position to the splits that come later."""

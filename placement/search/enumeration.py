@@ -36,8 +36,8 @@ class _Lazy:
 def breadth_first(equivalence: EquivalenceClasses, roots: Indices, maximum: int) -> Iterator[Candidates]:
     """One candidate per root in turn. Roots beyond what the limit needs are not even looked at."""
     pending: list[tuple[int, _Lazy]] = []
-    for block, fresh in _first_round(equivalence, roots, maximum):
-        yield block
+    for batch, fresh in _first_round(equivalence, roots, maximum):
+        yield batch
         pending.extend(fresh)
     rounds = 1
     while pending := [(start, lazy) for start, lazy in pending if not lazy.exhausted]:
@@ -48,8 +48,8 @@ def breadth_first(equivalence: EquivalenceClasses, roots: Indices, maximum: int)
 
 def one_of_each(equivalence: EquivalenceClasses, roots: Indices, maximum: int) -> Iterator[Candidates]:
     """The first candidate of every root: how `breadth_first` begins."""
-    for block, _ in _first_round(equivalence, roots, maximum):
-        yield block
+    for batch, _ in _first_round(equivalence, roots, maximum):
+        yield batch
 
 
 def _first_round(

@@ -20,10 +20,10 @@ _KINDS_PER_STEP = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PositionKind:
     """Providers that are alike: `count` of them, each of which gives a multiple of `step` in `least..most`.
 
-    `room` is all that such a provider has left; `unused` tells that nobody draws from it.
+    `room` is all that such a provider has left; `unused` tells that nothing of it is used.
     """
 
     count: int
@@ -46,7 +46,9 @@ class Part:
 Filling = tuple[Part, ...]
 
 
-def fillings(kinds: Sequence[Kind], amount: int, rule: SplitRule, budget: Budget) -> Iterator[Filling]:
+def fillings(
+    kinds: Sequence[PositionKind], amount: int, rule: SplitRule, budget: Budget
+) -> Iterator[Filling]:
     """Every way to give the amount, up to swapping providers of one kind; the preferred one first.
 
     Raises SearchEnded.
@@ -58,14 +60,14 @@ def fillings(kinds: Sequence[Kind], amount: int, rule: SplitRule, budget: Budget
             yield tuple(Part(order[part.kind], part.count, part.amount) for part in parts)
 
 
-def _preference(kind: Kind, rule: SplitRule) -> tuple[object, ...]:
+def _preference(kind: PositionKind, rule: SplitRule) -> tuple[object, ...]:
     """Sorts the kinds by what a rule takes first; kinds that it does not tell apart stay as they come."""
     if rule is SplitRule.SPREAD:
         return (-kind.most, not kind.unused)
     return (not kind.unused, -kind.room)
 
 
-def _sizes(kinds: Sequence[Kind], amount: int, *, spread: bool) -> range:
+def _sizes(kinds: Sequence[PositionKind], amount: int, *, spread: bool) -> range:
     """How many providers may give the amount between them: as few as possible first, or as many."""
     most = sorted((kind.most for kind in kinds for _ in range(kind.count)), reverse=True)
     least = sorted(kind.least for kind in kinds for _ in range(kind.count))
@@ -91,7 +93,7 @@ class _State:
 class _Filling:
     """Walks over kinds in their order, with the choices that are still open on a stack."""
 
-    def __init__(self, kinds: Sequence[Kind], spread: bool, budget: Budget) -> None:
+    def __init__(self, kinds: Sequence[PositionKind], spread: bool, budget: Budget) -> None:
         self._kinds = kinds
         self._spread = spread
         self._budget = budget

@@ -19,7 +19,7 @@ from placement.search.conditions import (
     GivesPart,
     InTree,
     IsIn,
-    Offers,
+    OffersClass,
     conditions_of,
     split,
 )
@@ -55,8 +55,8 @@ def _flags(count: int, rows: Rows) -> Mask:
     return flags
 
 
-_Serves = Callable[[int, int], Fits | GivesPart | Offers]
-_NOBODY: Rows = np.empty(0, np.intp)
+_Serves = Callable[[int, int], Fits | GivesPart | OffersClass]
+_NO_ROWS: Rows = np.empty(0, np.intp)
 
 
 def providers_matching(
@@ -92,15 +92,15 @@ def choices_of(
         narrowing.serve(slot.resources)
         # A sharing provider would give its parts to several trees.
         own = narrowing.rows[~np.isin(narrowing.rows, sharing.providers)]
-        return Choices(forest.count, own, _NOBODY)
+        return Choices(forest.count, own, _NO_ROWS)
     if slot.suffixed:
         narrowing.serve(slot.resources)
         return Choices(forest.count, narrowing.rows, _sharing_among(narrowing.rows, sharing))
     return _unsuffixed_choices(forest, slot, sharing, narrowing)
 
 
-def _offers(class_id: int, _amount: int) -> Offers:
-    return Offers(class_id)
+def _offers(class_id: int, _amount: int) -> OffersClass:
+    return OffersClass(class_id)
 
 
 def _unsuffixed_choices(forest: Forest, slot: Slot, sharing: Sharing, narrowing: _Narrowing) -> Choices:
@@ -110,7 +110,7 @@ def _unsuffixed_choices(forest: Forest, slot: Slot, sharing: Sharing, narrowing:
         if ban.forbidden:
             for condition in split(ban, one_by_one=narrowing.one_by_one):
                 narrowing.keep(condition)
-    foreign = _NOBODY
+    foreign = _NO_ROWS
     if group.in_tree is None and not sharing.is_empty:
         members = narrowing.rows[IsIn(group.member_of).among(forest, narrowing.rows)]
         foreign = _sharing_among(members, sharing)
@@ -124,7 +124,7 @@ def _unsuffixed_choices(forest: Forest, slot: Slot, sharing: Sharing, narrowing:
 
 def _sharing_among(rows: Rows, sharing: Sharing) -> Rows:
     if sharing.is_empty:
-        return _NOBODY
+        return _NO_ROWS
     return np.intersect1d(rows, sharing.providers).astype(np.intp)
 
 
@@ -139,7 +139,7 @@ class _Narrowing:
         among: Rows | None,
         serves: _Serves = Fits,
     ) -> None:
-        self.rows: Rows = _NOBODY
+        self.rows: Rows = _NO_ROWS
         self._among = among
         self.one_by_one = trace is not None and trace.one_by_one
         self._forest = forest

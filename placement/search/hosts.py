@@ -82,9 +82,9 @@ class Hosts:
 
     def _of_members(self, column: InventoryColumn, roots: Rows) -> tuple[Amounts, Amounts]:
         occupied = column.occupied()
-        tree = self._forest.providers.root[column.slots.provider[occupied]]
+        tree = self._forest.providers.root[column.entries.provider[occupied]]
         sums = []
-        for amounts in (column.slots.capacity_of, column.slots.used):
+        for amounts in (column.entries.capacity_of, column.entries.used):
             taken = _wide_enough(amounts[occupied])
             totals = np.zeros(self._forest.count, taken.dtype)
             np.add.at(totals, tree, taken)
@@ -122,8 +122,8 @@ class Hosts:
         if column is None:
             return total
         for providers, counts in uses:
-            at = column.slots_of(providers)
-            amounts = np.where(counts & (at >= 0), getattr(column.slots, kind)[at], 0)
+            at = column.entries_of(providers)
+            amounts = np.where(counts & (at >= 0), getattr(column.entries, kind)[at], 0)
             total = total + _wide_enough(amounts)
         return total
 
@@ -169,8 +169,8 @@ def _first_uses(rows: Indices, columns: Sequence[int]) -> Iterator[tuple[Indices
 
 def _of_providers(column: InventoryColumn, providers: Rows) -> tuple[Amounts, Amounts]:
     """Capacity and use of each provider alone, 0 where it has no inventory of the class."""
-    at = column.slots_of(providers)
-    capacity, used = column.slots.capacity_of.take(at), column.slots.used.take(at)
+    at = column.entries_of(providers)
+    capacity, used = column.entries.capacity_of.take(at), column.entries.used.take(at)
     absent = at < 0
     if absent.any():
         capacity[absent] = used[absent] = 0

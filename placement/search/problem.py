@@ -35,8 +35,8 @@ class Supply:
     """What the positions can give of one class that is split.
 
     `room`: what one consumer's sum may reach; each part is a multiple of `step`, and at least `least`.
-    `whole`: the capacity of a position that nobody draws from, 0 elsewhere. `demand[slot]`: what a slot that
-    is not split takes of the class.
+    `whole`: the capacity of a position of which nothing is used, 0 elsewhere. `demand[slot]`: what a slot
+    that is not split takes of the class.
     """
 
     room: tuple[int, ...]

@@ -56,7 +56,7 @@ class ScoreCache:
     def _scores_of(self, question: Hashable, rows: int) -> _Scores:
         known = self._kept.pop(question, None)
         if known is None or len(known.scores) < rows:
-            # Memory that nobody writes to costs nothing, so there may be room for more rows to come.
+            # Memory that was never written to costs nothing, so there may be room for more rows to come.
             known = _Scores(*(np.zeros(rows + rows // 8, np.int64) for _ in range(2)))
             self._make_room(len(known.scores))
         self._kept[question] = known

@@ -38,7 +38,7 @@ _GROWTH = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundCandidates:
     """The answer: one row per candidate, one column per slot, each the provider's row in the forest.
 
     A slot that is split has one of its providers there, and all of them in `shares`, which has one entry per
@@ -58,7 +58,7 @@ def search(
     trace: Trace | None = None,
     first_trees: int = _FIRST_TREES,
     score_cache: ScoreCache | None = None,
-) -> Found:
+) -> FoundCandidates:
     """The candidates of the query, at most `query.maximum`.
 
     `score_cache` keeps scores for the next search of the same forest.
@@ -83,7 +83,7 @@ def search(
 
 def _search_first_trees(
     forest: Forest, sharing: Sharing, query: ForestQuery, slots: tuple[Slot, ...], first_trees: int
-) -> Found | None:
+) -> FoundCandidates | None:
     """The answer, if the first trees of a large forest yield all of it: then no other tree can matter."""
     roots = forest.roots
     size = max(first_trees, 2 * query.maximum)
@@ -111,11 +111,11 @@ def _search_all_trees(
     slots: tuple[Slot, ...],
     trace: Trace | None,
     score_cache: ScoreCache | None,
-) -> Found:
+) -> FoundCandidates:
     choices = _choices(forest, query, slots, sharing, trace)
     roots = viable_roots(forest, query, slots, choices, sharing, trace)
     if not len(roots):
-        return Found(slots, np.empty((0, len(slots)), np.int32))
+        return FoundCandidates(slots, np.empty((0, len(slots)), np.int32))
     combination = _combination(forest, sharing, query, slots, choices, roots)
     if query.order is None:
         return combination.found(combination.first())
@@ -136,7 +136,7 @@ def _combination(
     return _Combination(forest, equivalence, roots, sharers, query, slots)
 
 
-def cut_jointly(founds: Sequence[Found], maximum: int) -> tuple[list[Found], list[int]]:
+def cut_jointly(founds: Sequence[FoundCandidates], maximum: int) -> tuple[list[FoundCandidates], list[int]]:
     """The first `maximum` candidates of several answers, best first or by turns, and whose each is."""
     keys = [
         np.arange(len(found.candidates))
@@ -158,11 +158,11 @@ def cut_jointly(founds: Sequence[Found], maximum: int) -> tuple[list[Found], lis
     return cut, turns.tolist()
 
 
-def shuffled(found: Found, count: int | None, seed: int) -> Found:
+def shuffled(found: FoundCandidates, count: int | None, seed: int) -> FoundCandidates:
     """A random choice of `count` candidates (None: all of them) in random order; the seed decides."""
     order = np.random.default_rng(seed).permutation(len(found.candidates))[:count]
     shares = None if found.shares is None else [found.shares[place] for place in order.tolist()]
-    return Found(found.slots, found.candidates[order], shares=shares)
+    return FoundCandidates(found.slots, found.candidates[order], shares=shares)
 
 
 def _choices(
@@ -211,12 +211,12 @@ class _Combination:
     query: ForestQuery
     slots: tuple[Slot, ...]
 
-    def found(self, candidates: Candidates, ranking: CandidateScores | None = None) -> Found:
+    def found(self, candidates: Candidates, ranking: CandidateScores | None = None) -> FoundCandidates:
         """The candidates as the answer, with the parts of what they split."""
         shares = None
         if any(slot.rule for slot in self.slots):
             shares = shares_of(self.forest, self.equivalence, self.slots, candidates)
-        return Found(self.slots, candidates, ranking, shares)
+        return FoundCandidates(self.slots, candidates, ranking, shares)
 
     def first(self) -> Candidates:
         """The first candidates found."""

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations, product
 
+from placement.search.assignment import Assignment
 from placement.search.budget import Budget
 from placement.search.completion import Completion
 from placement.search.distribution import distribute, narrowed
-from placement.search.placing import Placing
 from placement.search.problem import Problem, Solution, Splitting, bits
 
 # Dead ends in a row after which it pays to ask whether the rest can be completed.
@@ -61,7 +61,7 @@ class _Enumeration:
     """One walk over the canonical solutions of a problem: interchangeable slots take ascending positions."""
 
     def __init__(self, problem: Problem, budget: Budget) -> None:
-        self._placing = Placing(problem, budget)
+        self._assignment = Assignment(problem, budget)
         self._budget = budget
         self._completion: Completion | None = None
         self._dead_ends = 0
@@ -71,19 +71,19 @@ class _Enumeration:
     def run(self) -> Iterator[Solution]:
         """All canonical solutions."""
         self._budget.look()
-        domains = self._placing.begin()
+        domains = self._assignment.begin()
         if domains is not None:
             yield from self._walk(domains)
 
     def _walk(self, domains: list[int]) -> Iterator[Solution]:
-        placing, order = self._placing, self._placing.order
+        assignment, order = self._assignment, self._assignment.order
         last = len(order) - 1
-        unplaced = [order[depth + 1 :] for depth in range(len(order))]
+        unassigned = [order[depth + 1 :] for depth in range(len(order))]
         path, untried = [domains], [domains[order[0]]]
         while path:
             depth = len(path) - 1
             slot = order[depth]
-            placing.take_back(slot)
+            assignment.unassign(slot)
             if depth == last and self._last_is_plain:
                 yield from self._last_ones(slot, untried[-1])
                 untried[-1] = 0
@@ -93,20 +93,22 @@ class _Enumeration:
                 continue
             low = untried[-1] & -untried[-1]
             untried[-1] ^= low
-            narrowed = placing.place(slot, low.bit_length() - 1, unplaced[depth], path[-1], ascending=True)
-            if narrowed is None or not self._is_promising(unplaced[depth], narrowed):
+            narrowed = assignment.assign(
+                slot, low.bit_length() - 1, unassigned[depth], path[-1], ascending=True
+            )
+            if narrowed is None or not self._is_promising(unassigned[depth], narrowed):
                 self._dead_ends += 1
                 self._budget.dead_ends[slot] += 1
             elif depth == last:
                 self._dead_ends = 0
-                yield tuple(placing.chosen)
+                yield tuple(assignment.chosen)
             else:
                 path.append(narrowed)
                 untried.append(narrowed[order[depth + 1]])
 
     def _last_ones(self, slot: int, positions: int) -> Iterator[Solution]:
         """All positions of the last slot; they have been narrowed to those that it can take."""
-        chosen = self._placing.chosen
+        chosen = self._assignment.chosen
         for position in bits(positions):
             chosen[slot] = position
             self._budget.spend()
@@ -114,13 +116,13 @@ class _Enumeration:
         chosen[slot] = -1
         self._dead_ends = 0
 
-    def _is_promising(self, unplaced: Solution, domains: list[int]) -> bool:
+    def _is_promising(self, unassigned: Solution, domains: list[int]) -> bool:
         """Whether to go on from here: as long as dead ends are few, they cost less than asking."""
         if self._dead_ends < _PATIENCE:
             return True
         if self._completion is None:
-            self._completion = Completion(self._placing, self._budget)
-        return self._completion.possible(unplaced, domains)
+            self._completion = Completion(self._assignment, self._budget)
+        return self._completion.possible(unassigned, domains)
 
 
 def _permuted(blocks: tuple[tuple[int, ...], ...], solution: Solution) -> Iterator[Solution]:

@@ -15,7 +15,7 @@ from placement.dialects.nova import (
     Translation,
     translate_document,
 )
-from placement.domain.errors import Conflict
+from placement.domain.errors import BadRequest, Conflict
 from placement.domain.groups import CandidateQuery
 from placement.services.clusters.clusters import Clusters
 from placement.services.placement.best_fit import Applicant, BestFit, Fitted
@@ -24,6 +24,7 @@ from placement.services.placement.claims import Claims
 from placement.services.placement.search_options import SearchOptions
 
 _SEARCH_PARTS = ("limit", "cluster", "explain")
+_NOT_IN_CLAIMS = ("limit", "explain")
 ParseQuery = Callable[[str], CandidateQuery]
 """Reads the query string of allocation candidates. Raises BadRequest."""
 
@@ -85,16 +86,20 @@ class Flavors:
     def claim(self, applicant: Applicant, document: object, parse: ParseQuery) -> FlavorClaim:
         """Let a consumer hold the best candidate for a flavor, and keep the guest's dedicated CPUs with it.
 
-        The document is that of `find`. Repeating the call changes nothing. Raises as `find` and
-        `BestFit.claim` do.
+        The document is that of `find` without `limit` and `explain`. The CPUs are noted after the claim: if
+        only that fails, the consumer holds its candidate, and repeating the call, which is always allowed,
+        notes them. Raises as `find` and `BestFit.claim` do.
         """
+        if isinstance(document, Mapping) and not document.keys().isdisjoint(_NOT_IN_CLAIMS):
+            raise BadRequest(f"{' and '.join(_NOT_IN_CLAIMS)} make no sense in a claim")
         request, cluster, _ = _split(document)
         translation = translate_document(request)
         options = self._candidates.options(cluster=cluster)
         fitted = self._best_held(applicant, translation, options, parse)
         cpus = translation.dedicated_cpus
-        if cpus:
-            self._claims.note_dedicated_cpus(applicant.consumer_uuid, fitted.generation, cpus)
+        if cpus or not fitted.fresh:
+            # What was held already may have been claimed for another flavor.
+            self._claims.note_dedicated_cpus(applicant.consumer_uuid, fitted.generation, cpus or None)
         return FlavorClaim(fitted, cpus)
 
     def _best_held(

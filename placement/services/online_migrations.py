@@ -12,7 +12,7 @@ from placement.storage.statements import online_migrations
 
 
 @dataclass(frozen=True, slots=True)
-class Labels:
+class Owner:
     """The project and the user that consumers get which have none."""
 
     project_id: str
@@ -31,9 +31,9 @@ class Batch:
 class OnlineMigrations:
     """Each of them completes rows in batches, and finds nothing once all are complete."""
 
-    def __init__(self, database: Database, labels: Labels) -> None:
+    def __init__(self, database: Database, owner: Owner) -> None:
         self._database = database
-        self._labels = labels
+        self._owner = owner
 
     def run(self, most: int) -> list[Batch]:
         """One batch of `most` rows at most, over all migrations together. Raises Unavailable."""
@@ -47,13 +47,13 @@ class OnlineMigrations:
         return batches
 
     def _migrations(self) -> list[tuple[str, Callable[..., int], Callable[..., int]]]:
-        labels = self._labels
+        owner = self._owner
         return [
             ("set_root_provider_ids", online_migrations.count_rootless, online_migrations.set_roots),
             (
                 "create_incomplete_consumers",
                 online_migrations.count_orphans,
-                partial(online_migrations.create_consumers, project=labels.project_id, user=labels.user_id),
+                partial(online_migrations.create_consumers, project=owner.project_id, user=owner.user_id),
             ),
         ]
 

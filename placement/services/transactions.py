@@ -19,7 +19,7 @@ from placement.domain.errors import Unavailable
 from placement.storage.database import Database, Transaction
 from placement.storage.failures import TryAgain, Unreachable
 
-# Jitter keeps those who collided from colliding again.
+# Jitter keeps writers that collided from colliding again.
 _LEAST_PART, _LARGEST_PART = 0.5, 1.5
 Result = TypeVar("Result")
 # A database that cannot be reached is not waited for longer: a restart takes a second, an outage many.
@@ -36,7 +36,7 @@ class RetryPolicy:
     longest_pause_seconds: float = 0.5
 
     def begin(self) -> Attempts:
-        """The first attempt of somebody begins now."""
+        """Begin the first attempt of one caller."""
         return Attempts(self)
 
 

@@ -27,7 +27,7 @@ from placement.services.placement.names import ResourceClasses, Traits
 from placement.services.placement.providers import Providers
 from placement.services.placement.reshaper import Reshaper
 from placement.storage.database import Database
-from placement.storage.statements.consumers import LabelRegistry
+from placement.storage.statements.consumers import AttributeRegistry
 
 
 class UseCases:
@@ -37,8 +37,8 @@ class UseCases:
         self, database: Database, search_settings: SearchSettings, binders: Binders | None = None
     ) -> None:
         self.database = database
-        labels = LabelRegistry(database)
-        writer = NodeWriter(labels, database.history)
+        attributes = AttributeRegistry(database)
+        writer = NodeWriter(attributes, database.history)
         self.cluster_cache = ClusterCache(database)
         self.pods = Pods(database, self.cluster_cache, writer)
         self.pod_translation = PodTranslation(database, self.cluster_cache)
@@ -47,7 +47,7 @@ class UseCases:
         self.extender = Extender(self.clusters, self.pods, Preemption(database, self.cluster_cache), binders)
         self.forest = ForestKeeper(database)
         self.candidates = Candidates(database, self.forest, search_settings)
-        self.claims = Claims(database, labels)
+        self.claims = Claims(database, attributes)
         self.holdings = Holdings(database)
         self.best_fit = BestFit(self.candidates, self.claims, self.holdings)
         self.flavors = Flavors(self.clusters, self.candidates, self.best_fit, self.claims)
@@ -55,7 +55,7 @@ class UseCases:
         self.listings = Listings(database)
         self.memberships = Memberships(database)
         self.providers = Providers(database, self.forest)
-        self.reshaper = Reshaper(database, labels)
+        self.reshaper = Reshaper(database, attributes)
         self.resource_classes = ResourceClasses(database)
         self.traits = Traits(database)
 

@@ -42,7 +42,7 @@ class Transaction:
     """One write transaction: executes statements and knows its stamp."""
 
     def __init__(self, connection: sa.Connection, backend: Backend, doubt: Callable[[], None]) -> None:
-        """`doubt` has all caches of the process forget, for somebody found that one of them is wrong."""
+        """`doubt` has all caches of the process forget; call it where one of them turns out to be wrong."""
         self.connection = connection
         self.backend = backend
         self.now = utcnow()
@@ -97,8 +97,8 @@ class Database:
 
         `durable` False lets SQLite lose commits in a power cut. `attempts`: how often services try a
         transaction that concurrent ones keep from finishing. `statement_seconds`: how long a server may
-        take for a statement, if that is less than usual. `log_failures` False is for those who say themselves
-        what is wrong.
+        take for a statement, if that is less than usual. `log_failures` False is for callers that
+        report failures themselves.
         """
         self.url = urls.supported(url, parameters)
         self.attempts = attempts
@@ -142,7 +142,7 @@ class Database:
         """Have the pool replace a connection that is lost, or to what is not the database any more."""
         idle = pool.idle_seconds(record)
         if idle is None:
-            # It was just made; the pool does not make a third one for somebody who refuses two.
+            # It was just made. If a new one is refused as well, the pool makes no third.
             return
         if not self.backend.is_present(record.info[history.KEY]):
             raise sa.exc.DisconnectionError
@@ -221,7 +221,7 @@ class Database:
     # -- errors -------------------------------------------------------------------------------------
 
     def _leaves_in_doubt(self, error: sa.exc.DBAPIError) -> bool:
-        """Whether what was sent may be committed: the connection was lost, and nobody has refused."""
+        """Whether what was sent may be committed: the connection was lost, and the server had not refused."""
         return error.connection_invalidated and self.backend.leaves_in_doubt(error.orig or error)
 
     @contextmanager

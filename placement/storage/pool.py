@@ -15,7 +15,7 @@ _OPENED = "placement_opened"
 
 
 class Pool(sa.QueuePool):
-    """A pool in which nobody waits for a connection beyond the deadline of the request."""
+    """A pool that waits for a connection no longer than until the deadline of the request."""
 
     @property
     def _timeout(self) -> float:

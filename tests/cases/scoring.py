@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from placement.api.rendering.scores import score_remarks
+from placement.api.rendering.scores import score_members
 from placement.domain.inventory import Inventory
 from placement.forest.texts import lines
 from placement.scoring.order import Order, parse_order
@@ -84,8 +84,8 @@ def _host(case: Case) -> Answer:
     }
     scored = StrategyScores(strategy, *score_with_parts(strategy, columns, case["request"]))
     table = ScoreTable(scored.scores, strategy.max_score, [scored], [])
-    (remark,) = lines(score_remarks(table, ()))
-    answer: Answer = json.loads(b"{%b}" % remark)["score_parts"][0]
+    (members,) = lines(score_members(table, ()))
+    answer: Answer = json.loads(b"{%b}" % members)["score_parts"][0]
     return answer
 
 
@@ -169,9 +169,9 @@ def _tree(case: Case) -> Answer:
     tree = _Tree(case["providers"], case["candidate"])
     capacity, used = tree.sums(order)
     expected = case["expect"]
-    (remark,) = lines(score_remarks(tree.ranking(order).table(tree.rows), ()))
+    (members,) = lines(score_members(tree.ranking(order).table(tree.rows), ()))
     return {
-        **json.loads(b"{%b}" % remark)["score_parts"][0],
+        **json.loads(b"{%b}" % members)["score_parts"][0],
         "request": tree.request(),
         # A class that nobody in scope has may be listed with 0 or left out.
         "capacity": {

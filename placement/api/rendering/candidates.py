@@ -24,7 +24,7 @@ from placement.forest.texts import (
 )
 from placement.search.answer import (
     Answer,
-    Block,
+    Batch,
     ProviderSummary,
     Use,
 )
@@ -38,7 +38,7 @@ _AT_ONCE = 2048
 _ALLOCATION = (b'"', b'":{"resources":')
 _LISTED_ALLOCATION = (b'{"resource_provider":{"uuid":"', b'"},"resources":')
 # More ways than this in which candidates share providers between slots are not written one by one.
-_MOST_LAYOUTS = 8
+_MOST_PATTERNS = 8
 
 
 class CandidatesRenderer:
@@ -53,15 +53,15 @@ class CandidatesRenderer:
         search: Search,
         version: Microversion,
         *,
-        remarks: Texts | None = None,
+        scores: Texts | None = None,
         appendix: bytes = b"",
     ) -> Iterator[bytes]:
         """The JSON body in parts of bounded size, each made when it is asked for.
 
-        `remarks`: members to add to each element, `appendix`: to the body; as JSON without braces.
+        `scores`: members to add to each element, `appendix`: to the body; both JSON without braces.
         """
         yield b'{"allocation_requests":['
-        yield from _elements(search, version, remarks)
+        yield from _elements(search, version, scores)
         yield b'],"provider_summaries":{'
         if version.offers(Feature.NESTED_CANDIDATES):
             yield from _listed(self._whole_trees(search))
@@ -88,24 +88,24 @@ def _listed(parts: Iterable[list[bytes]]) -> Iterator[bytes]:
         comma = b","
 
 
-def _elements(search: Search, version: Microversion, remarks: Texts | None) -> Iterator[bytes]:
+def _elements(search: Search, version: Microversion, scores: Texts | None) -> Iterator[bytes]:
     """All candidates, separated by commas."""
     if search.answer.splits:
-        yield from _split_elements(search, remarks)
+        yield from _split_elements(search, scores)
         return
     writer = _ElementWriter(search, version)
     count = len(search.answer)
     done = 0
-    for block in search.answer.blocks(_AT_ONCE):
-        text = writer.written(block, None if remarks is None else remarks[done : done + len(block)])
-        done += len(block)
+    for batch in search.answer.batches(_AT_ONCE):
+        text = writer.written(batch, None if scores is None else scores[done : done + len(batch)])
+        done += len(batch)
         yield text[:-1] if done == count else text
 
 
-def _split_elements(search: Search, remarks: Texts | None) -> Iterator[bytes]:
+def _split_elements(search: Search, scores: Texts | None) -> Iterator[bytes]:
     """The same one by one, for candidates that differ in how many providers serve a group."""
     classes = search.names.classes
-    added = repeat(b"") if remarks is None else (b"," + text for text in lines(remarks))
+    added = repeat(b"") if scores is None else (b"," + text for text in lines(scores))
     comma = b""
     for element, more in zip(search.answer.elements(), added, strict=False):
         allocations = {
@@ -118,7 +118,7 @@ def _split_elements(search: Search, remarks: Texts | None) -> Iterator[bytes]:
 
 
 class _ElementWriter:
-    """Writes the elements of one answer, a block of candidates at a time."""
+    """Writes the elements of one answer, a batch of candidates at a time."""
 
     def __init__(self, search: Search, version: Microversion) -> None:
         self._slots = search.answer.slots
@@ -131,42 +131,42 @@ class _ElementWriter:
         for number, slot in enumerate(self._slots):
             self._groups.setdefault(slot.suffix, []).append(number)
         self._amounts_of: dict[tuple[int, ...], bytes] = {}
-        # For the present block, by slot.
+        # For the present batch, by slot.
         self._uuids_of: dict[int, Texts] = {}
 
-    def written(self, block: Block, remarks: Texts | None) -> bytes:
+    def written(self, batch: Batch, scores: Texts | None) -> bytes:
         """The elements, a comma behind each."""
-        layouts = block.layouts(_MOST_LAYOUTS)
-        if layouts is None:
-            return joined(len(block), self._parts(block, remarks))
-        if len(layouts) == 1:
-            return table(self._parts(layouts[0][1], remarks)).tobytes()
-        texts = [b""] * len(block)
-        for places, alike in layouts:
-            rows = table(self._parts(alike, None if remarks is None else remarks[places]))
+        patterns = batch.patterns(_MOST_PATTERNS)
+        if patterns is None:
+            return joined(len(batch), self._parts(batch, scores))
+        if len(patterns) == 1:
+            return table(self._parts(patterns[0][1], scores)).tobytes()
+        texts = [b""] * len(batch)
+        for places, alike in patterns:
+            rows = table(self._parts(alike, None if scores is None else scores[places]))
             for place, text in zip(places.tolist(), lines(rows), strict=True):
                 texts[place] = text
         return b"".join(texts)
 
-    def _parts(self, block: Block, remarks: Texts | None) -> Iterator[Part]:
+    def _parts(self, batch: Batch, scores: Texts | None) -> Iterator[Part]:
         self._uuids_of.clear()
         yield b"{"
-        yield from self._allocations(block)
+        yield from self._allocations(batch)
         if self._with_mappings:
-            yield from self._mappings(block)
-        if remarks is not None:
+            yield from self._mappings(batch)
+        if scores is not None:
             yield b","
-            yield remarks
+            yield scores
         yield b"},"
 
-    def _allocations(self, block: Block) -> Iterator[Part]:
+    def _allocations(self, batch: Batch) -> Iterator[Part]:
         """What a candidate takes from which provider, in order of the slots that use it first."""
         before, after = _ALLOCATION if self._by_uuid else _LISTED_ALLOCATION
         yield b'"allocations":' + (b"{" if self._by_uuid else b"[")
         comma = b""
-        for use in block.first_uses(self._giving):
+        for use in batch.first_uses(self._giving):
             yield from self._provider(use, comma + before, after)
-            which, sets = block.companions(use, self._giving)
+            which, sets = batch.companions(use, self._giving)
             amounts = [self._amounts(slots) for slots in sets]
             if len(amounts) == 1 and not use.is_partial:
                 yield amounts[0]
@@ -187,13 +187,13 @@ class _ElementWriter:
             text = self._amounts_of[slots] = orjson.dumps(amounts) + b"}"
         return text
 
-    def _mappings(self, block: Block) -> Iterator[Part]:
+    def _mappings(self, batch: Batch) -> Iterator[Part]:
         """Which providers serve which group, each once."""
         opening = b',"mappings":{'
         for suffix, slots in self._groups.items():
             yield opening + orjson.dumps(suffix) + b":["
             comma = b""
-            for use in block.first_uses(slots):
+            for use in batch.first_uses(slots):
                 yield from self._provider(use, comma + b'"', b'"')
                 comma = b","
             yield b"]"

@@ -14,7 +14,7 @@ from placement.services.clusters.node_views import CpuView, NodeView
 
 
 def cluster_body(cluster: Any) -> dict[str, Any]:
-    """One cluster; `remarks` if it is told something about scores that has no effect."""
+    """One cluster; with `remarks` if its settings of scores contain something without effect."""
     remarks = scoring_remarks(cluster.settings)
     return {
         "name": cluster.name,

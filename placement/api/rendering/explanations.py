@@ -71,7 +71,7 @@ def _condition(condition: Condition) -> dict[str, Any]:
 def _miss(miss: Miss, stage: Stage, names: Names) -> dict[str, Any]:
     body: dict[str, Any] = {"resource_provider": _provider(miss.provider, names)}
     if stage.counted is not Counted.TREES and miss.shortages:
-        # Who stands for itself has its first shortage told without a list around it, too.
+        # A near miss that is one provider or node has its first shortage outside of the list, too.
         first = miss.shortages[0]
         body["resource_class"] = first.resource_class
         body |= {"wanted": first.wanted, "free": first.free, "missing": first.missing}

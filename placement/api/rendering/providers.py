@@ -21,7 +21,7 @@ _LINKS = (
 
 
 class Described(Protocol):
-    """A provider as the use cases hand it over."""
+    """What rendering reads of a provider."""
 
     @property
     def uuid(self) -> str: ...

@@ -23,7 +23,7 @@ from placement.services.placement.search_options import SoftCondition
 _FIGURE = b"\0"
 
 
-def score_remarks(table: ScoreTable, preferences: Sequence[SoftCondition]) -> Texts:
+def score_members(table: ScoreTable, preferences: Sequence[SoftCondition]) -> Texts:
     """Per candidate its score and what it is made of, as members of its element, of one width for all.
 
     Candidates on which the same classes count differ only in numbers, so one template writes them all.
@@ -37,7 +37,7 @@ def _texts(table: ScoreTable, preferences: Sequence[SoftCondition], places: Rows
     columns = [Field("score", table.scores)]
     parts = [_strategy_template(strategy, at, columns) for strategy in table.strategies]
     for soft, met in zip(preferences, table.preferences, strict=True):
-        parts.append(orjson.dumps({"prefer": soft.label, "weight": soft.weight, "met": bool(met[at])}))
+        parts.append(orjson.dumps({"prefer": soft.text, "weight": soft.weight, "met": bool(met[at])}))
     text = b'"score":\0,"max_score":%d,"score_parts":[%b]' % (table.max_score, b",".join(parts))
     return filled(text.split(_FIGURE), [_figures(column, places) for column in columns])
 

@@ -10,7 +10,7 @@ from placement.api.bodies import validated
 from placement.api.context import use_cases
 from placement.api.queries import parameters
 from placement.api.rendering.explanations import explanation_member
-from placement.api.rendering.scores import score_remarks
+from placement.api.rendering.scores import score_members
 from placement.api.responses import streamed
 from placement.api.route_guard import route
 from placement.api.schemas.candidates import CandidatesBody
@@ -57,10 +57,10 @@ def _found(query: CandidateQuery, options: SearchOptions) -> Response:
     appendix = b""
     if options.explain:
         appendix = orjson.dumps(explanation_member(search))[1:-1]
-    remarks = _remarks(search, options)
-    return streamed(renderer.body(search, context.version(), remarks=remarks, appendix=appendix))
+    scores = _scores(search, options)
+    return streamed(renderer.body(search, context.version(), scores=scores, appendix=appendix))
 
 
-def _remarks(search: Search, options: SearchOptions) -> Texts | None:
+def _scores(search: Search, options: SearchOptions) -> Texts | None:
     table = search.answer.scores()
-    return None if table is None else score_remarks(table, options.preferences)
+    return None if table is None else score_members(table, options.preferences)

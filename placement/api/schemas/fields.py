@@ -225,7 +225,7 @@ class Boolean(_Field):
 
 
 class Anything(_Field):
-    """Any JSON value but null; what it means is for others to judge."""
+    """Any JSON value but null; the handler checks what it means."""
 
 
 class Mapping(_Field):

@@ -43,7 +43,7 @@ def raw_priority(pod: Pod) -> PriorityClass:
 
 
 class QosClass(StrEnum):
-    """What a pod may expect of its CPUs, and with whom it shares them; `UNSET` if its label names no class.
+    """What a pod may expect of its CPUs, and which pods share them; `UNSET` if its label names no class.
 
     Every rule that depends on the class is a question that the class answers.
     Source: koordinator.md, "QoS class".

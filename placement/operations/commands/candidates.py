@@ -40,7 +40,7 @@ class ListCandidates(Listing):
 def rows(command: Listing, body: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     """The rows of a candidates body; the command says so if there is nothing."""
     if not body["allocation_requests"]:
-        command.remark("Nothing fits.")
+        command.note("Nothing fits.")
         return []
     summaries = body["provider_summaries"]
     roots = {

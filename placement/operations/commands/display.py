@@ -105,8 +105,8 @@ class _Wired(Command):
 
         return Client(self.app.options.url, self.app.options.token)
 
-    def remark(self, text: str) -> None:
-        """A word to the person at the terminal that no program should read."""
+    def note(self, text: str) -> None:
+        """Print a note to the person at the terminal, where no program reads it."""
         print(text, file=self.app.stderr)
 
 

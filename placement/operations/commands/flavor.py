@@ -89,7 +89,7 @@ class ListFlavorCandidates(Listing):
         """Ask and list."""
         found = _searched(self.client, parsed_args)
         if found["query_used"] == "fallback_querystring":
-            self.remark("No dedicated CPUs are free; these candidates give shared ones.")
+            self.note("No dedicated CPUs are free; these candidates give shared ones.")
         return candidates.COLUMNS, candidates.rows(self, found["candidates"])
 
 
@@ -106,7 +106,7 @@ class ExplainFlavor(Explaining):
         parsed_args.limit = parsed_args.limit or ENOUGH
         found = _searched(self.client, parsed_args, explain=True)
         if found["query_used"] == "fallback_querystring":
-            self.remark("No dedicated CPUs are free; this is about shared ones.")
+            self.note("No dedicated CPUs are free; this is about shared ones.")
         return self.told(parsed_args, found["explanation"])
 
 

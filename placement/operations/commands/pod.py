@@ -137,7 +137,7 @@ class PreviewPod(Listing):
         """Ask and list."""
         preview = _preview(self.client, parsed_args, parsed_args.limit)
         for remark in (preview["message"], *preview["warnings"]):
-            self.remark(remark)
+            self.note(remark)
         return ("#", "node", "score", "cpuset", "remarks"), [*_fitting(preview), *_refusing(preview)]
 
 
@@ -164,9 +164,9 @@ class TranslatePod(Listing):
         path = cluster_path(parsed_args.cluster, "pods", "translation")
         answer = self.client.post(path, _manifest(parsed_args.file))
         for gap in answer["not_expressed"]:
-            self.remark(f"not expressed: {gap}")
+            self.note(f"not expressed: {gap}")
         for warning in answer["warnings"]:
-            self.remark(warning)
+            self.note(warning)
         return ("#", "meaning", "query"), [
             (number, entry["meaning"], entry["query"])
             for number, entry in enumerate(answer["queries"], start=1)

@@ -1,4 +1,4 @@
-"""`placement sync`: keeping clusters as somebody else has them."""
+"""`placement sync`: keeping clusters of the service equal to those of Kubernetes."""
 
 from __future__ import annotations
 

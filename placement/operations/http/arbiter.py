@@ -15,7 +15,7 @@ _TRY_AGAIN_AFTER_SECONDS = 2
 
 
 class _NotReplaced(Exception):
-    """All new workers ended, and those of before are still there."""
+    """All new workers ended; the previous ones still run."""
 
 
 class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
@@ -29,7 +29,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
         self._next_attempt = 0.0
 
     def reload(self) -> None:
-        """Start workers with what the configuration says now, then stop those of before.
+        """Start workers with the present configuration, then stop the previous ones.
 
         If the new ones do not start, those of before go on.
         """
@@ -42,7 +42,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
         self._before = set()
 
     def manage_workers(self) -> None:
-        """See to it that as many workers run as wanted.
+        """Start and stop workers until as many run as wanted.
 
         Raises HaltServer if none has ever served and one ends.
         """
@@ -69,7 +69,7 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
             self._next_attempt = time.monotonic() + _TRY_AGAIN_AFTER_SECONDS
 
     def _reap(self) -> None:
-        """One worker that cannot start is no reason to stop those that serve. Raises HaltServer otherwise."""
+        """Keep the workers that serve when one cannot start. Raises HaltServer if none has ever served."""
         while True:
             workers = set(self.WORKERS.values())
             try:

@@ -1,4 +1,4 @@
-"""A client's connection: what it has sent so far, and what is to happen with it."""
+"""A client's connection: what it has sent so far, and which phase it is in."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from placement.operations.http.received import (
     Received,
     framing_of,
 )
-from placement.operations.http.refusals import Refusal
+from placement.operations.http.refusals import HttpRefusal
 
 _END_OF_HEAD = b"\r\n\r\n"
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
@@ -34,7 +34,7 @@ _AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class Phase(Enum):
-    """What is expected of the client, or of us."""
+    """What the connection waits for: the client, or an answer of ours."""
 
     IDLE = auto()
     HEAD = auto()
@@ -84,7 +84,7 @@ class Connection:
         return True
 
     def advance(self) -> bool:
-        """Whether a request is complete now. Raises Refusal, OSError."""
+        """Whether a request is complete now. Raises HttpRefusal, OSError."""
         if self.phase is Phase.IDLE and self._buffer:
             self.phase = Phase.HEAD
             self.deadline = time.monotonic() + self._limits.head_seconds
@@ -100,7 +100,7 @@ class Connection:
         self._searched = 0
 
     def drain(self) -> None:
-        """Say that nothing more will come, and give the client time to read what was sent.
+        """End our side of the connection, and give the client time to read what was sent.
 
         Closing at once would make the system drop what the client has not read yet.
         """
@@ -172,7 +172,7 @@ class Connection:
         try:
             piece, complete = self._framing.take(self._buffer)
         except BadChunks as error:
-            raise Refusal(400, str(error)) from None
+            raise HttpRefusal(400, str(error)) from None
         self.received.append(piece)
         if self.received.body_size > self._limits.largest_body_bytes:
             raise refusals.BODY_TOO_LONG

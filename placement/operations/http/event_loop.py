@@ -18,7 +18,7 @@ from placement.operations.http.exchange import Exchange, State
 from placement.operations.http.lanes import Lanes
 from placement.operations.http.limits import Limits
 from placement.operations.http.process import room_for_connections
-from placement.operations.http.refusals import Refusal
+from placement.operations.http.refusals import HttpRefusal
 from placement.operations.http.register import Register
 
 # Operators know it by the name of the worker.
@@ -69,7 +69,7 @@ class EventLoop:
         return len(self._register)
 
     def wake_by(self, pipe: int) -> None:
-        """Have whatever is written to a pipe that does not block end the waiting."""
+        """Have a byte in this pipe, which does not block, end the waiting."""
 
         def heard() -> None:
             with suppress(BlockingIOError):
@@ -113,7 +113,7 @@ class EventLoop:
 
     @contextmanager
     def _alone(self, connection: Connection) -> Iterator[None]:
-        """Whatever fails in the block ends this connection and no other."""
+        """A failure in the block ends this connection and no other."""
         try:
             yield
         except OSError as error:
@@ -140,7 +140,7 @@ class EventLoop:
             return
         try:
             complete = connection.advance()
-        except Refusal as refusal:
+        except HttpRefusal as refusal:
             self._refuse(connection, refusal)
             return
         self._register.note(connection)
@@ -233,7 +233,7 @@ class EventLoop:
         self._pause(listener)
 
     def _make_room(self) -> bool:
-        """Close the connection that is most likely of no use to anybody; False if none is closed yet."""
+        """Close the least useful connection; False if none is closed yet."""
         connection = self._register.least_useful()
         if connection is None:
             return False
@@ -257,7 +257,7 @@ class EventLoop:
         else:
             connection.close()
 
-    def _refuse(self, connection: Connection, refusal: Refusal) -> None:
+    def _refuse(self, connection: Connection, refusal: HttpRefusal) -> None:
         """Answer without asking the application, and close."""
         LOG.info("refused a request of %s: %d %s", connection.address, refusal.status, refusal.message)
         try:
@@ -293,7 +293,7 @@ class EventLoop:
         exchange.keep_alive = self._takes_more() and not connection.ended
         exchange.lane = self._lanes.of(request.method, request.path)
         most = self._limits.requests_per_caller
-        # Health checks are answered whatever the caller has in work.
+        # Health checks are answered however many requests of the caller are in work.
         if most and self._in_flight[exchange.caller] >= most and exchange.lane is not self._lanes.status:
             self._refuse(connection, refusals.TOO_MANY_OF_CALLER)
             return
@@ -305,7 +305,7 @@ class EventLoop:
         self._is_busy(connection)
 
     def _is_busy(self, connection: Connection) -> None:
-        """Threads have the connection; the event loop waits for their report."""
+        """Leave the connection to threads; the event loop waits for their report."""
         connection.phase = Phase.BUSY
         connection.deadline = float("inf")
         self._register.note(connection)
@@ -368,7 +368,7 @@ class EventLoop:
             connection.deadline = exchange.outgoing.deadline()
 
     def _abandon(self, connection: Connection) -> None:
-        """The client does not take its answer: a thread ends what produces it."""
+        """Have a thread end what produces an answer that the client does not take."""
         exchange = connection.exchange
         assert exchange is not None
         exchange.abandoned = True

@@ -41,7 +41,7 @@ class State(Enum):
 
 
 class Exchange:
-    """A complete request in work. A thread may leave it while the client reads slowly, another goes on."""
+    """A complete request in work. A thread may leave it while the client reads slowly; another continues."""
 
     def __init__(
         self,
@@ -139,8 +139,8 @@ class Exchange:
         self.keep_alive = self.keep_alive and not self._response.should_close()
         return State.ANSWERED
 
-    def refuse(self, refusal: refusals.Refusal) -> None:
-        """Answer this instead of asking the application."""
+    def refuse(self, refusal: refusals.HttpRefusal) -> None:
+        """Answer with the refusal instead of asking the application."""
         self._pieces, self._produced, self.keep_alive = iter(()), True, False
         self._response = _Closing()
         self.outgoing.sendall(refusals.written(refusal))
@@ -186,7 +186,7 @@ class _Closing:
 
 
 def _caller(request: Request, address: Any) -> Hashable:
-    """Whom the request counts for, as far as that is known before anybody looks at the credentials."""
+    """The caller that the request counts for: its credentials, not yet checked, else its address."""
     for name, value in request.headers:
         if name in _CREDENTIALS:
             return hashlib.sha256(value.encode()).digest()

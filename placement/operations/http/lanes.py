@@ -1,4 +1,4 @@
-"""Threads that answer requests, in lanes: what waits in one never takes the threads of another."""
+"""Threads that answer requests, in lanes: jobs of one lane never take the threads of another."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Lane:
             self._enqueue(job, first=True)
 
     def overdue(self, now: float) -> list[Job]:
-        """Take out the jobs whose deadline passed while they waited."""
+        """Remove the jobs whose deadline passed while they waited."""
         with self._changed:
             waiting = [job for jobs in self._waiting.values() for job in jobs]
             found = [job for job in waiting if job.deadline <= now and not job.begun]
@@ -148,5 +148,5 @@ class Lanes:
         return self._writes
 
     def overdue(self, now: float) -> list[Job]:
-        """Take out of all lanes what waited too long."""
+        """Remove from all lanes the jobs that waited too long."""
         return [job for lane in (self.status, self._reads, self._writes) for job in lane.overdue(now)]

@@ -66,7 +66,7 @@ class Length:
         self.missing = size
 
     def take(self, buffer: bytearray) -> tuple[bytes, bool]:
-        """What of the buffer belongs to the body, removed from it, and whether the body ends there."""
+        """Remove what belongs to the body from the buffer; these bytes, and whether the body ends there."""
         taken = bytes(buffer[: self.missing])
         del buffer[: len(taken)]
         self.missing -= len(taken)
@@ -76,7 +76,7 @@ class Length:
 class Chunks:
     """Tells where a chunked body ends; gunicorn reads what is in it. Source: RFC 9112, section 7.1."""
 
-    # Nobody knows.
+    # How many bytes are missing is not known.
     missing = 0
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Chunks:
         self._all_data = self._all_framing = 0
 
     def take(self, buffer: bytearray) -> tuple[bytes, bool]:
-        """What of the buffer belongs to the body, framing included, and whether the body ends there.
+        """Remove the body with its framing from the buffer; these bytes, and whether the body ends there.
 
         Raises BadChunks.
         """

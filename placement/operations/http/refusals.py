@@ -21,32 +21,34 @@ _RETRY_AFTER_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal(Exception):
+class HttpRefusal(Exception):
     """A request is answered with this status, and its connection is closed."""
 
     status: int
     message: str
 
 
-TOO_LATE = Refusal(503, "The request waited too long for its turn; nothing was done.")
-TOO_MANY = Refusal(503, "Too many requests are waiting; nothing was done.")
-TOO_MANY_OF_CALLER = Refusal(429, "Too many requests of this caller are being answered; nothing was done.")
-NO_ROOM = Refusal(503, "Too many requests are being received; nothing was done.")
-BODY_TOO_LONG = Refusal(413, "The body is too long.")
-LINE_TOO_LONG = Refusal(414, "The request line is too long.")
-HEAD_TOO_LONG = Refusal(431, "The headers are too long.")
-HEAD_TOO_SLOW = Refusal(408, "The head of the request did not arrive in time.")
-BODY_TOO_SLOW = Refusal(408, "The body of the request did not arrive in time.")
-FAILED = Refusal(500, "The failure was logged.")
+TOO_LATE = HttpRefusal(503, "The request waited too long for its turn; nothing was done.")
+TOO_MANY = HttpRefusal(503, "Too many requests are waiting; nothing was done.")
+TOO_MANY_OF_CALLER = HttpRefusal(
+    429, "Too many requests of this caller are being answered; nothing was done."
+)
+NO_ROOM = HttpRefusal(503, "Too many requests are being received; nothing was done.")
+BODY_TOO_LONG = HttpRefusal(413, "The body is too long.")
+LINE_TOO_LONG = HttpRefusal(414, "The request line is too long.")
+HEAD_TOO_LONG = HttpRefusal(431, "The headers are too long.")
+HEAD_TOO_SLOW = HttpRefusal(408, "The head of the request did not arrive in time.")
+BODY_TOO_SLOW = HttpRefusal(408, "The body of the request did not arrive in time.")
+FAILED = HttpRefusal(500, "The failure was logged.")
 
 
-def of_parser(error: Exception) -> Refusal:
+def of_parser(error: Exception) -> HttpRefusal:
     """What gunicorn's parser could not read."""
     status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 400)
-    return Refusal(status, str(error))
+    return HttpRefusal(status, str(error))
 
 
-def written(refusal: Refusal) -> bytes:
+def written(refusal: HttpRefusal) -> bytes:
     """The whole answer."""
     request_id = f"req-{uuid.uuid4()}"
     title = HTTPStatus(refusal.status).phrase

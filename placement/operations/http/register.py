@@ -1,4 +1,4 @@
-"""The books of a worker: what is expected of each of its connections, and how many bytes it holds."""
+"""The register of a worker: the phase of each of its connections, and how many bytes it keeps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from placement.operations.http.limits import Limits
 
 
 class Register:
-    """Connections by their phases, oldest first, and the bytes of the requests that they hold."""
+    """Connections by their phases, oldest first, and the bytes of the requests that they keep."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -38,12 +38,12 @@ class Register:
         return len(self._counted)
 
     def add(self, connection: Connection) -> None:
-        """Begin to keep books on the connection."""
+        """Add a connection."""
         self._counted[connection] = 0
         self.note(connection)
 
     def discard(self, connection: Connection) -> None:
-        """The connection is closed."""
+        """Remove a connection that is closed."""
         self._held -= self._counted.pop(connection, 0)
         self._list(connection, None)
 
@@ -57,9 +57,9 @@ class Register:
         self._list(connection, self._lists.get(connection.phase))
 
     def greediest(self) -> Connection | None:
-        """Who is to give way as too many bytes are held: who still sends and holds the most, if not little.
+        """The connection to drop when too many bytes are kept: the sender with the most, if that is much.
 
-        Who sends a lot and stalls must not keep others from sending little.
+        A client that sends a lot and stalls must not keep others from sending little.
         """
         if self._held <= self._limits.most_buffered_bytes:
             return None
@@ -67,7 +67,7 @@ class Register:
         return most if most and self._counted[most] > self._limits.body_in_memory_bytes else None
 
     def oldest_of_many(self) -> Connection | None:
-        """Who is to give way as too many send."""
+        """The connection to drop when too many are sending."""
         return next(iter(self._senders)) if len(self._senders) > self._limits.most_senders else None
 
     def least_useful(self) -> Connection | None:

@@ -1,4 +1,4 @@
-"""Claims of the service for pods that were not reported on their nodes: kept, or released in the end."""
+"""Claims of the service for pods that are not reported on their nodes: kept for a while, then released."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class _Seen(NamedTuple):
     since: float
 
 
-class Claims:
-    """Releases claims behind which there is no pod any more, or never a binding.
+class ExpiringClaims:
+    """Releases claims whose pod is gone, or was never bound.
 
-    Whether a pod is over or gone Kubernetes says. A claim for a pod that waits is left alone as long as
-    somebody may be about to bind it: until nobody has claimed it again for as long as `patience`, in seconds
-    on the clock of this process. What the watches told may be old, so Kubernetes is asked then whether the
-    pod `is_placed`, and the service checks once more that it is still the same claim.
+    Kubernetes says whether a pod is over or gone. A pod that waits may be about to be bound, so its claim is
+    left alone until it has not been renewed for `patience` seconds on the clock of this process. What the
+    watches told may be old, so Kubernetes is then asked whether the pod `is_placed`, and the service checks
+    that it is still the same claim.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What Kubernetes has, as far as the watches have told, and what of it changed."""
+"""The objects of Kubernetes as the watches reported them, and which of them changed."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class InformerStore:
         self._condition = threading.Condition()
 
     def replace(self, collection: str, found: Mapping[Key, WatchedObject]) -> None:
-        """The collection is exactly this."""
+        """Replace all objects of the collection by these."""
         with self._condition:
             known = self._members.get(collection, set())
             for key in known - found.keys():
@@ -115,7 +115,7 @@ class InformerStore:
             self._condition.notify()
 
     def put(self, collection: str, key: Key, seen: WatchedObject | None) -> None:
-        """An object of the collection is new, changed, or gone (None)."""
+        """Store an object of the collection that is new or changed, or remove it (None)."""
         with self._condition:
             self._set(key, seen)
             members = self._members[collection]

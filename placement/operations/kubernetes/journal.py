@@ -1,4 +1,4 @@
-"""What a person watching the command reads: a line for whatever is worth one."""
+"""The lines that the command prints for a person who watches it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Journal:
         self._last: dict[str, str] = {}
 
     def note(self, text: str) -> None:
-        """Progress."""
+        """Print progress."""
         self._write(self._progress, text)
 
     def trouble(self, source: str, text: str) -> None:
-        """What went wrong with something; the same again is not repeated until it was well in between."""
+        """Print what went wrong with a thing, but not the same again until `well` was called for it."""
         with self._lock:
             repeated = self._last.get(source) == text
             self._last[source] = text
@@ -28,7 +28,7 @@ class Journal:
             self._write(self._trouble, f"{source}: {text}")
 
     def well(self, source: str) -> None:
-        """What was said about this is settled."""
+        """Note that the trouble with a thing is over."""
         with self._lock:
             settled = self._last.pop(source, None) is not None
         if settled:

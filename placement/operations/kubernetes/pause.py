@@ -9,7 +9,7 @@ _LONGEST_SECONDS = 30.0
 
 
 class Pause:
-    """Doubles with each failure in a row; jitter keeps many callers from coming back together."""
+    """A pause that doubles with each failure in a row; jitter keeps callers from coming back together."""
 
     def __init__(self, longest: float = _LONGEST_SECONDS) -> None:
         self._longest = longest

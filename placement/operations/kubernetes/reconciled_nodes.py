@@ -1,4 +1,4 @@
-"""The nodes of the service, made those of Kubernetes."""
+"""Makes the nodes of the service those of Kubernetes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ReconciledNodes:
         return name in self._held and self._store.get(_key(name)) is not None
 
     def look_at(self, names: Iterable[str]) -> None:
-        """These may have changed."""
+        """Note nodes that may have changed."""
         self._due.update(names)
 
     def compare(self) -> None:

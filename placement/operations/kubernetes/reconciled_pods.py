@@ -1,4 +1,4 @@
-"""The pods of the service, made those that occupy nodes in Kubernetes."""
+"""Makes the pods of the service those that occupy nodes in Kubernetes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class _Held(NamedTuple):
 class ReconciledPods:
     """What the service holds of pods, what is due, and which pods wait for their node.
 
-    A pod that occupies no node yet is not sent: whoever schedules it may have claimed its place already. A
-    pod that is over or gone is released by its uid, whether or not this process knows that anything is held
-    for it, because schedulers claim places without telling.
+    A pod that occupies no node yet is not sent: its scheduler may have claimed room for it already. A pod
+    that is over or gone is released by its uid, also if this process knows of nothing held for it, because
+    schedulers claim without telling this process.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class ReconciledPods:
         return len(self._waiting)
 
     def look_at(self, keys: Iterable[Key]) -> None:
-        """These may have changed."""
+        """Note pods that may have changed."""
         self._due.update(keys)
 
     def end(self, pods: Iterable[PodId]) -> None:
-        """These are over or gone."""
+        """Note pods that are over or gone."""
         self._ended.update(pods)
 
     def compare(self) -> None:
@@ -67,7 +67,7 @@ class ReconciledPods:
         self.end(pod.id for pod in listed if self.has_ended(pod.id))
 
     def _still(self, listed: HeldPod) -> _Held:
-        """What is known of a pod, if it is still that pod."""
+        """What the service holds of a pod, unless the name is another pod's by now."""
         known = self._held.get(key_of(listed.id))
         same = known is not None and known[:2] == (listed.uid, listed.node)
         return known if known is not None and same else _Held(listed.uid, listed.node)
@@ -108,14 +108,14 @@ class ReconciledPods:
         return released
 
     def forget(self, pod: PodId) -> None:
-        """The service does not hold that pod any more."""
+        """Note that the service does not hold that pod any more."""
         key = key_of(pod)
         held = self._held.get(key)
         if held is not None and held.uid == pod.uid:
             del self._held[key]
 
     def arrived(self, node: str) -> None:
-        """The service has that node now."""
+        """Note that the service has that node now."""
         self._due.update(key for key, awaited in self._waiting.items() if awaited == node)
 
     def put(self, has_node: Callable[[str], bool]) -> int:

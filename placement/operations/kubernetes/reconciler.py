@@ -1,10 +1,10 @@
-"""Making the service hold what Kubernetes has: what is sent, and in which order."""
+"""Decides what is sent to the service, and in which order, so that it holds what Kubernetes has."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from placement.operations.kubernetes.claims import Claims
+from placement.operations.kubernetes.claims import ExpiringClaims
 from placement.operations.kubernetes.informer_store import InformerStore, Key, Kind
 from placement.operations.kubernetes.journal import Journal
 from placement.operations.kubernetes.reconciled_nodes import ReconciledNodes
@@ -38,7 +38,7 @@ class Reconciler:
         self._sending = Sending(journal, lambda: progress(self.summary()))
         self._pods = ReconciledPods(service, store, self._sending, lives, namespaces)
         self._nodes = ReconciledNodes(service, store, self._sending, self._pods)
-        self._claims = Claims(service, store, self._pods, journal, is_placed, claim_patience)
+        self._claims = ExpiringClaims(service, store, self._pods, journal, is_placed, claim_patience)
 
     @property
     def rejected(self) -> int:
@@ -51,7 +51,7 @@ class Reconciler:
         return f"nodes {len(self._nodes)}, pods {len(self._pods)}{waiting}, rejected {self.rejected}"
 
     def compare(self) -> None:
-        """Look at what the service holds; all that may differ becomes due.
+        """Read what the service holds; all that may differ becomes due.
 
         Raises ServiceError, ApiServerError.
         """
@@ -63,14 +63,14 @@ class Reconciler:
         self.look_at(self._store.keys())
 
     def look_at(self, keys: Iterable[Key]) -> None:
-        """These may have changed."""
+        """Note objects that may have changed."""
         found = set(keys)
         pods = {key for key in found if key.kind is Kind.POD}
         self._pods.look_at(pods)
         self._nodes.look_at(key.name for key in found - pods)
 
     def look_at_claims(self) -> None:
-        """Find claims behind which there is nothing. Raises ServiceError, ApiServerError."""
+        """Find claims without a pod. Raises ServiceError, ApiServerError."""
         self._claims.look()
 
     def settle(self) -> int:
@@ -83,7 +83,7 @@ class Reconciler:
         return changes + self._pods.put(self._nodes.has)
 
     def settle_all(self) -> None:
-        """Send what is due, and conflicts again as long as that gets on. Raises ServiceError."""
+        """Send what is due, and conflicts again as long as some of them succeed. Raises ServiceError."""
         self.settle()
         while conflicts := self._sending.rejections.ripen():
             self.look_at(conflicts)

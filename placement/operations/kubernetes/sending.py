@@ -1,4 +1,4 @@
-"""Sending single things to the service, which is not asked for what it refused over and over."""
+"""Sends single things to the service, but what it refused not over and over."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Rejection:
 
 
 class Rejections(Generic[Thing]):
-    """Things by what they were when they were refused.
+    """Refused things, with the mark of the state that was refused.
 
     What is wrong in itself waits until it changes. A conflict may be over without any change of the thing,
     when another consumer has made room, so it is tried again, less and less often.
@@ -38,14 +38,14 @@ class Rejections(Generic[Thing]):
         return len(self._found)
 
     def add(self, thing: Thing, mark: Hashable, *, conflict: bool) -> None:
-        """The thing was refused as it is now."""
+        """Note that the thing was refused in this state."""
         rejection = self._found.get(thing)
         if rejection is None or rejection.mark != mark:
             rejection = self._found[thing] = _Rejection(mark)
         rejection.again_at = time.monotonic() + rejection.pause.after_failure() if conflict else None
 
     def discard(self, thing: Thing) -> bool:
-        """The thing was accepted, or is gone; whether it had been refused."""
+        """Forget a thing that was accepted or is gone; whether it had been refused."""
         return self._found.pop(thing, None) is not None
 
     def forgive(self) -> None:
@@ -54,14 +54,14 @@ class Rejections(Generic[Thing]):
             rejection.again_at = 0.0
 
     def holds_back(self, thing: Thing, mark: Hashable) -> bool:
-        """Whether there is no use in sending the thing as it is now."""
+        """Whether the thing would be refused again in this state."""
         rejection = self._found.get(thing)
         if rejection is None or rejection.mark != mark:
             return False
         return rejection.again_at is None or rejection.again_at > time.monotonic()
 
     def ripe(self) -> set[Thing]:
-        """Conflicts that are to be tried again now."""
+        """The conflicts whose time to be tried again has come."""
         now = time.monotonic()
         return {
             thing
@@ -70,7 +70,7 @@ class Rejections(Generic[Thing]):
         }
 
     def ripen(self) -> set[Thing]:
-        """All conflicts, to be tried again now."""
+        """Make all conflicts due now; the things."""
         for rejection in self._found.values():
             if rejection.again_at is not None:
                 rejection.again_at = 0.0
@@ -78,7 +78,7 @@ class Rejections(Generic[Thing]):
 
 
 class Sending:
-    """One call after the other; a refusal concerns its thing only, any other failure everything."""
+    """Makes one call after the other. A refusal concerns its thing only, any other failure all of them."""
 
     def __init__(self, journal: Journal, progress: Callable[[], None]) -> None:
         self._journal = journal
@@ -107,7 +107,7 @@ class Sending:
         return True
 
     def settled(self, key: Key) -> None:
-        """Nothing is wrong with this, or it is gone."""
+        """Note that nothing is wrong with a thing, or that it is gone."""
         if self.rejections.discard(key):
             self._journal.well(_title(key))
 

@@ -1,4 +1,4 @@
-"""What the reconciler says to the service about one cluster."""
+"""The calls of the reconciler to the service, for one cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONFLICT = 409
 
 
 class PodId(NamedTuple):
-    """One pod, and not another one that has its name before or after it."""
+    """One pod, told by its uid from others that have its name before or after it."""
 
     namespace: str
     name: str
@@ -43,7 +43,7 @@ class ServiceCluster:
         self._path = f"/ext/v1{path('clusters', name)}"
 
     def create_if_missing(self) -> bool:
-        """See to it that the cluster exists; whether it had to be created."""
+        """Create the cluster unless it exists; whether it had to be created."""
         try:
             self._client.get(self._path)
         except ServiceError as error:
@@ -120,5 +120,5 @@ def _held(pod: Mapping[str, Any]) -> HeldPod:
 
 
 def is_refusal(error: ServiceError) -> bool:
-    """Whether the service is fine, but does not want this."""
+    """Whether the service works but refuses this."""
     return error.status in _REFUSALS

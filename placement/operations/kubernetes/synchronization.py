@@ -1,4 +1,4 @@
-"""Running it: threads that watch, and the loop that sends, or once through."""
+"""Runs the synchronization: threads that watch and a loop that sends, or one pass."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COMPARE_EVERY_SECONDS = 600.0
 
 
 class Synchronization:
-    """Keeps one cluster of the service as one Kubernetes is."""
+    """Keeps one cluster of the service equal to one Kubernetes cluster."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Synchronization:
         return seen is not None and seen.node is not None
 
     def _asked_for(self, pod: PodId) -> WatchedObject | None:
-        """The pod as it is now, unless it is gone."""
+        """The pod as Kubernetes has it now, None if it is gone."""
         found = self._api_server.get(object_path(pods_path(pod.namespace), pod.name))
         if found is None:
             return None
@@ -81,7 +81,7 @@ class Synchronization:
         return self._reconciler.rejected
 
     def look_at_claims(self) -> None:
-        """Release claims behind which there is nothing, as far as that is known. Raises PlacementError."""
+        """Release claims that are known to have no pod. Raises PlacementError."""
         self._reconciler.look_at_claims()
         self._reconciler.settle()
 
@@ -116,7 +116,7 @@ class Synchronization:
                     self._claims_looked_at.done()
                 self._reconciler.settle()
             except (ServiceError, ApiServerError) as error:
-                # Whatever the service was doing meanwhile, it may hold something else now.
+                # The service may hold something else after the outage.
                 self._compared.forget()
                 self._journal.trouble("service", str(error))
                 time.sleep(pause.after_failure())
@@ -127,7 +127,7 @@ class Synchronization:
 
 
 class _Every:
-    """What is to be done at once and then again and again after so many seconds."""
+    """When a thing is due: at once, then again after so many seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -138,16 +138,16 @@ class _Every:
         return self._next is None or time.monotonic() >= self._next
 
     def done(self) -> None:
-        """It was done."""
+        """Note that it was done."""
         self._next = time.monotonic() + self._seconds
 
     def forget(self) -> None:
-        """It is to be done anew."""
+        """Make it due at once."""
         self._next = None
 
 
 class _Summary:
-    """Says where things stand when that changed, but not all the time."""
+    """Prints the state when it has changed, but not too often."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -155,13 +155,13 @@ class _Summary:
         self._told_at = time.monotonic()
 
     def tell(self, text: str) -> None:
-        """Everything was sent."""
+        """Print the state after everything was sent."""
         if self._told is None:
             self._tell(text)
         self.progress(text)
 
     def progress(self, text: str) -> None:
-        """More was sent."""
+        """Print the state while more is to be sent."""
         if text != self._told and time.monotonic() - self._told_at >= _SUMMARY_SECONDS:
             self._tell(text)
 

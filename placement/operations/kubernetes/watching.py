@@ -1,4 +1,4 @@
-"""A thread that keeps one collection of the store current, whatever happens to the connection."""
+"""A thread that keeps one collection of the store current, also after the connection was lost."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Watching(threading.Thread):
                     raise
                 self._recover(error)
                 continue
-            # A server that ends every watch at once is no reason to ask a thousand times a second.
+            # A server that ends every watch at once must not be asked a thousand times a second.
             if version == before and time.monotonic() - began < _SUSPICIOUSLY_SHORT_SECONDS:
                 time.sleep(self._pause.after_failure())
             else:

@@ -63,11 +63,14 @@ class NodeColumns:
             columns = self._rearranged(coming, gone)
         return columns._written([(columns._rows[name], node) for name, node in coming.items()])
 
-    def changed_since(self, before: NodeColumns) -> Rows | None:
-        """The rows whose nodes are not what they were; None if they are the rows of other nodes."""
-        if self._rows is not before._rows:
-            return None
-        differ = map(operator.is_not, self.nodes, before.nodes)
+    @property
+    def order(self) -> object:
+        """The same object for as long as the rows are those of the same nodes, whatever becomes of these."""
+        return self._rows
+
+    def changed_since(self, before: Sequence[NodeInfo]) -> Rows:
+        """The rows whose nodes are not what they were when the order was the same."""
+        differ = map(operator.is_not, self.nodes, before)
         return np.flatnonzero(np.fromiter(differ, np.bool_, len(self.nodes)))
 
     def rows(self, rows: Sequence[int] | Rows) -> NodeColumns:

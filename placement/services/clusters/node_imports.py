@@ -25,10 +25,10 @@ from placement.services.clusters.node_loading import (
     stored_accounts,
 )
 from placement.services.clusters.node_writing import (
-    Labels,
     NodeChanged,
     NodePlace,
     NodeWriter,
+    PodAttributes,
 )
 from placement.services.clusters.trees import (
     InTheWay,
@@ -87,14 +87,14 @@ class NodeImports:
                 raise BadRequest(
                     f"Node.metadata.name: {imported.name!r} is not the node in the path, {node_name!r}"
                 )
-            labels = self._writer.labels(name, cluster.id)
+            attributes = self._writer.attributes(name, cluster.id)
             with self._database.write() as transaction:
                 # Holding the cluster keeps it as it is, and two imports of one node in order.
                 if clusters.lock(transaction, name) is None:
                     raise unknown(name)
                 if found(transaction, name).settings != settings:
                     raise NodeChanged("The settings of the cluster changed while the node was read.")
-                importing = _Importing(transaction, cluster, self._loader, self._writer, labels, imported)
+                importing = _Importing(transaction, cluster, self._loader, self._writer, attributes, imported)
                 return importing.run(dict(node), dict(topology) if topology else None)
 
         return patiently(once)
@@ -110,7 +110,7 @@ class NodeImports:
                 node = clusters.find_node(transaction, cluster.id, node_name)
                 if node is None:
                     raise unknown_node(name, node_name)
-                node_rows.hold(transaction, [node.provider_id])
+                node_rows.lock(transaction, [node.provider_id])
                 state = self.state(transaction, cluster, node)
                 withdraw(transaction, self._writer, state, f"Node {node_name}")
 
@@ -156,7 +156,7 @@ class _Importing:
     cluster: Cluster
     loader: NodeLoader
     writer: NodeWriter
-    labels: Labels
+    attributes: PodAttributes
     imported: NodeImport
 
     def run(self, node: dict[str, Any], topology: dict[str, Any] | None) -> ImportedNode:
@@ -186,7 +186,7 @@ class _Importing:
         if known is None:
             return None
         root_id = known.provider_id
-        node_rows.hold(self.transaction, [root_id])
+        node_rows.lock(self.transaction, [root_id])
         try:
             return self.loader.load(self.transaction, facts, [root_id])[root_id]
         except ManifestError:
@@ -208,7 +208,7 @@ class _Importing:
         pods = (*imported.kubelet_pods, *imported.reported_pods)
         reported = {consumer_of(self.cluster.name, pod.uid) for pod in pods}
         fresh = (after.shares.keys() - before.shares.keys()) & reported
-        bearers = {consumer: self.labels.kubelet_pod(consumer) for consumer in sorted(fresh)}
+        bearers = {consumer: self.attributes.kubelet_pod(consumer) for consumer in sorted(fresh)}
         place = NodePlace(node_id, self.cluster.id, identity)
         self.writer.write(self.transaction, place, before, after, bearers)
 

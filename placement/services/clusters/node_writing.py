@@ -23,7 +23,7 @@ from placement.storage.statements import (
     providers,
 )
 from placement.storage.statements.allocations import Held
-from placement.storage.statements.consumers import Labelling, LabelRegistry
+from placement.storage.statements.consumers import AttributeRegistry, ConsumerAttributes
 from placement.storage.statements.names import ClassIds
 
 POD = "POD"
@@ -52,7 +52,7 @@ class ProviderGone(Conflict):
 
 
 @dataclass(frozen=True, slots=True)
-class Labels:
+class PodAttributes:
     """The project, user and type of the consumers of a cluster.
 
     Their project is the cluster, so that GET /usages shows the use of a cluster. The user of recorded pods
@@ -62,32 +62,32 @@ class Labels:
     cluster: str
     cluster_id: int
 
-    def pod(self, consumer: str, namespace: str) -> Labelling:
-        """The labels of a recorded pod."""
+    def pod(self, consumer: str, namespace: str) -> ConsumerAttributes:
+        """The attributes of a recorded pod."""
         return self._of(consumer, POD, namespace)
 
-    def kubelet_pod(self, consumer: str) -> Labelling:
-        """The labels of a pod that only kubelet reports."""
+    def kubelet_pod(self, consumer: str) -> ConsumerAttributes:
+        """The attributes of a pod that only kubelet reports."""
         return self._of(consumer, KUBELET, _KUBELET_USER)
 
-    def _of(self, consumer: str, kind: str, user: str) -> Labelling:
-        return Labelling(consumer, self.cluster, user, kind, self.cluster_id)
+    def _of(self, consumer: str, kind: str, user: str) -> ConsumerAttributes:
+        return ConsumerAttributes(consumer, self.cluster, user, kind, self.cluster_id)
 
 
 class NodeWriter:
     """Writes the accounts of nodes, inside a transaction of the caller."""
 
-    def __init__(self, labels: LabelRegistry, history: History) -> None:
-        self._labels = labels
+    def __init__(self, attributes: AttributeRegistry, history: History) -> None:
+        self._attributes = attributes
         self._class_ids = ClassIds(history)
 
-    def labels(self, cluster: str, cluster_id: int, namespace: str | None = None) -> Labels:
-        """The labels of consumers in this namespace; to be asked for before the transaction begins."""
+    def attributes(self, cluster: str, cluster_id: int, namespace: str | None = None) -> PodAttributes:
+        """The attributes of consumers in this namespace; to be asked for before the transaction begins."""
         wanted = {("project", cluster), ("type", POD), ("type", KUBELET), ("user", _KUBELET_USER)}
         if namespace is not None:
             wanted.add(("user", namespace))
-        self._labels.register(wanted)
-        return Labels(cluster, cluster_id)
+        self._attributes.register(wanted)
+        return PodAttributes(cluster, cluster_id)
 
     def write(
         self,
@@ -95,12 +95,12 @@ class NodeWriter:
         place: NodePlace,
         before: NodeAllocations,
         after: NodeAllocations,
-        bearers: Mapping[str, Labelling],
+        bearers: Mapping[str, ConsumerAttributes],
     ) -> bool:
         """Bring what is stored of a node from the accounts before to those after, and stamp its host.
 
-        `bearers` are the labels of consumers that are new, or of another kind than before. False if there was
-        nothing to write. Raises NodeChanged if something does not fit any more, Conflict if a consumer is
+        `bearers` are the attributes of consumers that are new, or of another kind than before. False if there
+        was nothing to write. Raises NodeChanged if something does not fit any more, Conflict if a consumer is
         somebody else's.
         """
         return _Writing(transaction, place, before, after).run(bearers, self._class_ids)
@@ -122,7 +122,7 @@ class _Writing:
     before: NodeAllocations
     after: NodeAllocations
 
-    def run(self, bearers: Mapping[str, Labelling], class_ids: ClassIds) -> bool:
+    def run(self, bearers: Mapping[str, ConsumerAttributes], class_ids: ClassIds) -> bool:
         before, after = self.before.shares, self.after.shares
         changed = {
             consumer
@@ -148,7 +148,9 @@ class _Writing:
         consumers.delete_idle(self.transaction, before.keys() - after.keys())
         return True
 
-    def _settle_consumers(self, concerned: Collection[str], bearers: Mapping[str, Labelling]) -> set[str]:
+    def _settle_consumers(
+        self, concerned: Collection[str], bearers: Mapping[str, ConsumerAttributes]
+    ) -> set[str]:
         """Create consumers that are new; those that existed before."""
         created = consumers.create(
             self.transaction,
@@ -173,7 +175,7 @@ class _Writing:
         }
         paths = {place.path for place in places} | {""}
         uuids = {self.place.identity.uuid(path): path for path in paths}
-        held = providers.hold_and_stamp(self.transaction, uuids)
+        held = providers.lock_and_stamp(self.transaction, uuids)
         ids = {uuids[uuid]: id_ for uuid, id_ in held.items()}
         missing = sorted(paths - ids.keys())
         if missing:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from placement.scheduling.node_allocations import NodeAllocations
 from placement.scheduling.node_info import NodeInfo
-from placement.services.clusters.node_writing import Labels
+from placement.services.clusters.node_writing import PodAttributes
 from placement.services.clusters.pod_writing import Arrival, pod_values
 from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.storage.backends.backend import Stamped
@@ -32,7 +32,7 @@ class Arrived(NamedTuple):
 
 
 def place_at_once(
-    database: Database, view: ClusterSnapshot, arrival: Arrival, labels: Labels
+    database: Database, view: ClusterSnapshot, arrival: Arrival, attributes: PodAttributes
 ) -> Arrived | None:
     """Have a pod on its node if nobody of its name or uid exists and the node is as it was in the view.
 
@@ -51,7 +51,7 @@ def place_at_once(
     wanted = PodArrival(
         cluster_id=before.cluster_id,
         values=pod_values(arrival, before.id),
-        consumer=labels.pod(recorded.consumer, recorded.namespace),
+        consumer=attributes.pod(recorded.consumer, recorded.namespace),
         host_id=before.root_id,
         host_revision=before.revision,
         used_below=before.due,

@@ -17,10 +17,10 @@ from placement.scheduling.node_allocations import NodeAllocations
 from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.node_loading import ClusterFacts, NodeLoader, stored_accounts
 from placement.services.clusters.node_writing import (
-    Labels,
     NodeChanged,
     NodePlace,
     NodeWriter,
+    PodAttributes,
 )
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_documents import PodDocument
@@ -69,8 +69,8 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldNodes:
-    """Nodes that are held, by host provider: their states, and their accounts as they are stored."""
+class LockedNodes:
+    """Nodes that are locked, by host provider: their states, and their accounts as they are stored."""
 
     states: Mapping[int, NodeInfo]
     accounts: Mapping[int, NodeAllocations]
@@ -83,22 +83,15 @@ class PodWriting:
         self._writer = writer
         self._loader = loader
 
-    def labels(self, facts: ClusterFacts, namespace: str) -> Labels:
-        """What consumers of this namespace are labelled with; to be asked for before the transaction.
-
-        What is new is registered, so ask when it is clear that there will be a consumer or was one.
-        """
-        return self._writer.labels(facts.name, facts.id, namespace)
-
-    def hold_unchanged(
+    def lock_unchanged(
         self, transaction: Transaction, view: ClusterSnapshot, roots: Collection[int]
-    ) -> HeldNodes:
-        """Hold nodes that must be as they are in the view. Raises NodeChanged.
+    ) -> LockedNodes:
+        """Lock nodes that must be as they are in the view. Raises NodeChanged.
 
         Their pods are the known ones and so the owners of CPUs; but less may be held than what is due. Only
         then what is stored is read: nobody ever holds more, so that sums tell.
         """
-        trees = node_rows.hold_trees(transaction, roots)
+        trees = node_rows.lock_with_use(transaction, roots)
         for root_id in roots:
             known = view.nodes.get(root_id)
             if known is None or root_id not in trees or trees[root_id].revision != known.revision:
@@ -110,19 +103,19 @@ class PodWriting:
             else stored_accounts(transaction, state, state.accounts.cpus)
             for root_id, state in states.items()
         }
-        return HeldNodes(states, stored)
+        return LockedNodes(states, stored)
 
-    def hold(self, transaction: Transaction, view: ClusterSnapshot, roots: Collection[int]) -> HeldNodes:
-        """Hold nodes as they are now, with what is really stored of them.
+    def lock(self, transaction: Transaction, view: ClusterSnapshot, roots: Collection[int]) -> LockedNodes:
+        """Lock nodes as they are now, with what is really stored of them.
 
         That is less than what follows from the pods where others gave something back that a pod lacked.
         """
         if not roots:
-            return HeldNodes({}, {})
-        node_rows.hold(transaction, roots)
+            return LockedNodes({}, {})
+        node_rows.lock(transaction, roots)
         states = self._loader.load(transaction, view.facts, roots, view.nodes)
         stored = {root_id: stored_accounts(transaction, state) for root_id, state in states.items()}
-        return HeldNodes(states, stored)
+        return LockedNodes(states, stored)
 
     def check_namesakes(
         self, transaction: Transaction, facts: ClusterFacts, sought: PodKey, known: Sequence[StoredPod]
@@ -135,7 +128,7 @@ class PodWriting:
     def renew(self, transaction: Transaction, facts: ClusterFacts, pod: StoredPod) -> None:
         """A claim is as good as made now. Raises NodeChanged if the pod is not what it was."""
         if pod.root_id is not None:
-            node_rows.hold(transaction, {pod.root_id})
+            node_rows.lock(transaction, {pod.root_id})
         self.check_namesakes(transaction, facts, PodKey(pod.namespace, pod.name, pod.uid), [pod])
         pods.touch(transaction, pod.id)
 
@@ -143,12 +136,12 @@ class PodWriting:
         self,
         transaction: Transaction,
         facts: ClusterFacts,
-        held: HeldNodes,
+        locked: LockedNodes,
         leaving: Sequence[StoredPod],
         arrival: Arrival | None,
-        labels: Labels,
+        attributes: PodAttributes,
     ) -> None:
-        """Let pods leave and one arrive on nodes that are held.
+        """Let pods leave and one arrive on nodes that are locked.
 
         Raises NodeChanged (NodeRefused if a node does not take it), Conflict (ProviderGone likewise).
         """
@@ -156,18 +149,18 @@ class PodWriting:
         left = {pod.root_id for pod in leaving if pod.root_id is not None}
         target = None if arrival is None else arrival.root_id
         for root_id in sorted(left - {target}) + ([] if target is None else [target]):
-            before = held.states[root_id]
+            before = locked.states[root_id]
             after = before.without(gone)
-            stored = held.accounts[root_id]
+            stored = locked.accounts[root_id]
             bearers = {
-                consumer: labels.kubelet_pod(consumer)
+                consumer: attributes.kubelet_pod(consumer)
                 for consumer in _left_to_kubelet(after)
                 if consumer in gone or consumer not in stored.shares
             }
             if arrival is not None and arrival.recorded is not None and root_id == target:
                 after = after.with_pod(arrival.recorded)
                 consumer = arrival.recorded.consumer
-                bearers[consumer] = labels.pod(consumer, arrival.recorded.namespace)
+                bearers[consumer] = attributes.pod(consumer, arrival.recorded.namespace)
             place = NodePlace(before.id, before.cluster_id, before.identity)
             if not self._writer.write(transaction, place, stored, after.accounts, bearers):
                 # Pods that hold nothing come and go, too.
@@ -176,7 +169,7 @@ class PodWriting:
         arriving = set() if arrival is None or arrival.recorded is None else {arrival.recorded.consumer}
         consumers.delete_idle(transaction, gone - arriving)
         if arrival is not None:
-            node_id = None if target is None else held.states[target].id
+            node_id = None if target is None else locked.states[target].id
             pods.insert(transaction, facts.id, pod_values(arrival, node_id))
 
 

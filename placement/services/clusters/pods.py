@@ -80,6 +80,7 @@ class Pods:
         self._database = database
         self._cluster_cache = cluster_cache
         self._rankings = ShapeRankings()
+        self._writer = writer
         self._writing = PodWriting(writer, cluster_cache.loader)
 
     # -- reading ------------------------------------------------------------------------------------
@@ -203,12 +204,12 @@ class Pods:
             if not leaving:
                 raise unknown_pod(cluster, namespace, name)
             condition.check(leaving[0])
-            labels = self._writing.labels(view.facts, namespace)
+            attributes = self._writer.attributes(view.facts.name, view.facts.id, namespace)
             roots = {pod.root_id for pod in leaving if pod.root_id is not None}
             with self._database.write() as transaction:
-                held = self._writing.hold(transaction, view, roots)
+                locked = self._writing.lock(transaction, view, roots)
                 self._writing.check_namesakes(transaction, view.facts, sought, leaving)
-                self._writing.change(transaction, view.facts, held, leaving, None, labels)
+                self._writing.change(transaction, view.facts, locked, leaving, None, attributes)
 
         patiently(once)
 
@@ -219,8 +220,8 @@ class Pods:
             view = self._cluster_cache.view(cluster)
             if not document.host and not document.has_ended:
                 return self._place(view, document, node, refusing)
-            labels = self._writing.labels(view.facts, document.namespace)
-            recording = Recording(self._writing, view, document, labels)
+            attributes = self._writer.attributes(view.facts.name, view.facts.id, document.namespace)
+            recording = Recording(self._writing, view, document, attributes)
             with self._database.write() as transaction:
                 return Taken(*recording.run(transaction))
 
@@ -278,19 +279,19 @@ class Pods:
         place: Placed,
     ) -> datetime.datetime:
         """When that was, as it is stored."""
-        labels = self._writing.labels(view.facts, document.namespace)
+        attributes = self._writer.attributes(view.facts.name, view.facts.id, document.namespace)
         arrival = Arrival(document, place.answer, place.state.root_id, place.recorded)
-        arrived = None if known else place_at_once(self._database, view, arrival, labels)
+        arrived = None if known else place_at_once(self._database, view, arrival, attributes)
         if arrived is not None:
             self._cluster_cache.took_place(arrived.before, arrived.after, arrived.written)
             return arrived.at
         roots = {pod.root_id for pod in known} | {arrival.root_id}
         with self._database.write() as transaction:
-            held = self._writing.hold_unchanged(
+            locked = self._writing.lock_unchanged(
                 transaction, view, {root for root in roots if root is not None}
             )
             self._writing.check_namesakes(transaction, view.facts, _key(document), known)
-            self._writing.change(transaction, view.facts, held, known, arrival, labels)
+            self._writing.change(transaction, view.facts, locked, known, arrival, attributes)
         return transaction.now
 
     def _known(self, view: ClusterSnapshot, sought: PodKey) -> list[StoredPod]:

@@ -22,7 +22,7 @@ from placement.domain.errors import BadRequest
 from placement.numa.cpuset import format_cpu_list
 from placement.scheduling.filter import loose_amounts
 from placement.scheduling.node_info import NodeInfo
-from placement.services.clusters.node_writing import Labels, NodeChanged
+from placement.services.clusters.node_writing import NodeChanged, PodAttributes
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_documents import PodDocument
 from placement.services.clusters.pod_placing import container_cpus, same_pod
@@ -48,7 +48,7 @@ class Recording:
     writing: PodWriting
     view: ClusterSnapshot
     document: PodDocument
-    labels: Labels
+    attributes: PodAttributes
 
     def run(self, transaction: Transaction) -> tuple[bool, PodAnswer]:
         """Record the pod; whether it is new. Raises ManifestError, BadRequest, NodeChanged, Conflict."""
@@ -58,17 +58,17 @@ class Recording:
         same = same_pod(known, document)
         root_id = None if document.has_ended else self._root()
         roots = {pod.root_id for pod in known} | {root_id}
-        held = self.writing.hold(transaction, self.view, {root for root in roots if root is not None})
-        if root_id is not None and root_id not in held.states:
+        locked = self.writing.lock(transaction, self.view, {root for root in roots if root is not None})
+        if root_id is not None and root_id not in locked.states:
             raise NodeChanged(f"Node {document.host} was replaced meanwhile.")
         self.writing.check_namesakes(transaction, facts, sought, known)
-        state = None if root_id is None else held.states[root_id]
+        state = None if root_id is None else locked.states[root_id]
         arrival = self._arrival(same, state)
         before = _recorded_before(state, document)
         if same is not None and known == [same] and same.root_id == root_id and before == arrival.recorded:
             pods.update(transaction, same.id, pod_values(arrival, same.node_id, same))
         else:
-            self.writing.change(transaction, facts, held, known, arrival, self.labels)
+            self.writing.change(transaction, facts, locked, known, arrival, self.attributes)
         return not known, arrival.answer
 
     def _root(self) -> int:

@@ -19,7 +19,7 @@ from placement.storage.statements import (
     trees,
 )
 from placement.storage.statements.inventories import Stored
-from placement.storage.statements.providers import Locked
+from placement.storage.statements.providers import LockedProvider
 from placement.storage.statements.trees import NewProvider
 
 _SHOWN = 20
@@ -62,10 +62,10 @@ def remove(transaction: Transaction, root_id: int, what: str) -> None:
     providers.lock_all(transaction, (), ids)
     held = trees.allocated(transaction, ids)
     if held:
-        labels = trees.names_of(transaction, held)
+        names = trees.names_of(transaction, held)
         raise InTheWay(
             f"{what} still has allocations.",
-            {f"consumer {consumer} on {labels[id_]}" for id_, users in held.items() for consumer in users},
+            {f"consumer {consumer} on {names[id_]}" for id_, users in held.items() for consumer in users},
         )
     providers.delete(transaction, sorted(ids))
 
@@ -100,7 +100,7 @@ class _TreeWriter:
         providers.touch(self.transaction, self.raised)
         return ids[self.spec.root.uuid], self.change
 
-    def _lock(self) -> dict[str, Locked]:
+    def _lock(self) -> dict[str, LockedProvider]:
         """The stored tree and all other providers with the wanted uuids, locked in order of ids."""
         providers.lock_trees(self.transaction, shared=True)
         root = provider_rows.find(self.transaction, self.spec.root.uuid)
@@ -130,8 +130,8 @@ class _TreeWriter:
 
     def _check_obstacles(
         self,
-        present: Mapping[str, Locked],
-        gone: Collection[Locked],
+        present: Mapping[str, LockedProvider],
+        gone: Collection[LockedProvider],
         records: Mapping[int, Mapping[int, Stored]],
         class_ids: Mapping[str, int],
     ) -> None:
@@ -144,12 +144,12 @@ class _TreeWriter:
             if row.parent_id in going and row.id not in going
         }
         named = {*held, *staying, *staying.values()}
-        labels = trees.names_of(self.transaction, named) if named else {}
+        names = trees.names_of(self.transaction, named) if named else {}
         obstacles |= {
-            f"{labels[parent]} would disappear above {labels[id_]}" for id_, parent in staying.items()
+            f"{names[parent]} would disappear above {names[id_]}" for id_, parent in staying.items()
         }
         for id_, consumers in held.items():
-            obstacles |= {f"{labels[id_]} would disappear, held by consumer {user}" for user in consumers}
+            obstacles |= {f"{names[id_]} would disappear, held by consumer {user}" for user in consumers}
         for spec in self.spec.providers:
             if spec.uuid in present:
                 wanted = {class_ids[name]: inventory for name, inventory in spec.inventories.items()}
@@ -223,9 +223,9 @@ class _TreeWriter:
         trees.change_traits(self.transaction, added, removed)
         self.raised |= {pair[0] for pair in added | removed}
 
-    def _delete(self, gone: Collection[Locked]) -> None:
-        labels = trees.names_of(self.transaction, [row.id for row in gone])
-        self.change.deleted = sorted(labels.values())
+    def _delete(self, gone: Collection[LockedProvider]) -> None:
+        names = trees.names_of(self.transaction, [row.id for row in gone])
+        self.change.deleted = sorted(names.values())
         providers.delete(self.transaction, sorted(row.id for row in gone))
 
 

@@ -25,6 +25,8 @@ from placement.storage.database import Database
 
 # The clusters asked for last are kept, as many as have no more nodes than this together.
 _MOST_NODES = 50_000
+# A look takes milliseconds.
+_SHORTLY_SECONDS = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,19 +92,29 @@ class ClusterCache(Follower):
             return image.viewed()
 
     def took_place(self, before: NodeInfo, after: NodeInfo, written: Stamped) -> None:
-        """A transaction of this process made one state of a node the other; nobody else had changed it.
+        """A transaction of this process made one state of a node the other.
 
-        If anything was read since, what was read stands.
+        What was read since stands. The next look reads the node again if anything was written to a provider
+        between the last look and that transaction, whose stamp hides it.
         """
         root_id = before.root_id
-        # Whoever has no time left to wait leaves it to the next look to bring what was written.
-        with suppress(Unavailable), self.alone():
+        # The pod is placed and its caller waits: if somebody loads nodes just now, the next look has to do.
+        with suppress(Unavailable), self.alone(_SHORTLY_SECONDS):
             image = self._images.get(before.cluster_id)
             is_known = image is not None and image.nodes.get(root_id) is before
             if image is None or not is_known or not self.feed.is_of(written.server, self.horizon):
                 return
+            if not all(self._has_taken_over(root_id, *former) for former in written.former):
+                return
             image.replace([root_id], {root_id: after})
             self._written.add((root_id, written.stamp))
+
+    def _has_taken_over(self, root_id: int, provider_id: int, stamp: int) -> bool:
+        """Whether the image has what was written with this stamp to a provider of a tree."""
+        assert self.horizon is not None
+        # What is older than the horizon was told by the look that set it, or before.
+        known = stamp < self.horizon or (provider_id, stamp) in self._seen
+        return known or (root_id, stamp) in self._written
 
     def begin(self) -> None:
         """Nothing: clusters are loaded when they are asked for."""

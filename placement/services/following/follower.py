@@ -52,9 +52,9 @@ class Follower(ABC):
             yield
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self, patience_seconds: float = _PATIENCE_SECONDS) -> Iterator[None]:
         """Alone, with what is remembered as it is. Raises Unavailable."""
-        if not self._lock.acquire(timeout=deadline.remaining(_PATIENCE_SECONDS)):
+        if not self._lock.acquire(timeout=deadline.remaining(patience_seconds)):
             raise Unavailable(
                 f"The {self._remembered} are still being loaded, or the database is slow; try again."
             )

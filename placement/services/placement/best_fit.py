@@ -46,7 +46,7 @@ class NoCandidate(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Applicant:
-    """Who claims; the labels are those of allocations."""
+    """Who claims; project, user and type are those of allocations."""
 
     consumer_uuid: str
     project_id: str
@@ -84,7 +84,7 @@ class _Proposal:
 
 @dataclass(slots=True)
 class _Contest:
-    """One call's struggle with others: what it has lost, and how long it goes on."""
+    """The attempts of one call: what it lost to other writers, and how long it goes on."""
 
     attempts: Attempts = field(default_factory=_POLICY.begin)
     lost: set[frozenset[tuple[str, str, int]]] = field(default_factory=set)
@@ -142,7 +142,7 @@ class BestFit:
         for row in rows:
             resources.setdefault(row.provider_uuid, {})[row.class_name] = row.amount
         query = self._candidates.asked_of(query, resources)
-        # Whoever may ask about one cluster only is not told what the consumer has in another.
+        # A caller who may ask about one cluster only is not told what the consumer has in another.
         if not _is_asked_for(resources, query) or not self._candidates.are_in_cluster(options, resources):
             raise Conflict(
                 f"consumer_uuid: {applicant.consumer_uuid} already holds something else "

@@ -24,10 +24,10 @@ from placement.explain.vocabulary import Vocabulary
 from placement.scoring.order import Order
 from placement.search.answer import Answer, JointAnswer
 from placement.search.budget import Budget, SearchEnded
-from placement.search.conditions import Offers
+from placement.search.conditions import OffersClass
 from placement.search.core_trees import IsCoreTree
 from placement.search.query import ForestQuery, GroupQuery, slots_of
-from placement.search.search import Found, cut_jointly, search, shuffled
+from placement.search.search import FoundCandidates, cut_jointly, search, shuffled
 from placement.search.trace import RootIsIn, Trace
 from placement.services.following.forest_keeper import ForestKeeper, View
 from placement.services.placement.search_options import (
@@ -88,7 +88,7 @@ class Candidates:
     def find(self, query: CandidateQuery, options: SearchOptions = NO_OPTIONS) -> Search:
         """Search. Raises BadRequest for unknown names, SearchTimeout, Unavailable."""
         view = self._keeper.current()
-        # After the look: whoever is in a new aggregate by then is found by it.
+        # After the look, so that an aggregate that is known here has its members in the view.
         aggregates = self._aggregates(query, options)
         wanted = self._resolve(view.names, query, options, aggregates)
         _refuse_shared_splits(view, wanted, query)
@@ -138,13 +138,13 @@ class Candidates:
         wanted: ForestQuery,
         options: SearchOptions,
         aggregates: Mapping[str, int],
-    ) -> tuple[Found, Explanation | None]:
+    ) -> tuple[FoundCandidates, Explanation | None]:
         trace = Trace(one_by_one=options.explain)
         found = search(view.forest, view.sharing, wanted, trace, score_cache=view.score_cache)
         if self._settings.randomize and wanted.order is None:
             found = shuffled(found, query.limit, random.getrandbits(32))
-        labels = {id_: _label(uuid, options) for uuid, id_ in aggregates.items()}
-        words = Vocabulary(view.names.classes, view.names.traits, labels)
+        called = {id_: _called(uuid, options) for uuid, id_ in aggregates.items()}
+        words = Vocabulary(view.names.classes, view.names.traits, called)
         explanation = None
         if options.explain:
             explanation = self._with_names(_explained(view, wanted, trace, words, MOST_MISSES))
@@ -273,7 +273,7 @@ def _hardest(wanted: ForestQuery) -> list[str]:
     return [f"group {suffix}" if suffix else "the unsuffixed group" for suffix in dict.fromkeys(suffixes)]
 
 
-def _label(aggregate: str, options: SearchOptions) -> str:
+def _called(aggregate: str, options: SearchOptions) -> str:
     """What an aggregate is called in explanations."""
     return f"of cluster {options.cluster}" if aggregate == options.cluster_aggregate else aggregate
 
@@ -301,7 +301,7 @@ def _refuse_shared_splits(view: View, wanted: ForestQuery, query: CandidateQuery
             continue
         sharers = view.sharing.of(view.forest, wanted.sharing_trait).mask(view.forest.count)
         for class_id in resolved.split:
-            offering = Offers(class_id).everywhere(view.forest)
+            offering = OffersClass(class_id).everywhere(view.forest)
             if len(offering) and sharers[offering].all():
                 where, name = query.place(group, "split"), view.names.classes[class_id]
                 raise BadRequest(

@@ -16,30 +16,30 @@ from placement.domain.errors import BadRequest, NotFound
 from placement.services.placement.replacement import (
     LARGEST_AMOUNT,
     Replacement,
-    labelling_of,
-    labels_of,
+    attributes_of,
+    consumer_attributes,
 )
 from placement.services.transactions import attempt, ensure
 from placement.storage.database import Database, Transaction
 from placement.storage.failures import TryAgain, Unreachable
 from placement.storage.statements import allocations, consumers, providers
 from placement.storage.statements.allocations import Amount, Change, Rise, claim_at_once
-from placement.storage.statements.consumers import LabelRegistry
+from placement.storage.statements.consumers import AttributeRegistry
 from placement.storage.statements.names import ClassIds
 
 
 class Claims:
     """Writes what consumers hold."""
 
-    def __init__(self, database: Database, labels: LabelRegistry) -> None:
+    def __init__(self, database: Database, attributes: AttributeRegistry) -> None:
         self._database = database
-        self._labels = labels
+        self._attributes = attributes
         self._class_ids = ClassIds(database.history)
 
-    def note_dedicated_cpus(self, consumer_uuid: str, generation: int, cpus: str) -> None:
-        """Keep the dedicated CPUs of a guest with its consumer of that generation. Raises Unavailable.
+    def note_dedicated_cpus(self, consumer_uuid: str, generation: int, cpus: str | None) -> None:
+        """Keep the dedicated CPUs of a guest with its consumer of that generation; None: it has none.
 
-        Source: nova-flavors.md, "dedicated_cpus".
+        Raises Unavailable. Source: nova-flavors.md, "dedicated_cpus".
         """
 
         def work(transaction: Transaction) -> None:
@@ -53,8 +53,8 @@ class Claims:
         Raises BadRequest for unknown providers or classes, ConcurrentUpdate for a consumer generation,
         CapacityExceeded when something does not fit, Unavailable.
         """
-        labels = labels_of(claims)
-        ensure(self._database, lambda: self._labels.register(labels))
+        attributes = attributes_of(claims)
+        ensure(self._database, lambda: self._attributes.register(attributes))
         if self._take_place_at_once(claims):
             return
 
@@ -62,14 +62,14 @@ class Claims:
             replacement = Replacement(transaction, claims)
             replacement.settle_consumers()
             replacement.check_generations()
-            replacement.hold_providers()
+            replacement.lock_providers()
             ids = self._class_ids(transaction, replacement.class_names())
             _check_classes(claims, ids, of_one_consumer=of_one_consumer)
             replacement.resolve(ids)
             replacement.apply()
             replacement.store()
 
-        attempt(self._database, work, before=lambda: self._labels.register(labels))
+        attempt(self._database, work, before=lambda: self._attributes.register(attributes))
 
     def _take_place_at_once(self, claims: Sequence[ConsumerClaim]) -> bool:
         """The usual case, consumers that are new: one statement. False if it is another or does not fit."""
@@ -81,9 +81,9 @@ class Claims:
             for provider, resources in claim.resources.items()
             for name, amount in resources.items()
         ]
-        labellings = [labelling_of(claim) for claim in claims]
+        consumers_attributes = [consumer_attributes(claim) for claim in claims]
         try:
-            return claim_at_once(self._database, labellings, _rises(amounts), amounts)
+            return claim_at_once(self._database, consumers_attributes, _rises(amounts), amounts)
         except Unreachable:
             raise
         except TryAgain:

@@ -75,15 +75,15 @@ class Holdings:
             counts = allocations.consumers_of_project(connection, project_id, user_id)
         found: dict[str, TypeUse] = {}
         for type_name, count in counts.items():
-            label = UNKNOWN_CONSUMER_TYPE if type_name is None else type_name
+            shown_type = UNKNOWN_CONSUMER_TYPE if type_name is None else type_name
             if consumer_type == ALL_TYPES:
-                label = ALL_TYPES
-            elif consumer_type is not None and label != consumer_type:
+                shown_type = ALL_TYPES
+            elif consumer_type is not None and shown_type != consumer_type:
                 continue
-            entry = found.get(label, TypeUse({}, 0))
+            entry = found.get(shown_type, TypeUse({}, 0))
             resources = dict(entry.resources)
             for use in uses:
                 if use.consumer_type == type_name:
                     resources[use.class_name] = resources.get(use.class_name, 0) + use.amount
-            found[label] = TypeUse(resources, entry.consumers + count)
+            found[shown_type] = TypeUse(resources, entry.consumers + count)
         return found

@@ -12,12 +12,12 @@ from placement.domain.errors import (
     NotFound,
 )
 from placement.domain.inventory import Inventory
-from placement.services.placement.providers import held, missing
+from placement.services.placement.providers import lock, missing
 from placement.services.transactions import attempt
 from placement.storage.database import Database, Transaction
 from placement.storage.statements import inventories, names, providers
 from placement.storage.statements.inventories import Offer, Stored
-from placement.storage.statements.providers import Locked
+from placement.storage.statements.providers import LockedProvider
 
 LOG = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Inventories:
         prefix = f"Unable to create inventory for resource provider {uuid}: "
 
         def work(transaction: Transaction) -> int:
-            locked = held(transaction, uuid)
+            locked = lock(transaction, uuid)
             check_capacity(class_name, uuid, inventory, prefix, zero_capacity=zero_capacity)
             class_id = _known_class(transaction, class_name, prefix)
             if class_id in inventories.stored(transaction, [locked.id]).get(locked.id, {}):
@@ -71,7 +71,7 @@ class Inventories:
         """
 
         def work(transaction: Transaction) -> int:
-            locked = held(transaction, uuid)
+            locked = lock(transaction, uuid)
             check_generation(locked, generation)
             prefix = f"Unable to update inventory for resource provider {uuid}: "
             for name, inventory in wanted.items():
@@ -98,7 +98,7 @@ class Inventories:
         """
 
         def work(transaction: Transaction) -> int:
-            locked = held(transaction, uuid)
+            locked = lock(transaction, uuid)
             check_generation(locked, generation)
             prefix = f"Unable to update inventory for resource provider {uuid}: "
             check_capacity(class_name, uuid, inventory, prefix, zero_capacity=zero_capacity)
@@ -121,7 +121,7 @@ class Inventories:
         """Delete the record of one class. Raises NotFound, ConcurrentUpdate if it is in use."""
 
         def work(transaction: Transaction) -> None:
-            locked = held(transaction, uuid)
+            locked = lock(transaction, uuid)
             records = inventories.stored(transaction, [locked.id]).get(locked.id, {})
             chosen = [record for record in records.values() if record.class_name == class_name]
             if not chosen:
@@ -139,21 +139,21 @@ class Inventories:
         """Delete all records. Raises NotFound, InventoryInUse."""
 
         def work(transaction: Transaction) -> None:
-            locked = held(transaction, uuid)
+            locked = lock(transaction, uuid)
             replace_records(transaction, locked, {}, "")
             _raise_generation(transaction, locked)
 
         attempt(self._database, work)
 
 
-def check_generation(locked: Locked, generation: int) -> None:
+def check_generation(locked: LockedProvider, generation: int) -> None:
     """Raises ConcurrentUpdate unless the caller sent the present generation of the provider."""
     if locked.generation != generation:
         raise ConcurrentUpdate("resource provider generation conflict")
 
 
 def replace_records(
-    transaction: Transaction, locked: Locked, wanted: Mapping[int, Inventory], in_use_prefix: str
+    transaction: Transaction, locked: LockedProvider, wanted: Mapping[int, Inventory], in_use_prefix: str
 ) -> None:
     """Insert, update and delete records until they are those wanted (by class id). Raises InventoryInUse."""
     records = inventories.stored(transaction, [locked.id]).get(locked.id, {})
@@ -209,6 +209,6 @@ def _known_class(transaction: Transaction, name: str, prefix: str) -> int:
     return class_id
 
 
-def _raise_generation(transaction: Transaction, locked: Locked) -> int:
+def _raise_generation(transaction: Transaction, locked: LockedProvider) -> int:
     providers.touch(transaction, [locked.id])
     return locked.generation + 1

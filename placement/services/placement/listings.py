@@ -10,9 +10,8 @@ from placement.domain.allocation import AllocationFilter
 from placement.domain.errors import BadRequest
 from placement.storage.database import Database, Executor
 from placement.storage.statements import allocation_lists, clusters, provider_lists
-from placement.storage.statements.allocation_lists import Listed as ListedAllocation
-from placement.storage.statements.provider_lists import Listed as ListedProvider
-from placement.storage.statements.provider_lists import Record
+from placement.storage.statements.allocation_lists import ListedAllocation
+from placement.storage.statements.provider_lists import ListedProvider, Record
 
 
 class Include(StrEnum):

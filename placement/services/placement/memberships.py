@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from placement.domain.errors import BadRequest, ConcurrentUpdate
-from placement.services.placement.providers import held, missing
+from placement.services.placement.providers import lock, missing
 from placement.services.transactions import attempt
 from placement.storage.database import Database, Transaction
 from placement.storage.statements import memberships, names, providers
 from placement.storage.statements.memberships import Members
-from placement.storage.statements.providers import Locked
+from placement.storage.statements.providers import LockedProvider
 
 _STALE = "Resource provider's generation already changed. Please update the generation and try again."
 
@@ -47,7 +47,7 @@ class Memberships:
         """
 
         def work(transaction: Transaction) -> Members:
-            locked = held(transaction, uuid)
+            locked = lock(transaction, uuid)
             _check_generation(locked, generation)
             ids = names.trait_ids(transaction, wanted)
             unknown = sorted(set(wanted) - ids.keys())
@@ -63,7 +63,7 @@ class Memberships:
         """Take all traits from a provider. Raises NotFound."""
 
         def work(transaction: Transaction) -> None:
-            locked = held(transaction, uuid)
+            locked = lock(transaction, uuid)
             if memberships.replace_traits(transaction, locked.id, ()):
                 providers.touch(transaction, [locked.id])
 
@@ -77,7 +77,7 @@ class Memberships:
         """
 
         def work(transaction: Transaction) -> int:
-            locked = held(transaction, uuid)
+            locked = lock(transaction, uuid)
             if generation is not None:
                 _check_generation(locked, generation)
             memberships.replace_aggregates(transaction, locked.id, wanted)
@@ -88,6 +88,6 @@ class Memberships:
         return attempt(self._database, work)
 
 
-def _check_generation(locked: Locked, generation: int) -> None:
+def _check_generation(locked: LockedProvider, generation: int) -> None:
     if locked.generation != generation:
         raise ConcurrentUpdate(_STALE)

@@ -11,7 +11,7 @@ from placement.domain.errors import BadRequest, Conflict, NotFound
 from placement.services.transactions import attempt
 from placement.storage.database import Database, Transaction
 from placement.storage.statements import catalog
-from placement.storage.statements.catalog import Entry
+from placement.storage.statements.catalog import KnownName
 
 
 class ResourceClasses:
@@ -20,12 +20,12 @@ class ResourceClasses:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def listed(self) -> list[Entry]:
+    def listed(self) -> list[KnownName]:
         """All classes, standard ones first."""
         with self._database.read() as connection:
             return catalog.classes(connection)
 
-    def get(self, name: str) -> Entry:
+    def get(self, name: str) -> KnownName:
         """One class. Raises NotFound."""
         with self._database.read() as connection:
             return _found(catalog.find_class(connection, name), name)
@@ -65,7 +65,7 @@ def is_standard_class(name: str) -> bool:
     return not os_resource_classes.is_custom(name)
 
 
-def _found(entry: Entry | None, name: str) -> Entry:
+def _found(entry: KnownName | None, name: str) -> KnownName:
     if entry is None:
         raise NotFound(f"No such resource class {name}.")
     return entry
@@ -85,7 +85,7 @@ class Traits:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def listed(self, wanted: TraitFilter) -> list[Entry]:
+    def listed(self, wanted: TraitFilter) -> list[KnownName]:
         """The traits that the filter lets through."""
         with self._database.read() as connection:
             entries = catalog.traits(connection, associated=wanted.associated)
@@ -96,7 +96,7 @@ class Traits:
             and (wanted.prefix is None or entry.name.startswith(wanted.prefix))
         ]
 
-    def get(self, name: str) -> Entry:
+    def get(self, name: str) -> KnownName:
         """One trait. Raises NotFound."""
         with self._database.read() as connection:
             entry = catalog.find_trait(connection, name)

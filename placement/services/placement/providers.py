@@ -15,7 +15,7 @@ from placement.services.transactions import attempt
 from placement.storage.database import Database, Transaction
 from placement.storage.statements import clusters, provider_rows, providers
 from placement.storage.statements.provider_rows import Provider
-from placement.storage.statements.providers import Locked
+from placement.storage.statements.providers import LockedProvider
 
 # The incumbent's words, which its clients know: the second step of an update is a creation to it, too.
 _CREATE = "Object action create failed because: "
@@ -160,7 +160,7 @@ def missing(uuid: str) -> NotFound:
     return NotFound(f"No resource provider with uuid {uuid} found")
 
 
-def held(transaction: Transaction, uuid: str) -> Locked:
+def lock(transaction: Transaction, uuid: str) -> LockedProvider:
     """The provider with its row locked. Raises NotFound."""
     locked = providers.lock(transaction, uuid)
     if locked is None:
@@ -168,13 +168,13 @@ def held(transaction: Transaction, uuid: str) -> Locked:
     return locked
 
 
-def _node_of(transaction: Transaction, locked: Locked) -> str | None:
+def _node_of(transaction: Transaction, locked: LockedProvider) -> str | None:
     """`cluster/node` of the node whose import made the provider; None for other providers below its host."""
     return None if locked.cluster_id is None else clusters.node_on(transaction, locked.root_id)
 
 
 def _check_import(
-    transaction: Transaction, locked: Locked, name: str, parent: Parent | None, prefix: str
+    transaction: Transaction, locked: LockedProvider, name: str, parent: Parent | None, prefix: str
 ) -> None:
     """Raises Conflict for changes that would break the tree of an imported node."""
     if locked.cluster_id is None:
@@ -192,14 +192,16 @@ def _check_import(
         )
 
 
-def _locked_parent(transaction: Transaction, uuid: str, prefix: str) -> Locked:
+def _locked_parent(transaction: Transaction, uuid: str, prefix: str) -> LockedProvider:
     parent = providers.lock(transaction, normalize_uuid(uuid) or uuid)
     if parent is None:
         raise BadRequest(f"{prefix}{_CREATE}parent provider UUID does not exist.")
     return parent
 
 
-def _move(transaction: Transaction, locked: Locked, parent: Parent, prefix: str, *, may_move: bool) -> None:
+def _move(
+    transaction: Transaction, locked: LockedProvider, parent: Parent, prefix: str, *, may_move: bool
+) -> None:
     if parent.uuid is None:
         if locked.parent_id is None:
             return

@@ -23,7 +23,7 @@ from placement.storage.statements import (
     providers,
 )
 from placement.storage.statements.allocations import Change, Held
-from placement.storage.statements.consumers import Label, Labelling
+from placement.storage.statements.consumers import Attribute, ConsumerAttributes
 
 # More than any max_unit, so such an amount is refused for its units; larger ones need not be told apart.
 LARGEST_AMOUNT = 2**40
@@ -69,7 +69,7 @@ class Replacement:
 
     def _create(self, claims: Sequence[ConsumerClaim]) -> set[str]:
         return consumers.create(
-            self.transaction, [labelling_of(claim) for claim in claims if claim.resources]
+            self.transaction, [consumer_attributes(claim) for claim in claims if claim.resources]
         )
 
     def _lock(self, claims: Sequence[ConsumerClaim]) -> dict[str, int]:
@@ -88,7 +88,7 @@ class Replacement:
 
     # -- providers and classes ----------------------------------------------------------------------
 
-    def hold_providers(self) -> None:
+    def lock_providers(self) -> None:
         """Lock all providers concerned; those that are named or fully left get the next generation.
 
         Raises BadRequest if something is claimed of a provider that does not exist.
@@ -97,7 +97,7 @@ class Replacement:
         emptied = {claim.consumer_uuid for claim in self.claims if not claim.resources}
         cleared = {row.provider_id for row in self.held if row.consumer_uuid in emptied}
         left = {row.provider_id for row in self.held} - cleared
-        self.provider_ids = providers.hold_and_stamp(self.transaction, named, cleared, left)
+        self.provider_ids = providers.lock_and_stamp(self.transaction, named, cleared, left)
         for claim in self.claims:
             for uuid in claim.resources:
                 if uuid not in self.provider_ids:
@@ -128,13 +128,13 @@ class Replacement:
             raise explain_refusal(self.transaction, refused, self.fresh, uuids)
 
     def store(self) -> None:
-        """Write the allocations, the consumers' labels and generations."""
+        """Write the allocations, the consumers' attributes and generations."""
         holders = {row.consumer_uuid for row in self.held}
         allocations.replace(self.transaction, holders, self.fresh)
         consumers.advance(
             self.transaction,
             [
-                labelling_of(claim)
+                consumer_attributes(claim)
                 for claim in self.claims
                 if claim.consumer_uuid in self.existing and claim.resources
             ],
@@ -143,14 +143,14 @@ class Replacement:
         consumers.delete(self.transaction, emptied & self.existing)
 
 
-def labelling_of(claim: ConsumerClaim) -> Labelling:
-    """The labels that the consumer of a claim shall carry."""
-    return Labelling(claim.consumer_uuid, claim.project_id, claim.user_id, claim.consumer_type)
+def consumer_attributes(claim: ConsumerClaim) -> ConsumerAttributes:
+    """The project, user and type that the consumer of a claim shall have."""
+    return ConsumerAttributes(claim.consumer_uuid, claim.project_id, claim.user_id, claim.consumer_type)
 
 
-def labels_of(claims: Sequence[ConsumerClaim]) -> set[Label]:
+def attributes_of(claims: Sequence[ConsumerClaim]) -> set[Attribute]:
     """All projects, users and consumer types that the claims name."""
-    return set().union(*(labelling_of(claim).labels() for claim in claims))
+    return set().union(*(consumer_attributes(claim).named() for claim in claims))
 
 
 def changes_of(held: Sequence[Held], fresh: Sequence[Held]) -> list[Change]:

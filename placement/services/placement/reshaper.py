@@ -13,12 +13,12 @@ from placement.domain.allocation import ConsumerClaim
 from placement.domain.errors import BadRequest, ConcurrentUpdate, InventoryInUse
 from placement.domain.inventory import Inventory, ProviderInventories
 from placement.services.placement.inventories import check_capacity, in_use
-from placement.services.placement.replacement import Replacement, labels_of
+from placement.services.placement.replacement import Replacement, attributes_of
 from placement.services.transactions import attempt
 from placement.storage.database import Database, Transaction
 from placement.storage.statements import inventories, names, providers
-from placement.storage.statements.consumers import LabelRegistry
-from placement.storage.statements.providers import Locked
+from placement.storage.statements.consumers import AttributeRegistry
+from placement.storage.statements.providers import LockedProvider
 
 Key = tuple[int, int]
 
@@ -26,9 +26,9 @@ Key = tuple[int, int]
 class Reshaper:
     """Moves inventories and allocations in one transaction."""
 
-    def __init__(self, database: Database, labels: LabelRegistry) -> None:
+    def __init__(self, database: Database, attributes: AttributeRegistry) -> None:
         self._database = database
-        self._labels = labels
+        self._attributes = attributes
 
     def reshape(self, wanted: Sequence[ProviderInventories], claims: Sequence[ConsumerClaim]) -> None:
         """Give the providers exactly these records and the consumers exactly these allocations.
@@ -36,12 +36,12 @@ class Reshaper:
         Raises BadRequest for unknown providers and classes and for bad capacities, ConcurrentUpdate for
         generations, InventoryInUse, CapacityExceeded, Unavailable.
         """
-        labels = labels_of(claims)
+        attributes = attributes_of(claims)
 
         def work(transaction: Transaction) -> None:
             _Reshape(transaction, wanted, Replacement(transaction, claims)).run()
 
-        attempt(self._database, work, before=lambda: self._labels.register(labels))
+        attempt(self._database, work, before=lambda: self._attributes.register(attributes))
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class _Reshape:
     transaction: Transaction
     wanted: Sequence[ProviderInventories]
     replacement: Replacement
-    locked: dict[str, Locked] = field(default_factory=dict)
+    locked: dict[str, LockedProvider] = field(default_factory=dict)
     gone: set[Key] = field(default_factory=set)
 
     def run(self) -> None:
@@ -60,7 +60,7 @@ class _Reshape:
         # order that callers see.
         self._check_providers()
         replacement.check_generations()
-        replacement.hold_providers()
+        replacement.lock_providers()
         class_ids = self._class_ids()
         self._check_capacities()
         self._extend(class_ids)

@@ -21,7 +21,7 @@ class SoftCondition(NamedTuple):
     absent: bool = False
 
     @property
-    def label(self) -> str:
+    def text(self) -> str:
         """The condition as callers write it, without its weight."""
         return f"{'!' if self.absent else ''}{self.trait or self.aggregate}"
 

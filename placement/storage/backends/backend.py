@@ -1,7 +1,7 @@
 """What a database does in its own way: the one protocol behind which PostgreSQL and SQLite differ.
 
-Everything else in the service is written once. Whoever needs to know asks the backend to do a thing, or for a
-fact of this protocol, never which database it is.
+Everything else in the service is written once. It asks the backend to do a thing, or for a fact of this
+protocol, never which database it is.
 """
 
 from __future__ import annotations
@@ -29,10 +29,14 @@ class SingleWrite:
 
 
 class Stamped(NamedTuple):
-    """A write that took place: the stamp it left, and on which server (storage.changes.history)."""
+    """A write that took place: the stamp it left, and on which server (storage.changes.history).
+
+    `former` are the providers it stamped, each with the stamp that it had until then.
+    """
 
     stamp: int
     server: str
+    former: frozenset[tuple[int, int]]
 
 
 class Lookout(Protocol):
@@ -46,11 +50,11 @@ class Lookout(Protocol):
 
 
 class Backend(Protocol):
-    """One database of a kind: how to reach it, and how to say there what is said otherwise elsewhere."""
+    """One database: how to reach it, and the statements and errors in which databases differ."""
 
     # -- facts --------------------------------------------------------------------------------------
 
-    # Whether it lives in this process, so that nobody else sees to its schema.
+    # Whether it lives in this process, so that the service itself upgrades its schema.
     is_embedded: ClassVar[bool]
     # Whether a table is altered by making another one and copying the rows.
     alters_by_copying: ClassVar[bool]
@@ -71,7 +75,7 @@ class Backend(Protocol):
         """Set up a new connection of the driver; which server or file it is to (storage.changes.history)."""
 
     def is_present(self, opened: str) -> bool:
-        """Whether a connection to that server or file is to what is the database now."""
+        """Whether that server or file is the present database, not one that was replaced since."""
 
     def refuse_dead(self, dialect: sa.Dialect, connection: Any, idle_seconds: float) -> None:
         """Raises InvalidatePoolError for a connection of the driver that was lost while it was idle."""
@@ -85,13 +89,13 @@ class Backend(Protocol):
         """The statement that begins a read-only transaction in which all statements see one state."""
 
     def alone(self) -> AbstractContextManager[None]:
-        """For as long as a writer has to be the only one of this process, if it has to. Raises TryAgain."""
+        """A block that keeps other writers of this process out, if the database needs it. Raises TryAgain."""
 
     def begin_write(self, connection: sa.Connection) -> str:
         """The statement that begins a transaction which writes on this connection."""
 
     def confirm(self, connection: sa.Connection) -> None:
-        """After a commit. Raises OutcomeUnknown if it may have gone where nobody looks any more."""
+        """After a commit. Raises OutcomeUnknown if the server may have stopped being the database."""
 
     # -- errors of the driver -----------------------------------------------------------------------
 
@@ -99,10 +103,10 @@ class Backend(Protocol):
         """What is wrong, None for what is a fault of ours; `is_lost`: the connection cannot be used."""
 
     def stays_broken(self, error: BaseException) -> bool:
-        """Whether a connection that met this error is of no use, though the driver does not say so."""
+        """Whether a connection is of no use after this error, although the driver goes on with it."""
 
     def leaves_in_doubt(self, error: BaseException) -> bool:
-        """Whether a connection that was lost so may have committed what was sent."""
+        """Whether the server may have committed what was sent before this error cut the connection."""
 
     # -- statements ---------------------------------------------------------------------------------
 
@@ -110,7 +114,7 @@ class Backend(Protocol):
     stamp: ClassVar[sa.ColumnElement[int]]
 
     def stamp_parameters(self, connection: sa.Connection) -> Mapping[str, int]:
-        """The parameters of `stamp`, once per transaction: this takes the stamp."""
+        """Take the stamp of a transaction, once in each: the parameters of `stamp`."""
 
     def stamp_with(self, parameters: Mapping[str, int]) -> sa.ColumnElement[int]:
         """The same value as `stamp` with these parameters."""
@@ -131,10 +135,10 @@ class Backend(Protocol):
 
     @staticmethod
     def removable(statement: sa.Select[Any], stamp: sa.ColumnElement[int]) -> sa.Select[Any]:
-        """Of the rows of a query those that nobody who is up to date needs, and nobody else removes."""
+        """Only the rows that no reader who is up to date needs and no other transaction removes."""
 
     def lock_number(self, connection: sa.Connection, number: int, *, shared: bool) -> None:
-        """Hold what this number stands for until the transaction ends, alone or with others who share it."""
+        """Lock this number until the transaction ends, alone or together with others that lock it shared."""
 
     @staticmethod
     def given_rows(name: str, columns: Mapping[str, str]) -> str:
@@ -170,7 +174,7 @@ class Backend(Protocol):
     horizon: ClassVar[str]
 
     def lookout(self, connection: sa.Connection) -> Lookout:
-        """Prepare a connection for looking; it is used for nothing else but reading."""
+        """Prepare a connection for looks; it is only read from."""
 
     # -- life ---------------------------------------------------------------------------------------
 

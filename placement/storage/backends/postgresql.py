@@ -18,12 +18,12 @@ from placement.storage.backends.postgresql_driver import STATEMENT_SECONDS
 from placement.storage.backends.silence import GRACE_SECONDS
 from placement.storage.backends.types import Revision
 from placement.storage.backends.urls import described_server
-from placement.storage.changes.history import KEY, History
+from placement.storage.changes.history import History
 from placement.storage.failures import Diagnosis
 
-# A look is quick; one that is not may have met a connection that leads nowhere any more.
+# A look is quick; one that takes longer may wait on a dead connection.
 _QUICK_SECONDS = 5.0
-# The witness of storage.changes.history. Nobody changes the only row of this table on PostgreSQL.
+# The witness of storage.changes.history. On PostgreSQL the only row of this table never changes.
 _WITNESS = (
     "SELECT 'history' AS kind, 0 AS reference, xmin::text::bigint AS revision, 0 AS root, "
     "tableoid::bigint AS cluster FROM change_counter"
@@ -141,14 +141,14 @@ class PostgreSQL:
     # -- transactions -------------------------------------------------------------------------------
 
     def begin_snapshot(self) -> str:
-        """Begin; whoever reads very much outside of requests may take longer than other statements."""
+        """Begin, with bounds of time of its own if the request has little left or reading may take long."""
         if not self._is_hurried() and self._statement_seconds == STATEMENT_SECONDS:
             return _BEGIN_SNAPSHOT
         seconds = deadline.remaining(STATEMENT_SECONDS)
         return _BEGIN_SNAPSHOT + postgresql_driver.bounds(seconds, self._lock_seconds)
 
     def alone(self) -> AbstractContextManager[None]:
-        """Writers are never alone: they lock rows."""
+        """An empty block: writers lock rows and need not be alone."""
         return _UNBOUNDED
 
     def begin_write(self, connection: sa.Connection) -> str:
@@ -173,11 +173,11 @@ class PostgreSQL:
         return postgresql_failures.diagnose(error, is_lost=is_lost)
 
     def stays_broken(self, error: BaseException) -> bool:
-        """Whether the server takes no writes, where another one may."""
+        """Whether this server takes no writes; another of the hosts may take them."""
         return postgresql_failures.stays_broken(error)
 
     def leaves_in_doubt(self, error: BaseException) -> bool:
-        """Whether the server has not said that it refused."""
+        """Whether the error leaves open if the server had committed."""
         return postgresql_failures.leaves_in_doubt(error)
 
     # -- statements ---------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class PostgreSQL:
         for table in tables:
             column = table.c.revision
             connection.execute(sa.update(table).where(column > self.stamp).values(revision=self.stamp))
-        # The witness of storage.changes.history: for processes that run it is another database from now on.
+        # The witness of storage.changes.history: running processes take it for another database from now on.
         counter = _tables.change_counter
         connection.execute(sa.update(counter).values(value=counter.c.value))
 
@@ -211,7 +211,7 @@ class PostgreSQL:
 
     @staticmethod
     def removable(statement: sa.Select[Any], stamp: sa.ColumnElement[int]) -> sa.Select[Any]:
-        """Rows that are older than every transaction that runs, but for those that somebody else removes."""
+        """Rows older than every running transaction, without those that another one is removing."""
         horizon = sa.func.pg_snapshot_xmin(sa.func.pg_current_snapshot(), type_=stamp.type)
         return statement.where(stamp < horizon).with_for_update(skip_locked=True)
 
@@ -236,7 +236,7 @@ class PostgreSQL:
         single_write: Callable[[], AbstractContextManager[SingleWrite]],
         values: Sequence[Any],
     ) -> bool:
-        """In one round trip, unless time is short: a transaction gets its limits without asking once more."""
+        """In one round trip, unless time is short: then the limits would take a second one."""
         if self._is_hurried():
             return False
         with single_write() as write:
@@ -247,12 +247,11 @@ class PostgreSQL:
         single_write: Callable[[], AbstractContextManager[SingleWrite]],
         values: Sequence[Any],
     ) -> Stamped | None:
-        """Likewise."""
+        """Place in one round trip, like `claim_at_once`."""
         if self._is_hurried():
             return None
         with single_write() as write:
-            stamp = postgresql_claims.place(write, values)
-            return None if stamp is None else Stamped(stamp, str(write.connection.info[KEY]))
+            return postgresql_claims.place(write, values)
 
     # -- looking at what changed --------------------------------------------------------------------
 
@@ -267,4 +266,4 @@ class PostgreSQL:
         return True
 
     def create(self) -> None:
-        """Nothing: databases of servers are made by those who run them."""
+        """Nothing: the operator of a server creates its databases."""

@@ -1,7 +1,7 @@
 """Claims of consumers that must be new, decided and committed by PostgreSQL in one round trip.
 
 A statement does what the steps of a claim do one after another, under the same locks in the same order:
-consumers, then providers, both ascending; that of a pod holds the host before. Either all of it takes place
+consumers, then providers, both ascending; that of a pod locks the host first. Either all of it takes place
 or it fails as a whole; the caller then finds out why, step by step.
 """
 
@@ -12,10 +12,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from placement.storage.backends.backend import SingleWrite
+from placement.storage.backends.backend import SingleWrite, Stamped
+from placement.storage.changes.history import KEY
 from placement.storage.fit_rule import RISE_FITS
 
-# The new consumers, where the labels that they shall carry are there.
+# The new consumers, where their projects, users and types are in the database.
 _CONSUMERS = """
     INSERT INTO consumers (uuid, project_id, user_id, consumer_type_id, cluster_id, generation, created_at)
     SELECT given.uuid, projects.id, users.id, consumer_types.id, given.cluster_id, 1, $1
@@ -27,11 +28,11 @@ _CONSUMERS = """
      ORDER BY given.uuid
     ON CONFLICT DO NOTHING RETURNING uuid
 """
-# What they get, if all of them were new: `stamped` are the uuids of the providers concerned.
+# What they get, if all of them were new: `providers` are the uuids of those that are locked and stamped.
 _AMOUNTS = f"""
 held AS (
-    SELECT id, uuid FROM resource_providers
-     WHERE uuid = ANY({{stamped}}) AND (SELECT count(*) FROM consumer) = cardinality($2)
+    SELECT id, uuid, revision FROM resource_providers
+     WHERE uuid = ANY({{providers}}) AND (SELECT count(*) FROM consumer) = cardinality($2)
      ORDER BY id FOR UPDATE
 ), stamped AS (
     UPDATE resource_providers
@@ -63,10 +64,11 @@ _CLAIM_TYPES = (
     "varchar[], varchar[], bigint[], bigint[], bigint[], bigint[], varchar[], varchar[], varchar[], bigint[]"
 )
 _IS_WHOLE = "applied = cardinality($7) AND allocated = cardinality($13)"
-# What is no number undoes everything; the log of the database shows the text.
+# Casting this text to a number fails, which undoes everything; the log of the database shows it.
 _OUTCOME = """
 SELECT CASE WHEN {is_whole} THEN pg_current_xact_id()::text::bigint
-            ELSE CAST('claim refused, ' || applied || ' of ' || cardinality($7) || ' fit' AS bigint) END
+            ELSE CAST('claim refused, ' || applied || ' of ' || cardinality($7) || ' fit' AS bigint)
+       END{besides}
   FROM counted
 """
 _NOT_A_NUMBER = "22P02"
@@ -75,8 +77,8 @@ _NOT_A_NUMBER = "22P02"
 
 _FRESH_CLAIM = f"""
 WITH consumer AS ({_CONSUMERS.format(condition="true")}),
-{_AMOUNTS.format(stamped="$7")}
-{_OUTCOME.format(is_whole=_IS_WHOLE)}
+{_AMOUNTS.format(providers="$7")}
+{_OUTCOME.format(is_whole=_IS_WHOLE, besides="")}
 """
 
 # -- a pod on a node ------------------------------------------------------------------------------------
@@ -90,6 +92,8 @@ _POD_TYPES = (
 _POD_IS_WHOLE = f"""
     {_IS_WHOLE} AND (SELECT count(*) FROM owned) = cardinality($21) AND (SELECT count(*) FROM pod) = 1
 """
+# As they were when they were locked, which is later than when the statement began.
+_FORMER_STAMPS = ", (SELECT array_agg(ARRAY[id, revision::text::bigint]) FROM held)"
 _POD_ARRIVAL = f"""
 WITH host AS (
     SELECT id FROM resource_providers WHERE id = $18 AND revision = CAST(CAST($19 AS text) AS xid8) FOR UPDATE
@@ -107,8 +111,8 @@ WITH host AS (
     INSERT INTO pods (cluster_id, namespace, name, uid, manifest, status, format, node_id, created_at)
     SELECT $23, $24, $25, $26, $27, $28, $29, $30, $1 FROM consumer
     ON CONFLICT DO NOTHING RETURNING 1
-), {_AMOUNTS.format(stamped="$17")}
-{_OUTCOME.format(is_whole=_POD_IS_WHOLE)}
+), {_AMOUNTS.format(providers="$17")}
+{_OUTCOME.format(is_whole=_POD_IS_WHOLE, besides=_FORMER_STAMPS)}
 """
 
 _STATEMENTS = {
@@ -116,7 +120,7 @@ _STATEMENTS = {
     "placement_pod_arrival": (_POD_TYPES, _POD_ARRIVAL),
 }
 # Prepared once per connection: planning them would cost more than running them. A pooler may have given the
-# session to somebody before. The driver takes % for the start of a parameter.
+# session to another client before. The driver takes % for the start of a parameter.
 _PREPARE = "; ".join(
     ["DEALLOCATE ALL"] + [f"PREPARE {name}({types}) AS {body}" for name, (types, body) in _STATEMENTS.items()]
 ).replace("%", "%%")
@@ -134,15 +138,18 @@ def claim(write: SingleWrite, values: Sequence[Any]) -> bool:
     return _run("placement_fresh_claim", write, values) is not None
 
 
-def place(write: SingleWrite, values: Sequence[Any]) -> int | None:
-    """Have a new pod on a node (storage.statements.pod_arrivals); the stamp, None if it cannot be.
+def place(write: SingleWrite, values: Sequence[Any]) -> Stamped | None:
+    """Have a new pod on a node (storage.statements.pod_arrivals); what was written, None if it cannot be.
 
     Raises errors of SQLAlchemy.
     """
-    return _run("placement_pod_arrival", write, values)
+    row = _run("placement_pod_arrival", write, values)
+    if row is None:
+        return None
+    return Stamped(row[0], str(write.connection.info[KEY]), frozenset((id_, stamp) for id_, stamp in row[1]))
 
 
-def _run(name: str, write: SingleWrite, values: Sequence[Any]) -> int | None:
+def _run(name: str, write: SingleWrite, values: Sequence[Any]) -> Any:
     connection = write.connection
     if name in connection.info:
         return _sent(name, write, values)
@@ -150,20 +157,21 @@ def _run(name: str, write: SingleWrite, values: Sequence[Any]) -> int | None:
         if _PREPARE not in connection.info:
             connection.exec_driver_sql(_PREPARE)
             connection.info[_PREPARE] = True
-        # The plan is made now and kept, so the size that tables happen to have must not decide.
+        # The plan is made now and kept, so it must not depend on the present size of the tables.
         connection.exec_driver_sql("SET enable_seqscan = off")
-        stamp = _sent(name, write, values)
+        row = _sent(name, write, values)
         connection.exec_driver_sql("RESET enable_seqscan")
     except sa.exc.DBAPIError:
         connection.invalidate()
         raise
     connection.info[name] = True
-    return stamp
+    return row
 
 
-def _sent(name: str, write: SingleWrite, values: Sequence[Any]) -> int | None:
+def _sent(name: str, write: SingleWrite, values: Sequence[Any]) -> Any:
+    """The row that the statement selects, None if it refuses."""
     try:
-        return int(write.send(_EXECUTE[name], tuple(values)).scalar_one())
+        return write.send(_EXECUTE[name], tuple(values)).one()
     except sa.exc.DBAPIError as error:
         if getattr(error.orig, "pgcode", None) == _NOT_A_NUMBER:
             return None

@@ -36,7 +36,7 @@ _TRANSPORT = {
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
-    # Milliseconds that what was sent may stay unacknowledged.
+    # For so many milliseconds the server may leave what was sent unacknowledged.
     "tcp_user_timeout": 10_000,
 }
 _SYSTEM = "(SELECT system_identifier FROM pg_control_system())::text"
@@ -47,7 +47,7 @@ _PLACE = (
 )
 # Which server it is: see storage.changes.history.
 _IDENTITY = f"SELECT {_PLACE.format(system=_SYSTEM)}"
-# Where somebody has taken the right to read the control file away.
+# Where this user may not read the control file.
 _IDENTITY_WITHOUT_SYSTEM = f"SELECT {_PLACE.format(system='NULL')}"
 
 
@@ -59,21 +59,21 @@ class StreamingCursor(WatchedCursor):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._label = f"placement_rows_{uuid.uuid4().hex}"
+        self._rows = f"placement_rows_{uuid.uuid4().hex}"
         self._is_at_end = False
 
     def execute(self, query: Any, vars: Any = None) -> None:
         """Run a query and fetch its first rows."""
         text = query.decode() if isinstance(query, bytes) else query
-        fetch = f"FETCH FORWARD {_FIRST_ROWS} FROM {self._label}"
-        super().execute(f"DECLARE {self._label} NO SCROLL CURSOR FOR {text}; {fetch}", vars)
+        fetch = f"FETCH FORWARD {_FIRST_ROWS} FROM {self._rows}"
+        super().execute(f"DECLARE {self._rows} NO SCROLL CURSOR FOR {text}; {fetch}", vars)
 
     def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
         """The next rows, none at the end."""
         wanted = self.arraysize if size is None else size
         rows: list[tuple[Any, ...]] = super().fetchmany(wanted)
         if not rows and not self._is_at_end:
-            super().execute(f"FETCH FORWARD {wanted} FROM {self._label}")
+            super().execute(f"FETCH FORWARD {wanted} FROM {self._rows}")
             rows = super().fetchmany(wanted)
             self._is_at_end = not rows
         return rows
@@ -106,7 +106,7 @@ class Dialect(PGDialect_psycopg2):
         super().__init__(**{**options, "use_native_hstore": False})  # type: ignore[no-untyped-call]
 
     def do_begin(self, dbapi_connection: Any) -> None:
-        """Nothing: whoever wants a transaction has said so."""
+        """Nothing: the backend's statements begin transactions."""
 
     def do_commit(self, dbapi_connection: Any) -> None:
         """Commit, if a transaction was begun. Raises an error of the driver if it had failed before."""
@@ -158,8 +158,8 @@ def prepare(connection: Any, statement_seconds: float, lock_seconds: float) -> s
 
 
 def bounds(statement_seconds: float, lock_seconds: float) -> str:
-    """What limits one transaction, to be sent together with its beginning."""
-    # A little later than a lock, whose name says more about what was waited for.
+    """The statements that limit one transaction, to be sent together with its beginning."""
+    # A little later than a lock runs out, because that error says what was waited for.
     return (
         f"; SET LOCAL statement_timeout = {_milliseconds(statement_seconds + _LATER_SECONDS)}"
         f"; SET LOCAL lock_timeout = {_milliseconds(lock_seconds)}"
@@ -180,7 +180,7 @@ def connect_in_time(dialect: sa.Dialect, _record: Any, arguments: Sequence[Any],
         raise psycopg2.OperationalError("there is no time left to connect in")
     seconds = deadline.remaining() / (str(options.get("host", "")).count(",") + 1)
     allowed = str(options.get("connect_timeout", 0))
-    # For the driver 0 is no limit; what is no number it refuses by itself.
+    # For the driver 0 means no limit; it refuses by itself what is no number.
     if allowed.isdecimal() and seconds < (int(allowed) or math.inf):
         options = {**options, "connect_timeout": max(_LEAST_CONNECT_SECONDS, int(seconds))}
     return dialect.connect(*arguments, **options)

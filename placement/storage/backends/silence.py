@@ -57,7 +57,7 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
         return f"<connection {id(self):#x}, closed: {self.closed}>"
 
     def allow(self) -> None:
-        """A statement begins: note until when it may take."""
+        """Note until when the statement that begins now may take."""
         now = time.monotonic()
         self.expires = min(now + self.patience, max(now, deadline.at()) + GRACE_SECONDS)
 
@@ -69,11 +69,11 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
             self._let_go()
 
     def cut(self) -> None:
-        """Shut the socket, whatever waits for it; the caller holds the lock of the watch."""
+        """Shut the socket, which ends all waiting for it; the caller holds the lock of the watch."""
         self.expires = math.inf
         if self._line is None:
             return
-        # Without a descriptor more: there may be none left, and that must keep nobody waiting.
+        # Without opening a descriptor: there may be none left, and the thread must not wait on.
         with suppress(OSError):
             line = socket.socket(fileno=self._line)
             try:
@@ -112,10 +112,10 @@ class _Watch:
         self._thread: threading.Thread | None = None
 
     def over(self, connection: WatchedConnection) -> None:
-        """Look after one more."""
+        """Watch one more connection."""
         with self.lock:
             self._connections.add(connection)
-            # A process that was forked has none, whatever its parent had.
+            # A forked process has no such thread, also if its parent has one.
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="database watch", daemon=True)
                 self._thread.start()

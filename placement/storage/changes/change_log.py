@@ -1,8 +1,8 @@
 """What writers tell all processes beside the stamps of providers: rows of the table `changes`.
 
-Rows that nobody needs any more are removed. A mark in their place carries the newest stamp among them. So
-whoever looks from a horizon that some of them would still have reached finds a mark, and everybody else finds
-none. Marks are removed like other rows, by a newer one that takes their place.
+Old rows are removed, and a mark in their place carries the newest stamp among them. A reader whose horizon is
+older than that stamp finds the mark and knows that it missed rows; other readers do not see it. Marks are
+removed like other rows; a newer mark takes their place.
 """
 
 from __future__ import annotations

@@ -62,20 +62,20 @@ class Feed:
         self._driver_error: type[Exception] = database.engine.dialect.loaded_dbapi.Error
 
     def look(self, horizon: int) -> Look | None:
-        """What may have changed since `horizon`, None if surely nothing. Raises Unavailable."""
+        """What may have changed since `horizon`; None if nothing has. Raises Unavailable."""
         self._drop_outdated()
         if self._connection is not None:
-            # Whatever ails it may be this connection alone.
+            # Only this connection may be broken; another one is tried below.
             with suppress(sa.exc.SQLAlchemyError, self._driver_error):
                 look = self._look(horizon, is_quick=True)
-                # Nobody has told this connection, perhaps, that the database is somewhere else now.
+                # The look came too late; perhaps this connection is to what is not the database any more.
                 if look is None or look.horizon:
                     return look
             self.close()
         return self._look_anew(horizon)
 
     def _look_anew(self, horizon: int) -> Look | None:
-        """Look over a new connection. What fails there is not tried again: it took its time."""
+        """Look over a new connection. A failure there is not tried again: that would take too long."""
         try:
             with self._database.translating():
                 return self._look(horizon, is_quick=False)
@@ -90,7 +90,7 @@ class Feed:
         return None if rows is None else self._within_history(_read_look(rows), horizon)
 
     def _within_history(self, look: Look, horizon: int) -> Look:
-        """The look, if the horizon is of the history that the connection is in; else one that is too late."""
+        """The look, or one that is too late if the horizon is of another history than the connection."""
         assert self._connection is not None
         server = self._connection.info[history.KEY]
         present = f"{server} {look.witness}"

@@ -1,8 +1,8 @@
-"""Which history of writes a database has, so that nobody believes what was true in another one.
+"""Which history of writes a database has, so that a process forgets what was true in another one.
 
-After a crash, the promotion of a replica or a restore a database may have lost commits, and uses the stamps
-of what it lost again for something else. What a process remembers of it is then wrong, and stamps do not show
-it. So each connection finds out which history it is in:
+After a crash, a restore or the promotion of a replica a database may have lost commits. It then gives their
+stamps to other commits, so what a process remembers is wrong and stamps do not show it. Each connection
+therefore finds out which history it is in:
 
 * PostgreSQL: the system identifier, the database, when the server started, and since when it counts
   statistics, which begins anew with every recovery from a crash, also where the postmaster went on. While all
@@ -10,7 +10,7 @@ it. So each connection finds out which history it is in:
   had: it stays as it is.
 * SQLite: which file it is.
 * Both, for restores in place: a witness inside the database that a restore makes anew. For PostgreSQL the
-  hidden stamp (xmin) of a row that nobody changes, for SQLite the version of the schema, which its backup
+  hidden stamp (xmin) of a row that is never changed, for SQLite the version of the schema, which its backup
   interface raises.
 
 This is the one place that tells the caches of a process that the database is another one now.
@@ -45,7 +45,7 @@ BEFORE_ALL = Horizon(0, "")
 
 
 class History:
-    """The history that the connections of this process are in, and who wants to know when it is another."""
+    """The history that the connections of this process are in, and the caches that forget when it changes."""
 
     def __init__(self) -> None:
         self._seen: dict[str, str] = {}
@@ -69,7 +69,7 @@ class History:
             self.forget()
 
     def forget(self) -> None:
-        """Tell everybody that the database is another one now."""
+        """Have all caches of the process forget: the database is another one now."""
         LOG.warning(
             "The database was restarted, promoted, restored or replaced; nothing known before counts."
         )

@@ -24,7 +24,7 @@ _types = tables.consumer_types
 _clusters = tables.clusters
 
 
-class Listed(NamedTuple):
+class ListedAllocation(NamedTuple):
     """One allocation by names; `cluster` is the provider's, `dedicated_cpus` are the consumer's."""
 
     consumer_uuid: str
@@ -40,7 +40,9 @@ class Listed(NamedTuple):
     dedicated_cpus: str | None
 
 
-def page(connection: Executor, wanted: AllocationFilter, after: str | None, consumers: int) -> list[Listed]:
+def page(
+    connection: Executor, wanted: AllocationFilter, after: str | None, consumers: int
+) -> list[ListedAllocation]:
     """The allocations of the next consumers in order of their uuids, at most so many, in one statement."""
     keys = _narrowed(sa.select(_table.c.consumer_id), wanted)
     if after is not None:
@@ -64,7 +66,7 @@ def page(connection: Executor, wanted: AllocationFilter, after: str | None, cons
     )
     statement = statement.where(_table.c.consumer_id.in_(keys.subquery().select()))
     statement = statement.order_by(_table.c.consumer_id, _providers.c.id, _classes.c.id)
-    return [Listed(*row) for row in connection.execute(statement)]
+    return [ListedAllocation(*row) for row in connection.execute(statement)]
 
 
 def _narrowed(statement: sa.Select[Any], wanted: AllocationFilter) -> sa.Select[Any]:

@@ -1,4 +1,4 @@
-"""Statements on allocations and on what is used of inventories. Callers hold the providers' rows."""
+"""Statements on allocations and on what is used of inventories. Callers lock the providers' rows first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from placement.storage import tables
 from placement.storage.database import Database, Executor, Transaction, utcnow
 from placement.storage.fit_rule import CHANGE_FITS
-from placement.storage.statements.consumers import Labelling
+from placement.storage.statements.consumers import ConsumerAttributes
 from placement.storage.statements.given_rows import RowStatement
 
 _table = tables.allocations
@@ -235,7 +235,10 @@ class Amount(NamedTuple):
 
 
 def claim_at_once(
-    database: Database, consumers: Sequence[Labelling], rises: Sequence[Rise], amounts: Sequence[Amount]
+    database: Database,
+    consumers: Sequence[ConsumerAttributes],
+    rises: Sequence[Rise],
+    amounts: Sequence[Amount],
 ) -> bool:
     """Create the consumers with their allocations; False, and nothing done, if any of it cannot be.
 

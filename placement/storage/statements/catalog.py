@@ -1,4 +1,4 @@
-"""Statements on resource classes and traits as things of their own."""
+"""Statements that list, create, rename and delete resource classes and traits."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _classes = tables.resource_classes
 _traits = tables.traits
 
 
-class Entry(NamedTuple):
-    """A class or trait."""
+class KnownName(NamedTuple):
+    """A resource class or trait."""
 
     id: int
     name: str
@@ -29,31 +29,31 @@ def _entries(table: sa.Table) -> sa.Select[*tuple[object, ...]]:
     return sa.select(table.c.id, table.c.name, changed).order_by(table.c.id)
 
 
-def classes(connection: Executor) -> list[Entry]:
+def classes(connection: Executor) -> list[KnownName]:
     """All resource classes in creation order, which has the standard ones first."""
-    return [Entry(*row) for row in connection.execute(_entries(_classes))]
+    return [KnownName(*row) for row in connection.execute(_entries(_classes))]
 
 
-def traits(connection: Executor, *, associated: bool | None = None) -> list[Entry]:
+def traits(connection: Executor, *, associated: bool | None = None) -> list[KnownName]:
     """All traits, or only those some provider carries, or only those none does."""
     statement = _entries(_traits)
     if associated is not None:
         carried = sa.exists().where(tables.provider_traits.c.trait_id == _traits.c.id)
         statement = statement.where(carried if associated else ~carried)
-    return [Entry(*row) for row in connection.execute(statement)]
+    return [KnownName(*row) for row in connection.execute(statement)]
 
 
-def _find(connection: Executor, table: sa.Table, name: str) -> Entry | None:
+def _find(connection: Executor, table: sa.Table, name: str) -> KnownName | None:
     row = connection.execute(_entries(table).where(table.c.name == name)).first()
-    return Entry(*row) if row else None
+    return KnownName(*row) if row else None
 
 
-def find_class(connection: Executor, name: str) -> Entry | None:
+def find_class(connection: Executor, name: str) -> KnownName | None:
     """The class of this name."""
     return _find(connection, _classes, name)
 
 
-def find_trait(connection: Executor, name: str) -> Entry | None:
+def find_trait(connection: Executor, name: str) -> KnownName | None:
     """The trait of this name."""
     return _find(connection, _traits, name)
 

@@ -54,13 +54,13 @@ def find(connection: Executor, name: str) -> Cluster | None:
 
 
 def lock(transaction: Transaction, name: str) -> int | None:
-    """Hold the cluster's row against others who do so, and against deletion; its id.
+    """Lock the cluster's row against other calls of this function and against deletion; its id.
 
     Pods of the cluster may still be recorded meanwhile: their rows only refer to it.
     """
     statement = sa.select(_clusters.c.id).where(_clusters.c.name == name)
-    held = transaction.locked(statement, may_be_referred_to=True)
-    found: int | None = transaction.execute(held).scalar_one_or_none()
+    locked = transaction.locked(statement, may_be_referred_to=True)
+    found: int | None = transaction.execute(locked).scalar_one_or_none()
     return found
 
 

@@ -1,4 +1,4 @@
-"""Statements on consumers and their labels: projects, users, consumer types."""
+"""Statements on consumers and their attributes: projects, users, consumer types."""
 
 from __future__ import annotations
 
@@ -15,41 +15,40 @@ from placement.storage.statements import names
 from placement.storage.statements.given_rows import RowStatement
 
 _table = tables.consumers
-_LABELS = {
+_ATTRIBUTES = {
     "project": (tables.projects, "external_id"),
     "user": (tables.users, "external_id"),
     "type": (tables.consumer_types, "name"),
 }
 _MOST_KNOWN = 100_000
 
-# Its kind, "project", "user" or "type", and what callers call it.
-Label = tuple[str, str]
+# Its kind, "project", "user" or "type", and the name that callers give it.
+Attribute = tuple[str, str]
 
 
-class LabelRegistry:
-    """Sees to it that projects, users and consumer types are known; labels are registered on first use, never
-    deleted.
+class AttributeRegistry:
+    """Inserts projects, users and consumer types when they are first used; they are never deleted.
 
-    Registration is a transaction of its own: a label without consumers harms nobody. Only that a label was
-    registered is remembered, never its id, which is another one in a database that was restored: statements
-    look ids up.
+    Registration is a transaction of its own: an attribute without consumers does no harm. The registry
+    remembers that an attribute was registered, never its id, which is another one in a database that was
+    restored: statements look ids up.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: set[Label] = set()
+        self._known: set[Attribute] = set()
         database.history.forget_with(self.forget)
 
-    def register(self, labels: Iterable[Label]) -> None:
-        """Have these labels, as far as is known, in the database. Raises Unavailable."""
+    def register(self, attributes: Iterable[Attribute]) -> None:
+        """Insert those attributes that are not known to be in the database. Raises Unavailable."""
         # One set all along: another thread may begin a new one at any time.
         known = self._known
-        unknown = set(labels) - known
+        unknown = set(attributes) - known
         if not unknown:
             return
         with self._database.write() as transaction:
-            for kind, (table, column) in _LABELS.items():
-                wanted = [label for of_kind, label in unknown if of_kind == kind]
+            for kind, (table, column) in _ATTRIBUTES.items():
+                wanted = [name for of_kind, name in unknown if of_kind == kind]
                 names.insert_ignoring_known(transaction, table, column, wanted)
         if len(known) >= _MOST_KNOWN:
             self._known = unknown
@@ -57,7 +56,7 @@ class LabelRegistry:
             known.update(unknown)
 
     def forget(self) -> None:
-        """Believe in no label any more."""
+        """Take no attribute for registered any more."""
         self._known = set()
 
 
@@ -93,30 +92,32 @@ _described = (
 
 
 def find(connection: Executor, uuid: str) -> Consumer | None:
-    """The consumer with its labels."""
+    """The consumer with its attributes."""
     row = connection.execute(_described.where(_table.c.uuid == uuid)).first()
     return Consumer(*row) if row else None
 
 
-class Locked(NamedTuple):
-    """A consumer whose row is held until the transaction ends; pods have the id of their cluster."""
+class LockedConsumer(NamedTuple):
+    """A consumer whose row is locked until the transaction ends; pods have the id of their cluster."""
 
     generation: int
     cluster_id: int | None
 
 
-def lock(transaction: Transaction, uuids: Collection[str]) -> dict[str, Locked]:
-    """Hold those of the consumers that exist, in ascending order of uuids."""
+def lock(transaction: Transaction, uuids: Collection[str]) -> dict[str, LockedConsumer]:
+    """Lock those of the consumers that exist, in ascending order of uuids."""
     statement = (
         sa.select(_table.c.uuid, _table.c.generation, _table.c.cluster_id)
         .where(_table.c.uuid.in_(sorted(uuids)))
         .order_by(_table.c.uuid)
     )
-    return {row[0]: Locked(row[1], row[2]) for row in transaction.execute(transaction.locked(statement))}
+    return {
+        row[0]: LockedConsumer(row[1], row[2]) for row in transaction.execute(transaction.locked(statement))
+    }
 
 
 def lock_generations(transaction: Transaction, uuids: Collection[str]) -> dict[str, int]:
-    """Hold those of the consumers that exist, none of which may be a pod; their generations.
+    """Lock those of the consumers that exist, none of which may be a pod; their generations.
 
     What pods hold follows from the pods (Pods, Clusters). Raises Conflict.
     """
@@ -130,8 +131,8 @@ def lock_generations(transaction: Transaction, uuids: Collection[str]) -> dict[s
     return {uuid: consumer.generation for uuid, consumer in locked.items()}
 
 
-class Labelling(NamedTuple):
-    """The labels a consumer shall carry; type None leaves the type alone. Pods have a cluster, too."""
+class ConsumerAttributes(NamedTuple):
+    """The attributes a consumer shall have; type None leaves the type alone. Pods have a cluster, too."""
 
     uuid: str
     project: str
@@ -139,10 +140,10 @@ class Labelling(NamedTuple):
     consumer_type: str | None
     cluster_id: int | None = None
 
-    def labels(self) -> set[Label]:
-        """The labels by kind."""
-        labels = {("project", self.project), ("user", self.user)}
-        return labels if self.consumer_type is None else {*labels, ("type", self.consumer_type)}
+    def named(self) -> set[Attribute]:
+        """The project, the user and, if there is one, the type."""
+        owner = {("project", self.project), ("user", self.user)}
+        return owner if self.consumer_type is None else {*owner, ("type", self.consumer_type)}
 
 
 _COLUMNS = {
@@ -153,7 +154,7 @@ _COLUMNS = {
     "cluster_id": "integer",
 }
 _NOW = sa.bindparam("now", type_=sa.DateTime)
-# Whoever has a label that is not there is left out.
+# Consumers with an attribute that is not in the database are left out.
 _FOUND = """
     FROM {rows}
     JOIN projects ON projects.external_id = given.project
@@ -184,35 +185,35 @@ _ADVANCE = RowStatement(
 )
 
 
-def create(transaction: Transaction, labellings: Collection[Labelling]) -> set[str]:
-    """Insert consumers at generation 1; the uuids inserted, so without those another writer was faster on.
+def create(transaction: Transaction, given: Collection[ConsumerAttributes]) -> set[str]:
+    """Insert consumers at generation 1; the uuids inserted, without those that another writer inserted first.
 
-    Raises TryAgain if a label is not there.
+    Raises TryAgain if an attribute is not in the database.
     """
-    if not labellings:
+    if not given:
         return set()
-    rows = sorted(labellings, key=lambda labelling: labelling.uuid)
+    rows = sorted(given, key=lambda attributes: attributes.uuid)
     created = set(_CREATE.run(transaction, rows, now=transaction.now).scalars())
     if len(created) < len(rows):
-        _check_labels(transaction, rows)
+        _check_registered(transaction, rows)
     return created
 
 
-def advance(transaction: Transaction, labellings: Sequence[Labelling]) -> None:
-    """The next generation of existing consumers, with their labels. Raises TryAgain if one is not there."""
-    if not labellings:
+def advance(transaction: Transaction, given: Sequence[ConsumerAttributes]) -> None:
+    """Give existing consumers the next generation and these attributes. Raises TryAgain if one is missing."""
+    if not given:
         return
-    advanced = _ADVANCE.run(transaction, labellings, now=transaction.now)
-    if advanced.rowcount < len(labellings):
-        _check_labels(transaction, labellings)
+    advanced = _ADVANCE.run(transaction, given, now=transaction.now)
+    if advanced.rowcount < len(given):
+        _check_registered(transaction, given)
 
 
-def _check_labels(transaction: Transaction, labellings: Collection[Labelling]) -> None:
-    """Raises TryAgain, having told all caches to forget, if labels that were registered are not there."""
-    wanted = set().union(*(labelling.labels() for labelling in labellings))
+def _check_registered(transaction: Transaction, given: Collection[ConsumerAttributes]) -> None:
+    """Raises TryAgain, having told all caches to forget, if attributes that were registered are not there."""
+    wanted = set().union(*(attributes.named() for attributes in given))
     found = 0
-    for kind, (table, column) in _LABELS.items():
-        of_kind = sorted(label for its_kind, label in wanted if its_kind == kind)
+    for kind, (table, column) in _ATTRIBUTES.items():
+        of_kind = sorted(name for its_kind, name in wanted if its_kind == kind)
         count = sa.select(sa.func.count()).where(table.c[column].in_(of_kind))
         found += transaction.execute(count).scalar_one() if of_kind else 0
     if found < len(wanted):
@@ -220,7 +221,7 @@ def _check_labels(transaction: Transaction, labellings: Collection[Labelling]) -
         raise TryAgain("The database does not know a label any more: it is another one than before.")
 
 
-def note_dedicated_cpus(transaction: Transaction, uuid: str, generation: int, cpus: str) -> None:
+def note_dedicated_cpus(transaction: Transaction, uuid: str, generation: int, cpus: str | None) -> None:
     """Keep the dedicated CPUs of a guest with its consumer, unless that has another generation by now."""
     mine = (_table.c.uuid == uuid, _table.c.generation == generation)
     transaction.execute(sa.update(_table).where(*mine).values(dedicated_cpus=cpus))

@@ -1,4 +1,4 @@
-"""Statements on inventories. Callers hold the provider's row."""
+"""Statements on inventories. Callers lock the provider's row first."""
 
 from __future__ import annotations
 

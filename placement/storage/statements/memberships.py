@@ -1,4 +1,4 @@
-"""Statements on the traits of providers and the aggregates they are in. Callers hold the provider's row."""
+"""Statements on traits of providers and the aggregates they are in. Callers lock the provider's row first."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def _members(
     uuid: str,
     pairs: sa.Table,
     column: str,
-    label: sa.Column[Any],
+    shown: sa.Column[Any],
     named: sa.Table,
 ) -> Members | None:
     statement = (
-        sa.select(_providers.c.generation, label, named.c.created_at)
+        sa.select(_providers.c.generation, shown, named.c.created_at)
         .select_from(_providers)
         .outerjoin(pairs, pairs.c.resource_provider_id == _providers.c.id)
         .outerjoin(named, named.c.id == pairs.c[column])

@@ -56,7 +56,7 @@ def ids_of(connection: Executor, table: sa.Table, names: Iterable[str]) -> dict[
 
 
 def aggregate_ids(connection: Executor, uuids: Iterable[str]) -> dict[str, int]:
-    """The ids of the aggregates that somebody has ever been in."""
+    """The ids of those aggregates that a provider has ever been in."""
     table = tables.aggregates
     wanted = sorted(set(uuids))
     if not wanted:
@@ -119,5 +119,5 @@ class ClassIds:
 
     def forget(self) -> None:
         """Ask for all ids again."""
-        # A new dictionary: who is at work with the old one does not write to this one what was so before.
+        # A new dictionary: threads that still write to the old one must not put old ids into this one.
         self._standard = {}

@@ -1,4 +1,4 @@
-"""Rows from which the nodes of a cluster are put together: all of them, or those with certain hosts."""
+"""Rows from which the nodes of a cluster are loaded: all of them, or those with certain hosts."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Roots = Collection[int] | None
 """The ids of host providers to look at; None for all of the cluster."""
 
 
-def hold(transaction: Transaction, roots: Collection[int]) -> dict[int, int]:
-    """Hold host providers in ascending order of ids; the stamps of those that exist."""
+def lock(transaction: Transaction, roots: Collection[int]) -> dict[int, int]:
+    """Lock host providers in ascending order of ids; the stamps of those that exist."""
     statement = (
         sa.select(_providers.c.id, revision_number())
         .where(_providers.c.id.in_(sorted(roots)))
@@ -35,8 +35,8 @@ def hold(transaction: Transaction, roots: Collection[int]) -> dict[int, int]:
     return {row[0]: row[1] for row in transaction.execute(transaction.locked(statement))}
 
 
-class HeldTree(NamedTuple):
-    """The stamp of a host that is held, and what is in use of what its import made.
+class LockedHost(NamedTuple):
+    """The stamp of a host whose row is locked, and how much is used of the providers that its import made.
 
     `used` adds units of all classes.
     """
@@ -60,10 +60,10 @@ _trees = (
 )
 
 
-def hold_trees(transaction: Transaction, roots: Collection[int]) -> dict[int, HeldTree]:
-    """The same as `hold`, with the sum of what is in use."""
+def lock_with_use(transaction: Transaction, roots: Collection[int]) -> dict[int, LockedHost]:
+    """The same as `lock`, with the sum of what is in use."""
     rows = transaction.execute(transaction.locked(_trees), {"roots": sorted(roots)})
-    return {row[0]: HeldTree(row[1], int(row[2] or 0)) for row in rows}
+    return {row[0]: LockedHost(row[1], int(row[2] or 0)) for row in rows}
 
 
 class NodeRow(NamedTuple):
@@ -176,7 +176,7 @@ class OtherUse(NamedTuple):
 
 
 def other_uses(connection: Executor, cluster_id: int, roots: Roots = None) -> list[OtherUse]:
-    """What others hold in the trees, as far as the import of the nodes made them."""
+    """What consumers that are no pods of the cluster hold of the providers that the import of nodes made."""
     is_other = sa.or_(_consumers.c.cluster_id.is_(None), _consumers.c.cluster_id != cluster_id)
     statement = (
         sa.select(
@@ -200,7 +200,7 @@ def other_uses(connection: Executor, cluster_id: int, roots: Roots = None) -> li
 
 
 def _chosen(cluster: Any, cluster_id: int, root: Any, roots: Roots) -> Any:
-    """The condition for all of a cluster or for some of it: with both a database may search the whole."""
+    """The condition for all hosts of a cluster, or for some. One for both may search the whole table."""
     return cluster == cluster_id if roots is None else root.in_(sorted(roots))
 
 

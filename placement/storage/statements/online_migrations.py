@@ -56,14 +56,14 @@ def count_orphans(connection: Executor) -> int:
 
 
 def create_consumers(transaction: Transaction, most: int, project: str, user: str) -> int:
-    """Give up to `most` such consumers a record with these labels; how many got one."""
+    """Give up to `most` such consumers a record with this project and user; how many got one."""
     missing = list(transaction.execute(_orphans.limit(most)).scalars())
     if not missing:
         return 0
     ids = []
-    for table, label in ((tables.projects, project), (tables.users, user)):
-        names.insert_ignoring_known(transaction, table, "external_id", [label])
-        chosen = sa.select(table.c.id).where(table.c.external_id == label)
+    for table, name in ((tables.projects, project), (tables.users, user)):
+        names.insert_ignoring_known(transaction, table, "external_id", [name])
+        chosen = sa.select(table.c.id).where(table.c.external_id == name)
         ids.append(transaction.execute(chosen).scalar_one())
     rows = [
         {

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from placement.storage.backends.backend import Stamped
 from placement.storage.database import Database
 from placement.storage.statements.allocations import Amount, Rise
-from placement.storage.statements.consumers import Labelling
+from placement.storage.statements.consumers import ConsumerAttributes
 from placement.storage.statements.pods import PodValues
 
 
@@ -25,7 +25,7 @@ class PodArrival:
 
     cluster_id: int
     values: PodValues
-    consumer: Labelling
+    consumer: ConsumerAttributes
     host_id: int
     host_revision: int
     used_below: int

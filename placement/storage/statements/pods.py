@@ -1,4 +1,4 @@
-"""Statements on pods and on the logical CPUs that are somebody's."""
+"""Statements on pods and on the logical CPUs that consumers own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _cpus = tables.logical_cpus
 class StoredPod(NamedTuple):
     """A pod as it is kept; without node it occupies nothing. `status` says what it was given.
 
-    Its form is the matter of those who write and read it; another release may have written it.
+    Services define what `status` contains; another release may have written it.
     """
 
     id: int
@@ -69,7 +69,7 @@ def namesakes(
 
 @dataclass(frozen=True, slots=True)
 class PodValues:
-    """What a row of a pod says beside its place in a cluster; `format` tells in which form `status` is."""
+    """The columns of a pod's row besides cluster and name; `format` tells in which form `status` is."""
 
     namespace: str
     name: str
@@ -93,7 +93,7 @@ def update(transaction: Transaction, id_: int, values: PodValues) -> None:
 
 
 def touch(transaction: Transaction, id_: int) -> None:
-    """A pod's row is as good as written now."""
+    """Mark a pod's row as changed now."""
     transaction.execute(sa.update(_pods).where(_pods.c.id == id_).values(updated_at=transaction.now))
 
 
@@ -169,7 +169,7 @@ def manifests(connection: Executor, cluster_id: int, uids: Collection[str]) -> l
 
 
 def owners(connection: Executor, node_id: int) -> dict[int, tuple[str, str]]:
-    """(consumer, exclusive level) of the logical CPUs of a node that are somebody's."""
+    """(consumer, exclusive level) of the logical CPUs of a node that have an owner."""
     statement = sa.select(_cpus.c.cpu, _cpus.c.consumer_id, _cpus.c.exclusive_level)
     rows = connection.execute(statement.where(_cpus.c.node_id == node_id).order_by(_cpus.c.cpu))
     return {row[0]: (row[1], row[2] or "") for row in rows}
@@ -183,16 +183,16 @@ def cpus_of(connection: Executor, consumer: str) -> frozenset[int]:
 
 
 def disown(transaction: Transaction, node_id: int, cpus: Collection[int]) -> None:
-    """Logical CPUs of a node are nobody's any more."""
+    """Take logical CPUs of a node from their owners."""
     if cpus:
         mine = sa.and_(_cpus.c.node_id == node_id, _cpus.c.cpu.in_(sorted(cpus)))
         transaction.execute(sa.delete(_cpus).where(mine))
 
 
 def own(transaction: Transaction, node_id: int, owners: Mapping[int, tuple[str, str]]) -> None:
-    """Logical CPUs of a node are somebody's from now on: (consumer, exclusive level) by CPU.
+    """Give logical CPUs of a node to their owners: (consumer, exclusive level) by CPU.
 
-    The key of the table refuses CPUs that are somebody's already.
+    The key of the table refuses CPUs that have an owner already.
     """
     if owners:
         rows = [

@@ -1,4 +1,4 @@
-"""Many providers with what hangs on them, page by page, one statement for each kind of thing."""
+"""Lists of providers with inventories, traits and aggregates, page by page, one statement for each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _classes = tables.resource_classes
 _clusters = tables.clusters
 
 
-class Listed(NamedTuple):
+class ListedProvider(NamedTuple):
     """A provider by names; `id` is its place in the list."""
 
     id: int
@@ -38,7 +38,7 @@ class Record(NamedTuple):
     used: int
 
 
-def page(connection: Executor, cluster: str | None, after: int, count: int) -> list[Listed]:
+def page(connection: Executor, cluster: str | None, after: int, count: int) -> list[ListedProvider]:
     """The next providers in order of their ids, which never change."""
     statement = (
         sa.select(
@@ -60,7 +60,7 @@ def page(connection: Executor, cluster: str | None, after: int, count: int) -> l
     )
     if cluster is not None:
         statement = statement.where(_clusters.c.name == cluster)
-    return [Listed(*row) for row in connection.execute(statement)]
+    return [ListedProvider(*row) for row in connection.execute(statement)]
 
 
 def records_of(connection: Executor, ids: Sequence[int]) -> dict[int, list[Record]]:
@@ -98,13 +98,13 @@ def aggregates_of(connection: Executor, ids: Sequence[int]) -> dict[int, list[st
 
 
 def _members(
-    connection: Executor, ids: Sequence[int], pairs: sa.Table, column: str, named: sa.Table, label: str
+    connection: Executor, ids: Sequence[int], pairs: sa.Table, column: str, named: sa.Table, shown: str
 ) -> dict[int, list[str]]:
     statement: sa.Select[Any] = (
-        sa.select(pairs.c.resource_provider_id, named.c[label])
+        sa.select(pairs.c.resource_provider_id, named.c[shown])
         .join(named, named.c.id == pairs.c[column])
         .where(pairs.c.resource_provider_id.in_(ids))
-        .order_by(named.c[label])
+        .order_by(named.c[shown])
     )
     found: dict[int, list[str]] = defaultdict(list)
     for row in connection.execute(statement):

@@ -1,4 +1,4 @@
-"""Holding resource providers for writing, and changing them."""
+"""Statements that lock and change resource providers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _AT_ONCE = 5000
 _self = tables.providers
 
 
-class Locked(NamedTuple):
-    """A provider whose row is held until the transaction ends; `cluster_id` if a node was imported to it."""
+class LockedProvider(NamedTuple):
+    """A provider, locked until the transaction ends; `cluster_id` if the import of a node made it."""
 
     id: int
     uuid: str
@@ -42,36 +42,38 @@ _lockable = sa.select(
 )
 
 
-def lock(transaction: Transaction, uuid: str) -> Locked | None:
-    """Hold one provider."""
+def lock(transaction: Transaction, uuid: str) -> LockedProvider | None:
+    """Lock one provider."""
     row = transaction.execute(transaction.locked(_lockable.where(_self.c.uuid == uuid))).first()
-    return Locked(*row) if row else None
+    return LockedProvider(*row) if row else None
 
 
-def lock_all(transaction: Transaction, uuids: Collection[str], ids: Collection[int] = ()) -> list[Locked]:
-    """Hold providers by uuid or id, in ascending order of ids so that no two writers wait for each other."""
+def lock_all(
+    transaction: Transaction, uuids: Collection[str], ids: Collection[int] = ()
+) -> list[LockedProvider]:
+    """Lock providers by uuid or id, in ascending order of ids so that no two writers wait for each other."""
     wanted: sa.ColumnElement[bool] = _self.c.uuid.in_(sorted(uuids))
     if ids:
         wanted = wanted | _self.c.id.in_(sorted(ids))
     statement = transaction.locked(_lockable.where(wanted).order_by(_self.c.id))
-    return [Locked(*row) for row in transaction.execute(statement)]
+    return [LockedProvider(*row) for row in transaction.execute(statement)]
 
 
 @cache
-def _hold_and_stamp(backend: type[Backend]) -> sa.Update:
+def _lock_and_stamp(backend: type[Backend]) -> sa.Update:
     """Lock in ascending order of ids, then stamp, in one statement; some get the next generation too."""
     named = sa.or_(
         _self.c.uuid.in_(sa.bindparam("uuids", expanding=True)),
         _self.c.id.in_(sa.bindparam("ids", expanding=True)),
     )
-    held = sa.select(_self.c.id).where(named).order_by(_self.c.id).with_for_update().cte("held")
+    locked = sa.select(_self.c.id).where(named).order_by(_self.c.id).with_for_update().cte("held")
     raised = sa.or_(
         _self.c.uuid.in_(sa.bindparam("raised_uuids", expanding=True)),
         _self.c.id.in_(sa.bindparam("raised_ids", expanding=True)),
     )
     return (
         sa.update(_self)
-        .where(_self.c.id == held.c.id)
+        .where(_self.c.id == locked.c.id)
         .values(
             generation=_self.c.generation + sa.case((raised, 1), else_=0),
             revision=backend.stamp,
@@ -81,13 +83,13 @@ def _hold_and_stamp(backend: type[Backend]) -> sa.Update:
     )
 
 
-def hold_and_stamp(
+def lock_and_stamp(
     transaction: Transaction,
     raised_uuids: Collection[str],
     raised_ids: Collection[int] = (),
     unraised_ids: Collection[int] = (),
 ) -> dict[str, int]:
-    """Hold providers and stamp them, raising the generation of those in `raised`; their ids by uuid."""
+    """Lock providers and stamp them, raising the generation of those in `raised`; their ids by uuid."""
     parameters = {
         "uuids": sorted(raised_uuids),
         "ids": sorted({*raised_ids, *unraised_ids}),
@@ -96,7 +98,7 @@ def hold_and_stamp(
         "now": transaction.now,
         **transaction.stamp_parameters,
     }
-    rows = transaction.execute(_hold_and_stamp(type(transaction.backend)), parameters)
+    rows = transaction.execute(_lock_and_stamp(type(transaction.backend)), parameters)
     return {row[1]: row[0] for row in rows}
 
 
@@ -109,7 +111,7 @@ def insert(
     transaction: Transaction,
     uuid: str,
     name: str,
-    parent: Locked | None = None,
+    parent: LockedProvider | None = None,
     cluster_id: int | None = None,
 ) -> int:
     """A new provider of generation 0; returns its id. Unique keys are the caller's to have checked."""
@@ -147,7 +149,7 @@ def name_taken(transaction: Transaction, name: str, other_than: int = 0) -> bool
     return transaction.execute(statement).first() is not None
 
 
-def subtree(transaction: Transaction, locked: Locked) -> set[int]:
+def subtree(transaction: Transaction, locked: LockedProvider) -> set[int]:
     """The ids of a provider and all below it."""
     rows = transaction.execute(
         sa.select(_self.c.id, _self.c.parent_provider_id).where(_self.c.root_provider_id == locked.root_id)
@@ -163,7 +165,9 @@ def subtree(transaction: Transaction, locked: Locked) -> set[int]:
     return found
 
 
-def move(transaction: Transaction, locked: Locked, parent: Locked | None, members: Iterable[int]) -> None:
+def move(
+    transaction: Transaction, locked: LockedProvider, parent: LockedProvider | None, members: Iterable[int]
+) -> None:
     """Put a provider with its subtree (`members`) below another parent, or make it a root."""
     parent_id = parent.id if parent else None
     root_id = parent.root_id if parent else locked.id

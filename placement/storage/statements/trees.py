@@ -1,4 +1,4 @@
-"""Statements that bring a whole provider tree about, a handful per tree instead of a handful per provider."""
+"""Statements that write a whole provider tree: a handful per tree instead of a handful per provider."""
 
 from __future__ import annotations
 

@@ -60,9 +60,9 @@ def a_forest() -> World:
 def test_nothing_is_copied_where_nobody_looks():
     forest = a_forest().forest
     forest.snapshot()
-    used, revisions = forest.column(1).slots.used, forest.providers.revision
+    used, revisions = forest.column(1).entries.used, forest.providers.revision
     forest.apply([a_provider(2, used=3)])
-    assert forest.column(1).slots.used is used
+    assert forest.column(1).entries.used is used
     assert forest.providers.revision is revisions
 
 
@@ -70,11 +70,11 @@ def test_what_somebody_looks_at_is_copied_once():
     forest = a_forest().forest
     kept = forest.snapshot()
     forest.apply([a_provider(2, used=3)])
-    copied = forest.column(1).slots.used
-    assert copied is not kept.column(1).slots.used
+    copied = forest.column(1).entries.used
+    assert copied is not kept.column(1).entries.used
     forest.apply([a_provider(2, used=4)])
-    assert forest.column(1).slots.used is copied
-    assert kept.column(1).slots.used[1] == 0
+    assert forest.column(1).entries.used is copied
+    assert kept.column(1).entries.used[1] == 0
 
 
 def test_looking_for_an_unknown_class_changes_no_snapshot():

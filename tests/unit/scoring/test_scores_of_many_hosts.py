@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.api.rendering.scores import score_remarks
+from placement.api.rendering.scores import score_members
 from placement.forest.texts import lines
 from placement.scoring.host import score_host
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
@@ -49,7 +49,7 @@ def test_vectors_agree_with_single_hosts(data: st.DataObject, strategy: Strategy
     assert found.dtype == np.int64
     scored = StrategyScores(strategy, *score_with_parts(strategy, columns, request))
     table = ScoreTable(scored.scores, strategy.max_score, [scored], [])
-    shown = [json.loads(b"{%b}" % remark) for remark in lines(score_remarks(table, ()))]
+    shown = [json.loads(b"{%b}" % members) for members in lines(score_members(table, ()))]
     for at, host in enumerate(many):
         capacity = {name: record[0] for name, record in host.items()}
         used = {name: record[1] for name, record in host.items()}

@@ -13,7 +13,7 @@ from placement.domain.groups import CandidateQuery, RequestGroup, SplitRule
 from placement.domain.inventory import Inventory
 from placement.search.budget import Budget
 from placement.search.distribution import distribute
-from placement.search.fillings import Kind, fillings
+from placement.search.fillings import PositionKind, fillings
 from placement.search.problem import Split, Splitting, Supply
 from placement.search.search import search
 from tests.forests import World
@@ -83,7 +83,7 @@ def test_groups_kept_apart_share_nobody():
 @given(
     st.lists(
         st.builds(
-            lambda count, least, more, step: Kind(
+            lambda count, least, more, step: PositionKind(
                 count, least * step, (least + more) * step, step, (least + more) * step, unused=True
             ),
             st.integers(1, 2),
@@ -96,7 +96,7 @@ def test_groups_kept_apart_share_nobody():
     st.integers(1, 12),
     st.sampled_from((PACK, SPREAD)),
 )
-def test_all_ways_come_each_once(kinds: list[Kind], amount: int, rule: SplitRule):
+def test_all_ways_come_each_once(kinds: list[PositionKind], amount: int, rule: SplitRule):
     members = [at for at, kind in enumerate(kinds) for _ in range(kind.count)]
     choices = [(0, *range(kinds[at].least, kinds[at].most + 1, kinds[at].step)) for at in members]
     expected = {

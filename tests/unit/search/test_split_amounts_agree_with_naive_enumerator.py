@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given, settings
 
 from placement.domain.groups import SplitRule
-from placement.search.search import Found
+from placement.search.search import FoundCandidates
 from tests.forests import World
 from tests.naive import Candidate, enumerate_splits
 from tests.strategies import Search, split_searches
 
 
-def keys(world: World, found: Found) -> list[tuple[str, ...]]:
+def keys(world: World, found: FoundCandidates) -> list[tuple[str, ...]]:
     """The anchor of each candidate, and who gives what is not split."""
     uuids = {world.forest.row_of_uuid(uuid): uuid for uuid in world.ids}
     split = next(number for number, slot in enumerate(found.slots) if slot.rule)
@@ -24,7 +24,7 @@ def keys(world: World, found: Found) -> list[tuple[str, ...]]:
     ]
 
 
-@settings(max_examples=1000)
+@settings(max_examples=500)
 @given(split_searches())
 def test_one_way_is_found_where_there_is_any(given_search: Search) -> None:
     providers, query = given_search

@@ -93,7 +93,7 @@ class KubeletPod:
 
 
 class PodAllocs(NamedTuple):
-    """The pods of a report: those whose CPUs kubelet manages, and those that were given theirs elsewhere."""
+    """The pods of a report: `managed` got their CPUs from kubelet, `others` from elsewhere."""
 
     managed: tuple[KubeletPod, ...]
     others: tuple[KubeletPod, ...]

@@ -29,7 +29,7 @@ class KubeletPolicy:
 
 
 class Takeover(StrEnum):
-    """How far Koordinator has taken the CPUs of a host over from kubelet's static CPU manager."""
+    """Whether Koordinator has taken the CPUs of a host over from kubelet's static CPU manager."""
 
     MIXED = "mixed"
     TAKEN_OVER = "taken over"

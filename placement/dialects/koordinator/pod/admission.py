@@ -1,4 +1,4 @@
-"""Admission: what a pod of a cluster must not be, new or updated, and what it probably does not mean."""
+"""Admission: the rules that a new or updated pod must keep, and warnings about settings without effect."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _requested_cpu(pod: Pod) -> Fraction:
 def warn_of_pod(
     pod: Pod, spec: ResourceSpec, settings: SchedulerSettings, *, unbound: bool, designated: bool
 ) -> None:
-    """Warn of settings without effect, or with another one than it seems, each at its place in the manifest.
+    """Warn of settings that have no effect or a surprising one, each at its place in the manifest.
 
     `unbound`: it asks for something, but not for CPUs of its own. `designated`: it was given CPUs elsewhere.
     Source: koordinator.md, "QoS class", "Priority class", "Who is bound", "Warnings and remarks".

@@ -29,7 +29,7 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class ResourceSpec:
-    """The policies as written, also unknown ones, empty where absent; `document` is the whole annotation."""
+    """The policies as they are written, empty where absent; `document` is the whole annotation."""
 
     required_bind: str = ""
     preferred_bind: str = ""
@@ -134,7 +134,7 @@ class ResourceStatus:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was given that has to be remembered."""
+        """Whether the pod was given nothing."""
         return not (self.cpus or self.amounts)
 
     def holding(self, level: ExclusiveLevel, qos: QosClass, group: str) -> Holding:

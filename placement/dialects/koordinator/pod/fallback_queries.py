@@ -10,7 +10,7 @@ ISOLATE = "isolate"
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class QueryGroup:
     """A suffixed group: what it asks for of one provider."""
 
     suffix: str
@@ -27,7 +27,7 @@ class FallbackQuery:
     required: tuple[str, ...]
     forbidden: tuple[str, ...]
     aggregate: str
-    groups: tuple[Group, ...] = ()
+    groups: tuple[QueryGroup, ...] = ()
     subtrees: tuple[tuple[str, ...], ...] = ()
     group_policy: str = ISOLATE
 

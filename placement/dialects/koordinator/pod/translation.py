@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from placement.dialects.koordinator.node.host_policies import HostBindPolicy
 from placement.dialects.koordinator.node.traits import BIND_TRAITS, NUMA_POLICY_TRAITS, NUMA_TRAITS
-from placement.dialects.koordinator.pod.fallback_queries import ISOLATE, FallbackQuery, Group
+from placement.dialects.koordinator.pod.fallback_queries import ISOLATE, FallbackQuery, QueryGroup
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.dialects.koordinator.resources import (
     CORE_CLASS,
@@ -156,22 +156,23 @@ class _Fallbacks:
             yield [replace(each, meaning="any free threads", group_policy="none") for each in spread]
 
     def _fallback(self, base: FallbackQuery, numa_nodes: int, ways: Sequence[_Cores]) -> FallbackQuery:
-        groups: list[Group] = []
+        groups: list[QueryGroup] = []
         subtrees = []
         for part, way in enumerate(ways):
             tag = f"{part}_" if len(ways) > 1 else ""
             cores = [
-                Group(f"_c{tag}{number}", ((CORE_CLASS, count),)) for number, count in enumerate(way.counts)
+                QueryGroup(f"_c{tag}{number}", ((CORE_CLASS, count),))
+                for number, count in enumerate(way.counts)
             ]
             if numa_nodes:
                 suffix = f"{_NUMA}{part}" if len(ways) > 1 else _NUMA
-                groups.append(Group(suffix, self._numa_share(way, part, len(ways)), tuple(NUMA_TRAITS)))
+                groups.append(QueryGroup(suffix, self._numa_share(way, part, len(ways)), tuple(NUMA_TRAITS)))
                 if cores:
                     subtrees.append((suffix, *(core.suffix for core in cores)))
             groups.extend(cores)
         if not numa_nodes:
             groups.extend(
-                Group(f"_r{number}", (amount,))
+                QueryGroup(f"_r{number}", (amount,))
                 for number, amount in enumerate(self._numa_amounts(self.shape.below, 0, 1))
             )
         return replace(

@@ -13,12 +13,10 @@ from placement.numa.cpus import CpuTopology
 from placement.numa.cpuset import CpuSet, format_cpu_list
 from placement.numa.ledger import Holding
 
-NOBODYS = "they count for nobody"
 
-
-def may_own_cpus(pod: RunningPod, host_binds_everybody: bool) -> bool:
-    """Whether a pod may have CPUs of its own: by its class, or because its host binds everybody."""
-    return pod.label.owns_cpus or host_binds_everybody
+def may_own_cpus(pod: RunningPod, host_binds_all: bool) -> bool:
+    """Whether a pod may have CPUs of its own: by its class, or because its host binds all pods."""
+    return pod.label.owns_cpus or host_binds_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ class Entitlement:
         if cpus != claimed.cpus:
             beyond = format_cpu_list(claimed.cpus - cpus)
             why = f"requests {self._most} CPUs" if self.owns_cpus else "gets no CPUs of its own"
-            findings.append(f"resource-status claims CPUs {beyond}, but the pod {why}; {NOBODYS}")
+            findings.append(f"resource-status claims CPUs {beyond}, but the pod {why}; they count for nobody")
         for resource in sorted({name for row in claimed.amounts.values() for name in row}):
             given, counted = _total(claimed.amounts, resource), _total(amounts, resource)
             if given != counted:

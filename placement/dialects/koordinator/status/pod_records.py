@@ -1,4 +1,4 @@
-"""Pods that run already: what they hold, as far as their annotations say."""
+"""Pods that run already: what they hold according to their annotations."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PodRecord:
 def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
     """What a pod holds on its host; nothing before it has one, after it ended, or if it was given nothing.
 
-    A resource-status is simply believed. Source: koordinator.md, "Recovery from pods".
+    A resource-status is taken as it is. Source: koordinator.md, "Recovery from pods".
     """
     if not pod.is_assigned:
         return PodRecord()
@@ -130,7 +130,7 @@ def import_running_pod(
 
 
 def unknown_cpus_warning(holding: Holding, topology: CpuTopology) -> str | None:
-    """That a pod holds CPUs its host does not have, if it does; they do not count.
+    """A warning if a pod holds CPUs that its host does not have; they do not count.
 
     Source: koordinator.md, "Recovery from pods".
     """

@@ -43,7 +43,7 @@ class RecordedPod:
         return f"{self.namespace}/{self.name}"
 
     def document(self) -> dict[str, Any]:
-        """All of it but the names and the uid, to be stored."""
+        """The pod as JSON to be stored, without names and uid."""
         holding = self.holding
         members: dict[str, Any] = {
             "consumer": self.consumer,
@@ -63,7 +63,7 @@ class RecordedPod:
 
 
 def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any]) -> RecordedPod:
-    """The pod that was stored like that."""
+    """The pod that a stored document describes."""
     holding = Holding(
         cpus=parse_cpu_list(document.get("cpus", "")),
         level=ExclusiveLevel(document.get("level", ExclusiveLevel.NONE)),

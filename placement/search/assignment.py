@@ -1,4 +1,4 @@
-"""A half-filled problem: the slots that were placed, and what that leaves for the others."""
+"""A half-filled problem: the slots that have positions, and what that leaves for the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOWHERE = -1
 _SLOTS_PER_STEP = 16
 
 
-class Placing:
+class Assignment:
     """The positions chosen so far and the room that is left.
 
     Domains, one bit set of positions per slot, are passed along instead: each step has its own.
@@ -40,7 +40,7 @@ class Placing:
         ]
 
     def begin(self) -> list[int] | None:
-        """The domains before anything is placed, None if the problem obviously has no solution."""
+        """The domains before any slot has a position, None if the problem obviously has no solution."""
         domains = list(self.problem.options)
         if not self._contention_can_hold(self.order, domains):
             return None
@@ -53,15 +53,15 @@ class Placing:
         able = self._narrow_coverage(self.order, domains) and self._isolation_can_hold(self.order, domains)
         return domains if able else None
 
-    def place(
-        self, slot: int, position: int, unplaced: Solution, domains: list[int], *, ascending: bool
+    def assign(
+        self, slot: int, position: int, unassigned: Solution, domains: list[int], *, ascending: bool
     ) -> list[int] | None:
-        """Put the slot at a position: the domains left for the `unplaced` others, None if one is empty.
+        """Put the slot at a position: the domains left for the `unassigned` others, None if one is empty.
 
-        `ascending`: interchangeable slots take ascending positions only. `take_back` undoes it in both cases.
+        `ascending`: interchangeable slots take ascending positions only. `unassign` undoes it in both cases.
         Raises SearchEnded.
         """
-        self._budget.spend(1 + len(unplaced) // _SLOTS_PER_STEP)
+        self._budget.spend(1 + len(unassigned) // _SLOTS_PER_STEP)
         self.chosen[slot] = position
         for at in self._contended[slot]:
             self.room[at][position] -= self.problem.contentions[at].demand[slot]
@@ -69,10 +69,10 @@ class Placing:
         if ascending:
             for other in self._later[slot]:
                 narrowed[other] &= -1 << position
-        return narrowed if self._narrow(slot, position, unplaced, narrowed) else None
+        return narrowed if self._narrow(slot, position, unassigned, narrowed) else None
 
-    def take_back(self, slot: int) -> None:
-        """Undo the placing of the slot, if it was placed."""
+    def unassign(self, slot: int) -> None:
+        """Take the slot from its position, if it has one."""
         position = self.chosen[slot]
         if position == _NOWHERE:
             return
@@ -80,42 +80,42 @@ class Placing:
         for at in self._contended[slot]:
             self.room[at][position] += self.problem.contentions[at].demand[slot]
 
-    def _narrow(self, slot: int, position: int, unplaced: Solution, domains: list[int]) -> bool:
+    def _narrow(self, slot: int, position: int, unassigned: Solution, domains: list[int]) -> bool:
         """Remove from the domains what the choice forbids; False if one becomes empty."""
         problem = self.problem
         if problem.isolated >> slot & 1:
             taken = ~(1 << position)
-            for other in unplaced:
+            for other in unassigned:
                 if problem.isolated >> other & 1:
                     domains[other] &= taken
         if problem.exclusive:
             allowed = ~problem.exclusive[position]
-            for other in unplaced:
+            for other in unassigned:
                 domains[other] &= allowed
-        self._narrow_contended(slot, position, unplaced, domains)
+        self._narrow_contended(slot, position, unassigned, domains)
         for constraint in self._constraints_of[slot]:
-            if not self._narrow_subtree(constraint, unplaced, domains):
+            if not self._narrow_subtree(constraint, unassigned, domains):
                 return False
-        if problem.coverage and not self._narrow_coverage(unplaced, domains):
+        if problem.coverage and not self._narrow_coverage(unassigned, domains):
             return False
         return (
-            all(domains[other] for other in unplaced)
-            and self._isolation_can_hold(unplaced, domains)
-            and self._contention_can_hold(unplaced, domains)
+            all(domains[other] for other in unassigned)
+            and self._isolation_can_hold(unassigned, domains)
+            and self._contention_can_hold(unassigned, domains)
         )
 
-    def _narrow_contended(self, slot: int, position: int, unplaced: Solution, domains: list[int]) -> None:
+    def _narrow_contended(self, slot: int, position: int, unassigned: Solution, domains: list[int]) -> None:
         elsewhere = ~(1 << position)
         for at in self._contended[slot]:
             demand, left = self.problem.contentions[at].demand, self.room[at][position]
-            for other in unplaced:
+            for other in unassigned:
                 if demand[other] > left:
                     domains[other] &= elsewhere
 
-    def _narrow_subtree(self, constraint: int, unplaced: Solution, domains: list[int]) -> bool:
+    def _narrow_subtree(self, constraint: int, unassigned: Solution, domains: list[int]) -> bool:
         """Keep what lies below a position that can still be the common ancestor."""
         below = self.problem.below
-        still_open = [slot for slot in unplaced if constraint >> slot & 1]
+        still_open = [slot for slot in unassigned if constraint >> slot & 1]
         taken = reduce(
             or_, (1 << self.chosen[slot] for slot in bits(constraint) if self.chosen[slot] >= 0), 0
         )
@@ -128,9 +128,9 @@ class Placing:
             domains[slot] &= allowed
         return allowed != 0
 
-    def _narrow_coverage(self, unplaced: Solution, domains: list[int]) -> bool:
+    def _narrow_coverage(self, unassigned: Solution, domains: list[int]) -> bool:
         """Every trait condition of the unsuffixed group must be met, or still be within reach."""
-        still_open = [slot for slot in unplaced if self.problem.collective >> slot & 1]
+        still_open = [slot for slot in unassigned if self.problem.collective >> slot & 1]
         for satisfying in self.uncovered():
             able = [slot for slot in still_open if domains[slot] & satisfying]
             if not able:
@@ -151,18 +151,18 @@ class Placing:
             if not any(satisfying >> position & 1 for position in taken)
         ]
 
-    def _isolation_can_hold(self, unplaced: Solution, domains: list[int]) -> bool:
-        isolated = [domains[slot] for slot in unplaced if self.problem.isolated >> slot & 1]
+    def _isolation_can_hold(self, unassigned: Solution, domains: list[int]) -> bool:
+        isolated = [domains[slot] for slot in unassigned if self.problem.isolated >> slot & 1]
         if all(domain.bit_count() >= len(isolated) for domain in isolated):
             return True
         capacities = [1] * max(domain.bit_length() for domain in isolated)
         return can_match(isolated, capacities, self._budget)
 
-    def _contention_can_hold(self, unplaced: Solution, domains: list[int]) -> bool:
-        """Whether for every class enough is left where the unplaced slots may take it."""
+    def _contention_can_hold(self, unassigned: Solution, domains: list[int]) -> bool:
+        """Whether for every class enough is left where the unassigned slots may take it."""
         for contention, room in zip(self.problem.contentions, self.room, strict=True):
             wanted = reachable = 0
-            for slot in unplaced:
+            for slot in unassigned:
                 if contention.demand[slot]:
                     wanted += contention.demand[slot]
                     reachable |= domains[slot]

@@ -1,4 +1,4 @@
-"""Consumers get the labels that were asked for, whatever is remembered, and in whatever database."""
+"""Consumers get the project, user and type asked for, whatever is remembered, and in whatever database."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from placement.storage import tables
 from placement.storage.database import Database
 from placement.storage.failures import TryAgain
 from placement.storage.statements import consumers
-from placement.storage.statements.consumers import Labelling, LabelRegistry
+from placement.storage.statements.consumers import AttributeRegistry, ConsumerAttributes
 
 NAMES = {"project": tables.projects, "user": tables.users}
 
 
 def consumer_of(database: Database, project: str, user: str, kind: str | None = None) -> consumers.Consumer:
-    """A new consumer with these labels, as it is stored."""
+    """A new consumer with these attributes, as it is stored."""
     id_ = str(uuid.uuid4())
     with database.write() as transaction:
-        assert consumers.create(transaction, [Labelling(id_, project, user, kind)]) == {id_}
+        assert consumers.create(transaction, [ConsumerAttributes(id_, project, user, kind)]) == {id_}
     with database.read() as connection:
         found = consumers.find(connection, id_)
     assert found is not None
     return found
 
 
-def test_labels_are_registered_when_memory_is_full(database: Database, monkeypatch: pytest.MonkeyPatch):
+def test_attributes_are_registered_when_memory_is_full(database: Database, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(consumers, "_MOST_KNOWN", 3)
-    labels = LabelRegistry(database)
+    registry = AttributeRegistry(database)
     for number in range(8):
-        labels.register(
+        registry.register(
             [("project", "p"), ("type", "T"), ("user", f"u{number}"), ("user", f"u{number // 2}")]
         )
         found = consumer_of(database, "p", f"u{number}", "T")
@@ -39,26 +39,26 @@ def test_labels_are_registered_when_memory_is_full(database: Database, monkeypat
 
 
 def renumber(database: Database) -> None:
-    """Give the labels each other's ids, as they may have them in a database that was restored."""
+    """Give the attributes each other's ids, as they may have them in a database that was restored."""
     with database.write() as transaction:
         for table in NAMES.values():
             old = list(transaction.execute(sa.select(table.c.id, table.c.external_id)))
             transaction.execute(sa.delete(table))
             ids = [row[0] for row in old]
-            for id_, (_, label) in zip([*ids[1:], ids[0]], old, strict=True):
-                values = {"id": id_, "external_id": label, "created_at": transaction.now}
+            for id_, (_, name) in zip([*ids[1:], ids[0]], old, strict=True):
+                values = {"id": id_, "external_id": name, "created_at": transaction.now}
                 transaction.execute(sa.insert(table).values(values))
 
 
-def test_ids_that_stand_for_other_labels_now_mislead_nobody(database: Database):
-    labels = LabelRegistry(database)
-    labels.register([(kind, name) for kind in NAMES for name in ("mine", "yours")])
+def test_ids_that_stand_for_other_attributes_now_mislead_nobody(database: Database):
+    registry = AttributeRegistry(database)
+    registry.register([(kind, name) for kind in NAMES for name in ("mine", "yours")])
     renumber(database)
-    labels.register([("project", "mine"), ("user", "mine")])
+    registry.register([("project", "mine"), ("user", "mine")])
     found = consumer_of(database, "mine", "mine")
     assert (found.project_id, found.user_id) == ("mine", "mine")
     with database.write() as transaction:
-        consumers.advance(transaction, [Labelling(found.uuid, "yours", "mine", None)])
+        consumers.advance(transaction, [ConsumerAttributes(found.uuid, "yours", "mine", None)])
     with database.read() as connection:
         changed = consumers.find(connection, found.uuid)
     assert changed is not None
@@ -66,15 +66,15 @@ def test_ids_that_stand_for_other_labels_now_mislead_nobody(database: Database):
 
 
 @pytest.mark.parametrize("missing", ["project", "user", "type"])
-def test_a_label_that_is_gone_is_registered_again(database: Database, missing: str):
-    labels = LabelRegistry(database)
+def test_an_attribute_that_is_gone_is_registered_again(database: Database, missing: str):
+    registry = AttributeRegistry(database)
     wanted = [("project", "p"), ("user", "u"), ("type", "T")]
-    labels.register(wanted)
+    registry.register(wanted)
     table = {**NAMES, "type": tables.consumer_types}[missing]
     with database.write() as transaction:
         transaction.execute(sa.delete(table))
-    labels.register(wanted)
+    registry.register(wanted)
     with pytest.raises(TryAgain, match="another one"):
         consumer_of(database, "p", "u", "T")
-    labels.register(wanted)
+    registry.register(wanted)
     assert consumer_of(database, "p", "u", "T").consumer_type == "T"
