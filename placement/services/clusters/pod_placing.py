@@ -1,10 +1,11 @@
-"""Giving a pod its place: on a node on which it was found to fit, or on the best of all."""
+"""The place of a pod: on a node on which it fits, or on the best of all, and what is told of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from placement.dialects.koordinator.node.node import NodeImport
 from placement.dialects.koordinator.pod.pod_request import PodImport, import_pod
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod, pool_class
@@ -23,6 +24,7 @@ from placement.scheduling.remarks import remarks_on
 from placement.scheduling.reserve import allocate_on_host
 from placement.services.clusters.pod_answers import PodAnswer, scheduled_answer
 from placement.services.clusters.pod_documents import PodDocument
+from placement.services.clusters.pod_rows import answer_of
 from placement.storage.statements.pods import StoredPod
 
 
@@ -61,17 +63,16 @@ def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed
         answer,
         node=state.name,
         resource_provider=state.root_uuid,
-        container_cpus=container_cpus(state.with_pod(recorded), recorded),
+        container_cpus=container_cpus(state.template.imported, (*state.pods, recorded), recorded),
     )
     return Placed(state, recorded, answer)
 
 
-def container_cpus(state: NodeInfo, pod: RecordedPod) -> str | None:
-    """The CPU list of the containers of a pod that is recorded on a node; None if nobody knows."""
+def container_cpus(node: NodeImport, pods: Collection[RecordedPod], pod: RecordedPod) -> str | None:
+    """The CPU list of the containers of one of the pods recorded on a node; None if that is not known."""
     if pod.holding.cpus and not pod.unreadable:
         return format_cpu_list(pod.holding.cpus)
-    imported = state.template.imported
-    cpus = pod_cpus(imported, pod, host_pools(imported, ledger_of(imported, state.pods)))
+    cpus = pod_cpus(node, pod, host_pools(node, ledger_of(node, pods)))
     return None if cpus is None else format_cpu_list(cpus)
 
 
@@ -115,3 +116,21 @@ def same_pod(known: Sequence[StoredPod], document: PodDocument) -> StoredPod | N
                 f"Pod {document.label} is a newer one by now, with uid {pod.uid}, not {document.uid}."
             )
     return same
+
+
+def told(nodes: Mapping[int, NodeInfo], pod: StoredPod) -> PodAnswer:
+    """What is told about a stored pod, with the CPU list of its containers as the node is now."""
+    answer = with_own_cpus(answer_of(pod))
+    state = None if pod.root_id is None else nodes.get(pod.root_id)
+    if state is None or answer.container_cpus is not None:
+        return answer
+    mine = next((each for each in state.pods if each.consumer == answer.consumer_uuid), None)
+    if mine is None:
+        return answer
+    return replace(answer, container_cpus=container_cpus(state.template.imported, state.pods, mine))
+
+
+def with_own_cpus(answer: PodAnswer) -> PodAnswer:
+    """A pod with CPUs of its own runs on these, whatever else is on the node."""
+    owns_cpus = answer.node is not None and answer.cpuset and not answer.unreadable
+    return replace(answer, container_cpus=answer.cpuset) if owns_cpus else answer

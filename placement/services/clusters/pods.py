@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from placement.dialects.koordinator.pod.pod_request import PodImport, import_pod
 from placement.domain.errors import BadRequest, Conflict
 from placement.domain.explanation import Kind, Obstacle
+from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.numa.refusal import Refusal
 from placement.scheduling.columns.node_columns import NodeColumns
@@ -22,6 +24,7 @@ from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pipeline import PodShape, ShapeRanking, ShapeRankings
 from placement.scoring.rule import BEST
 from placement.services.clusters.cluster_lookup import found, unknown_pod
+from placement.services.clusters.node_loading import facts_of
 from placement.services.clusters.node_writing import (
     NodeChanged,
     NodeRefused,
@@ -41,9 +44,10 @@ from placement.services.clusters.pod_placing import (
     Placed,
     asks_for_the_same,
     best_place,
-    container_cpus,
     placed,
     same_pod,
+    told,
+    with_own_cpus,
 )
 from placement.services.clusters.pod_rows import answer_of, consumer_of, is_claim
 from placement.services.clusters.pod_writing import (
@@ -88,13 +92,18 @@ class Pods:
     def get(self, cluster: str, namespace: str, name: str) -> PodAnswer:
         """One pod. Raises NotFound."""
         with self._database.read() as connection:
-            namesakes = pods.namesakes(connection, found(connection, cluster).id, namespace, name)
-        if not namesakes:
+            stored = found(connection, cluster)
+            pod = next(iter(pods.namesakes(connection, stored.id, namespace, name)), None)
+        if pod is None:
             raise unknown_pod(cluster, namespace, name)
-        answer = _with_own_cpus(answer_of(namesakes[0]))
-        if answer.node is None or answer.container_cpus is not None:
+        answer = with_own_cpus(answer_of(pod))
+        if pod.root_id is None or answer.container_cpus is not None:
             return answer
-        return _told(self._cluster_cache.view(cluster), namesakes[0])
+        # Its pools are those of its node: whoever asks about one pod does not wait for all nodes.
+        with self._database.snapshot() as connection, suppress(ManifestError):
+            nodes = self._cluster_cache.loader.load(connection, facts_of(stored), [pod.root_id])
+            return told(nodes, pod)
+        return answer
 
     def listed(self, cluster: str, wanted: PodFilter, after: int, count: int) -> PodPage:
         """The next pods of a cluster, in the order in which they were recorded. Raises NotFound."""
@@ -266,10 +275,10 @@ class Pods:
     def _renewed(self, view: ClusterSnapshot, pod: StoredPod, node: str | None) -> Taken:
         """Whoever asks again for its place still means to use it, so the claim is its own from now on."""
         if node != pod.node and (node is not None or not is_claim(pod)):
-            return Taken(False, _told(view, pod), pod.changed_at)
+            return Taken(False, told(view.nodes, pod), pod.changed_at)
         with self._database.write() as transaction:
             self._writing.renew(transaction, view.facts, pod)
-        return Taken(False, _told(view, pod._replace(changed_at=transaction.now)), pod.changed_at)
+        return Taken(False, told(view.nodes, pod._replace(changed_at=transaction.now)), pod.changed_at)
 
     def _claim(
         self,
@@ -302,22 +311,6 @@ class Pods:
 
 def _key(document: PodDocument) -> PodKey:
     return PodKey(document.namespace, document.name, document.uid)
-
-
-def _told(view: ClusterSnapshot, pod: StoredPod) -> PodAnswer:
-    """What is told about a stored pod, with the CPU list of its containers as the node is now."""
-    answer = _with_own_cpus(answer_of(pod))
-    state = None if pod.root_id is None else view.nodes.get(pod.root_id)
-    if state is None or answer.container_cpus is not None:
-        return answer
-    mine = next((each for each in state.pods if each.consumer == answer.consumer_uuid), None)
-    return answer if mine is None else replace(answer, container_cpus=container_cpus(state, mine))
-
-
-def _with_own_cpus(answer: PodAnswer) -> PodAnswer:
-    """A pod with CPUs of its own runs on these, whatever else is on the node."""
-    owns_cpus = answer.node is not None and answer.cpuset and not answer.unreadable
-    return replace(answer, container_cpus=answer.cpuset) if owns_cpus else answer
 
 
 def _without(view: ClusterSnapshot, leaving: Sequence[StoredPod]) -> NodeColumns:

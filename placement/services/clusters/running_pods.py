@@ -103,6 +103,7 @@ class Recording:
         recorded = self._record(running, state)
         kept = not running.has_status and recorded.holding != NO_HOLDING
         told = _given(document) if same is None or not kept else answer_of(same).annotations
+        others = [pod for pod in state.pods if pod.consumer != recorded.consumer]
         answer = replace(
             answer,
             node=state.name,
@@ -113,9 +114,7 @@ class Recording:
             unreadable=recorded.unreadable,
             warnings=(*answer.warnings, *findings, *_warnings(recorded, state)),
             remarks=(_KEPT,) if kept else (),
-            container_cpus=container_cpus(
-                state.without(frozenset({recorded.consumer})).with_pod(recorded), recorded
-            ),
+            container_cpus=container_cpus(state.template.imported, (*others, recorded), recorded),
         )
         return Arrival(document, answer, state.root_id, recorded)
 
