@@ -266,35 +266,6 @@ class Answer:
         return summarise(self._forest, self.contributing())
 
 
-class JointAnswer(Answer):
-    """What several searches of one forest found, each in other trees: only as elements, as with splits.
-
-    `turns`: for each candidate, which of the searches found it.
-    """
-
-    def __init__(self, forest: Forest, founds: Sequence[FoundCandidates], turns: Sequence[int]) -> None:
-        super().__init__(forest, founds[0])
-        self._parts = [Answer(forest, found) for found in founds]
-        self._turns = turns
-
-    @property
-    def splits(self) -> bool:
-        """Only `elements` tells all of them."""
-        return True
-
-    def __len__(self) -> int:
-        return len(self._turns)
-
-    def elements(self) -> Iterator[Element]:
-        """The candidates one by one."""
-        parts = [part.elements() for part in self._parts]
-        return (next(parts[turn]) for turn in self._turns)
-
-    def contributing(self) -> Indices:
-        """The providers that give resources to some candidate, ascending."""
-        return self._distinct(np.concatenate([part.contributing() for part in self._parts]))
-
-
 def summarise(forest: Forest, rows: Indices) -> list[ProviderSummary]:
     """The summaries of some providers, read from the forest."""
     rows = rows.astype(np.int32)

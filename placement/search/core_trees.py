@@ -12,13 +12,15 @@ from placement.forest.forest import Forest
 
 @dataclass(frozen=True, slots=True)
 class IsCoreTree:
-    """Some provider of the class `cpus` is below one of the class `memory`; if not `wanted`, none is.
+    """Providers of the class `cpus` are below one of the class `memory`, with no NUMA node on the way.
 
+    `numa_node` is the id of the trait HW_NUMA_ROOT. If not `wanted`, met by all other trees.
     Source: nova-flavors.md, "Core trees".
     """
 
     memory: int
     cpus: int
+    numa_node: int
     wanted: bool = True
 
     def among(self, forest: Forest, roots: Indices) -> Mask:
@@ -28,12 +30,16 @@ class IsCoreTree:
 
     def _everywhere(self, forest: Forest) -> Mask:
         """Which rows are roots of core trees."""
-        found = np.zeros(forest.count, bool)
-        column, memory = forest.column(self.cpus), forest.column(self.memory)
-        givers = column.entries.provider[column.occupied()]
-        above = givers
-        while len(above) and not forest.is_flat:
-            above = forest.providers.parent[above]
-            givers, above = givers[above >= 0], above[above >= 0]
-            found[forest.providers.root[givers[memory.entries_of(above) >= 0]]] = True
-        return found
+        below, apart = np.zeros((2, forest.count), bool)
+        cpus, memory = forest.column(self.cpus), forest.column(self.memory)
+        at: Indices = cpus.entries.provider[cpus.occupied()]
+        passed = np.zeros(len(at), bool)
+        while len(at) and not forest.is_flat:
+            passed |= forest.traits.satisfying(at, (frozenset((self.numa_node,)),), frozenset())
+            above = forest.providers.parent[at]
+            at, passed = above[above >= 0], passed[above >= 0]
+            gives = memory.entries_of(at) >= 0
+            roots = forest.providers.root[at]
+            below[roots[gives]] = True
+            apart[roots[gives & passed]] = True
+        return below & ~apart

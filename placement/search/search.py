@@ -136,28 +136,6 @@ def _combination(
     return _Combination(forest, equivalence, roots, sharers, query, slots)
 
 
-def cut_jointly(founds: Sequence[FoundCandidates], maximum: int) -> tuple[list[FoundCandidates], list[int]]:
-    """The first `maximum` candidates of several answers, best first or by turns, and whose each is."""
-    keys = [
-        np.arange(len(found.candidates))
-        if found.ranking is None
-        else -found.ranking.of_candidates(found.candidates)
-        for found in founds
-    ]
-    order = np.argsort(np.concatenate(keys), kind="stable")[:maximum]
-    turns = np.searchsorted(np.cumsum([len(key) for key in keys]), order, side="right")
-    kept = np.bincount(turns, minlength=len(founds)).tolist()
-    cut = [
-        replace(
-            found,
-            candidates=found.candidates[:count],
-            shares=None if found.shares is None else found.shares[:count],
-        )
-        for found, count in zip(founds, kept, strict=True)
-    ]
-    return cut, turns.tolist()
-
-
 def shuffled(found: FoundCandidates, count: int | None, seed: int) -> FoundCandidates:
     """A random choice of `count` candidates (None: all of them) in random order; the seed decides."""
     order = np.random.default_rng(seed).permutation(len(found.candidates))[:count]

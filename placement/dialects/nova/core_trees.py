@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from placement.dialects.nova.errors import Problems
-from placement.dialects.nova.groups import BASE, FlavorGroup, Groups
+from placement.dialects.nova.groups import BASE, FlavorGroup, Groups, stripped
 from placement.dialects.nova.guest import granular, thread_policy
 from placement.dialects.nova.guest.granular import CELL_SUFFIX, PER_CELL
 from placement.dialects.nova.request import CpuShare, Request
@@ -26,36 +26,36 @@ _RULES: Mapping[str | None, SplitRule] = {
 def core_tree_query(asked: Request, cpus: CpuShare, threads: str | None) -> CandidateQuery | None:
     """The query for core trees; None if these are asked the same as other hosts.
 
-    `asked` holds totals in its base group, and what device groups are tied to. The same is asked of guests
-    without cells, and where amounts or suffixes of the flavor leave no room for cells.
+    `asked` holds totals in its base group, without the traits of a thread policy key, and what device groups
+    are tied to. The same is asked of guests without cells, and where amounts or suffixes of the flavor leave
+    no room for cells.
     Source: nova-flavors.md, "Core trees".
     """
     cells = _cells(asked.groups, cpus)
     if not cells or any(suffix.startswith(CELL_SUFFIX) for suffix in asked.groups):
         return None
-    rule = _RULES.get(threads, SplitRule.PACK)
-    base, root_required = granular.without_cells(_without_key_traits(asked.groups[BASE], cpus))
-    rest = {**asked.groups, BASE: base} if base else {s: g for s, g in asked.groups.items() if s != BASE}
-    split = list(_split_groups(cells, rule, cpus.emulator_cpus))
-    tie = frozenset((f"{CELL_SUFFIX}0", EMULATOR_SUFFIX))
-    ties = [tie] if split[-1].suffix == EMULATOR_SUFFIX else []
+    base, root_traits = granular.without_cells(asked.groups[BASE])
+    rest = [_plain_group(*each) for each in stripped({**asked.groups, BASE: base}).items()]
+    split = list(_split_groups(cells, _RULES.get(threads, SplitRule.PACK), cpus.emulator_cpus))
+    ties = [(f"{CELL_SUFFIX}0", EMULATOR_SUFFIX)] if split[-1].suffix == EMULATOR_SUFFIX else []
     return CandidateQuery(
-        groups=(*(_plain_group(suffix, group) for suffix, group in rest.items()), *split),
+        groups=(*rest, *split),
         # Each guest cell is on a node of its own.
         isolate=asked.group_policy == "isolate" or len(cells) > 1,
-        same_subtree=(*map(frozenset, asked.same_subtree), *ties),
-        root_required=frozenset(name for name in root_required if not name.startswith("!")),
-        root_forbidden=frozenset(name[1:] for name in root_required if name.startswith("!")),
+        same_subtree=tuple(map(frozenset, (*asked.same_subtree, *ties))),
+        root_required=frozenset(name for name in root_traits if not name.startswith("!")),
+        root_forbidden=frozenset(name[1:] for name in root_traits if name.startswith("!")),
     )
 
 
-def _cells(groups: Groups, cpus: CpuShare) -> dict[str, dict[str, int]]:
+def _cells(groups: Groups, cpus: CpuShare) -> dict[str, Mapping[str, int]]:
     """What each cell asks for by suffix, the emulator's CPU included; nothing if that cannot be told.
 
     The base group is the only cell, whatever its amounts are; those of several have to be the flavor's own.
     """
     if not cpus.cells or BASE not in groups:
         return {}
+    cells: dict[str, Mapping[str, int]]
     if len(cpus.cells) == 1:
         amounts = groups[BASE].resources
         cells = {f"{CELL_SUFFIX}0": {name: amounts[name] for name in PER_CELL if name in amounts}}
@@ -65,40 +65,25 @@ def _cells(groups: Groups, cpus: CpuShare) -> dict[str, dict[str, int]]:
         if len(overrides):
             return {}
         asked = granular.cell_groups(cpus.cells, cpus.emulator_cpus)
-        cells = {suffix: dict(group.resources) for suffix, group in asked.items()}
+        cells = {suffix: group.resources for suffix, group in asked.items()}
     # A cell that has nothing beside dedicated CPUs could get these from anywhere in a tree.
     return cells if all(amounts.keys() - {PCPU} for amounts in cells.values()) else {}
 
 
-def _without_key_traits(base: FlavorGroup, cpus: CpuShare) -> FlavorGroup:
-    """The base group without the traits of a thread policy key: the rule of the split says more."""
-    return FlavorGroup(
-        base.resources, base.required - cpus.request.required, base.forbidden - cpus.request.forbidden
-    )
-
-
 def _split_groups(
-    cells: Mapping[str, dict[str, int]], rule: SplitRule, emulator_cpus: int
+    cells: Mapping[str, Mapping[str, int]], rule: SplitRule, emulator_cpus: int
 ) -> Iterator[RequestGroup]:
     """The groups of the cells, and of the emulator where its CPU would upset the pairs of the first one."""
     apart = emulator_cpus if rule is SplitRule.REQUIRE else 0
     for number, (suffix, amounts) in enumerate(cells.items()):
+        whole = {name: amount for name, amount in amounts.items() if name != PCPU}
         dedicated = amounts.get(PCPU, 0) - (0 if number else apart)
-        resources = {**amounts, PCPU: dedicated} if dedicated else _without(amounts, PCPU)
-        split = frozenset((PCPU,)) if dedicated else frozenset[str]()
-        yield RequestGroup(suffix, resources, split=split, split_rule=rule)
+        split = {PCPU: dedicated} if dedicated else {}
+        yield RequestGroup(suffix, {**whole, **split}, split=frozenset(split), split_rule=rule)
     if apart:
         yield RequestGroup(EMULATOR_SUFFIX, {PCPU: apart}, split=frozenset((PCPU,)))
 
 
-def _without(amounts: Mapping[str, int], left_out: str) -> dict[str, int]:
-    return {name: amount for name, amount in amounts.items() if name != left_out}
-
-
 def _plain_group(suffix: str, group: FlavorGroup) -> RequestGroup:
-    return RequestGroup(
-        suffix,
-        group.resources,
-        required=tuple(frozenset((trait,)) for trait in sorted(group.required)),
-        forbidden=group.forbidden,
-    )
+    required = tuple(frozenset((trait,)) for trait in sorted(group.required))
+    return RequestGroup(suffix, group.resources, required=required, forbidden=group.forbidden)

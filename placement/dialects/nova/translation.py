@@ -90,7 +90,9 @@ def translate(
     share = CpuShare(plan.request, plan.emulator_cpus, len(nodes or ()), cells)
     request = build_request(demand, share, problems)
     problems.raise_if_any()
-    totals = replace(request, groups=asked_groups(demand, share))
+    # For core trees the rule of a split says more than the traits of a thread policy key.
+    amounts = replace(share, request=FlavorGroup(share.request.resources))
+    totals = replace(request, groups=asked_groups(demand, amounts))
     return replace(
         _translation(demand, plan, cells, request),
         on_core_trees=core_tree_query(totals, share, plan.thread_policy),

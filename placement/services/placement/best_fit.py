@@ -240,8 +240,8 @@ def _totals(resources: Resources) -> Counter[str]:
 def _is_asked_for(resources: Resources, query: CandidateQuery) -> bool:
     """Whether these are the amounts of the query.
 
-    Of what `isolate` splits providers are taken whole and count as one unit each: where nobody else asks for
-    the class that many hold it, and together more.
+    Of what `isolate` splits each provider is held as a whole and counts as one unit, so that it may be more;
+    where nobody else asks for the class, as many providers have to give it.
     """
     held, wanted = _totals(resources), _wanted(query)
     rules: dict[str, set[SplitRule | None]] = {}
@@ -250,9 +250,9 @@ def _is_asked_for(resources: Resources, query: CandidateQuery) -> bool:
             rules.setdefault(name, set()).add(group.split_rule if name in group.split else None)
     givers = Counter(name for amounts in resources.values() for name in amounts)
     return held.keys() == wanted.keys() and all(
-        givers[name] == amount and held[name] >= amount
-        if rules[name] == {SplitRule.ISOLATE}
-        else held[name] == amount or (SplitRule.ISOLATE in rules[name] and held[name] > amount)
+        held[name] == amount
+        if SplitRule.ISOLATE not in rules[name]
+        else held[name] >= amount and (len(rules[name]) > 1 or givers[name] == amount)
         for name, amount in wanted.items()
     )
 
