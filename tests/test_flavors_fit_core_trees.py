@@ -230,6 +230,42 @@ def test_hosts_whose_numa_nodes_give_all_cpus_are_asked_as_ever(api: Client) -> 
     assert found["mappings"] == {"": [host, node]} or sorted(found["mappings"][""]) == sorted([host, node])
 
 
+def test_cpus_of_one_cell_never_come_from_several_numa_nodes(api: Client) -> None:
+    """The host gives the memory of both NUMA nodes, so what nova asks is asked: one provider gives all CPUs."""
+    host = api.provider("host", DISK_GB=10, MEMORY_MB=8192)
+    cores = {}
+    for numa in ("numa-0", "numa-1"):
+        node = api.provider(numa, host, VCPU=8)
+        api.carry(node, "HW_NUMA_ROOT")
+        for core in range(2):
+            cores[api.provider(f"{numa}-core-{core}", node, PCPU=2)] = numa
+    found = find(api, flavor(2, DEDICATED))["candidates"]["allocation_requests"]
+    assert [cores.keys() & each["allocations"].keys() for each in found] == [{core} for core in cores]
+    for vcpus in (4, 6, 8):
+        assert find(api, flavor(vcpus, DEDICATED))["candidates"]["allocation_requests"] == []
+        assert claim(api, flavor(vcpus, DEDICATED)).status_code == 409
+
+
+def test_numa_nodes_are_no_cores_where_the_host_gives_the_memory(api: Client) -> None:
+    host = api.provider("host", DISK_GB=10, MEMORY_MB=8192)
+    nodes = [api.provider(f"numa-{numa}", host, PCPU=8) for numa in (0, 1)]
+    for node in nodes:
+        api.carry(node, "HW_NUMA_ROOT")
+    isolated = {**DEDICATED, "hw:cpu_thread_policy": "isolate"}
+    for specs in (DEDICATED, isolated):
+        found = find(api, flavor(2, specs))["candidates"]["allocation_requests"]
+        given = [each["allocations"][node]["resources"] for node, each in zip(nodes, found, strict=True)]
+        assert given == [{"PCPU": 2}] * 2
+    assert find(api, flavor(16, DEDICATED))["candidates"]["allocation_requests"] == []
+
+
+def test_a_host_without_numa_nodes_gives_memory_and_cores(api: Client) -> None:
+    host = api.provider("host", DISK_GB=10, MEMORY_MB=8192)
+    cores = {api.provider(f"core-{core}", host, PCPU=2) for core in range(4)}
+    (found,) = find(api, flavor(8, DEDICATED))["candidates"]["allocation_requests"]
+    assert found["allocations"].keys() == {host, *cores}
+
+
 def test_traits_of_the_flavor_count_where_the_disk_is_or_at_the_host(host: Cloud) -> None:
     specs = {**DEDICATED, "trait:CUSTOM_FAST": "required"}
     host.api.put("/traits/CUSTOM_FAST")
