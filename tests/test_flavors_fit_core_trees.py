@@ -231,7 +231,7 @@ def test_hosts_whose_numa_nodes_give_all_cpus_are_asked_as_ever(api: Client) -> 
 
 
 def test_cpus_of_one_cell_never_come_from_several_numa_nodes(api: Client) -> None:
-    """The host gives the memory of both NUMA nodes, so what nova asks is asked: one provider gives all CPUs."""
+    """The host gives the memory of both NUMA nodes, so one provider has to give all CPUs, as nova asks."""
     host = api.provider("host", DISK_GB=10, MEMORY_MB=8192)
     cores = {}
     for numa in ("numa-0", "numa-1"):
