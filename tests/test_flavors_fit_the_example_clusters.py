@@ -21,11 +21,17 @@ PINNED = [
     (4, {**DEDICATED, "hw:cpu_thread_policy": "prefer"}, 4, 1),
     (4, {**DEDICATED, "hw:cpu_thread_policy": "require"}, 4, 1),
     (4, {**DEDICATED, "hw:cpu_thread_policy": "isolate"}, 8, 1),
+    (8, {**DEDICATED, **TWO_CELLS, "hw:cpu_thread_policy": "require"}, 8, 2),
+    (8, {**DEDICATED, **TWO_CELLS, "hw:cpu_thread_policy": "isolate"}, 16, 2),
 ]
 MIXED = [
     (4, {"resources:VCPU": "2", "resources:PCPU": "2"}, 2, 1),
     (8, {"resources:VCPU": "4", "resources:PCPU": "4"}, 4, 1),
     (8, {"resources:VCPU": "4", "resources:PCPU": "4", **TWO_CELLS}, 4, 2),
+    *(
+        (4, {"resources:VCPU": "2", "resources:PCPU": "2", "hw:cpu_thread_policy": policy}, held, 1)
+        for policy, held in (("prefer", 2), ("require", 2), ("isolate", 4))
+    ),
 ]
 
 
