@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -14,6 +14,7 @@ from placement.kubernetes.quantity import parse_quantity
 from placement.numa.cpuset import CpuListError, CpuSet, parse_cpu_list
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_TEXTS = {str}
 
 
 class Report:
@@ -52,7 +53,6 @@ def _one_line(sentence: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in sentence)
 
 
-@dataclass(frozen=True, slots=True)
 class Field:
     """A value and its path in a manifest; reading it as the wrong type complains and gives nothing.
 
@@ -60,14 +60,30 @@ class Field:
     value None, like one that is null (koordinator.md, "Keys and schemas").
     """
 
-    path: str
-    value: Any
-    report: Report
-    soft: bool = False
+    __slots__ = ("_above", "_name", "report", "soft", "value")
+
+    def __init__(
+        self, name: str | int, value: Any, report: Report, soft: bool = False, above: Field | None = None
+    ) -> None:
+        self._name, self.value, self.report, self.soft, self._above = name, value, report, soft, above
+
+    @property
+    def path(self) -> str:
+        """Where it stands, from the root of the manifest on."""
+        # A pod has a hundred fields, and hardly ever is anything wrong with one of them.
+        name = self._name
+        if self._above is None:
+            return str(name)
+        plain = isinstance(name, str) and _PLAIN_KEY.fullmatch(name)
+        return f"{self._above.path}.{name}" if plain else f"{self._above.path}[{name}]"
 
     def softly(self) -> Field:
         """The same field with complaints that are warnings."""
-        return replace(self, soft=True)
+        return Field(self._name, self.value, self.report, True, self._above)
+
+    def reported_to(self, report: Report) -> Field:
+        """The same field, whose complaints go there."""
+        return Field(self._name, self.value, report, self.soft, self._above)
 
     def refuse(self, text: str) -> None:
         """Refuse the manifests because of this field, soft or not."""
@@ -92,9 +108,11 @@ class Field:
         """Every member of a mapping by its key."""
         return {key: self._child(key, value) for key, value in self.mapping().items()}
 
-    def _child(self, key: str, value: Any) -> Field:
-        path = f"{self.path}.{key}" if _PLAIN_KEY.fullmatch(key) else f"{self.path}[{key}]"
-        return replace(self, path=path, value=value)
+    def _child(self, name: str | int, value: Any) -> Field:
+        return Field(name, value, self.report, self.soft, self)
+
+    def _saying(self, value: Any) -> Field:
+        return Field(self._name, value, self.report, self.soft, self._above)
 
     def mapping(self) -> Mapping[str, Any]:
         """The mapping that stands here; empty if absent."""
@@ -103,7 +121,7 @@ class Field:
         if not isinstance(self.value, Mapping):
             self.complain(f"must be a mapping, not {shown(self.value)}")
             return {}
-        if not all(isinstance(key, str) for key in self.value):
+        if not set(map(type, self.value)) <= _TEXTS:
             self.complain("must have texts as keys")
             return {}
         return self.value
@@ -115,9 +133,7 @@ class Field:
         if not isinstance(self.value, list):
             self.complain(f"must be a list, not {shown(self.value)}")
             return []
-        return [
-            replace(self, path=f"{self.path}[{index}]", value=value) for index, value in enumerate(self.value)
-        ]
+        return [self._child(index, value) for index, value in enumerate(self.value)]
 
     def text(self) -> str | None:
         """The text that stands here."""
@@ -166,13 +182,13 @@ class Field:
         """What the JSON text that stands here says, at the same path; absent if it does not parse."""
         text = self.text()
         if not text:
-            return replace(self, value=None)
+            return self._saying(None)
         try:
-            return replace(self, value=json.loads(text, parse_constant=_refuse_constant))
+            return self._saying(json.loads(text, parse_constant=_refuse_constant))
         except (ValueError, RecursionError) as error:
             reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             self.complain(f"not JSON: {reason}")
-            return replace(self, value=None)
+            return self._saying(None)
 
 
 def _refuse_constant(constant: str) -> NoReturn:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from placement.numa.refusal import Refusal
 from placement.scheduling.columns.filter import may_fit
 from placement.scheduling.columns.isolation import least_missed
 from placement.scheduling.columns.node_columns import NodeColumns
+from placement.scheduling.columns.node_rows import NodeRows
 from placement.scheduling.columns.score import highest_scores
 from placement.scheduling.filter import FilterResult, PodJudge, lacking
 from placement.scheduling.node_info import NodeInfo
@@ -60,7 +61,7 @@ class Estimates:
     """
 
     order: object
-    nodes: Sequence[NodeInfo]
+    nodes: NodeRows
     fits: Mask
     missed: Amounts
     highest: Amounts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.pod.annotations import read_resource_status
@@ -39,7 +39,7 @@ def container_cpu_list(pod: Pod, view: AgentView) -> str | None:
     resource-status. Source: koordinator.md, "Pools".
     """
     findings = Report()
-    status = read_resource_status(replace(pod.manifest.annotation(keys.RESOURCE_STATUS), report=findings))
+    status = read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS).reported_to(findings))
     findings.raise_findings()
     if status.cpus:
         return format_cpu_list(status.cpus)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.node.host_cpus import KubeletPod
@@ -50,5 +49,5 @@ def _is_managed_elsewhere(pod: Pod) -> bool:
     qos = raw_qos(pod)
     if qos.uses_ls_pools or qos.is_best_effort:
         return True
-    status = replace(pod.manifest.annotation(keys.RESOURCE_STATUS), report=Report())
+    status = pod.manifest.annotation(keys.RESOURCE_STATUS).reported_to(Report())
     return bool(read_resource_status(status).cpus)

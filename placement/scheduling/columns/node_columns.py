@@ -6,7 +6,6 @@ it all columns in which nothing changed, so that whoever looks at one needs no l
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +14,7 @@ import numpy as np
 from placement.forest.arrays import Rows
 from placement.scheduling.columns.labels import LabelColumn, LabelKey
 from placement.scheduling.columns.node_numbers import Numbers, numbers_of
+from placement.scheduling.columns.node_rows import NodeIndex, NodeRows
 from placement.scheduling.columns.table import Guard, Table, Written, kind_of, written
 from placement.scheduling.host import Host
 from placement.scheduling.node_info import NodeInfo
@@ -29,10 +29,21 @@ _SPARE = 64
 class NodeColumns:
     """All nodes of a cluster, or some of them: node `i` in row `i` of the table."""
 
-    nodes: tuple[NodeInfo, ...] = ()
+    nodes: NodeRows = field(default_factory=NodeRows)
     table: Table = field(default_factory=Table)
     _rows: Mapping[str, int] = field(default_factory=dict)
+    _roots: Mapping[int, int] = field(default_factory=dict)
     _labels: dict[LabelKey, LabelColumn] = field(default_factory=dict)
+
+    @property
+    def by_name(self) -> Mapping[str, NodeInfo]:
+        """The nodes by name."""
+        return NodeIndex(self._rows, self.nodes)
+
+    @property
+    def by_root(self) -> Mapping[int, NodeInfo]:
+        """The nodes by the id of their host provider."""
+        return NodeIndex(self._roots, self.nodes)
 
     def label(self, key: LabelKey) -> LabelColumn:
         """What the nodes have at a label or field."""
@@ -59,7 +70,8 @@ class NodeColumns:
         """The nodes after some of them changed or came, and those of these names went."""
         coming = {node.name: node for node in fresh}
         columns = self
-        if coming.keys() - self._rows.keys() or any(name in self._rows for name in gone):
+        stay = all(self._rows.get(name, -1) == self._roots.get(node.root_id) for name, node in coming.items())
+        if not stay or any(name in self._rows for name in gone):
             columns = self._rearranged(coming, gone)
         return columns._written([(columns._rows[name], node) for name, node in coming.items()])
 
@@ -68,30 +80,28 @@ class NodeColumns:
         """The same object for as long as the rows are those of the same nodes, whatever becomes of these."""
         return self._rows
 
-    def changed_since(self, before: Sequence[NodeInfo]) -> Rows:
+    def changed_since(self, before: NodeRows) -> Rows:
         """The rows whose nodes are not what they were when the order was the same."""
-        differ = map(operator.is_not, self.nodes, before)
-        return np.flatnonzero(np.fromiter(differ, np.bool_, len(self.nodes)))
+        return np.array(self.nodes.differing(before), np.intp)
 
     def rows(self, rows: Sequence[int] | Rows) -> NodeColumns:
         """The nodes in some of the rows, in that order."""
-        nodes, places = tuple(self.nodes[row] for row in rows), np.array(rows, np.intp)
+        nodes, places = NodeRows(self.nodes[row] for row in rows), np.array(rows, np.intp)
         labels = {key: column.among(places) for key, column in list(self._labels.items())}
-        return NodeColumns(nodes, self.table.rows(places), _rows_of(nodes), labels)
+        return NodeColumns(nodes, self.table.rows(places), *_rows_of(nodes), labels)
 
     def _rearranged(self, coming: Mapping[str, NodeInfo], gone: Collection[str]) -> NodeColumns:
         """Rows for all nodes there will be; those of nodes that come have still to be written."""
         present = {node.name: node for node in self.nodes if node.name not in gone}
         present.update(coming)
-        nodes = tuple(present[name] for name in sorted(present))
+        nodes = NodeRows(present[name] for name in sorted(present))
         source = np.array([self._rows.get(node.name, -1) for node in nodes], np.intp)
-        return NodeColumns(nodes, self.table.rearranged(source), _rows_of(nodes))
+        return NodeColumns(nodes, self.table.rearranged(source), *_rows_of(nodes))
 
     def _written(self, changes: Sequence[tuple[int, NodeInfo]]) -> NodeColumns:
-        nodes, known = list(self.nodes), dict[Host, Numbers]()
+        nodes, known = self.nodes.changed(changes), dict[Host, Numbers]()
         rows: list[Written] = []
         for row, node in changes:
-            nodes[row] = node
             guard = Guard(node.attributes.taints, node.attributes.unschedulable)
             rows.append((row, guard, kind_of(node.host), numbers_of(node, known)))
         table = written(self.table, rows)
@@ -104,8 +114,12 @@ class NodeColumns:
         ]
         kept = [(key, column) for key, column in list(self._labels.items()) if not column.is_worn]
         labels = {key: column.with_attributes(others) if others else column for key, column in kept}
-        return NodeColumns(tuple(nodes), table, self._rows, labels)
+        return NodeColumns(nodes, table, self._rows, self._roots, labels)
 
 
-def _rows_of(nodes: Iterable[NodeInfo]) -> dict[str, int]:
-    return {node.name: row for row, node in enumerate(nodes)}
+def _rows_of(nodes: NodeRows) -> tuple[dict[str, int], dict[int, int]]:
+    """The rows by name and by host provider."""
+    return (
+        {node.name: row for row, node in enumerate(nodes)},
+        {node.root_id: row for row, node in enumerate(nodes)},
+    )

@@ -29,6 +29,7 @@ from placement.services.clusters.node_writing import (
     NodeChanged,
     NodeRefused,
     NodeWriter,
+    PodAttributes,
     ProviderGone,
 )
 from placement.services.clusters.pod_answers import PodAnswer
@@ -75,6 +76,19 @@ class Taken(NamedTuple):
     is_new: bool
     answer: PodAnswer
     before: datetime.datetime | None = None
+
+
+class _Choice(NamedTuple):
+    """The best place of a pod, None if there is none; `unplaced`: the nodes that refuse it after all."""
+
+    place: Placed | None
+    ranking: ShapeRanking
+    columns: NodeColumns
+    unplaced: Mapping[str, Refusal]
+
+    def refusals(self) -> dict[str, Refusal]:
+        """Why it does not fit, by node."""
+        return {**self.ranking.refusals(self.columns), **self.unplaced}
 
 
 class Pods:
@@ -229,8 +243,7 @@ class Pods:
             view = self._cluster_cache.view(cluster)
             if not document.host and not document.has_ended:
                 return self._place(view, document, node, refusing)
-            attributes = self._writer.attributes(view.facts.name, view.facts.id, document.namespace)
-            recording = Recording(self._writing, view, document, attributes)
+            recording = Recording(self._writing, view, document, self._attributes(view, document))
             with self._database.write() as transaction:
                 return Taken(*recording.run(transaction))
 
@@ -243,12 +256,48 @@ class Pods:
         node: str | None,
         refusing: set[NodeInfo],
     ) -> Taken:
+        settings = view.facts.settings
+        hoped = None
+        if self._cluster_cache.may_be_new(view, (document.namespace, document.name)):
+            # Writing a pod as a new one is refused if it is not, so that nobody need ask before.
+            with suppress(ManifestError):
+                hoped = self._choice(view, document, import_pod(document.manifest, settings), node, refusing)
+        if hoped is not None and hoped.place is not None:
+            attributes = self._attributes(view, document)
+            arrived = place_at_once(self._database, view, _arrival(document, hoped.place), attributes)
+            if arrived is not None:
+                self._cluster_cache.took_place(arrived.before, arrived.after, arrived.written)
+                return _taken(hoped.place, arrived.at)
         known = self._known(view, _key(document))
         same = same_pod(known, document)
-        settings = view.facts.settings
         incoming = import_pod(document.manifest, settings, same.manifest if same else None)
         if same is not None and same.node is not None and asks_for_the_same(same, incoming, settings):
             return self._renewed(view, same, node)
+        if known or hoped is None:
+            hoped = self._choice(view, document, incoming, node, refusing, known)
+        if hoped.place is None:
+            refusals = hoped.refusals()
+            raise Unschedulable(refusals, explain_pod(hoped.ranking.shape, hoped.columns, refusals))
+        try:
+            changed_at = self._claim(view, document, known, hoped.place)
+        except (NodeRefused, ProviderGone) as refusal:
+            if refusal.node_id != hoped.place.state.id:
+                raise
+            # If nobody has changed it, so that the next view has the same state, it will refuse for good.
+            refusing.add(view.nodes[hoped.place.state.root_id])
+            raise NodeChanged(str(refusal)) from refusal
+        return _taken(hoped.place, changed_at, known, same)
+
+    def _choice(
+        self,
+        view: ClusterSnapshot,
+        document: PodDocument,
+        incoming: PodImport,
+        node: str | None,
+        refusing: Collection[NodeInfo],
+        known: Sequence[StoredPod] = (),
+    ) -> _Choice:
+        """The place of a pod when the known ones are gone: on the named node only, if one is named."""
         columns = _without(view, known)
         if node is not None:
             columns = columns.among([node])
@@ -257,20 +306,8 @@ class Pods:
         usable = columns.without(doubtful) if doubtful else columns
         unplaced: dict[str, Refusal] = {}
         place = best_place(ranking, usable, incoming, document, unplaced)
-        if place is None:
-            differing = {each.name: INVENTORIES_DIFFER for each in columns.nodes if each.name in doubtful}
-            refusals = {**ranking.refusals(columns), **unplaced, **differing}
-            raise Unschedulable(refusals, explain_pod(ranking.shape, columns, refusals))
-        try:
-            changed_at = self._claim(view, document, known, place)
-        except (NodeRefused, ProviderGone) as refusal:
-            if refusal.node_id != place.state.id:
-                raise
-            # If nobody has changed it, so that the next view has the same state, it will refuse for good.
-            refusing.add(view.nodes[place.state.root_id])
-            raise NodeChanged(str(refusal)) from refusal
-        before = same.changed_at if same is not None and same.node is not None else None
-        return Taken(not known, replace(place.answer, changed_at=changed_at.isoformat()), before)
+        unplaced.update((each.name, INVENTORIES_DIFFER) for each in columns.nodes if each.name in doubtful)
+        return _Choice(place, ranking, columns, unplaced)
 
     def _renewed(self, view: ClusterSnapshot, pod: StoredPod, node: str | None) -> Taken:
         """Whoever asks again for its place still means to use it, so the claim is its own from now on."""
@@ -288,20 +325,19 @@ class Pods:
         place: Placed,
     ) -> datetime.datetime:
         """When that was, as it is stored."""
-        attributes = self._writer.attributes(view.facts.name, view.facts.id, document.namespace)
-        arrival = Arrival(document, place.answer, place.state.root_id, place.recorded)
-        arrived = None if known else place_at_once(self._database, view, arrival, attributes)
-        if arrived is not None:
-            self._cluster_cache.took_place(arrived.before, arrived.after, arrived.written)
-            return arrived.at
-        roots = {pod.root_id for pod in known} | {arrival.root_id}
+        attributes = self._attributes(view, document)
+        roots = {pod.root_id for pod in known} | {place.state.root_id}
         with self._database.write() as transaction:
             locked = self._writing.lock_unchanged(
                 transaction, view, {root for root in roots if root is not None}
             )
             self._writing.check_namesakes(transaction, view.facts, _key(document), known)
+            arrival = _arrival(document, place)
             self._writing.change(transaction, view.facts, locked, known, arrival, attributes)
         return transaction.now
+
+    def _attributes(self, view: ClusterSnapshot, document: PodDocument) -> PodAttributes:
+        return self._writer.attributes(view.facts.name, view.facts.id, document.namespace)
 
     def _known(self, view: ClusterSnapshot, sought: PodKey) -> list[StoredPod]:
         """Pods of that name or uid."""
@@ -311,6 +347,20 @@ class Pods:
 
 def _key(document: PodDocument) -> PodKey:
     return PodKey(document.namespace, document.name, document.uid)
+
+
+def _arrival(document: PodDocument, place: Placed) -> Arrival:
+    return Arrival(document, place.answer, place.state.root_id, place.recorded)
+
+
+def _taken(
+    place: Placed,
+    changed_at: datetime.datetime,
+    known: Sequence[StoredPod] = (),
+    same: StoredPod | None = None,
+) -> Taken:
+    before = same.changed_at if same is not None and same.node is not None else None
+    return Taken(not known, replace(place.answer, changed_at=changed_at.isoformat()), before)
 
 
 def _without(view: ClusterSnapshot, leaving: Sequence[StoredPod]) -> NodeColumns:

@@ -7,11 +7,9 @@ what is decided on it is only carried out if the node is still the same (PodWrit
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property
-from types import MappingProxyType
+from dataclasses import dataclass
 
 from placement.domain.errors import Unavailable
 from placement.scheduling.columns.node_columns import NodeColumns
@@ -23,6 +21,9 @@ from placement.storage.backends.backend import Stamped
 from placement.storage.changes.feed import Look
 from placement.storage.database import Database
 
+PodName = tuple[str, str]
+"""The namespace and the name of a pod."""
+
 # The clusters asked for last are kept, as many as have no more nodes than this together.
 _MOST_NODES = 50_000
 # A look takes milliseconds.
@@ -31,41 +32,41 @@ _SHORTLY_SECONDS = 0.05
 
 @dataclass(frozen=True, eq=False)
 class ClusterSnapshot:
-    """The nodes of a cluster as of one moment, by the id of their host provider."""
+    """The nodes of a cluster as of one moment."""
 
     facts: ClusterFacts
-    nodes: Mapping[int, NodeInfo]
     columns: NodeColumns
 
-    @cached_property
+    @property
+    def nodes(self) -> Mapping[int, NodeInfo]:
+        """The nodes by the id of their host provider."""
+        return self.columns.by_root
+
+    @property
     def by_name(self) -> Mapping[str, NodeInfo]:
         """The nodes by name."""
-        return {state.name: state for state in self.nodes.values()}
+        return self.columns.by_name
 
 
-@dataclass(slots=True)
 class _Image:
-    facts: ClusterFacts
-    nodes: dict[int, NodeInfo]
-    columns: NodeColumns = field(default_factory=NodeColumns)
-    view: ClusterSnapshot | None = None
-
-    @classmethod
-    def of(cls, facts: ClusterFacts, nodes: dict[int, NodeInfo]) -> _Image:
-        return cls(facts, nodes, NodeColumns().updated(nodes.values()))
+    def __init__(self, facts: ClusterFacts, nodes: Collection[NodeInfo]) -> None:
+        self.view = ClusterSnapshot(facts, NodeColumns().updated(nodes))
+        self.pods = _pods_on(nodes)
 
     def replace(self, roots: Iterable[int], fresh: Mapping[int, NodeInfo]) -> None:
-        before = [self.nodes.pop(root_id) for root_id in roots if root_id in self.nodes]
-        self.nodes.update(fresh)
+        """Let the nodes with these host providers be the fresh ones; those not among them are gone."""
+        nodes = self.view.nodes
+        before = [nodes[root_id] for root_id in roots if root_id in nodes]
         names = {state.name for state in fresh.values()}
         gone = {state.name for state in before} - names
-        self.columns = self.columns.updated(fresh.values(), gone)
-        self.view = None
+        columns = self.view.columns.updated(fresh.values(), gone)
+        self.view = ClusterSnapshot(self.view.facts, columns)
+        self.pods -= _pods_on(before)
+        self.pods |= _pods_on(fresh.values())
 
-    def viewed(self) -> ClusterSnapshot:
-        if self.view is None:
-            self.view = ClusterSnapshot(self.facts, MappingProxyType(dict(self.nodes)), self.columns)
-        return self.view
+
+def _pods_on(nodes: Iterable[NodeInfo]) -> set[PodName]:
+    return {(pod.namespace, pod.name) for node in nodes for pod in node.pods}
 
 
 class ClusterCache(Follower):
@@ -89,7 +90,12 @@ class ClusterCache(Follower):
             else:
                 # The one asked for last is the last to go.
                 image = self._images[id_] = self._images.pop(id_)
-            return image.viewed()
+            return image.view
+
+    def may_be_new(self, view: ClusterSnapshot, pod: PodName) -> bool:
+        """Whether no pod of this name is known on any node of the cluster by now; that is advice, too."""
+        image = self._images.get(view.facts.id)
+        return image is None or pod not in image.pods
 
     def took_place(self, before: NodeInfo, after: NodeInfo, written: Stamped) -> None:
         """A transaction of this process made one state of a node the other.
@@ -101,7 +107,7 @@ class ClusterCache(Follower):
         # The pod is placed and its caller waits: if somebody loads nodes just now, the next look has to do.
         with suppress(Unavailable), self.alone(_SHORTLY_SECONDS):
             image = self._images.get(before.cluster_id)
-            is_known = image is not None and image.nodes.get(root_id) is before
+            is_known = image is not None and image.view.nodes.get(root_id) is before
             if image is None or not is_known or not self.feed.is_of(written.server, self.horizon):
                 return
             if not all(self._has_taken_over(root_id, *former) for former in written.former):
@@ -131,7 +137,7 @@ class ClusterCache(Follower):
                 assert row.cluster_id is not None
                 stale.setdefault(row.cluster_id, set()).add(root_id)
         for image in self._images.values():
-            gone = image.nodes.keys() & set(look.deleted)
+            gone = image.view.nodes.keys() & set(look.deleted)
             if gone:
                 image.replace(gone, {})
         for cluster_id, roots in stale.items():
@@ -143,7 +149,7 @@ class ClusterCache(Follower):
     def _read_again(self, image: _Image, roots: set[int], horizon: int) -> None:
         with self.database.snapshot() as connection:
             self.feed.check(connection, horizon)
-            fresh = self.loader.load(connection, image.facts, roots, image.nodes)
+            fresh = self.loader.load(connection, image.view.facts, roots, image.view.nodes)
         image.replace(roots, fresh)
 
     def _load(self, name: str) -> _Image:
@@ -155,22 +161,28 @@ class ClusterCache(Follower):
             facts = facts_of(found(connection, name))
             states = self.loader.load(connection, facts)
         # Columns of many nodes take a while, for which the server would wait with its transaction open.
-        image = _Image.of(facts, states)
+        image = _Image(facts, states.values())
         if self.horizon is None:
             self.horizon = horizon
         self._images[facts.id] = image
         self._ids[name] = facts.id
-        while len(self._images) > 1 and sum(len(kept.nodes) for kept in self._images.values()) > _MOST_NODES:
+        while (
+            len(self._images) > 1
+            and sum(len(kept.view.nodes) for kept in self._images.values()) > _MOST_NODES
+        ):
             self._drop(next(iter(self._images)))
         # Thousands of nodes that stay would be walked through by every full collection.
         gc.collect()
         gc.freeze()
         return image
 
+    def _nodes_kept(self) -> int:
+        return sum(len(image.view.nodes) for image in self._images.values())
+
     def _drop(self, id_: int) -> None:
         image = self._images.pop(id_, None)
         if image is not None:
-            del self._ids[image.facts.name]
+            del self._ids[image.view.facts.name]
 
     def forget(self) -> None:
         """No cluster is remembered any more."""

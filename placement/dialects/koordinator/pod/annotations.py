@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -167,7 +167,7 @@ def read_told_pools(annotation: Field) -> tuple[int, ...]:
 
     Source: koordinator.md, "CPU lists of containers".
     """
-    entries = replace(annotation, report=Report()).json().member("cpuSharedPools").elements()
+    entries = annotation.reported_to(Report()).json().member("cpuSharedPools").elements()
     numa_ids = (entry.member("node").integer() for entry in entries)
     return tuple(sorted({numa for numa in numa_ids if numa is not None}))
 

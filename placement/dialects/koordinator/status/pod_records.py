@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from placement.dialects.koordinator import keys
@@ -51,7 +51,7 @@ def read_pod_record(pod: Pod, settings: SchedulerSettings) -> PodRecord:
     if not pod.is_assigned:
         return PodRecord()
     findings = Report()
-    status = read_resource_status(replace(pod.manifest.annotation(keys.RESOURCE_STATUS), report=findings))
+    status = read_resource_status(pod.manifest.annotation(keys.RESOURCE_STATUS).reported_to(findings))
     if findings.findings:
         return PodRecord(unreadable=findings.findings)
     if status.is_empty:

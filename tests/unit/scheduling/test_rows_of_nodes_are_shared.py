@@ -1,0 +1,50 @@
+"""Rows of nodes after a change share what did not change, and tell what did."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement.scheduling.columns.node_rows import NodeIndex, NodeRows
+from placement.scheduling.node_info import NodeInfo
+
+
+def nodes(count: int) -> list[NodeInfo]:
+    """So many things that are only told apart by identity."""
+    return [cast(NodeInfo, object()) for _ in range(count)]
+
+
+@given(st.data())
+def test_rows_are_a_list_that_changes(data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, 200))
+    listed = nodes(count)
+    rows = NodeRows(listed)
+    places = data.draw(st.lists(st.integers(0, count - 1)))
+    changes = list(zip(places, nodes(len(places)), strict=True))
+    after = rows.changed(changes)
+    assert list(rows) == listed, "what was there before has not changed"
+    for row, node in changes:
+        listed[row] = node
+    assert list(after) == listed
+    assert len(after) == count
+    assert [after[row] for row in range(-count, count)] == [listed[row] for row in range(-count, count)]
+    assert after[1:7:2] == listed[1:7:2]
+    assert after.differing(rows) == rows.differing(after) == sorted(set(places))
+
+
+def test_there_are_no_rows_beyond_the_last() -> None:
+    with pytest.raises(IndexError):
+        NodeRows(nodes(3))[3]
+    with pytest.raises(IndexError):
+        NodeRows()[0]
+
+
+def test_an_index_has_the_keys_it_was_given() -> None:
+    listed = nodes(2)
+    index = NodeIndex({"a": 1, "b": 0}, NodeRows(listed))
+    assert dict(index) == {"a": listed[1], "b": listed[0]}
+    assert len(index) == 2
+    assert index.get("c") is None
