@@ -127,9 +127,7 @@ class BestFit:
                 return held
             generation = self._won(applicant, proposal)
             if generation is not None:
-                asked = self._candidates.asked_of(query, proposal.resources)
-                mappings = settled(asked, proposal.mappings)
-                return Fitted(applicant, generation, proposal.resources, True, mappings)
+                return Fitted(applicant, generation, proposal.resources, True, proposal.mappings)
             contest.lose(proposal)
 
     def _held(self, applicant: Applicant, query: CandidateQuery, options: SearchOptions) -> Fitted | None:
@@ -162,7 +160,7 @@ class BestFit:
         while True:
             search = self._candidates.find(wanted, options)
             elements = list(search.answer.elements())
-            proposals = [_proposal(element, search) for element in elements]
+            proposals = [_proposal(element, search, query) for element in elements]
             if not elements:
                 raise NoCandidate(_reason(search))
             left = [
@@ -215,13 +213,16 @@ def _check_owner(applicant: Applicant, consumer: Consumer) -> None:
         )
 
 
-def _proposal(element: Element, search: Search) -> _Proposal:
+def _proposal(element: Element, search: Search, query: CandidateQuery) -> _Proposal:
     classes = search.names.classes
     resources = {
         uuid: {classes[class_id]: amount for class_id, amount in amounts.items()}
         for uuid, amounts in element.amounts.items()
     }
-    return _Proposal(resources, element.mappings)
+    on_cores = query.on_core_trees
+    if on_cores is not None and element.mappings.keys() == {group.suffix for group in on_cores.groups}:
+        query = on_cores
+    return _Proposal(resources, settled(query, element.mappings))
 
 
 def _reason(search: Search) -> str:
