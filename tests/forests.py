@@ -175,16 +175,24 @@ class World:
             self.forest, self.sharing, wanted, first_trees=first_trees, score_cache=self.score_cache
         )
 
-    def search_jointly(self, query: CandidateQuery, maximum: int = 10**9) -> list[Candidate]:
+    def search_jointly(
+        self, query: CandidateQuery, maximum: int = 10**9, order: ForestOrder | None = None
+    ) -> JointAnswer:
         """What the query finds in trees without cores, and what it asks of core trees finds there."""
         memory, cpus = self._class("MEMORY_MB"), self._class("PCPU")
         kind = IsCoreTree(memory, cpus, self.traits.get("HW_NUMA_ROOT", _UNKNOWN))
         assert query.on_core_trees is not None
         asked = [(query, replace(kind, wanted=False)), (query.on_core_trees, kind)]
         founds = [
-            search(self.forest, self.sharing, replace(self.query(each, maximum), tree_kind=trees))
+            search(
+                self.forest, self.sharing, replace(self.query(each, maximum, order=order), tree_kind=trees)
+            )
             for each, trees in asked
         ]
+        return JointAnswer(self.forest, founds, maximum)
+
+    def elements(self, answer: Answer) -> list[Candidate]:
+        """The candidates of an answer, in its order."""
         names = {number: name for name, number in self.classes.items()}
         return [
             Candidate(
@@ -195,7 +203,7 @@ class World:
                 ),
                 frozenset((suffix, frozenset(uuids)) for suffix, uuids in element.mappings.items()),
             )
-            for element in JointAnswer(self.forest, founds, maximum).elements()
+            for element in answer.elements()
         ]
 
     def candidates(self, found: FoundCandidates) -> list[Candidate]:

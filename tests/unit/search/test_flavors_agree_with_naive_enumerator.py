@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from placement.dialects.nova import Flavor, Translation, translate
 from placement.domain.groups import CandidateQuery, RequestGroup
 from placement.domain.inventory import Inventory
+from placement.scoring.order import Order
 from tests.forests import World
 from tests.naive import NaiveProvider, enumerate_splits
+from tests.scoring_strategies import orders
 from tests.strategies import Search
 
 _SPECS = (
@@ -102,10 +104,25 @@ def test_each_kind_of_tree_is_asked_its_own(given_search: Search) -> None:
     providers, query = given_search
     world = World(providers)
     world.load()
-    found = world.search_jointly(query)
+    found = world.elements(world.search_jointly(query))
     expected = enumerate_splits(providers, query)
     assert len(found) == len(expected)
     for ways in expected.values():
         assert sum(candidate in ways for candidate in found) == 1
     for maximum in range(1, len(found) + 1):
-        assert world.search_jointly(query, maximum) == found[:maximum]
+        assert world.elements(world.search_jointly(query, maximum)) == found[:maximum]
+
+
+@settings(max_examples=100)
+@given(flavor_searches(), orders())
+def test_the_best_of_both_kinds_come_first(given_search: Search, order: Order) -> None:
+    providers, query = given_search
+    world = World(providers)
+    world.load()
+    by_score = world.ordered(order)
+    ordered = world.search_jointly(query, order=by_score)
+    found, scores = world.elements(ordered), [element.score for element in ordered.elements()]
+    assert set(found) == set(world.elements(world.search_jointly(query)))
+    assert scores == sorted(scores, reverse=True)
+    for maximum in range(1, len(found) + 1):
+        assert world.elements(world.search_jointly(query, maximum, by_score)) == found[:maximum]
