@@ -41,6 +41,11 @@ class TestNode:
     totals: HostTotals
     pods: tuple[RecordedPod, ...]
     others: Mapping[Place, int]
+    times_made: int = 1
+
+    @property
+    def root_id(self) -> int:
+        return int.from_bytes(self.name.encode()) * 1000 + self.times_made
 
     @property
     def root_uuid(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -83,7 +85,7 @@ def test_columns_that_were_kept_in_step_are_those_that_are_made_afresh(data):
     for _ in range(data.draw(st.integers(1, 5))):
         gone = data.draw(st.sets(st.sampled_from(names), max_size=2))
         fresh = [
-            data.draw(nodes(name, cluster))
+            replace(data.draw(nodes(name, cluster)), times_made=data.draw(st.integers(1, 2)))
             for name in data.draw(st.sets(st.sampled_from(names), max_size=3))
             if name not in gone
         ]
@@ -92,6 +94,8 @@ def test_columns_that_were_kept_in_step_are_those_that_are_made_afresh(data):
         present = {name: node for name, node in present.items() if name not in gone}
         present |= {node.name: node for node in fresh}
         assert _shown(columns) == _shown(columns_of(present.values()))
+        assert dict(columns.by_name) == present
+        assert dict(columns.by_root) == {node.root_id: node for node in present.values()}
         assert _shown(before) == shown
 
 
