@@ -16,6 +16,8 @@ from placement.forest.records import (
 from placement.forest.sharing import SharingMap
 from placement.scoring.order import Order
 from placement.search.answer import Answer
+from placement.search.core_trees import IsCoreTree
+from placement.search.joint import JointAnswer
 from placement.search.query import (
     ForestOrder,
     ForestQuery,
@@ -172,6 +174,37 @@ class World:
         return search(
             self.forest, self.sharing, wanted, first_trees=first_trees, score_cache=self.score_cache
         )
+
+    def search_jointly(
+        self, query: CandidateQuery, maximum: int = 10**9, order: ForestOrder | None = None
+    ) -> JointAnswer:
+        """What the query finds in trees without cores, and what it asks of core trees finds there."""
+        memory, cpus = self._class("MEMORY_MB"), self._class("PCPU")
+        kind = IsCoreTree(memory, cpus, self.traits.get("HW_NUMA_ROOT", _UNKNOWN))
+        assert query.on_core_trees is not None
+        asked = [(query, replace(kind, wanted=False)), (query.on_core_trees, kind)]
+        founds = [
+            search(
+                self.forest, self.sharing, replace(self.query(each, maximum, order=order), tree_kind=trees)
+            )
+            for each, trees in asked
+        ]
+        return JointAnswer(self.forest, founds, maximum)
+
+    def elements(self, answer: Answer) -> list[Candidate]:
+        """The candidates of an answer, in its order."""
+        names = {number: name for name, number in self.classes.items()}
+        return [
+            Candidate(
+                frozenset(
+                    (uuid, names[class_id], amount)
+                    for uuid, held in element.amounts.items()
+                    for class_id, amount in held.items()
+                ),
+                frozenset((suffix, frozenset(uuids)) for suffix, uuids in element.mappings.items()),
+            )
+            for element in answer.elements()
+        ]
 
     def candidates(self, found: FoundCandidates) -> list[Candidate]:
         """What was found, in its order."""

@@ -106,12 +106,36 @@ def enumerate_candidates(providers: Iterable[NaiveProvider], query: CandidateQue
 def enumerate_splits(
     providers: Iterable[NaiveProvider], query: CandidateQuery
 ) -> dict[tuple[str, ...], set[Candidate]]:
-    """All candidates by their anchor and who gives what is not split: a search finds one of each set."""
+    """All candidates by their anchor and who gives what is not split: a search finds one of each set.
+
+    Of a query with something else for core trees, these have the candidates of that.
+    """
+    forest = Forest(providers)
     found: dict[tuple[str, ...], set[Candidate]] = {}
-    for anchor, combination in combinations(Forest(providers), query):
-        whole = tuple(uuid for each in combination for uuid in each.whole)
-        found.setdefault((anchor, *whole), set()).add(merge(combination))
+    for asked in filter(None, (query, query.on_core_trees)):
+        for anchor, combination in combinations(forest, asked):
+            if query.on_core_trees and is_core_tree(forest, anchor) != (asked is query.on_core_trees):
+                continue
+            whole = tuple(uuid for each in combination for uuid in each.whole)
+            found.setdefault((anchor, *whole), set()).add(merge(combination))
     return found
+
+
+def is_core_tree(forest: Forest, root: str) -> bool:
+    """Whether in the tree PCPU is given below MEMORY_MB, without a NUMA node from there up to the memory.
+
+    Source: nova-flavors.md, "Core trees".
+    """
+    ways = [
+        forest.lineage(cpus.uuid)[: forest.lineage(cpus.uuid).index(memory.uuid)]
+        for cpus in forest
+        for memory in forest
+        if "PCPU" in cpus.inventories
+        and "MEMORY_MB" in memory.inventories
+        and forest.root(cpus.uuid) == root
+        and memory.uuid in forest.lineage(cpus.uuid)[1:]
+    ]
+    return bool(ways) and not any("HW_NUMA_ROOT" in forest[uuid].traits for way in ways for uuid in way)
 
 
 def combinations(forest: Forest, query: CandidateQuery) -> Iterator[tuple[str, Combination]]:

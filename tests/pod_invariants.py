@@ -6,6 +6,7 @@ from collections import Counter
 
 import sqlalchemy as sa
 
+from placement.scheduling.host import foreign_cpus
 from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.cluster_lookup import found
 from placement.services.clusters.node_loading import NodeLoader, facts_of, stored_accounts
@@ -49,18 +50,20 @@ def check_accounts(database: Database, state: NodeInfo, *, exact: bool) -> None:
 
 
 def check_cpus(state: NodeInfo) -> None:
-    """LS pool, exclusive and withheld CPUs are all CPUs, and none is two of that."""
+    """LS pool, exclusive, withheld and others' CPUs are all CPUs; the pool has nothing of the rest."""
     view = view_of(state)
     everything = set(state.offers.cores)
     shared = {cpu for pool in view.ls_pools for cpu in pool.cpus}
     exclusive = {cpu for pod in state.pods for cpu in pod.holding.cpus}
     exclusive |= {cpu for _, pod in state.kubelet_pods for cpu in pod.cpus}
     withheld = set(state.template.imported.withheld)
-    assert shared | (exclusive & everything) | withheld == everything
-    assert not shared & (exclusive | withheld)
+    foreign = foreign_cpus(state.offers, state.others)
+    assert shared | (exclusive & everything) | withheld | foreign == everything
+    assert not shared & (exclusive | withheld | foreign)
+    assert not foreign & {cpu for pool in view.be_pools for cpu in pool.cpus}
     assert [cpu.cpu.cpu for cpu in view.cpus] == sorted(everything)
     for cpu in view.cpus:
-        assert (cpu.owner in ("pod", "kubelet", "system", "reserved")) == (cpu.cpu.cpu not in shared)
+        assert (cpu.owner in ("free", "kubelet-reserved")) == (cpu.cpu.cpu in shared)
 
 
 def check_usages(database: Database) -> None:

@@ -276,7 +276,7 @@ def test_a_request_is_claimed_for_a_new_consumer_and_again_for_the_same(server, 
 
 def test_what_cannot_be_claimed_is_refused_with_the_reason(server):
     refused = refusal("--url", server.url, "claim", "resources=PCPU:64")
-    assert refused.startswith("no candidate: room for 64 PCPU: 0 of 544 providers, in 0 trees; ")
+    assert refused.startswith("no candidate: room for 64 PCPU: 0 of 608 providers, in 0 trees; ")
     assert refused.endswith(" lacks 62 PCPU: it has 2 free")
 
 
@@ -286,10 +286,10 @@ def test_an_explanation_ends_at_the_condition_that_nobody_meets(placement):
         "Fits nowhere: nobody meets condition 2.",
         "",
         " 1  room for 1 CUSTOM_PODS: 18 of 18 providers, in 18 trees",
-        " 2  room for 64 PCPU: 0 of 544 providers, in 0 trees",
+        " 2  room for 64 PCPU: 0 of 608 providers, in 0 trees",
     ]
     assert len(told) == 4 + 5
-    assert told[4] == "      edge/edge-01/core-0-7 lacks 62 PCPU: it has 2 free"
+    assert told[4] == "      cloud/compute-01/core-0-8 lacks 62 PCPU: it has 2 free"
 
 
 def test_an_explanation_of_what_fits_counts_trees(placement):
@@ -306,12 +306,12 @@ def test_rows_of_an_explanation_tell_figures_and_who_came_closest(rows):
     assert {name: value for name, value in first.items() if name != "Nearest"} == {
         "#": 1,
         "Condition": "room for 64 PCPU",
-        "Came": 544,
+        "Came": 608,
         "Passed": 0,
         "Trees": 0,
     }
     assert len(first["Nearest"]) == 5
-    assert first["Nearest"][0]["resource_provider"]["name"] == "edge/edge-01/core-0-7"
+    assert first["Nearest"][0]["resource_provider"]["name"] == "cloud/compute-01/core-0-8"
     assert (first["Nearest"][0]["missing"], first["Nearest"][0]["free"]) == (62, 2)
     assert [row["Nearest"] for row in others] == [[], []]
 
@@ -327,10 +327,10 @@ def huge(tmp_path: Path) -> str:
 
 
 def test_candidates_flavors_and_pods_are_explained_in_one_table(placement, rows, huge):
-    pinned = ["--vcpus", "900", "--ram", "512", "--property", "hw:cpu_policy=dedicated"]
+    pinned = ["--vcpus", "4", "--ram", "99999999", "--property", "hw:cpu_policy=dedicated"]
     for name, command in (
         ("PCPU", ["explain", "resources=PCPU:900"]),
-        ("PCPU", ["flavor", "explain", *pinned]),
+        ("MEMORY_MB", ["flavor", "explain", *pinned]),
         ("CUSTOM_NODE_CPU_MILLI", ["pod", "explain", "edge", huge]),
     ):
         table = rows(*command)

@@ -30,6 +30,7 @@ class Kind(StrEnum):
     TRAITS_TOGETHER = "traits_together"
     ROOT_TRAITS = "root_traits"
     ROOT_AGGREGATES = "root_aggregates"
+    TREE_KIND = "tree_kind"
     COMBINATION = "combination"
     # Conditions of a pod on a node.
     CORDON = "cordon"

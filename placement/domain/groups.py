@@ -61,7 +61,8 @@ class CandidateQuery:
     whose providers must share one of them as ancestor. `one_provider_per_tree`: candidates may not combine
     providers of one tree (the rule before microversion 1.29). `limit` None means as many as configured.
     `root_member_of` is a conjunction of any-of sets of aggregate uuids that the root itself is in; the query
-    strings of Placement cannot say it. `is_json`: errors name places in a JSON body.
+    strings of Placement cannot say it. `is_json`: errors name places in a JSON body. `on_core_trees`: what is
+    asked of core trees instead, if they are asked something else; the limit is that of this query.
     """
 
     groups: tuple[RequestGroup, ...]
@@ -73,6 +74,7 @@ class CandidateQuery:
     limit: int | None = None
     one_provider_per_tree: bool = False
     is_json: bool = False
+    on_core_trees: CandidateQuery | None = None
 
     def place(self, group: RequestGroup, member: str) -> str:
         """How the caller wrote what the group says."""

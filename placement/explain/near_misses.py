@@ -21,6 +21,7 @@ from placement.forest.sharing import Sharing
 from placement.forest.uuids import to_text
 from placement.search.anchors import at_admitted_roots
 from placement.search.conditions import Carries, Condition, Exists, Fits, InTree, IsIn
+from placement.search.core_trees import IsCoreTree
 from placement.search.query import ForestQuery
 from placement.search.trace import (
     AllGroups,
@@ -88,7 +89,7 @@ class NearMisses:
             roots = roots[_smallest(shortages.distances(roots), self._most)]
             for root, uuid in zip(roots.tolist(), to_text(self._uuids[roots]), strict=True):
                 yield Miss(uuid, shortages=shortages.of(root))
-        else:
+        elif not isinstance(condition, IsCoreTree):
             yield from self._failing(condition, trees[empty - 1].roots[: self._most])
 
     def _failing(self, condition: Condition | TreeCondition, rows: Rows | Indices) -> Iterator[Miss]:

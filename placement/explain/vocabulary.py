@@ -8,6 +8,7 @@ from typing import Any
 
 from placement.domain.explanation import Condition, Kind
 from placement.search import conditions, trace
+from placement.search.core_trees import IsCoreTree
 from placement.search.query import Ids
 
 _Asked = conditions.Condition | trace.TreeCondition
@@ -104,6 +105,10 @@ _IN_WORDS: Mapping[
     ),
     trace.RootIsIn: lambda it, words: _aggregates(
         Kind.ROOT_AGGREGATES, it.required, it.forbidden, words, "roots in {}"
+    ),
+    IsCoreTree: lambda it, _: Condition(
+        Kind.TREE_KIND,
+        "trees with cores below their memory" if it.wanted else "trees without cores below their memory",
     ),
     trace.Combines: lambda _it, _words: Condition(
         Kind.COMBINATION, "trees that serve all groups side by side (sums, group_policy, same_subtree)"

@@ -41,8 +41,10 @@ def _load_cluster(use_cases: UseCases, directory: Path) -> None:
         use_cases.nodes.put(name, path.stem, manifests.node, manifests.topology)
     beside = _document(directory / "placement.yaml")
     aggregate = use_cases.clusters.get(name).aggregate_uuid
+    uuids: dict[str, str] = {}
     for provider in beside["resource_providers"]:
-        _create_provider(use_cases, provider, aggregate)
+        _create_provider(use_cases, provider, uuids.get(provider.get("parent")), aggregate)
+        uuids[provider["name"]] = provider["uuid"]
     for consumer in beside["allocations"]:
         _claim(use_cases, consumer)
     print(f"Loaded the example cluster {name}: {len(nodes)} nodes, {len(beside['allocations'])} consumers.")
@@ -54,13 +56,17 @@ def _document(path: Path) -> dict[str, Any]:
     return found
 
 
-def _create_provider(use_cases: UseCases, provider: dict[str, Any], aggregate: str) -> None:
-    uuid = provider["uuid"]
-    use_cases.providers.create(uuid, provider["name"], None)
+def _create_provider(
+    use_cases: UseCases, provider: dict[str, Any], parent: str | None, aggregate: str
+) -> None:
+    uuid, traits = provider["uuid"], provider.get("traits", [])
+    use_cases.providers.create(uuid, provider["name"], parent)
     inventories = {name: Inventory(**record) for name, record in provider["inventories"].items()}
     use_cases.inventories.replace_all(uuid, 0, inventories, zero_capacity=True)
-    use_cases.memberships.replace_traits(uuid, provider["traits"], 1)
-    if provider["shared_with"] == "cluster":
+    for trait in traits:
+        use_cases.traits.create(trait)
+    use_cases.memberships.replace_traits(uuid, traits, 1)
+    if provider.get("in_cluster"):
         use_cases.memberships.replace_aggregates(uuid, [aggregate], 2)
 
 

@@ -12,13 +12,13 @@ from types import MappingProxyType
 from placement.dialects.koordinator.node.host_cpus import KubeletPod
 from placement.dialects.koordinator.node.host_policies import HostBindPolicy, HostPolicies
 from placement.dialects.koordinator.node.node import NodeImport
-from placement.dialects.koordinator.resources import CORE_CLASS, numa_class
+from placement.dialects.koordinator.resources import numa_class
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.numa.amounts import NumaAmounts, amplified
 from placement.numa.cpus import layout_of
-from placement.numa.cpuset import mask_of
+from placement.numa.cpuset import CpuSet, mask_of
 from placement.numa.demand import Distribution, NumaPolicy, NumaStrategy, PickRules
 from placement.numa.host import HostState
 from placement.numa.ledger import Holding, HostLedger
@@ -181,11 +181,7 @@ def occupied_host(
     unreadable = [pod.full_name for pod in recorded if pod.unreadable]
     host = host_of(node, HostLedger(MappingProxyType(counted)), settings, unreadable)
     taken = _taken_by_others(recorded, others)
-    foreign = {
-        cpu
-        for cpu, place in offers.cores.items()
-        if others and place in others and place.resource_class == CORE_CLASS
-    }
+    foreign = foreign_cpus(offers, others)
     state = replace(
         host.state,
         capacity=_left_over(host.state.capacity, taken),
@@ -193,6 +189,16 @@ def occupied_host(
         pool=host.state.pool & ~mask_of(foreign),
     )
     return replace(host, state=state)
+
+
+def foreign_cpus(offers: NodeOffers, others: Mapping[Place, int]) -> CpuSet:
+    """What consumers beside pods may be on: all CPUs of the cores of which they hold threads.
+
+    Nobody says which threads those are; reserved CPUs are nobody's.
+    """
+    if not others:
+        return frozenset()
+    return frozenset(cpu for cpu, place in offers.cores.items() if place in others) - offers.reserved
 
 
 def _counted(holding: Holding, offers: NodeOffers) -> Holding:

@@ -68,14 +68,15 @@ def report_differences(node: NodeImport, pods: Iterable[RecordedPod], computed: 
                 yield f"{which} is reported with CPUs {reported}, computed are {found}"
 
 
-def host_pools(node: NodeImport, ledger: HostLedger) -> HostPools:
+def host_pools(node: NodeImport, ledger: HostLedger, foreign: CpuSet) -> HostPools:
     """The pools of a node. CPUs of LSR pods are shared with BE, those of LSE pods with nobody.
 
+    `foreign` are the CPUs of cores that consumers beside pods hold, which are shared with nobody.
     Source: koordinator.md, "Pools".
     """
     pinned: CpuSet = frozenset[int]().union(*(pod.cpus for pod in node.kubelet_pods))
     bound: CpuSet = frozenset[int]().union(*(holding.cpus for holding in ledger.holdings.values()))
     return HostPools(
-        ls=shared_pools(node.topology, pinned | bound, node.withheld),
-        be=shared_pools(node.topology, pinned | ledger.unlendable_cpus(), node.withheld),
+        ls=shared_pools(node.topology, pinned | foreign | bound, node.withheld),
+        be=shared_pools(node.topology, pinned | foreign | ledger.unlendable_cpus(), node.withheld),
     )

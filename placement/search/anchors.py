@@ -9,6 +9,7 @@ import numpy as np
 from placement.forest.arrays import Indices, Mask, Rows
 from placement.forest.forest import Forest
 from placement.forest.sharing import Sharing
+from placement.search.core_trees import IsCoreTree
 from placement.search.filters import Choices
 from placement.search.query import ForestQuery, Slot, slots_of
 from placement.search.trace import (
@@ -51,8 +52,12 @@ def viable_roots(
     return roots if (ids[1:] > ids[:-1]).all() else roots[np.argsort(ids)]
 
 
-def root_conditions(query: ForestQuery, slots: Sequence[Slot]) -> Iterator[RootCarries | RootIsIn]:
+def root_conditions(
+    query: ForestQuery, slots: Sequence[Slot]
+) -> Iterator[RootCarries | RootIsIn | IsCoreTree]:
     """The conditions of the query on roots."""
+    if query.tree_kind is not None:
+        yield query.tree_kind
     if query.root_required or query.root_forbidden:
         yield RootCarries(query.root_required, query.root_forbidden)
     banned = next(_forbidden_at_root(slots), frozenset())

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from placement.domain.groups import SplitRule
 from placement.scoring.order import Order
 from placement.search.budget import Budget
+from placement.search.core_trees import IsCoreTree
 
 Ids = frozenset[int]
 
@@ -63,7 +64,7 @@ class ForestQuery:
 
     `sharing_trait` is the id of MISC_SHARES_VIA_AGGREGATE. `maximum` bounds the candidates. `order`: the best
     of all instead of the first found; where that takes building them, the best of the first `considered`.
-    `budget`: how long the search and its explanation may go on.
+    `budget`: how long the search and its explanation may go on. `tree_kind`: only core trees, or only others.
     """
 
     groups: tuple[GroupQuery, ...]
@@ -74,6 +75,7 @@ class ForestQuery:
     root_required: tuple[Ids, ...] = ()
     root_forbidden: Ids = frozenset()
     root_member_of: tuple[Ids, ...] = ()
+    tree_kind: IsCoreTree | None = None
     one_provider_per_tree: bool = False
     depth_first: bool = False
     order: ForestOrder | None = None

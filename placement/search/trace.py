@@ -13,6 +13,7 @@ import numpy as np
 from placement.forest.arrays import Indices, Mask, Rows
 from placement.forest.forest import Forest
 from placement.search.conditions import Condition
+from placement.search.core_trees import IsCoreTree
 from placement.search.query import GroupQuery, Ids
 
 
@@ -59,7 +60,7 @@ class Combines:
     """All groups can be served together: sums, group_policy and same_subtree included."""
 
 
-TreeCondition = AllGroups | Together | RootCarries | RootIsIn | Combines
+TreeCondition = AllGroups | Together | RootCarries | RootIsIn | IsCoreTree | Combines
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ class Flavors:
         translation = translate_document(request)
         aggregate = None if cluster is None else self._clusters.get(cluster).aggregate_uuid
         options = SearchOptions(cluster=cluster, cluster_aggregate=aggregate, explain=explain)
-        search = self._candidates.find(parse(translation.querystring), options)
+        search = self._candidates.find(_query(translation, parse), options)
         if len(search.answer) or translation.fallback_querystring is None:
             return FlavorSearch(translation, search, "querystring", explain)
         fallback = self._candidates.find(parse(translation.fallback_querystring), options)
@@ -106,13 +106,18 @@ class Flavors:
         self, applicant: Applicant, translation: Translation, options: SearchOptions, parse: ParseQuery
     ) -> Fitted:
         try:
-            return self._best_fit.claim(applicant, _unlimited(parse(translation.querystring)), options)
+            return self._best_fit.claim(applicant, _unlimited(_query(translation, parse)), options)
         except Conflict:
             # The consumer may hold what the fallback asks for, or get it now.
             if translation.fallback_querystring is None:
                 raise
         fallback = _unlimited(parse(translation.fallback_querystring))
         return self._best_fit.claim(applicant, fallback, options)
+
+
+def _query(translation: Translation, parse: ParseQuery) -> CandidateQuery:
+    """The query of a flavor, for core trees as well as for others."""
+    return replace(parse(translation.querystring), on_core_trees=translation.on_core_trees)
 
 
 def _unlimited(query: CandidateQuery) -> CandidateQuery:

@@ -74,7 +74,7 @@ def build_request(demand: Demand, cpus: CpuShare, problems: Problems) -> Request
 
     Source: nova-flavors.md, "Default amounts", "Zero stripping", "NUMA cells as request groups".
     """
-    groups = stripped(_all_groups(demand, cpus))
+    groups = asked_groups(demand, cpus)
     check_trait_conflicts(groups, problems)
     request = Request(groups, demand.explicit.group_policy)
     if demand.options.numa == GRANULAR and cpus.cell_count:
@@ -86,12 +86,13 @@ def build_request(demand: Demand, cpus: CpuShare, problems: Problems) -> Request
     return _tied(request, demand.options, problems)
 
 
-def _all_groups(demand: Demand, cpus: CpuShare) -> dict[str, FlavorGroup]:
+def asked_groups(demand: Demand, cpus: CpuShare) -> dict[str, FlavorGroup]:
+    """All that is asked for, with the totals of the cells in the base group."""
     named = merged((demand.explicit.base, demand.image_traits, cpus.request))
     groups = {**demand.explicit.groups, BASE: named}
     mentioned = {name for group in groups.values() for name in group.resources}
     groups[BASE] = merged((named, _defaults(demand, mentioned), demand.additions))
-    return groups
+    return stripped(groups)
 
 
 def _defaults(demand: Demand, mentioned: set[str]) -> FlavorGroup:

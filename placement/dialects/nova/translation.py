@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from placement.dialects.nova.core_trees import core_tree_query
 from placement.dialects.nova.errors import Problems
 from placement.dialects.nova.extra_spec_rules import check_extra_specs
 from placement.dialects.nova.extra_specs import image_traits, read_extra_specs
@@ -19,7 +20,7 @@ from placement.dialects.nova.groups import FlavorGroup, Groups, merged
 from placement.dialects.nova.guest.cells import Cell, dedicated_cpus, split_cells
 from placement.dialects.nova.guest.cpu_plan import CpuPlan, plan_cpus
 from placement.dialects.nova.guest.cpu_policy import DEDICATED, PINNED
-from placement.dialects.nova.guest.guest_nodes import GuestNode, guest_nodes
+from placement.dialects.nova.guest.guest_nodes import guest_nodes
 from placement.dialects.nova.inputs import check_input
 from placement.dialects.nova.memory_encryption import memory_encryption
 from placement.dialects.nova.persistent_memory import persistent_memory
@@ -29,8 +30,10 @@ from placement.dialects.nova.request import (
     CpuShare,
     Demand,
     Request,
+    asked_groups,
     build_request,
 )
+from placement.domain.groups import CandidateQuery
 
 DEFAULT_OPTIONS = Options()
 
@@ -44,6 +47,7 @@ class Translation:
     asks for shared CPUs where hosts do not report dedicated ones. `cpu_policy` is dedicated, mixed, shared or
     None, `thread_policy` prefer, isolate, require or None. `cells` is None for a guest without NUMA cells;
     `dedicated_cpus` is CPU set text of guest CPU ids; `warnings` holds sorted codes, repeats kept.
+    `on_core_trees`: what is asked of hosts whose cores are providers, None if that is the same.
     """
 
     groups: Groups
@@ -58,6 +62,7 @@ class Translation:
     cells: tuple[Cell, ...] | None
     dedicated_cpus: str
     warnings: tuple[str, ...]
+    on_core_trees: CandidateQuery | None = None
 
 
 def translate(
@@ -82,13 +87,16 @@ def translate(
     additions = merged((encryption, pmem, platform_traits(flavor.extra_specs, image, problems)))
     demand = Demand(flavor, explicit, traits, additions, options)
     cells = split_cells(nodes, plan) if nodes is not None and plan.settled else None
-    request = build_request(demand, _share(plan, nodes, cells), problems)
+    share = CpuShare(plan.request, plan.emulator_cpus, len(nodes or ()), cells)
+    request = build_request(demand, share, problems)
     problems.raise_if_any()
-    return _translation(demand, plan, cells, request)
-
-
-def _share(plan: CpuPlan, nodes: list[GuestNode] | None, cells: tuple[Cell, ...] | None) -> CpuShare:
-    return CpuShare(plan.request, plan.emulator_cpus, len(nodes or ()), cells)
+    # For core trees the rule of a split says more than the traits of a thread policy key.
+    amounts = replace(share, request=FlavorGroup(share.request.resources))
+    totals = replace(request, groups=asked_groups(demand, amounts))
+    return replace(
+        _translation(demand, plan, cells, request),
+        on_core_trees=core_tree_query(totals, share, plan.thread_policy),
+    )
 
 
 def _translation(

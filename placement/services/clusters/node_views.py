@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from placement.dialects.koordinator.node.host_cpus import KubeletPod
 from placement.dialects.koordinator.node.kubelet import Takeover
-from placement.dialects.koordinator.resources import CORE_CLASS
+from placement.dialects.koordinator.node.node import NodeImport
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.numa.cpus import LogicalCpu
 from placement.numa.cpuset import CpuSet
 from placement.numa.pools import SharedPool
-from placement.scheduling.host import ledger_of
+from placement.scheduling.host import foreign_cpus, ledger_of
 from placement.scheduling.host_pools import host_pools, pod_cpus, report_differences
 from placement.scheduling.node_info import NodeInfo
 
@@ -26,9 +26,9 @@ class CpuView:
     """One logical CPU and its owner.
 
     `owner`: pod, kubelet (a pod that kubelet manages), reported (a pod that is known by report only), system,
-    reserved, kubelet-reserved, others (consumers that are no pods hold threads of its core), or free. The
-    last three are in the LS pool, unless others have them. `pods` are those that hold it, the owner first;
-    more than one if they were reported so.
+    reserved, kubelet-reserved, others (consumers that are no pods hold threads of its core), or free. Only
+    kubelet-reserved and free ones are in the LS pool. `pods` are those that hold it, the owner first; more
+    than one if they were reported so.
     """
 
     cpu: LogicalCpu
@@ -64,10 +64,11 @@ class NodeView:
 def view_of(state: NodeInfo) -> NodeView:
     """The view of a node. Source: koordinator.md, "Pools", "Taking a host over"."""
     imported = state.template.imported
-    pools = host_pools(imported, ledger_of(imported, state.pods))
+    foreign = foreign_cpus(state.offers, state.others)
+    pools = host_pools(imported, ledger_of(imported, state.pods), foreign)
     managed = {consumer for consumer, _ in state.kubelet_pods}
     return NodeView(
-        cpus=tuple(_cpus(state)),
+        cpus=tuple(_cpus(state, foreign)),
         pods=[(pod, pod_cpus(imported, pod, pools)) for pod in state.pods],
         kubelet_pods=state.kubelet_pods,
         ls_pools=pools.ls,
@@ -82,7 +83,7 @@ def view_of(state: NodeInfo) -> NodeView:
     )
 
 
-def _cpus(state: NodeInfo) -> Iterator[CpuView]:
+def _cpus(state: NodeInfo, foreign: CpuSet) -> Iterator[CpuView]:
     imported, owners = state.template.imported, state.accounts.cpus
     by_consumer = {pod.consumer: pod for pod in state.pods}
     kubelet = {cpu: entry for entry in state.kubelet_pods for cpu in entry[1].cpus}
@@ -100,16 +101,14 @@ def _cpus(state: NodeInfo) -> Iterator[CpuView]:
         elif owner is not None and owner.consumer in reported:
             yield CpuView(row, "reported", (), reported[owner.consumer], owner.consumer)
         else:
-            yield CpuView(row, _nobody(state, cpu))
+            yield CpuView(row, _nobody(imported, foreign, cpu))
 
 
-def _nobody(state: NodeInfo, cpu: int) -> str:
-    imported = state.template.imported
+def _nobody(imported: NodeImport, foreign: CpuSet, cpu: int) -> str:
     if cpu in imported.system:
         return "system"
     if cpu in imported.withheld:
         return "reserved"
     if cpu in imported.reserved:
         return "kubelet-reserved"
-    place = state.offers.cores[cpu]
-    return "others" if place.resource_class == CORE_CLASS and place in state.others else "free"
+    return "others" if cpu in foreign else "free"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from placement.dialects.koordinator.node.node import NodeImport
 from placement.dialects.koordinator.pod.pod_request import PodImport, import_pod
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod, pool_class
@@ -16,7 +15,7 @@ from placement.numa.cpuset import format_cpu_list
 from placement.numa.refusal import Refusal, Refused
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.filter import loose_amounts
-from placement.scheduling.host import ledger_of
+from placement.scheduling.host import foreign_cpus, ledger_of
 from placement.scheduling.host_pools import host_pools, pod_cpus
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pipeline import Ranked, ShapeRanking
@@ -63,16 +62,18 @@ def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed
         answer,
         node=state.name,
         resource_provider=state.root_uuid,
-        container_cpus=container_cpus(state.template.imported, (*state.pods, recorded), recorded),
+        container_cpus=container_cpus(state, (*state.pods, recorded), recorded),
     )
     return Placed(state, recorded, answer)
 
 
-def container_cpus(node: NodeImport, pods: Collection[RecordedPod], pod: RecordedPod) -> str | None:
-    """The CPU list of the containers of one of the pods recorded on a node; None if that is not known."""
+def container_cpus(state: NodeInfo, pods: Collection[RecordedPod], pod: RecordedPod) -> str | None:
+    """The CPU list of the containers of one of these pods of a node; None if that is not known."""
     if pod.holding.cpus and not pod.unreadable:
         return format_cpu_list(pod.holding.cpus)
-    cpus = pod_cpus(node, pod, host_pools(node, ledger_of(node, pods)))
+    imported = state.template.imported
+    pools = host_pools(imported, ledger_of(imported, pods), foreign_cpus(state.offers, state.others))
+    cpus = pod_cpus(imported, pod, pools)
     return None if cpus is None else format_cpu_list(cpus)
 
 
@@ -127,7 +128,7 @@ def told(nodes: Mapping[int, NodeInfo], pod: StoredPod) -> PodAnswer:
     mine = next((each for each in state.pods if each.consumer == answer.consumer_uuid), None)
     if mine is None:
         return answer
-    return replace(answer, container_cpus=container_cpus(state.template.imported, state.pods, mine))
+    return replace(answer, container_cpus=container_cpus(state, state.pods, mine))
 
 
 def with_own_cpus(answer: PodAnswer) -> PodAnswer:

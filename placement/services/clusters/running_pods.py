@@ -114,7 +114,7 @@ class Recording:
             unreadable=recorded.unreadable,
             warnings=(*answer.warnings, *findings, *_warnings(recorded, state)),
             remarks=(_KEPT,) if kept else (),
-            container_cpus=container_cpus(state.template.imported, (*others, recorded), recorded),
+            container_cpus=container_cpus(state, (*others, recorded), recorded),
         )
         return Arrival(document, answer, state.root_id, recorded)
 

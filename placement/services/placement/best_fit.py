@@ -139,6 +139,7 @@ class BestFit:
         resources: dict[str, dict[str, int]] = {}
         for row in rows:
             resources.setdefault(row.provider_uuid, {})[row.class_name] = row.amount
+        query = self._candidates.asked_of(query, resources)
         # A caller who may ask about one cluster only is not told what the consumer has in another.
         if not _is_asked_for(resources, query) or not self._candidates.are_in_cluster(options, resources):
             raise Conflict(
@@ -218,6 +219,9 @@ def _proposal(element: Element, search: Search, query: CandidateQuery) -> _Propo
         uuid: {classes[class_id]: amount for class_id, amount in amounts.items()}
         for uuid, amounts in element.amounts.items()
     }
+    on_cores = query.on_core_trees
+    if on_cores is not None and element.mappings.keys() == {group.suffix for group in on_cores.groups}:
+        query = on_cores
     return _Proposal(resources, settled(query, element.mappings))
 
 
@@ -237,14 +241,20 @@ def _totals(resources: Resources) -> Counter[str]:
 def _is_asked_for(resources: Resources, query: CandidateQuery) -> bool:
     """Whether these are the amounts of the query.
 
-    Of what `isolate` splits it may be more: providers are taken whole, and count as one unit each.
+    Of what `isolate` splits each provider is held as a whole and counts as one unit, so that it may be more;
+    where nobody else asks for the class, as many providers have to give it.
     """
     held, wanted = _totals(resources), _wanted(query)
-    rounded = {
-        name for group in query.groups if group.split_rule is SplitRule.ISOLATE for name in group.split
-    }
+    rules: dict[str, set[SplitRule | None]] = {}
+    for group in query.groups:
+        for name in group.resources:
+            rules.setdefault(name, set()).add(group.split_rule if name in group.split else None)
+    givers = Counter(name for amounts in resources.values() for name in amounts)
     return held.keys() == wanted.keys() and all(
-        held[name] == amount or (name in rounded and held[name] > amount) for name, amount in wanted.items()
+        held[name] == amount
+        if SplitRule.ISOLATE not in rules[name]
+        else held[name] >= amount and (len(rules[name]) > 1 or givers[name] == amount)
+        for name, amount in wanted.items()
     )
 
 

@@ -25,8 +25,10 @@ from placement.scoring.order import Order
 from placement.search.answer import Answer
 from placement.search.budget import Budget, SearchEnded
 from placement.search.conditions import OffersClass
+from placement.search.core_trees import IsCoreTree
+from placement.search.joint import JointAnswer
 from placement.search.query import ForestQuery, GroupQuery, slots_of
-from placement.search.search import search, shuffled
+from placement.search.search import FoundCandidates, search, shuffled
 from placement.search.trace import RootIsIn, Trace
 from placement.services.following.forest_keeper import ForestKeeper, View
 from placement.services.placement.search_options import (
@@ -92,10 +94,46 @@ class Candidates:
         aggregates = self._aggregates(query, options)
         wanted = self._resolve(view.names, query, options, aggregates)
         _refuse_shared_splits(view, wanted, query)
-        try:
-            return self._search(view, query, wanted, options, aggregates)
-        except SearchEnded as ended:
-            raise self._timeout(wanted, ended) from ended
+        if query.on_core_trees is not None and _has_core_trees(view, wanted):
+            found = self._find_jointly(view, query, wanted, options, aggregates)
+        else:
+            candidates, why = self._search(view, query, wanted, options, aggregates)
+            found = Search(Answer(view.forest, candidates), view.names, why)
+        if found.explanation is not None and not len(found.answer):
+            LOG.info("no candidates: %s", first_obstacle(found.explanation))
+        return found
+
+    def asked_of(self, query: CandidateQuery, uuids: Iterable[str]) -> CandidateQuery:
+        """What the query asks of the trees of these providers."""
+        if query.on_core_trees is None:
+            return query
+        view = self._keeper.current()
+        rows = [row for uuid in uuids if (row := view.forest.row_of_uuid(uuid)) >= 0]
+        roots = view.forest.providers.root[rows]
+        return query.on_core_trees if _is_core_tree(view).among(view.forest, roots).any() else query
+
+    def _find_jointly(
+        self,
+        view: View,
+        query: CandidateQuery,
+        wanted: ForestQuery,
+        options: SearchOptions,
+        aggregates: Mapping[str, int],
+    ) -> Search:
+        """The search of the trees without cores and that of core trees as one.
+
+        The explanation is that of the core trees, unless only the others have candidates.
+        """
+        assert query.on_core_trees is not None
+        is_core = _is_core_tree(view)
+        others = replace(wanted, tree_kind=replace(is_core, wanted=False))
+        on_cores = replace(query.on_core_trees, limit=query.limit)
+        cores = replace(self._resolve(view.names, on_cores, options, aggregates), tree_kind=is_core)
+        flat, why = self._search(view, query, others, options, aggregates)
+        cored, core_why = self._search(view, on_cores, cores, options, aggregates)
+        answer = JointAnswer(view.forest, (flat, cored), min(wanted.maximum, query.limit or wanted.maximum))
+        only_flat = len(flat.candidates) and not len(cored.candidates)
+        return Search(answer, view.names, why if only_flat else core_why)
 
     def _search(
         self,
@@ -104,23 +142,24 @@ class Candidates:
         wanted: ForestQuery,
         options: SearchOptions,
         aggregates: Mapping[str, int],
-    ) -> Search:
-        trace = Trace(one_by_one=options.explain)
-        found = search(view.forest, view.sharing, wanted, trace, score_cache=view.score_cache)
-        if self._settings.randomize and wanted.order is None:
-            found = shuffled(found, query.limit, random.getrandbits(32))
+    ) -> tuple[FoundCandidates, Explanation | None]:
         called = {id_: _called(uuid, options) for uuid, id_ in aggregates.items()}
         words = Vocabulary(view.names.classes, view.names.traits, called)
+        trace = Trace(one_by_one=options.explain)
         explanation = None
-        if options.explain:
-            explanation = self._with_names(_explained(view, wanted, trace, words, MOST_MISSES))
-        elif not len(found.candidates):
+        try:
+            found = search(view.forest, view.sharing, wanted, trace, score_cache=view.score_cache)
+            if options.explain:
+                explanation = self._with_names(_explained(view, wanted, trace, words, MOST_MISSES))
+        except SearchEnded as ended:
+            raise self._timeout(wanted, ended) from ended
+        if self._settings.randomize and wanted.order is None:
+            found = shuffled(found, query.limit, random.getrandbits(32))
+        if not options.explain and not len(found.candidates):
             with suppress(SearchEnded):
                 brief = replace(wanted, budget=Budget(_SECONDS_FOR_THE_LOG, deadline.caller_is_gone))
                 explanation = _explained(view, brief, trace, words, 1)
-        if explanation is not None and not len(found.candidates):
-            LOG.info("no candidates: %s", first_obstacle(explanation))
-        return Search(Answer(view.forest, found), view.names, explanation)
+        return found, explanation
 
     def _with_names(self, explanation: Explanation) -> Explanation:
         if not explanation.providers:
@@ -215,6 +254,18 @@ class Candidates:
         rows = [forest.row_of_uuid(uuid) for uuid in uuids]
         inside = RootIsIn((frozenset(ids.values()),), frozenset())
         return min(rows) >= 0 and bool(inside.among(forest, forest.providers.root[rows]).all())
+
+
+def _is_core_tree(view: View) -> IsCoreTree:
+    classes, traits = view.names.class_ids, view.names.trait_ids
+    return IsCoreTree(classes["MEMORY_MB"], classes["PCPU"], traits["HW_NUMA_ROOT"])
+
+
+def _has_core_trees(view: View, wanted: ForestQuery) -> bool:
+    """Whether there are core trees where the query looks."""
+    roots = view.forest.providers.root[view.forest.roots]
+    roots = roots[RootIsIn(wanted.root_member_of, frozenset()).among(view.forest, roots)]
+    return bool(_is_core_tree(view).among(view.forest, roots).any())
 
 
 def _explained(view: View, wanted: ForestQuery, trace: Trace, words: Vocabulary, most: int) -> Explanation:

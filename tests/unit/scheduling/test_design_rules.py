@@ -35,7 +35,7 @@ ONE_THREAD = tuple((cpu, cpu, cpu // 4, cpu // 4) for cpu in range(8))
 def pools_with(*pods, **node):
     """The CPUs of the LS pools and of the BE pools with these pods running, by name."""
     held = (read_pod_record(read(pod), DESIGN).holding for pod in pods)
-    pools = host_pools(imported_node(**node), HostLedger(dict(enumerate(held))))
+    pools = host_pools(imported_node(**node), HostLedger(dict(enumerate(held))), frozenset())
     return tuple(
         format_cpu_list(frozenset[int]().union(*(pool.cpus for pool in of))) for of in (pools.ls, pools.be)
     )

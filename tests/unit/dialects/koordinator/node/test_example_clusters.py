@@ -42,8 +42,8 @@ def read_offers(cluster):
     return offers, placement
 
 
-def test_there_are_two_clusters_with_all_their_nodes():
-    assert CLUSTERS == ["batch", "edge"]
+def test_there_are_three_clusters_with_all_their_nodes():
+    assert CLUSTERS == ["batch", "cloud", "edge"]
     assert [path.stem for path in NODES] == sorted(PROVIDERS)
 
 
@@ -62,13 +62,13 @@ def test_every_cluster_says_what_it_is(cluster):
     assert (described["name"], described["profile"]) == (cluster, "design")
 
 
-@pytest.mark.parametrize("cluster", CLUSTERS)
-def test_every_cluster_has_shared_storage(cluster):
+@pytest.mark.parametrize("cluster", ["batch", "edge"])
+def test_every_cluster_of_nodes_has_shared_storage(cluster):
     _, placement = read_offers(cluster)
     (storage,) = placement["resource_providers"]
     assert uuid.UUID(storage["uuid"])
     assert storage["traits"] == ["MISC_SHARES_VIA_AGGREGATE"]
-    assert storage["shared_with"] == "cluster"
+    assert storage["in_cluster"] is True
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)

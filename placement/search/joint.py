@@ -1,0 +1,58 @@
+"""Several searches of one forest, each in other trees, as one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from placement.forest.arrays import Amounts, Indices
+from placement.forest.forest import Forest
+from placement.search.answer import Answer, Element
+from placement.search.search import FoundCandidates
+
+
+class JointAnswer(Answer):
+    """The first `maximum` of the candidates, best first or by turns: only as elements, as with splits."""
+
+    def __init__(self, forest: Forest, founds: Sequence[FoundCandidates], maximum: int) -> None:
+        super().__init__(forest, founds[0])
+        places = np.concatenate([_places(found) for found in founds])
+        order = np.argsort(places, kind="stable")[:maximum]
+        ends = np.cumsum([len(found.candidates) for found in founds])
+        self._turns = np.searchsorted(ends, order, side="right")
+        counts = np.bincount(self._turns, minlength=len(founds)).tolist()
+        self._parts = [
+            Answer(forest, _first(found, count)) for found, count in zip(founds, counts, strict=True)
+        ]
+
+    @property
+    def splits(self) -> bool:
+        """Only `elements` tells all of them."""
+        return True
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    def elements(self) -> Iterator[Element]:
+        """The candidates one by one."""
+        parts = [part.elements() for part in self._parts]
+        return (next(parts[turn]) for turn in self._turns.tolist())
+
+    def contributing(self) -> Indices:
+        """The providers that give resources to some candidate, ascending."""
+        return self._distinct(np.concatenate([part.contributing() for part in self._parts]))
+
+
+def _places(found: FoundCandidates) -> Amounts:
+    """Numbers by which the candidates stand among those of others, ascending."""
+    if found.ranking is None:
+        return np.arange(len(found.candidates))
+    scores: Amounts = -found.ranking.of_candidates(found.candidates)
+    return scores
+
+
+def _first(found: FoundCandidates, count: int) -> FoundCandidates:
+    shares = None if found.shares is None else found.shares[:count]
+    return replace(found, candidates=found.candidates[:count], shares=shares)
