@@ -53,7 +53,7 @@ def of_refusal(api: Client, pod: dict[str, Any]) -> dict[str, Any]:
 def test_all_that_is_refused_is_explained_in_one_shape(edge):
     found = {
         "candidates": of_candidates(edge, "resources=PCPU:99"),
-        "flavor": of_flavor(edge, {**FLAVOR, "vcpus": 99}),
+        "flavor": of_flavor(edge, {**FLAVOR, "memory_mb": 99_999}),
         "preview": of_preview(edge, pod_manifest(cpu="99")),
         "refusal": of_refusal(edge, pod_manifest(cpu="99")),
     }
@@ -69,6 +69,19 @@ def test_all_that_is_refused_is_explained_in_one_shape(edge):
         assert missing
         assert missing == sorted(missing)
     assert found["refusal"] == found["preview"]
+
+
+def test_a_flavor_that_cores_cannot_serve_is_told_what_each_numa_node_lacks(edge):
+    explanation = of_flavor(edge, {**FLAVOR, "vcpus": 99})
+    check_shape(explanation)
+    assert explanation["stages"][explanation["first_empty"]]["kind"] == "combination"
+    shortages = [shortage for miss in explanation["nearest"] for shortage in miss["shortages"]]
+    assert {shortage["resource_provider"]["name"] for shortage in shortages} >= {
+        f"edge/{node}/numa-{numa}" for node in ("n1", "n2") for numa in (0, 1)
+    }
+    for shortage in shortages:
+        assert (shortage["resource_class"], shortage["wanted"]) == ("PCPU", 99)
+        assert shortage["missing"] == 99 - shortage["free"] > 0
 
 
 def test_all_that_fits_is_explained_in_one_shape(edge):
