@@ -295,8 +295,8 @@ def test_an_explanation_says_what_is_missing_below_which_node(host: Cloud) -> No
     found = find(host.api, flavor(16, DEDICATED), explain=True)
     assert found["candidates"]["allocation_requests"] == []
     said = found["explanation"]["sentences"]
-    assert "below host-numa-0: 8 of 16 PCPU for group _numa0" in said
-    assert "below host-numa-1: 15 of 16 PCPU for group _numa0" in said
+    assert "NUMA node host-numa-0: 8 of 16 PCPU for group _numa0" in said
+    assert "NUMA node host-numa-1: 15 of 16 PCPU for group _numa0" in said
     fitting = find(host.api, flavor(4, DEDICATED), explain=True)
     assert fitting["explanation"]["first_empty"] is None
 
