@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import subprocess
 import sys
@@ -70,7 +71,8 @@ def _speed(kind: str, into: str, providers: int) -> None:
         for title, more in (("dry run", ["--dry-run"]), ("import", []), ("import again", [])):
             started = time.perf_counter()
             _placement("import", there, "--database", here, *more)
-            print(f"  {title}: {time.perf_counter() - started:.1f} s", flush=True)
+            took = time.perf_counter() - started
+            print(f"  {title}: {took:.0f} s, load {os.getloadavg()[0]:.1f}", flush=True)
 
 
 def _there_and_back(kind: str, into: str, data_sets: list[str], queries: int) -> int:

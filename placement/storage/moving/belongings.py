@@ -7,7 +7,7 @@ and inserted again: nothing outside knows these rows by an id.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,8 @@ _PROVIDER = "resource_provider_id"
 _CAPACITY = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio")
 _PROVIDERS_AT_ONCE = 1000
 
-Times = tuple[Any, Any]
-Rows = dict[tuple[Any, ...], Times]
+Content = tuple[Any, ...]
+Rows = dict[Content, tuple[Any, Any]]
 """When rows were made and changed, by their contents."""
 
 
@@ -53,10 +53,14 @@ def copy(
     target: Side,
     ids: Ids,
     moved: Mapping[int, int],
+    fresh: Set[int],
     report: Report,
     progress: Progress,
 ) -> None:
-    """Bring about in the target what the providers `moved` (target ids by source ids) have in the source."""
+    """Bring about in the target what the providers `moved` (target ids by source ids) have in the source.
+
+    `fresh` ones were just written: they carry the stamp already.
+    """
     for some in with_progress(progress, "what providers have", list(moved), _PROVIDERS_AT_ONCE):
         here = [moved[id_] for id_ in some]
         held = _translated(source, _ALLOCATIONS, some, moved, ids.resource_classes)
@@ -68,7 +72,7 @@ def copy(
             touched |= _write(target, _INVENTORIES, offered, here, report)
         for kind, names in ((_TRAITS, ids.traits), (_AGGREGATES, ids.aggregates)):
             touched |= _write(target, kind, _translated(source, kind, some, moved, names), here, report)
-        providers.touch(sorted(touched), target)
+        providers.touch(sorted(touched - fresh), target)
 
 
 def _with_use(offered: Rows, held: Rows) -> Rows:
@@ -97,35 +101,37 @@ def _read(side: Side, kind: _Kind, some: Sequence[int]) -> Rows:
 
 def _write(target: Side, kind: _Kind, wanted: Rows, here: Sequence[int], report: Report) -> set[int]:
     """Replace the rows that differ; the providers they are of."""
-    same = _comparable(target, kind)
-    present = {same(row): row for row in _read(target, kind, here)}
-    asked = {same(row): row for row in wanted}
-    surplus = [kind.key_of(row) for shown, row in present.items() if shown not in asked]
-    missing = [row for shown, row in asked.items() if shown not in present]
+    present = _read(target, kind, here)
+    if "allocation_ratio" in kind.columns:
+        surplus, missing = _differing(present, wanted, target.digits)
+    else:
+        surplus, missing = present.keys() - wanted.keys(), wanted.keys() - present.keys()
     table = getattr(target.tables, kind.table)
-    target.delete(table, surplus)
-    target.insert(table, (_values(kind, row, wanted[row]) for row in missing))
+    target.delete(table, [kind.key_of(row) for row in surplus])
+    # In the order of the source, as far as it has one.
+    rows = [(*row, *times) for row, times in wanted.items() if row in missing]
+    target.insert(table, (*kind.columns, "created_at", "updated_at"), rows)
     _count(kind, surplus, missing, report)
-    return {row[0] for row in missing} | {key[_PROVIDER] for key in surplus}
+    return {row[0] for row in missing} | {row[0] for row in surplus}
 
 
-def _comparable(target: Side, kind: _Kind) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """How rows are compared: a ratio only by the digits that the target keeps."""
-    if "allocation_ratio" not in kind.columns or target.digits >= 17:
-        return lambda row: row
-    place = kind.columns.index("allocation_ratio")
-    return lambda row: (*row[:place], rounded(row[place], target.digits), *row[place + 1 :])
+def _differing(present: Rows, wanted: Rows, digits: int) -> tuple[set[Content], set[Content]]:
+    """Rows that only one has, where ratios count by the digits that the target keeps."""
+    place = _INVENTORIES.columns.index("allocation_ratio")
+
+    def kept(row: Content) -> Content:
+        return (*row[:place], rounded(row[place], digits), *row[place + 1 :])
+
+    here, there = {kept(row): row for row in present}, {kept(row): row for row in wanted}
+    return (
+        {here[row] for row in here.keys() - there.keys()},
+        {there[row] for row in there.keys() - here.keys()},
+    )
 
 
-def _values(kind: _Kind, row: tuple[Any, ...], times: Times) -> dict[str, Any]:
-    return {**dict(zip(kind.columns, row, strict=True)), "created_at": times[0], "updated_at": times[1]}
-
-
-def _count(
-    kind: _Kind, surplus: list[dict[str, Any]], missing: list[tuple[Any, ...]], report: Report
-) -> None:
+def _count(kind: _Kind, surplus: Set[Content], missing: Set[Content], report: Report) -> None:
     """A row whose key goes and comes was changed."""
-    gone = {tuple(key.values()) for key in surplus}
+    gone = {row[: kind.key] for row in surplus}
     changed = sum(row[: kind.key] in gone for row in missing)
     changes = report.of(kind.title)
     changes.added += len(missing) - changed

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from placement.storage.moving.side import Progress, Report, Side, with_progress
+from placement.storage.moving.side import Progress, Side, batches, with_progress
 
 _PROVIDERS_AT_ONCE = 1000
 _CONSUMERS_AT_ONCE = 2000
@@ -23,17 +23,22 @@ def differences(
     target: Side,
     providers: Sequence[str],
     consumers: Sequence[str],
-    report: Report,
+    orphans: Sequence[str],
     progress: Progress,
 ) -> Iterator[str]:
-    """A sentence for each provider and consumer, given by uuid, about which the two do not agree."""
+    """A sentence for each provider and consumer, given by uuid, about which the two do not agree.
+
+    `orphans` are holders without a record in the source: only what they hold is compared.
+    """
     for some in with_progress(progress, "providers compared", providers, _PROVIDERS_AT_ONCE):
         yield from _told("provider", _usage(source, some), _usage(target, some))
         if target.is_ours:
             yield from _told("the kept sum of provider", _kept(target, some), _usage(target, some))
     for some in with_progress(progress, "consumers compared", consumers, _CONSUMERS_AT_ONCE):
-        yield from _told("consumer", _holdings(source, some), _holdings(target, some))
-    report.compared = {"providers": len(providers), "consumers": len(consumers)}
+        yield from _told("consumer", _records(source, some), _records(target, some))
+        yield from _told("consumer", _amounts(source, some), _amounts(target, some))
+    for some in batches(orphans):
+        yield from _told("consumer", _amounts(source, some), _amounts(target, some))
 
 
 def _told(what: str, there: Facts, here: Facts) -> Iterator[str]:
@@ -73,12 +78,8 @@ def _kept(side: Side, uuids: Sequence[str]) -> Facts:
     return {(uuid, name, int(used)) for uuid, name, used in side.rows(query)}
 
 
-def _holdings(side: Side, uuids: Sequence[str]) -> Facts:
-    """(consumer, project, user, kind, generation) and (consumer, provider, class, amount)."""
-    return _records(side, uuids) | _amounts(side, uuids)
-
-
 def _records(side: Side, uuids: Sequence[str]) -> Facts:
+    """(consumer, project, user, kind, generation)."""
     tables = side.tables
     consumers, kinds = tables.consumers, tables.consumer_types
     query = (
@@ -98,6 +99,7 @@ def _records(side: Side, uuids: Sequence[str]) -> Facts:
 
 
 def _amounts(side: Side, uuids: Sequence[str]) -> Facts:
+    """(consumer, provider, class, amount)."""
     tables = side.tables
     held = tables.allocations
     query = (

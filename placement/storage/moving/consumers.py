@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from placement.domain.errors import Conflict
 from placement.storage.moving import names
 from placement.storage.moving.names import Ids
+from placement.storage.moving.providers import foreign_ids
 from placement.storage.moving.side import AT_ONCE, Progress, Report, Side, batches
 
 _CONTENT = ("uuid", "project_id", "user_id", "consumer_type_id", "generation")
@@ -53,20 +54,23 @@ def _write(wanted: list[dict[str, Any]], target: Side, report: Report) -> None:
     pods = [row.uuid for row in present.values() if row[1] is not None]
     if pods:
         raise Conflict(f"consumers that are pods of clusters of this service: {', '.join(pods[:5])}")
-    new = [row for row in wanted if row["uuid"] not in present]
+    new = [tuple(row.values()) for row in wanted if row["uuid"] not in present]
     changed = [
         {**row, "id": present[row["uuid"]].id}
         for row in wanted
         if row["uuid"] in present and tuple(row[name] for name in _CONTENT) != tuple(present[row["uuid"]][2:])
     ]
-    target.insert(table, new)
+    target.insert(table, list(wanted[0]), new)
     target.update(table, changed)
     report.of("consumers").added += len(new)
     report.of("consumers").changed += len(changed)
 
 
-def complete(source: Side, target: Side, owner: tuple[str, str], known: set[str], report: Report) -> None:
-    """Give holders without a record one with this project and user, as `online_data_migrations` does."""
+def complete(source: Side, target: Side, owner: tuple[str, str], report: Report) -> list[str]:
+    """Give holders without a record one with this project and user, as `online_data_migrations` does.
+
+    Returns their uuids.
+    """
     allocations, consumers = source.tables.allocations, source.tables.consumers
     query = (
         sa.select(allocations.c.consumer_id)
@@ -75,15 +79,13 @@ def complete(source: Side, target: Side, owner: tuple[str, str], known: set[str]
         .distinct()
     )
     orphans = [row[0] for row in source.rows(query)]
-    if not orphans:
-        return
-    project, user = (
-        names.id_of(target, kind, name) for kind, name in zip(("projects", "users"), owner, strict=True)
-    )
-    known.update(orphans)
+    if orphans:
+        project = names.id_of(target, "projects", owner[0])
+        user = names.id_of(target, "users", owner[1])
+        for some in batches(orphans):
+            _write([_incomplete(uuid, project, user) for uuid in some], target, report)
     report.completed_consumers = len(orphans)
-    for some in batches(orphans):
-        _write([_incomplete(uuid, project, user) for uuid in some], target, report)
+    return orphans
 
 
 def _incomplete(uuid: str, project: int, user: int) -> dict[str, Any]:
@@ -99,24 +101,19 @@ def _incomplete(uuid: str, project: int, user: int) -> dict[str, Any]:
 
 
 def only_in(target: Side, wanted: set[str]) -> list[str]:
-    """The consumers that the target has alone, without the pods of clusters."""
-    table = target.tables.consumers
+    """The consumers that the target has alone, without those that have something to do with clusters."""
+    table, held = target.tables.consumers, target.tables.allocations
     query = sa.select(table.c.uuid)
     if target.is_ours:
-        query = query.where(table.c.cluster_id.is_(None))
+        of_clusters = held.c.resource_provider_id.in_(foreign_ids(target))
+        holding = sa.exists().where(held.c.consumer_id == table.c.uuid, of_clusters)
+        query = query.where(table.c.cluster_id.is_(None), ~holding)
     return [row[0] for row in target.rows(query) if row[0] not in wanted]
 
 
 def remove(gone: list[str], target: Side, report: Report) -> None:
-    """Remove those of these consumers that hold nothing any more, not even of a cluster."""
-    consumers, allocations = target.tables.consumers, target.tables.allocations
+    """Remove consumers; what they held was removed with what their providers have."""
+    table = target.tables.consumers
     for some in batches(gone):
-        holding = {
-            row[0]
-            for row in target.rows(
-                sa.select(allocations.c.consumer_id).where(allocations.c.consumer_id.in_(some)).distinct()
-            )
-        }
-        free = [uuid for uuid in some if uuid not in holding]
-        target.connection.execute(sa.delete(consumers).where(consumers.c.uuid.in_(free)))
-        report.of("consumers").removed += len(free)
+        target.connection.execute(sa.delete(table).where(table.c.uuid.in_(some)))
+    report.of("consumers").removed += len(gone)

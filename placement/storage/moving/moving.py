@@ -34,29 +34,30 @@ def move(
     ids = names.copy(source, target, report)
     at = providers.write(wanted, present, target, report, progress)
     known = consumers.copy(source, target, ids, report, progress)
-    consumers.complete(source, target, owner, known, report)
-    left = consumers.only_in(target, known)
+    orphans = consumers.complete(source, target, owner, report)
+    left = consumers.only_in(target, known.union(orphans))
     if not may_remove and (gone or left):
         raise Conflict(
             f"{len(gone)} providers and {len(left)} consumers are in the target and not in the source; "
             "allow to remove them with --remove, or choose another target"
         )
     moved = {wanted.ids[uuid]: at[uuid] for uuid in wanted.ids}
-    belongings.copy(source, target, ids, moved, report, progress)
+    fresh = {at[uuid] for uuid in wanted.ids if uuid not in present.ids}
+    _analyze(target)
+    belongings.copy(source, target, ids, moved, fresh, report, progress)
     providers.remove(gone, present, target, report, progress)
     consumers.remove(left, target, report)
-    if target.transaction is not None:
-        # The statistics of tables that were just filled would have the comparison take ages.
-        target.connection.exec_driver_sql("ANALYZE")
-    _compare(source, target, list(wanted.ids), sorted(known), report, progress)
+    _analyze(target)
+    found = comparison.differences(source, target, list(wanted.ids), sorted(known), orphans, progress)
+    _refuse("The two databases differ afterwards", list(islice(found, _SHOWN)))
+    report.compared = {"providers": len(wanted.ids), "consumers": len(known) + len(orphans)}
     return report
 
 
-def _compare(
-    source: Side, target: Side, uuids: list[str], known: list[str], report: Report, progress: Progress
-) -> None:
-    found = comparison.differences(source, target, uuids, known, report, progress)
-    _refuse("The two databases differ afterwards", list(islice(found, _SHOWN)))
+def _analyze(target: Side) -> None:
+    """Have the database know how full its tables are; statements on tables just filled would take ages."""
+    if target.transaction is not None:
+        target.connection.exec_driver_sql("ANALYZE")
 
 
 def _refuse(sentence: str, findings: list[str]) -> None:

@@ -47,12 +47,8 @@ def _copy(kind: str, source: Side, target: Side, report: Report) -> dict[int, in
     query = sa.select(table.c.id, table.c[column], table.c.created_at, table.c.updated_at)
     rows = source.rows(query.order_by(table.c.id))
     known = _ids(target, kind)
-    missing = [
-        {column: name, "created_at": created, "updated_at": updated}
-        for _, name, created, updated in rows
-        if name not in known
-    ]
-    target.insert(getattr(target.tables, kind), missing)
+    missing = [row[1:] for row in rows if row[1] not in known]
+    target.insert(getattr(target.tables, kind), (column, "created_at", "updated_at"), missing)
     report.of(title).added += len(missing)
     if missing:
         known = _ids(target, kind)
@@ -70,5 +66,5 @@ def id_of(target: Side, kind: str, name: str) -> int:
     table = getattr(target.tables, kind)
     statement = sa.select(table.c.id).where(table.c[column] == name)
     if not target.rows(statement):
-        target.insert(table, [{column: name}])
+        target.insert(table, [column], [[name]])
     return int(target.rows(statement)[0][0])

@@ -13,6 +13,15 @@ from placement.storage.changes.change_log import PROVIDER_DELETED, record_change
 from placement.storage.moving.side import Progress, Report, Side, batches, with_progress
 
 _SHOWN = 5
+_COLUMNS = (
+    "uuid",
+    "name",
+    "generation",
+    "parent_provider_id",
+    "root_provider_id",
+    "created_at",
+    "updated_at",
+)
 # No name that anybody gave begins so; for rows whose name another one gets.
 _ASIDE = "\x01moved aside "
 
@@ -28,7 +37,7 @@ class Provider(NamedTuple):
 
 @dataclass(frozen=True)
 class Known:
-    """The providers of a database by uuid, with their ids; `foreign` belong to clusters of this service."""
+    """The providers of a database by uuid, with their ids; `foreign` belong to clusters."""
 
     ids: dict[str, int]
     providers: dict[str, Provider]
@@ -39,23 +48,37 @@ class Known:
 def read(side: Side) -> Known:
     """All providers, in the order of their ids."""
     table = side.tables.providers
-    cluster = table.c.cluster_id if side.is_ours else sa.null()
-    columns = ("id", "uuid", "name", "generation", "parent_provider_id", "root_provider_id")
-    query = sa.select(
-        *(table.c[column] for column in columns), table.c.created_at, table.c.updated_at, cluster
-    )
-    rows = side.rows(query.order_by(table.c.id))
-    uuids = {row[0]: row[1] for row in rows}
-    parents = {row[0]: row[4] for row in rows}
+    names = ("id", "uuid", "name", "generation", "parent_provider_id", "root_provider_id")
+    columns = [table.c[name] for name in (*names, "created_at", "updated_at")]
+    rows = side.rows(sa.select(*columns).order_by(table.c.id))
+    uuids = {row.id: row.uuid for row in rows}
+    parents = {row.id: row.parent_provider_id for row in rows}
     providers = {
-        uuid: Provider(name, generation or 0, uuids.get(parent), uuids[root or _top(id_, parents)])
-        for id_, uuid, name, generation, parent, root, *_ in rows
+        row.uuid: Provider(
+            row.name,
+            row.generation or 0,
+            uuids.get(row.parent_provider_id),
+            uuids[row.root_provider_id or _top(row.id, parents)],
+        )
+        for row in rows
     }
     return Known(
-        ids={row[1]: row[0] for row in rows},
+        ids={row.uuid: row.id for row in rows},
         providers=providers,
-        times={row[1]: (row[6], row[7]) for row in rows},
-        foreign=frozenset(row[1] for row in rows if row[8] is not None),
+        times={row.uuid: (row.created_at, row.updated_at) for row in rows},
+        foreign=frozenset(uuids[row.id] for row in side.rows(foreign_ids(side)))
+        if side.is_ours
+        else frozenset(),
+    )
+
+
+def foreign_ids(side: Side) -> sa.Select[tuple[int]]:
+    """The ids of providers that belong to clusters of this service, and of those below them."""
+    table, root = side.tables.providers, side.tables.providers.alias("root")
+    return (
+        sa.select(table.c.id)
+        .outerjoin(root, root.c.id == table.c.root_provider_id)
+        .where(sa.or_(table.c.cluster_id.is_not(None), root.c.cluster_id.is_not(None)))
     )
 
 
@@ -127,9 +150,8 @@ def _insert(new: list[str], wanted: Known, target: Side, ids: dict[str, int], pr
         if not ready:
             raise Conflict(f"providers whose parents lead round in a circle: {_some(new)}")
         for some in batches(ready):
-            target.insert(
-                target.tables.providers, [_row(uuid, wanted, ids) for uuid in some], **target.stamped()
-            )
+            rows = [_values(uuid, wanted, ids) for uuid in some]
+            target.insert(target.tables.providers, _COLUMNS, rows, **target.stamped)
             ids.update(_ids(target, some))
             done += len(some)
             progress("providers", done, len(wanted.providers))
@@ -138,17 +160,11 @@ def _insert(new: list[str], wanted: Known, target: Side, ids: dict[str, int], pr
         new = [uuid for uuid in new if uuid not in left]
 
 
-def _row(uuid: str, wanted: Known, ids: dict[str, int]) -> dict[str, Any]:
-    provider, (created, updated) = wanted.providers[uuid], wanted.times[uuid]
-    return {
-        "uuid": uuid,
-        "name": provider.name,
-        "generation": provider.generation,
-        "parent_provider_id": ids[provider.parent] if provider.parent else None,
-        "root_provider_id": ids[provider.root] if provider.parent else None,
-        "created_at": created,
-        "updated_at": updated,
-    }
+def _values(uuid: str, wanted: Known, ids: dict[str, int]) -> tuple[Any, ...]:
+    """The values of `_COLUMNS`; a root that is not there yet becomes its own afterwards."""
+    provider = wanted.providers[uuid]
+    parent = ids[provider.parent] if provider.parent else None
+    return uuid, provider.name, provider.generation, parent, ids.get(provider.root), *wanted.times[uuid]
 
 
 def _ids(target: Side, uuids: list[str]) -> dict[str, int]:
@@ -166,11 +182,10 @@ def _root_themselves(ids: list[int], target: Side) -> None:
 
 
 def _update(changed: list[str], wanted: Known, target: Side, ids: dict[str, int]) -> None:
-    rows = []
-    for uuid in changed:
-        row = _row(uuid, wanted, ids)
-        rows.append({**row, "id": ids[uuid], "root_provider_id": ids[wanted.providers[uuid].root]})
-    target.update(target.tables.providers, rows, **target.stamped())
+    rows = [
+        {"id": ids[uuid], **dict(zip(_COLUMNS, _values(uuid, wanted, ids), strict=True))} for uuid in changed
+    ]
+    target.update(target.tables.providers, rows, **target.stamped)
 
 
 def remove(gone: list[str], present: Known, target: Side, report: Report, progress: Progress) -> None:
@@ -198,7 +213,7 @@ def touch(ids: Iterable[int], target: Side) -> None:
         return
     table = target.tables.providers
     for some in batches(ids):
-        target.connection.execute(sa.update(table).where(table.c.id.in_(some)).values(**target.stamped()))
+        target.connection.execute(sa.update(table).where(table.c.id.in_(some)).values(**target.stamped))
 
 
 def _some(names: list[str]) -> str:

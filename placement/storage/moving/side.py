@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import ModuleType
 from typing import Any
 
 import sqlalchemy as sa
 
 from placement.storage import tables as ours
+from placement.storage.backends import bulk
 from placement.storage.database import Transaction
 
 AT_ONCE = 1000
@@ -42,15 +44,18 @@ class Side:
         """All rows of a query."""
         return self.connection.execute(statement, parameters).all()
 
+    @cached_property
     def stamped(self) -> dict[str, Any]:
         """What a provider row needs besides its contents when it is written."""
         return {"revision": self.transaction.stamp} if self.transaction else {}
 
-    def insert(self, table: sa.Table, rows: Iterable[dict[str, Any]], **same: Any) -> None:
-        """Insert rows that all have the same columns; `same` are expressions that are alike in all."""
-        statement = sa.insert(table).values(**same) if same else sa.insert(table)
+    def insert(
+        self, table: sa.Table, columns: Sequence[str], rows: Iterable[Sequence[Any]], **same: Any
+    ) -> None:
+        """Insert rows, with values in the order of the columns; `same` are expressions alike in all."""
+        alike = [self.rows(sa.select(sa.cast(value, sa.Text)))[0][0] for value in same.values()]
         for some in batches(rows, _WRITTEN_AT_ONCE):
-            self.connection.execute(statement, some)
+            bulk.insert(self.connection, table, (*columns, *same), [(*row, *alike) for row in some])
 
     def delete(self, table: sa.Table, keys: Iterable[dict[str, Any]]) -> None:
         """Delete the rows with these values in the columns that the keys name."""
