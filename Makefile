@@ -60,6 +60,7 @@ bench: $(VENV)/.test ## Compare with the incumbent (takes long; BENCH="--data fl
 
 # In an environment of its own: what resolves and describes is no part of what is described.
 TOOLS   := build/tools
+EXTRAS  := --extra keystone --extra kubernetes --extra mysql
 COMPILE := $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 build/tools/.made: pyproject.toml
 	$(PYTHON) -m venv $(TOOLS)
@@ -67,7 +68,7 @@ build/tools/.made: pyproject.toml
 	@touch $@
 
 constraints: build/tools/.made ## Pin the newest releases that fit, with their hashes (PACKAGE=flask: only that one)
-	$(COMPILE) $(RENEW) pyproject.toml constraints/build.in --extra keystone --output-file constraints/run.txt
+	$(COMPILE) $(RENEW) pyproject.toml constraints/build.in $(EXTRAS) --output-file constraints/run.txt
 	$(COMPILE) $(RENEW) pyproject.toml constraints/build.in --extra test --output-file constraints/test.txt
 
 sbom: build/tools/.made ## Write build/sbom.json, what the service consists of (CycloneDX)

@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
 import time
@@ -69,10 +70,20 @@ def _speed(kind: str, into: str, providers: int) -> None:
         rows = fill(there, providers)
         print(f"{kind} to {into}: {rows}")
         for title, more in (("dry run", ["--dry-run"]), ("import", []), ("import again", [])):
-            started = time.perf_counter()
+            started, before = time.perf_counter(), _children_seconds()
             _placement("import", there, "--database", here, *more)
-            took = time.perf_counter() - started
-            print(f"  {title}: {took:.0f} s, load {os.getloadavg()[0]:.1f}", flush=True)
+            took, client = time.perf_counter() - started, _children_seconds() - before
+            load = os.getloadavg()[0]
+            print(
+                f"  {title}: {took:.0f} s, {client:.0f} s of CPU without the server, load {load:.1f}",
+                flush=True,
+            )
+
+
+def _children_seconds() -> float:
+    """Processor time of the commands that were run and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _there_and_back(kind: str, into: str, data_sets: list[str], queries: int) -> int:
