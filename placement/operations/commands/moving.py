@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -31,6 +32,7 @@ _ARGUMENTS = (
     *connection.OPTIONS,
 )
 _EVERY_SECONDS = 5.0
+LOG = logging.getLogger("placement.command")
 
 
 class ImportIncumbent(Action):
@@ -82,9 +84,17 @@ def _run(parsed: argparse.Namespace, move: Callable[..., Report]) -> None:
 
 def _incumbent(given: str) -> str:
     """The URL of the incumbent's database. Raises PlacementError for a file that has none."""
+    from placement.operations import secrets
     from placement.operations.config_files import connection_in
 
-    return given if "://" in given else connection_in(given)
+    if "://" not in given:
+        return connection_in(given)
+    if secrets.has_password(given):
+        LOG.warning(
+            "INCUMBENT: everybody on this machine can see its password in the list of processes; "
+            "name the placement.conf that has it instead"
+        )
+    return given
 
 
 class Meter:

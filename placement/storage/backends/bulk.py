@@ -51,7 +51,7 @@ def _execute_many(
         )
         for row in rows
     ]
-    mark = "%s" if dialect.paramstyle == "format" else "?"
+    mark = "?" if dialect.paramstyle == "qmark" else "%s"
     marks = ", ".join([mark] * len(columns))
     if plain:
         statement = f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({marks})"
