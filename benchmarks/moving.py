@@ -155,7 +155,7 @@ def _release_some(url: str, sets: list[data.DataSet]) -> None:
 def _compare(title: str, one: str, other: str, count: int) -> int:
     """How many answers of two services differ, and what differs between all they hold.
 
-    The incumbent fails at some queries, as at GET /usages on PostgreSQL; these compare nothing and are counted.
+    Queries at which the incumbent fails, as at GET /usages on PostgreSQL, compare nothing and are counted.
     """
     chance = random.Random(title)
     wires = Wire(one), Wire(other)
