@@ -6,23 +6,33 @@ BIN    := $(VENV)/bin
 JOBS   ?= 3
 # Where `make run` listens; empty: the usual port.
 PORT   ?=
+# Which pinned release `make constraints` renews; empty: all.
+PACKAGE ?=
+RENEW   := $(if $(PACKAGE),--upgrade-package $(PACKAGE),--upgrade)
 # What is slow is named, so that it is noticed.
 SLOW   := --durations=15
 
 .DEFAULT_GOAL := help
-.PHONY: help run test faults lint types rooms bench clean
+.PHONY: help run test faults lint types rooms bench constraints sbom clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-$(VENV)/.run: pyproject.toml
+# Only files whose hashes are known are installed; the checkout itself has none.
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
+PINNED  := $(INSTALL) --require-hashes --requirement
+ITSELF  := $(INSTALL) --no-deps --no-build-isolation --editable .
+
+$(VENV)/.run: pyproject.toml constraints/run.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	$(PINNED) constraints/run.txt
+	$(ITSELF)
 	@touch $@
 
-$(VENV)/.test: pyproject.toml
+$(VENV)/.test: pyproject.toml constraints/test.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(PINNED) constraints/test.txt
+	$(ITSELF)
 	@touch $@ $(VENV)/.run
 
 run: $(VENV)/.run ## Set up, load the examples into an empty database and serve on 127.0.0.1:8778 (PORT=9000 elsewhere)
@@ -45,8 +55,25 @@ faults: $(VENV)/.test ## Storms, kills and lost connections, one after another
 	$(BIN)/python -m pytest tests/faults $(SLOW)
 
 bench: $(VENV)/.test ## Compare with the incumbent (takes long; BENCH="--data flat:1000" for less)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(INSTALL) --editable '.[bench]'
 	$(BIN)/python -m benchmarks $(BENCH)
+
+# In an environment of its own: what resolves and describes is no part of what is described.
+TOOLS   := build/tools
+EXTRAS  := --extra keystone --extra kubernetes --extra mysql
+COMPILE := $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
+build/tools/.made: pyproject.toml
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check uv 'cyclonedx-bom>=7'
+	@touch $@
+
+constraints: build/tools/.made ## Pin the newest releases that fit, with their hashes (PACKAGE=flask: only that one)
+	$(COMPILE) $(RENEW) pyproject.toml constraints/build.in $(EXTRAS) --output-file constraints/run.txt
+	$(COMPILE) $(RENEW) pyproject.toml constraints/build.in --extra test --output-file constraints/test.txt
+
+sbom: build/tools/.made ## Write build/sbom.json, what the service consists of (CycloneDX)
+	$(TOOLS)/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
+	    --output-file build/sbom.json constraints/run.txt
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -72,20 +72,30 @@ def ours(backend: str, workers: int = 2) -> Iterator[Measured]:
 @contextmanager
 def incumbent(backend: str, workers: int = 2) -> Iterator[Measured]:
     """The incumbent from PyPI, in a virtual environment of its own, on a fresh database."""
-    python = _installed_incumbent()
     with database_url(backend, migrated=False) as connection:
-        place = _HOME / f"configuration-{os.getpid()}"
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "placement.conf").write_text(_CONFIGURATION.format(connection=connection))
-        environment = {**os.environ, "OS_PLACEMENT_CONFIG_DIR": str(place)}
-        # Both packages are called placement; it must not find ours.
-        environment.pop("PYTHONPATH", None)
+        create_incumbent_tables(connection)
+        with incumbent_at(connection, workers) as server:
+            yield server
+
+
+def create_incumbent_tables(connection: str) -> None:
+    """Have the incumbent make its tables in an empty database."""
+    python = _installed_incumbent()
+    with _configured(connection) as place:
         manage = [python.parent / "placement-manage", "--config-file", place / "placement.conf", "db", "sync"]
-        subprocess.run(manage, env=environment, check=True, capture_output=True)
+        subprocess.run(manage, env=_incumbent_environment(place), check=True, capture_output=True)
+
+
+@contextmanager
+def incumbent_at(connection: str, workers: int = 2) -> Iterator[Measured]:
+    """The incumbent on a database that has its tables."""
+    python = _installed_incumbent()
+    with _configured(connection) as place:
         port = free_port()
         command = [python.parent / "gunicorn", "-b", f"127.0.0.1:{port}", "-w", str(workers)]
         command += ["--timeout", "600", "placement.wsgi.api:application"]
         log = (place / "log").open("wb")
+        environment = _incumbent_environment(place)
         process = subprocess.Popen(command, env=environment, cwd=place, stdout=log, stderr=log)
         try:
             _await(f"http://127.0.0.1:{port}", process)
@@ -94,6 +104,20 @@ def incumbent(backend: str, workers: int = 2) -> Iterator[Measured]:
             process.terminate()
             process.wait()
             log.close()
+
+
+@contextmanager
+def _configured(connection: str) -> Iterator[Path]:
+    with TemporaryDirectory(prefix="incumbent-") as place:
+        (Path(place) / "placement.conf").write_text(_CONFIGURATION.format(connection=connection))
+        yield Path(place)
+
+
+def _incumbent_environment(place: Path) -> dict[str, str]:
+    environment = {**os.environ, "OS_PLACEMENT_CONFIG_DIR": str(place)}
+    # Both packages are called placement; it must not find ours.
+    environment.pop("PYTHONPATH", None)
+    return environment
 
 
 @contextmanager
@@ -120,7 +144,7 @@ def _installed_incumbent() -> Path:
     if not (python.parent / "placement-manage").exists():
         print("installing the incumbent ...", file=sys.stderr)
         venv.create(_HOME / "venv", with_pip=True)
-        packages = [_INCUMBENT, "gunicorn", "psycopg2-binary"]
+        packages = [_INCUMBENT, "gunicorn", "psycopg2-binary", "PyMySQL"]
         subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
     return python
 

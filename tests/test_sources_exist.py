@@ -62,9 +62,14 @@ def _plain(text: str) -> str:
 
 
 def modules() -> list[Path]:
-    """Every Python file but this one, whose sources are examples."""
+    """Every Python file but this one, whose sources are examples, and what others wrote."""
     found = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
-    return sorted(path for path in found if path != Path(__file__))
+    return sorted(path for path in found if path != Path(__file__) and not _is_hidden(path))
+
+
+def _is_hidden(path: Path) -> bool:
+    """Whether it is in a folder that is hidden, as installed packages are."""
+    return any(part.startswith(".") for part in path.relative_to(ROOT).parts)
 
 
 def test_every_source_leads_somewhere() -> None:

@@ -11,6 +11,7 @@ from importlib.metadata import version
 
 from cliff.app import App
 
+from placement import DISTRIBUTION
 from placement.operations.commands.catalog import Catalog
 
 URL_VARIABLE = "PLACEMENT_URL"
@@ -98,5 +99,5 @@ class _Version(argparse.Action):
         super().__init__(option_strings, dest, nargs=0, help=help)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        print(f"placement {version('placement')}")
+        print(f"placement {version(DISTRIBUTION)}")
         parser.exit()

@@ -56,13 +56,21 @@ def refuse_unknown(files: Sequence[str], directories: Sequence[str], groups: Opt
             )
 
 
-def _sections(file: str) -> dict[str, list[str]]:
+def connection_in(file: str) -> str:
+    """The URL of the database in a configuration file of OpenStack Placement. Raises PlacementError."""
+    found = _sections(file).get("placement_database", {}).get("connection")
+    if not found:
+        raise PlacementError(f"{file}: there is no connection in [placement_database]")
+    return found[-1]
+
+
+def _sections(file: str) -> dict[str, dict[str, list[str]]]:
     sections: dict[str, dict[str, list[str]]] = {}
     try:
         cfg.ConfigParser(file, sections).parse()
     except (cfg.ParseError, OSError, UnicodeDecodeError) as error:
         raise PlacementError(f"{file}: {' '.join(str(error).split())}") from None
-    return {group: list(names) for group, names in sections.items()}
+    return sections
 
 
 def _refuse_unknown(file: str, group: str, name: str, groups: Options) -> None:

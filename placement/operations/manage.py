@@ -9,6 +9,7 @@ from importlib.metadata import version as package_version
 
 from oslo_config import cfg
 
+from placement import DISTRIBUTION
 from placement.domain.errors import PlacementError
 from placement.operations import settings
 from placement.operations.tables import table
@@ -39,7 +40,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config-file", action="append", default=[], metavar="FILE", help="ini file")
     parser.add_argument("--config-dir", action="append", default=[], metavar="DIR", help="its *.conf files")
     parser.add_argument("--debug", action="store_true", help="log at level debug")
-    parser.add_argument("--version", action="version", version=package_version("placement"))
+    parser.add_argument("--version", action="version", version=package_version(DISTRIBUTION))
 
 
 def load(parsed: argparse.Namespace) -> cfg.ConfigOpts:

@@ -20,7 +20,7 @@ class SessionsShared(PlacementError):
 
 
 @contextmanager
-def _opened(connection: str) -> Iterator[Database]:
+def opened(connection: str) -> Iterator[Database]:
     """A database for an operator, who reads the errors of the database as they are."""
     database = Database(connection, log_failures=False)
     try:
@@ -33,19 +33,19 @@ def _opened(connection: str) -> Iterator[Database]:
 
 def upgrade(connection: str) -> None:
     """Bring the schema to the newest version."""
-    with _opened(connection) as database:
+    with opened(connection) as database:
         schema.upgrade(database)
 
 
 def version(connection: str) -> str | None:
     """The schema version, None for an empty database."""
-    with _opened(connection) as database:
+    with opened(connection) as database:
         return schema.version(database)
 
 
 def stamp(connection: str, revision: str) -> None:
     """Record a schema version without changing anything. Raises BadRequest for one that does not exist."""
-    with _opened(connection) as database:
+    with opened(connection) as database:
         schema.stamp(database, revision)
 
 
@@ -55,7 +55,7 @@ def make_ready(connection: str, *, upgrade_first: bool = False) -> None:
     An embedded database is migrated; a server's must be current, unless `upgrade_first` says otherwise.
     Standard names that are missing are inserted. Raises SchemaOutdated, SessionsShared, Unavailable.
     """
-    with _opened(connection) as database:
+    with opened(connection) as database:
         if not database.keeps_sessions():
             raise SessionsShared(
                 "The connection pooler in front of the database does not keep sessions: "

@@ -94,6 +94,9 @@ class Backend(Protocol):
     def begin_write(self, connection: sa.Connection) -> str:
         """The statement that begins a transaction which writes on this connection."""
 
+    def take_time(self, connection: sa.Connection) -> None:
+        """Let the transaction on this connection last, and be idle, for as long as it takes."""
+
     def confirm(self, connection: sa.Connection) -> None:
         """After a commit. Raises OutcomeUnknown if the server may have stopped being the database."""
 

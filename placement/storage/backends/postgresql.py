@@ -163,6 +163,11 @@ class PostgreSQL:
         """Whether the deadline comes before the server would end a statement by itself."""
         return deadline.remaining(self._statement_seconds) + GRACE_SECONDS < self._statement_seconds
 
+    def take_time(self, connection: sa.Connection) -> None:
+        """No limits but those of the driver, and for locks."""
+        for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
+            connection.exec_driver_sql(f"SET LOCAL {limit} = 0")
+
     def confirm(self, connection: sa.Connection) -> None:
         """Nothing: the server has said that it is stored."""
 

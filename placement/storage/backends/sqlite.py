@@ -155,6 +155,9 @@ class SQLite:
             connection.info[_PATIENCE] = seconds
         return _BEGIN_WRITE
 
+    def take_time(self, connection: sa.Connection) -> None:
+        """Nothing: there are no limits once it has begun."""
+
     def confirm(self, connection: sa.Connection) -> None:
         """Raises OutcomeUnknown if the file was removed or replaced meanwhile."""
         if not self.is_present(connection.info[history.KEY]):

@@ -1,0 +1,139 @@
+"""What providers have: inventories, traits, aggregates and allocations, some providers at a time.
+
+Rows of both databases are compared by their contents in the ids of the target. A row that differs is deleted
+and inserted again: nothing outside knows these rows by an id.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from placement.storage.moving import providers
+from placement.storage.moving.names import Ids
+from placement.storage.moving.side import Progress, Report, Side, rounded, with_progress
+
+_PROVIDER = "resource_provider_id"
+_CAPACITY = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio")
+_PROVIDERS_AT_ONCE = 1000
+
+Content = tuple[Any, ...]
+Rows = dict[Content, tuple[Any, Any]]
+"""When rows were made and changed, by their contents."""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A table of such rows: what people call them, their columns, and how many of them are the key."""
+
+    title: str
+    table: str
+    columns: tuple[str, ...]
+    key: int
+
+    def key_of(self, content: Sequence[Any]) -> dict[str, Any]:
+        return dict(zip(self.columns[: self.key], content, strict=False))
+
+
+_ALLOCATIONS = _Kind(
+    "allocations", "allocations", (_PROVIDER, "resource_class_id", "consumer_id", "used"), key=3
+)
+_INVENTORIES = _Kind("inventories", "inventories", (_PROVIDER, "resource_class_id", *_CAPACITY), key=2)
+_USED_INVENTORIES = _Kind("inventories", "inventories", (*_INVENTORIES.columns, "used"), key=2)
+_TRAITS = _Kind("traits of providers", "provider_traits", (_PROVIDER, "trait_id"), key=2)
+_AGGREGATES = _Kind("aggregates of providers", "provider_aggregates", (_PROVIDER, "aggregate_id"), key=2)
+
+
+def copy(
+    source: Side,
+    target: Side,
+    ids: Ids,
+    moved: Mapping[int, int],
+    fresh: Set[int],
+    report: Report,
+    progress: Progress,
+) -> None:
+    """Bring about in the target what the providers `moved` (target ids by source ids) have in the source.
+
+    `fresh` ones were just written: they carry the stamp already.
+    """
+    for some in with_progress(progress, "what providers have", list(moved), _PROVIDERS_AT_ONCE):
+        here = [moved[id_] for id_ in some]
+        held = _translated(source, _ALLOCATIONS, some, moved, ids.resource_classes)
+        touched = _write(target, _ALLOCATIONS, held, here, report)
+        offered = _translated(source, _INVENTORIES, some, moved, ids.resource_classes)
+        if target.is_ours:
+            touched |= _write(target, _USED_INVENTORIES, _with_use(offered, held), here, report)
+        else:
+            touched |= _write(target, _INVENTORIES, offered, here, report)
+        for kind, names in ((_TRAITS, ids.traits), (_AGGREGATES, ids.aggregates)):
+            touched |= _write(target, kind, _translated(source, kind, some, moved, names), here, report)
+        providers.touch(sorted(touched - fresh), target)
+
+
+def _with_use(offered: Rows, held: Rows) -> Rows:
+    """The inventories with the sums of their allocations, which this service keeps."""
+    used: dict[tuple[int, int], int] = defaultdict(int)
+    for provider, resource_class, _, amount in held:
+        used[provider, resource_class] += amount
+    return {(*row, used.get((row[0], row[1]), 0)): times for row, times in offered.items()}
+
+
+def _translated(
+    source: Side, kind: _Kind, some: Sequence[int], moved: Mapping[int, int], names: Mapping[int, int]
+) -> Rows:
+    """The rows of the source, with the ids of the target."""
+    return {
+        (moved[row[0]], names[row[1]], *row[2:]): times for row, times in _read(source, kind, some).items()
+    }
+
+
+def _read(side: Side, kind: _Kind, some: Sequence[int]) -> Rows:
+    table = getattr(side.tables, kind.table)
+    columns = [table.c[name] for name in (*kind.columns, "created_at", "updated_at")]
+    rows = side.rows(sa.select(*columns).where(table.c[_PROVIDER].in_(some)))
+    return {tuple(row[:-2]): (row[-2], row[-1]) for row in rows}
+
+
+def _write(target: Side, kind: _Kind, wanted: Rows, here: Sequence[int], report: Report) -> set[int]:
+    """Replace the rows that differ; the providers they are of."""
+    present = _read(target, kind, here)
+    if "allocation_ratio" in kind.columns:
+        surplus, missing = _differing(present, wanted, target.digits)
+    else:
+        surplus, missing = present.keys() - wanted.keys(), wanted.keys() - present.keys()
+    table = getattr(target.tables, kind.table)
+    target.delete(table, [kind.key_of(row) for row in surplus])
+    # In the order of the source, as far as it has one.
+    rows = [(*row, *times) for row, times in wanted.items() if row in missing]
+    target.insert(table, (*kind.columns, "created_at", "updated_at"), rows)
+    _count(kind, surplus, missing, report)
+    return {row[0] for row in missing} | {row[0] for row in surplus}
+
+
+def _differing(present: Rows, wanted: Rows, digits: int) -> tuple[set[Content], set[Content]]:
+    """Rows that only one has, where ratios count by the digits that the target keeps."""
+    place = _INVENTORIES.columns.index("allocation_ratio")
+
+    def kept(row: Content) -> Content:
+        return (*row[:place], rounded(row[place], digits), *row[place + 1 :])
+
+    here, there = {kept(row): row for row in present}, {kept(row): row for row in wanted}
+    return (
+        {here[row] for row in here.keys() - there.keys()},
+        {there[row] for row in there.keys() - here.keys()},
+    )
+
+
+def _count(kind: _Kind, surplus: Set[Content], missing: Set[Content], report: Report) -> None:
+    """A row whose key goes and comes was changed."""
+    gone = {row[: kind.key] for row in surplus}
+    changed = sum(row[: kind.key] in gone for row in missing)
+    changes = report.of(kind.title)
+    changes.added += len(missing) - changed
+    changes.changed += changed
+    changes.removed += len(surplus) - changed

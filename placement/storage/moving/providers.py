@@ -1,0 +1,221 @@
+"""Resource providers: those of the source are brought into the target as trees, others of it removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from placement.domain.errors import Conflict
+from placement.storage.changes.change_log import PROVIDER_DELETED, record_change
+from placement.storage.moving.side import Progress, Report, Side, batches, with_progress
+
+_SHOWN = 5
+_COLUMNS = (
+    "uuid",
+    "name",
+    "generation",
+    "parent_provider_id",
+    "root_provider_id",
+    "created_at",
+    "updated_at",
+)
+# No name that anybody gave begins so; for rows whose name another one gets.
+_ASIDE = "\x01moved aside "
+
+
+class Provider(NamedTuple):
+    """What a provider is: `parent` and `root` are uuids, as ids differ between databases."""
+
+    name: str
+    generation: int
+    parent: str | None
+    root: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """The providers of a database by uuid, with their ids; `foreign` belong to clusters."""
+
+    ids: dict[str, int]
+    providers: dict[str, Provider]
+    times: dict[str, tuple[Any, Any]]
+    foreign: frozenset[str]
+
+
+def read(side: Side) -> Known:
+    """All providers, in the order of their ids."""
+    table = side.tables.providers
+    names = ("id", "uuid", "name", "generation", "parent_provider_id", "root_provider_id")
+    columns = [table.c[name] for name in (*names, "created_at", "updated_at")]
+    rows = side.rows(sa.select(*columns).order_by(table.c.id))
+    uuids = {row.id: row.uuid for row in rows}
+    parents = {row.id: row.parent_provider_id for row in rows}
+    providers = {
+        row.uuid: Provider(
+            row.name,
+            row.generation or 0,
+            uuids.get(row.parent_provider_id),
+            uuids[row.root_provider_id or _top(row.id, parents)],
+        )
+        for row in rows
+    }
+    return Known(
+        ids={row.uuid: row.id for row in rows},
+        providers=providers,
+        times={row.uuid: (row.created_at, row.updated_at) for row in rows},
+        foreign=frozenset(uuids[row.id] for row in side.rows(foreign_ids(side)))
+        if side.is_ours
+        else frozenset(),
+    )
+
+
+def foreign_ids(side: Side) -> sa.Select[tuple[int]]:
+    """The ids of providers that belong to clusters of this service, and of those below them."""
+    table, root = side.tables.providers, side.tables.providers.alias("root")
+    return (
+        sa.select(table.c.id)
+        .outerjoin(root, root.c.id == table.c.root_provider_id)
+        .where(sa.or_(table.c.cluster_id.is_not(None), root.c.cluster_id.is_not(None)))
+    )
+
+
+def _top(id_: int, parents: dict[int, int | None]) -> int:
+    """The root of a provider of which old releases wrote no root."""
+    seen = {id_}
+    while (parent := parents.get(id_)) is not None and parent not in seen:
+        seen.add(parent)
+        id_ = parent
+    return id_
+
+
+def refuse_taken(wanted: Known, present: Known) -> None:
+    """Raises Conflict if a provider belongs to a cluster here, or one there has the name."""
+    taken = sorted(uuid for uuid in present.foreign if uuid in wanted.providers)
+    if taken:
+        raise Conflict(f"providers that belong to clusters of this service: {_some(taken)}")
+    names = {present.providers[uuid].name for uuid in present.foreign}
+    named = sorted(row.name for row in wanted.providers.values() if row.name in names)
+    if named:
+        raise Conflict(f"names of providers that clusters of this service have: {_some(named)}")
+
+
+def only_in(present: Known, wanted: Known) -> list[str]:
+    """The providers that the target has alone, without those of clusters."""
+    return [
+        uuid for uuid in present.providers if uuid not in wanted.providers and uuid not in present.foreign
+    ]
+
+
+def write(wanted: Known, present: Known, target: Side, report: Report, progress: Progress) -> dict[str, int]:
+    """Add and change providers of the target until those of the source are there; their ids by uuid."""
+    changed = [
+        uuid
+        for uuid, row in wanted.providers.items()
+        if uuid in present.providers and present.providers[uuid] != row
+    ]
+    gone = only_in(present, wanted)
+    _free_names([*changed, *gone], wanted, present, target)
+    ids = {uuid: id_ for uuid, id_ in present.ids.items() if uuid in wanted.providers}
+    new = [uuid for uuid in wanted.providers if uuid not in present.providers]
+    _insert(new, wanted, target, ids, progress)
+    _update(changed, wanted, target, ids)
+    report.of("providers").added += len(new)
+    report.of("providers").changed += len(changed)
+    return ids
+
+
+def _free_names(uuids: Iterable[str], wanted: Known, present: Known, target: Side) -> None:
+    """Names are unique at every moment, and may change their owners."""
+    aside = [
+        {"id": present.ids[uuid], "name": f"{_ASIDE}{uuid}"}
+        for uuid in uuids
+        if uuid not in wanted.providers or wanted.providers[uuid].name != present.providers[uuid].name
+    ]
+    target.update(target.tables.providers, aside)
+
+
+def _insert(new: list[str], wanted: Known, target: Side, ids: dict[str, int], progress: Progress) -> None:
+    """Roots first, then their children, level by level; `ids` gets the new ones."""
+    done = 0
+    while new:
+        # A provider that becomes a root again may still be below another one: parents are known, not roots.
+        ready = [
+            uuid
+            for uuid in new
+            if (row := wanted.providers[uuid]).parent is None or (row.parent in ids and row.root in ids)
+        ]
+        if not ready:
+            raise Conflict(f"providers whose parents lead round in a circle: {_some(new)}")
+        for some in batches(ready):
+            rows = [_values(uuid, wanted, ids) for uuid in some]
+            target.insert(target.tables.providers, _COLUMNS, rows, **target.stamped)
+            ids.update(_ids(target, some))
+            done += len(some)
+            progress("providers", done, len(wanted.providers))
+        _root_themselves([ids[uuid] for uuid in ready if wanted.providers[uuid].parent is None], target)
+        left = set(ready)
+        new = [uuid for uuid in new if uuid not in left]
+
+
+def _values(uuid: str, wanted: Known, ids: dict[str, int]) -> tuple[Any, ...]:
+    """The values of `_COLUMNS`; a root that is not there yet becomes its own afterwards."""
+    provider = wanted.providers[uuid]
+    parent = ids[provider.parent] if provider.parent else None
+    return uuid, provider.name, provider.generation, parent, ids.get(provider.root), *wanted.times[uuid]
+
+
+def _ids(target: Side, uuids: list[str]) -> dict[str, int]:
+    table = target.tables.providers
+    query = sa.select(table.c.uuid, table.c.id).where(table.c.uuid.in_(uuids))
+    return dict(map(tuple, target.rows(query)))
+
+
+def _root_themselves(ids: list[int], target: Side) -> None:
+    table = target.tables.providers
+    for some in batches(ids):
+        target.connection.execute(
+            sa.update(table).where(table.c.id.in_(some)).values(root_provider_id=table.c.id)
+        )
+
+
+def _update(changed: list[str], wanted: Known, target: Side, ids: dict[str, int]) -> None:
+    rows = [
+        {"id": ids[uuid], **dict(zip(_COLUMNS, _values(uuid, wanted, ids), strict=True))} for uuid in changed
+    ]
+    target.update(target.tables.providers, rows, **target.stamped)
+
+
+def remove(gone: list[str], present: Known, target: Side, report: Report, progress: Progress) -> None:
+    """Remove providers and everything about them."""
+    tables = target.tables
+    of_provider = (tables.allocations, tables.inventories, tables.provider_traits, tables.provider_aggregates)
+    ids = [present.ids[uuid] for uuid in gone]
+    for some in with_progress(progress, "providers to remove", ids):
+        for table in of_provider:
+            target.connection.execute(sa.delete(table).where(table.c.resource_provider_id.in_(some)))
+        alone = {"parent_provider_id": None, "root_provider_id": None}
+        target.connection.execute(
+            sa.update(tables.providers).where(tables.providers.c.id.in_(some)).values(**alone)
+        )
+    for some in batches(ids):
+        target.connection.execute(sa.delete(tables.providers).where(tables.providers.c.id.in_(some)))
+    if target.transaction is not None and ids:
+        record_change(target.transaction, PROVIDER_DELETED, ids)
+    report.of("providers").removed += len(ids)
+
+
+def touch(ids: Iterable[int], target: Side) -> None:
+    """Stamp providers about which something changed, so that running services look at them again."""
+    if target.transaction is None:
+        return
+    table = target.tables.providers
+    for some in batches(ids):
+        target.connection.execute(sa.update(table).where(table.c.id.in_(some)).values(**target.stamped))
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

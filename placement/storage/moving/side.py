@@ -1,0 +1,120 @@
+"""One of the two databases between which rows move, inside of one transaction, and rows many at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+import sqlalchemy as sa
+
+from placement.storage import tables as ours
+from placement.storage.backends import bulk
+from placement.storage.database import Transaction
+
+AT_ONCE = 1000
+_WRITTEN_AT_ONCE = 20_000
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being moved, how many are done, and of how many."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """A database with its tables: those of this service, or those of the incumbent under the same names.
+
+    `transaction` is there where rows of this service are written. `digits`: how many digits of an allocation
+    ratio the database keeps.
+    """
+
+    connection: sa.Connection
+    tables: ModuleType
+    transaction: Transaction | None = None
+    digits: int = 17
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it has what only this service keeps: stamps, amounts in use, clusters."""
+        return self.tables is ours
+
+    def rows(self, statement: Any, **parameters: Any) -> Sequence[Any]:
+        """All rows of a query."""
+        return self.connection.execute(statement, parameters).all()
+
+    @cached_property
+    def stamped(self) -> dict[str, Any]:
+        """What a provider row needs besides its contents when it is written."""
+        return {"revision": self.transaction.stamp} if self.transaction else {}
+
+    def insert(
+        self, table: sa.Table, columns: Sequence[str], rows: Iterable[Sequence[Any]], **same: Any
+    ) -> None:
+        """Insert rows, with values in the order of the columns; `same` are expressions alike in all."""
+        alike = [self.rows(sa.select(sa.cast(value, sa.Text)))[0][0] for value in same.values()]
+        for some in batches(rows, _WRITTEN_AT_ONCE):
+            bulk.insert(self.connection, table, (*columns, *same), [(*row, *alike) for row in some])
+
+    def delete(self, table: sa.Table, keys: Iterable[dict[str, Any]]) -> None:
+        """Delete the rows with these values in the columns that the keys name."""
+        for some in batches(keys, _WRITTEN_AT_ONCE):
+            # Bound parameters must not be called like columns.
+            matched = [table.c[column] == sa.bindparam(f"key_{column}") for column in some[0]]
+            given = [{f"key_{column}": value for column, value in key.items()} for key in some]
+            self.connection.execute(sa.delete(table).where(*matched), given)
+
+    def update(self, table: sa.Table, rows: Iterable[dict[str, Any]], **same: Any) -> None:
+        """Give the rows with these ids the other values in the dictionaries; `same` as for `insert`."""
+        for some in batches(rows, _WRITTEN_AT_ONCE):
+            given = [{"key_id": row["id"], **{k: v for k, v in row.items() if k != "id"}} for row in some]
+            values: dict[str, Any] = {column: sa.bindparam(column) for column in some[0] if column != "id"}
+            statement = sa.update(table).where(table.c.id == sa.bindparam("key_id"))
+            self.connection.execute(statement.values(**values, **same), given)
+
+
+@dataclass
+class Changes:
+    """How many rows of a table were added, changed and removed."""
+
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+
+
+@dataclass
+class Report:
+    """What moving did: the changes by what people call the rows, and what was compared afterwards."""
+
+    changes: dict[str, Changes] = field(default_factory=dict)
+    completed_consumers: int = 0
+    compared: dict[str, int] = field(default_factory=dict)
+
+    def of(self, what: str) -> Changes:
+        """The changes of one kind of rows."""
+        return self.changes.setdefault(what, Changes())
+
+
+def batches(rows: Iterable[Any], size: int = AT_ONCE) -> Iterator[list[Any]]:
+    """The rows in lists of at most `size`; none is empty."""
+    some: list[Any] = []
+    for row in rows:
+        some.append(row)
+        if len(some) == size:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+def with_progress(progress: Progress, what: str, rows: Sequence[Any], size: int = AT_ONCE) -> Iterator[Any]:
+    """The rows in lists of at most `size`, telling how far they are."""
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+        progress(what, min(start + size, len(rows)), len(rows))
+
+
+def rounded(ratio: float, digits: int) -> float:
+    """An allocation ratio as a database of so many digits keeps it."""
+    return ratio if digits >= 17 or not math.isfinite(ratio) else float(f"{ratio:.{digits}g}")

@@ -1,0 +1,44 @@
+"""Deployments that start OpenStack Placement by its names start this service."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.patience import PATIENCE_SECONDS
+from tests.server import database_url
+
+SCRIPT = Path(sys.executable).parent / "placement-api"
+
+
+def run(*command: str, connection: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "OS_PLACEMENT_DATABASE__CONNECTION": connection,
+        "OS_API__AUTH_STRATEGY": "noauth2",
+    }
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
+
+
+def test_the_module_has_the_application():
+    program = "from placement.wsgi.api import application; print(type(application).__name__)"
+    with database_url("sqlite") as url:
+        assert run(sys.executable, "-c", program, connection=url).stdout == "Flask\n"
+
+
+def test_the_script_is_an_application_where_it_is_loaded():
+    """uWSGI and mod_wsgi execute the file under names of their own."""
+    program = f"import runpy; print(type(runpy.run_path({str(SCRIPT)!r})['application']).__name__)"
+    with database_url("sqlite") as url:
+        found = run(sys.executable, "-c", program, connection=url)
+        assert found.stdout == "Flask\n", found.stderr
+
+
+def test_the_script_serves_where_it_is_started():
+    shown = run(str(SCRIPT), "--help", connection="sqlite://")
+    assert shown.returncode == 0, shown.stderr
+    assert "--port" in shown.stdout

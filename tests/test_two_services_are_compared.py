@@ -1,0 +1,99 @@
+"""`placement verify` finds what two running services do not agree about, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from placement.operations.client import Client
+from tests.patience import PATIENCE_SECONDS
+from tests.server import database_url, running_service
+
+CONSUMER = str(uuid.uuid4())
+AGGREGATE = str(uuid.uuid4())
+
+
+@pytest.fixture(scope="module")
+def services() -> Iterator[tuple[Client, Client, str, str]]:
+    """Two services that hold the same, as clients and as URLs."""
+    with ExitStack() as stack:
+        urls = [stack.enter_context(database_url("sqlite")) for _ in range(2)]
+        first = stack.enter_context(running_service(urls[0], workers=1))
+        fill(Client(first.url, "admin"))
+        # What SQLite has not yet written into the file itself stays beside it.
+        for ending in ("", "-wal"):
+            shutil.copy(*(url.removeprefix("sqlite:///") + ending for url in urls))
+        second = stack.enter_context(running_service(urls[1], workers=1))
+        yield Client(first.url, "admin"), Client(second.url, "admin"), first.url, second.url
+
+
+def fill(client: Client) -> None:
+    for number in range(3):
+        own = provider(number)
+        client.post("/resource_providers", {"name": f"host-{number}", "uuid": own})
+        inventories = {"VCPU": {"total": 8}}
+        body = {"resource_provider_generation": 0, "inventories": inventories}
+        client.put(f"/resource_providers/{own}/inventories", body)
+    claim(client, CONSUMER, 0, 2)
+
+
+def provider(number: int) -> str:
+    return f"{number}0000000-0000-4000-8000-000000000000"
+
+
+def claim(client: Client, consumer: str, number: int, amount: int) -> None:
+    body = {
+        "allocations": {provider(number): {"resources": {"VCPU": amount}}},
+        "project_id": "red",
+        "user_id": "rosa",
+        "consumer_type": "INSTANCE",
+        "consumer_generation": None,
+    }
+    client.put(f"/allocations/{consumer}", body)
+
+
+def verify(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "placement.operations", "verify", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+
+
+def test_equal_ones_differ_in_nothing(services: tuple[Client, Client, str, str]):
+    found = verify(*services[2:])
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert found.stdout.endswith("3 providers, 3 providers read, 1 consumers read: no difference.\n")
+
+
+def test_each_difference_is_told(services: tuple[Client, Client, str, str]):
+    _, other, *urls = services
+    newcomer, more = str(uuid.uuid4()), str(uuid.uuid4())
+    claim(other, newcomer, 1, 3)
+    other.put("/traits/CUSTOM_ODD", None)
+    other.post("/resource_providers", {"name": "more", "uuid": more})
+    found = verify(*urls)
+    other.delete(f"/allocations/{newcomer}")
+    other.delete("/traits/CUSTOM_ODD")
+    other.delete(f"/resource_providers/{more}")
+    assert found.returncode == 1
+    *told, summary = found.stdout.splitlines()
+    assert told[:2] == ["traits: only B has CUSTOM_ODD", f"providers: only B has {more}"]
+    assert f"provider {provider(1)}: usages are {{'VCPU': 0}} in A and {{'VCPU': 3}} in B" in told
+    assert any(line.startswith(f"provider {provider(1)}: generation are") for line in told)
+    assert any(line.startswith(f"consumer {newcomer}: resources are {{}} in A and") for line in told)
+    assert not any(provider(0) in line or provider(2) in line for line in told)
+    assert summary.endswith(f": {len(told)} differences.")
+
+
+def test_a_sample_reads_a_part(services: tuple[Client, Client, str, str]):
+    assert " 1 providers read" in verify(*services[2:], "--sample", "1").stdout
+
+
+def test_a_service_that_is_not_there_is_told(services: tuple[Client, Client, str, str]):
+    found = verify(services[2], "http://127.0.0.1:1")
+    assert found.returncode == 1
+    assert "http://127.0.0.1:1 cannot be reached" in found.stderr
