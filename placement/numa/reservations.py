@@ -19,7 +19,7 @@ from placement.numa.refusal import NOT_ENOUGH_CPUS, Refused
 OUT_OF_SCOPE = "pod has a nominated reservation but cannot be allocated within its NUMA scope"
 INCOMPATIBLE = "reservation's NUMA scope is incompatible with the best topology hint"
 NO_MATCH = "node(s) no reservations match"
-_PREFIX = "Reservation(s) "
+PREFIX = "Reservation(s) "
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,7 @@ def what_is_left(held: Holding, owners: Iterable[Holding]) -> Holding:
 
 def amounts_left(held: Amounts, taken: Amounts) -> dict[str, int]:
     """What is left of amounts by name after others were taken, without those of which nothing is."""
-    return {
-        name: left for name, amount in held.items() if (left := amount - taken.get(name, 0)) > 0
-    }
+    return {name: left for name, amount in held.items() if (left := amount - taken.get(name, 0)) > 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +117,7 @@ class Placing:
             except Refused as refused:
                 refusals.update(dict.fromkeys(refused.refusal.reasons))
         if reservations.required:
-            raise Refused(*refusals or (f"{_PREFIX}{NO_MATCH}",))
+            raise Refused(*refusals or (f"{PREFIX}{NO_MATCH}",))
         return Found(self._on_free_capacity.allocate(affinity))
 
     def fits(self, affinity: Sequence[int]) -> bool:
@@ -158,7 +156,7 @@ class Placing:
             return self._allocate_from(self._reservations.matched[place], affinity)
         except Refused as refused:
             if self._reservations.required:
-                reasons: Iterable[str] = (f"{_PREFIX}{reason}" for reason in refused.refusal.reasons)
+                reasons: Iterable[str] = (f"{PREFIX}{reason}" for reason in refused.refusal.reasons)
             elif affinity is not None:
                 reasons = (INCOMPATIBLE,)
             else:

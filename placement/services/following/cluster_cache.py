@@ -31,11 +31,15 @@ _SHORTLY_SECONDS = 0.05
 
 @dataclass(frozen=True, eq=False)
 class ClusterSnapshot:
-    """The nodes of a cluster as of one moment, by the id of their host provider."""
+    """The nodes of a cluster as of one moment, by the id of their host provider.
+
+    `reserved` are those with reservations.
+    """
 
     facts: ClusterFacts
     nodes: Mapping[int, NodeInfo]
     columns: NodeColumns
+    reserved: Mapping[int, NodeInfo] = field(default_factory=dict)
 
     @cached_property
     def by_name(self) -> Mapping[str, NodeInfo]:
@@ -48,15 +52,19 @@ class _Image:
     facts: ClusterFacts
     nodes: dict[int, NodeInfo]
     columns: NodeColumns = field(default_factory=NodeColumns)
+    reserved: dict[int, NodeInfo] = field(default_factory=dict)
     view: ClusterSnapshot | None = None
 
     @classmethod
     def of(cls, facts: ClusterFacts, nodes: dict[int, NodeInfo]) -> _Image:
-        return cls(facts, nodes, NodeColumns().updated(nodes.values()))
+        return cls(facts, nodes, NodeColumns().updated(nodes.values()), _reserved(nodes))
 
     def replace(self, roots: Iterable[int], fresh: Mapping[int, NodeInfo]) -> None:
         before = [self.nodes.pop(root_id) for root_id in roots if root_id in self.nodes]
         self.nodes.update(fresh)
+        for state in before:
+            self.reserved.pop(state.root_id, None)
+        self.reserved.update(_reserved(fresh))
         names = {state.name for state in fresh.values()}
         gone = {state.name for state in before} - names
         self.columns = self.columns.updated(fresh.values(), gone)
@@ -64,8 +72,13 @@ class _Image:
 
     def viewed(self) -> ClusterSnapshot:
         if self.view is None:
-            self.view = ClusterSnapshot(self.facts, MappingProxyType(dict(self.nodes)), self.columns)
+            nodes, reserved = dict(self.nodes), dict(self.reserved)
+            self.view = ClusterSnapshot(self.facts, MappingProxyType(nodes), self.columns, reserved)
         return self.view
+
+
+def _reserved(nodes: Mapping[int, NodeInfo]) -> dict[int, NodeInfo]:
+    return {root_id: node for root_id, node in nodes.items() if node.reservations}
 
 
 class ClusterCache(Follower):

@@ -129,17 +129,13 @@ def test_cpus_of_a_restricted_reservation_are_free_whatever_else_is_recorded_the
     assert shown(place.explore(None).allocation.cpus) == "4-7"
     assert place.fits((0,))
     assert not place.fits((1,))
-    assert choose_affinity(
-        place.widest_allocator, Alignment(NumaPolicy.SINGLE_NUMA_NODE), place.fits
-    ) == (0,)
+    assert choose_affinity(place.widest_allocator, Alignment(NumaPolicy.SINGLE_NUMA_NODE), place.fits) == (0,)
 
 
 def test_a_restricted_reservation_with_too_few_cpus_is_refused_for_its_cpus():
     own = reserved("4-5", restricted=True, numa0={"cpu": 2000})
     place = placing(host(2, 1, 4, 2), pod("FullPCPUs", cpu=4000), own, required=True)
-    with pytest.raises(
-        Refused, match=r"^Reservation\(s\) not enough cpus available to satisfy request$"
-    ):
+    with pytest.raises(Refused, match=r"^Reservation\(s\) not enough cpus available to satisfy request$"):
         place.explore((0,))
 
 
