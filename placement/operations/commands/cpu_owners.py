@@ -28,6 +28,7 @@ _OWNERS = {
     "reserved": _Sign("r", "r", "reserved"),
     "system": _Sign("s", "s", "for the system"),
     "others": _Sign("o", "o", "of consumers that are no pods"),
+    "reservation": _Sign("▒", "+", "kept by reservations, shared until their owners come"),
     "kubelet-reserved": _Sign("~", "~", "shared, reserved by kubelet"),
     "free": _Sign("·", ".", "shared, free to be claimed"),
 }
@@ -54,7 +55,17 @@ def notes(node: Mapping[str, Any]) -> Iterator[str]:
     for pod in node.get("pods", ()):
         if not pod["cpuset"] and pod.get("container_cpus"):
             yield f"   {pod['namespace']}/{pod['name']} runs on CPUs {pod['container_cpus']}"
+    for kept in node.get("reservations", ()):
+        yield f"   reservation {kept['name']} keeps {_kept(kept['left'])}"
     yield from (f"   {remark}" for remark in node.get("remarks", ()))
+
+
+def _kept(left: Mapping[str, Any]) -> str:
+    """What a reservation has left, in words."""
+    parts = [f"{name} {amount}" for name, amount in left["resources"].items()]
+    if left["cpuset"]:
+        parts.insert(0, f"CPUs {left['cpuset']}")
+    return ", ".join(parts) or "nothing any more"
 
 
 def _only_ascii(stdout: TextIO) -> bool:

@@ -54,10 +54,9 @@ from placement.services.clusters.pod_rows import answer_of, consumer_of, is_clai
 from placement.services.clusters.pod_writing import (
     Arrival,
     Condition,
-    Ending,
     PodKey,
 )
-from placement.services.clusters.reservation_ends import SUCCEEDED, ReservationEnds, due_on
+from placement.services.clusters.reservation_ends import ReservationEnds, due_on, ending
 from placement.services.clusters.running_pods import Recording
 from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
 from placement.services.transactions import patiently
@@ -307,8 +306,8 @@ class Pods:
     ) -> datetime.datetime:
         """When that was, as it is stored."""
         attributes = self._writer.attributes(view.facts.name, view.facts.id, document.namespace)
-        root_id = place.state.root_id
-        arrival = Arrival(document, place.answer, root_id, place.recorded, _ending(place, document))
+        root_id, ends = place.state.root_id, ending(place.used, place.state, document)
+        arrival = Arrival(document, place.answer, root_id, place.recorded, ends)
         at_once = not known and arrival.ends is None
         arrived = place_at_once(self._database, view, arrival, attributes) if at_once else None
         if arrived is not None:
@@ -327,14 +326,6 @@ class Pods:
         """Pods of that name or uid."""
         with self._database.read() as connection:
             return pods.namesakes(connection, view.facts.id, *sought)
-
-
-def _ending(place: Placed, document: PodDocument) -> Ending | None:
-    """The reservation that is over because the pod uses it."""
-    used = place.used
-    if used is None or used.keeps is None or not used.keeps.allocate_once:
-        return None
-    return Ending(used, place.state.root_id, SUCCEEDED, f"used by pod {document.label}, uid {document.uid}")
 
 
 def _key(document: PodDocument) -> PodKey:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.node_loading import ClusterFacts
 from placement.services.clusters.node_writing import NodeWriter
+from placement.services.clusters.pod_documents import PodDocument
 from placement.services.clusters.pod_writing import Ending, PodWriting
 from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
 from placement.services.transactions import patiently
@@ -19,6 +21,13 @@ from placement.storage.database import Database, utcnow
 
 SUCCEEDED, FAILED = "Succeeded", "Failed"
 _EXPIRED = "expired"
+
+
+def ending(used: RecordedPod | None, node: NodeInfo, document: PodDocument) -> Ending | None:
+    """How the reservation ends that a pod uses; None if it uses none, or others may come."""
+    if used is None or used.keeps is None or not used.keeps.allocate_once:
+        return None
+    return Ending(used, node.root_id, SUCCEEDED, f"used by pod {document.label}, uid {document.uid}")
 
 
 def due_on(nodes: Mapping[int, NodeInfo]) -> list[Ending]:

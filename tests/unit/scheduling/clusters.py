@@ -41,6 +41,11 @@ class TestNode:
     totals: HostTotals
     pods: tuple[RecordedPod, ...]
     others: Mapping[Place, int]
+    reservations: tuple[RecordedPod, ...] = ()
+
+    @property
+    def holders(self) -> tuple[RecordedPod, ...]:
+        return self.pods
 
     @property
     def root_uuid(self) -> str:
