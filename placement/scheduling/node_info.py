@@ -129,9 +129,7 @@ class NodeInfo:
     @cached_property
     def holders(self) -> tuple[RecordedPod, ...]:
         """Everybody who holds something: the pods, then the reservations with what they have left."""
-        if not self.reservations:
-            return self.pods
-        return holders(self.offers, self.pods, self.reservations)
+        return holders(self.template.imported, self.offers, self.pods, self.reservations)
 
     @cached_property
     def host(self) -> Host:

@@ -17,12 +17,17 @@ from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.domain.explanation import Kind, Obstacle
 from placement.numa.cpuset import mask_of
 from placement.numa.refusal import Refusal
-from placement.numa.reservations import NO_MATCH, PREFIX, Reservation, Reservations
+from placement.numa.reservations import (
+    NO_MATCH,
+    NO_RESERVATIONS,
+    PREFIX,
+    Reservation,
+    Reservations,
+)
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.filter import FilterResult, PodJudge, lacking
 from placement.scheduling.host import counted_holding
 from placement.scheduling.node_info import NodeInfo
-from placement.scheduling.numa_fit import Fit
 from placement.scheduling.pipeline import PodShape, Ranked, ShapeRanking
 
 _LAST = 2**63
@@ -46,6 +51,22 @@ class _Found:
 
     key: tuple[int, int, int, int, str]
     ranked: Ranked
+
+
+class _Look(NamedTuple):
+    """How a pod stands with reservations of a node."""
+
+    verdict: FilterResult
+    reservations: Reservations = NO_RESERVATIONS
+    usable: Sequence[Kept] = ()
+
+    @property
+    def kept(self) -> Kept | None:
+        """The reservation that the pod would use, if it fits out of one."""
+        answer = self.verdict.answer
+        if isinstance(answer, Refusal) or answer.nominated is None:
+            return None
+        return self.usable[answer.nominated]
 
 
 class ReservationRanking:
@@ -90,33 +111,23 @@ class ReservationRanking:
             no_match = Refusal((f"{PREFIX}{NO_MATCH}",))
             found = {node.name: no_match for node in columns.nodes}
         for node, matched in self._matched(columns):
-            answer = self._look(node, matched)[1].answer
-            if isinstance(answer, Refusal) and self._affinity is not None:
-                found[node.name] = answer
-            elif isinstance(answer, Fit) and answer.nominated is not None:
+            look = self._look(node, matched)
+            if look.kept is not None:
                 found.pop(node.name, None)
+            elif self._affinity is not None and isinstance(look.verdict.answer, Refusal):
+                found[node.name] = look.verdict.answer
         return found
 
     def _found(self, columns: NodeColumns) -> Iterator[_Found]:
         for node, matched in self._matched(columns):
-            usable, verdict = self._look(node, matched)
-            if isinstance(verdict.answer, Fit) and verdict.answer.nominated is not None:
-                yield self._nominated(node, usable, verdict, verdict.answer.nominated)
-
-    def _nominated(self, node: NodeInfo, usable: Sequence[Kept], verdict: FilterResult, place: int) -> _Found:
-        assert isinstance(verdict.answer, Fit)
-        kept = usable[place]
-        ranked = Ranked(
-            node,
-            verdict.missed,
-            verdict.score,
-            verdict.answer,
-            self._reservations(node, usable),
-            kept.held,
-            node.without(frozenset({kept.held.consumer})),
-        )
-        order, fill = self._preference(kept)
-        return _Found((order, verdict.missed, fill, -verdict.score, node.name), ranked)
+            verdict, reservations, _ = look = self._look(node, matched)
+            if look.kept is None or isinstance(verdict.answer, Refusal):
+                continue
+            used = look.kept.held
+            opened = node.without(frozenset({used.consumer}))
+            ranked = Ranked(node, verdict.missed, verdict.score, verdict.answer, reservations, used, opened)
+            order, fill = self._preference(look.kept)
+            yield _Found((order, verdict.missed, fill, -verdict.score, node.name), ranked)
 
     def _matched(self, columns: NodeColumns) -> Iterator[tuple[NodeInfo, Sequence[Kept]]]:
         """The nodes with reservations that the pod may use, and those, the one to use first before others."""
@@ -147,15 +158,18 @@ class ReservationRanking:
             shares.append(100 * used // held[resource] if used <= held[resource] else 0)
         return sum(shares) // len(shares) if shares else 0
 
-    def _look(self, node: NodeInfo, matched: Sequence[Kept]) -> tuple[Sequence[Kept], FilterResult]:
-        """The reservations with which the host as a whole has enough, and how the pod stands with these."""
+    def _look(self, node: NodeInfo, matched: Sequence[Kept]) -> _Look:
+        """How the pod stands with the reservations with which the host as a whole has enough."""
+        refusal = self.shape.selection.refusal(node.attributes)
+        if refusal is not None:
+            return _Look(FilterResult(refusal))
         lacks = [self._lacks(node, kept) for kept in matched]
         usable = [kept for kept, lack in zip(matched, lacks, strict=True) if lack is None]
         if usable:
-            return usable, self._judged(node, usable)
+            return self._judged(node, usable)
         found = [lack for lack in lacks if lack is not None]
         reasons = dict.fromkeys(f"{PREFIX}{reason}" for lack in found for reason in lack.reasons)
-        return (), FilterResult(replace(found[0], reasons=tuple(reasons)))
+        return _Look(FilterResult(replace(found[0], reasons=tuple(reasons))))
 
     def _lacks(self, node: NodeInfo, kept: Kept) -> Refusal | None:
         request = self.shape.request
@@ -174,18 +188,16 @@ class ReservationRanking:
         opened = node.without(frozenset({kept.held.consumer}))
         return lacking(opened.offers, opened.free, opened.left, amounts, bound=bound)
 
-    def _judged(self, node: NodeInfo, usable: Sequence[Kept]) -> FilterResult:
-        refusal = self.shape.selection.refusal(node.attributes)
-        if refusal is not None:
-            return FilterResult(refusal)
-        judge = PodJudge(self.shape.request, self.shape.settings.host_scoring)
-        verdict = judge.judge(node.host, node.totals, self._reservations(node, usable))
-        if self.shape.request is None:
-            return verdict._replace(answer=Fit(nominated=0))
-        return verdict
-
-    def _reservations(self, node: NodeInfo, usable: Sequence[Kept]) -> Reservations:
-        return Reservations(_as_seen(node, usable), required=self._affinity is not None)
+    def _judged(self, node: NodeInfo, usable: Sequence[Kept]) -> _Look:
+        """What a reservation has left comes first, then what else the node has, if the reservation allows."""
+        seen, required = _as_seen(node, usable), self._affinity is not None
+        alone = tuple(replace(each, restricted=True) for each in seen)
+        for reservations in (Reservations(alone, required=True), Reservations(seen, required=required)):
+            judge = PodJudge(self.shape.request, self.shape.settings.host_scoring)
+            look = _Look(judge.judge(node.host, node.totals, reservations), reservations, usable)
+            if look.kept is not None:
+                break
+        return look
 
 
 class IgnoringRanking:

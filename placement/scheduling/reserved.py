@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
+from placement.dialects.koordinator.node.node import NodeImport
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.numa.amounts import Amounts, NumaAmounts, summed
+from placement.numa.cpuset import CpuSet
 from placement.numa.ledger import Holding
 from placement.numa.reservations import amounts_left, what_is_left
-from placement.scheduling.host import counted_holding
+from placement.scheduling.host import counted_holding, unknown_pods
 from placement.scheduling.node_offers import NodeOffers
 
 
 def holders(
-    offers: NodeOffers, pods: tuple[RecordedPod, ...], reservations: Iterable[RecordedPod]
+    node: NodeImport,
+    offers: NodeOffers,
+    pods: tuple[RecordedPod, ...],
+    reservations: Sequence[RecordedPod],
 ) -> tuple[RecordedPod, ...]:
-    """Everybody who holds something of a node: its pods, then its reservations with what they have left."""
-    return (*pods, *(left_of(offers, reservation, pods) for reservation in reservations))
-
-
-def left_of(offers: NodeOffers, reservation: RecordedPod, pods: Sequence[RecordedPod]) -> RecordedPod:
-    """A reservation with what it has left: less what its owners took, and less CPUs that any pod has.
+    """Everybody who holds something of a node: its pods, then its reservations with what they have left.
 
     Source: koordinator.md, "Reservations".
     """
+    if not reservations:
+        return pods
+    reported = (pod.cpus for pod in (*node.kubelet_pods, *unknown_pods(node, pods)))
+    gone = offers.unallocatable.union(*reported)
+    return (*pods, *(_left_of(offers, reservation, pods, gone) for reservation in reservations))
+
+
+def _left_of(
+    offers: NodeOffers, reservation: RecordedPod, pods: Sequence[RecordedPod], gone: CpuSet
+) -> RecordedPod:
+    """A reservation less what its owners took, and less CPUs that any pod has or that are gone."""
     owners = [pod for pod in pods if pod.reservation == reservation.consumer]
-    others = frozenset[int]().union(*(pod.holding.cpus for pod in pods if pod not in owners))
+    others = gone.union(*(pod.holding.cpus for pod in pods if pod not in owners))
     lost = reservation.holding.cpus & others
     if not owners and not lost:
         return reservation

@@ -204,7 +204,7 @@ class _Importing:
         kept = () if state is None else state.reservations
         others = {} if state is None else state.others
         reported = reported_pods(self.cluster.name, template.imported, recorded)
-        everybody = holders(template.offers, recorded, kept)
+        everybody = holders(template.imported, template.offers, recorded, kept)
         return accounts_with(counted(template.offers, everybody, others), reported)
 
     def _write(

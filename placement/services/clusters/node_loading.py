@@ -97,6 +97,7 @@ class NodeLoader:
         states = {}
         for row in rows:
             description = descriptions[row.root_id]
+            imported, offers = description.template.imported, description.template.offers
             here = recorded.get(row.root_id, ())
             present = tuple(pod for pod in here if pod.keeps is None)
             reservations = tuple(pod for pod in here if pod.keeps is not None)
@@ -117,7 +118,7 @@ class NodeLoader:
                 totals=_totals(
                     description.template,
                     records.get(row.root_id, ()),
-                    holders(description.template.offers, present, reservations),
+                    holders(imported, offers, present, reservations),
                     others.get(row.root_id, {}),
                 ),
                 templates=self._templates,

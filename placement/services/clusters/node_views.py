@@ -104,7 +104,7 @@ def _cpus(state: NodeInfo) -> Iterator[CpuView]:
             yield CpuView(row, "kubelet", (), pod, consumer)
         elif owner is not None and owner.consumer in reported:
             yield CpuView(row, "reported", (), reported[owner.consumer], owner.consumer)
-        elif owner is not None and owner.consumer in reserved:
+        elif owner is not None and owner.consumer in reserved and cpu not in imported.withheld:
             name = reserved[owner.consumer].name
             yield CpuView(row, "reservation", consumer=owner.consumer, reservation=name)
         else:

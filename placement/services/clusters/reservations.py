@@ -15,7 +15,7 @@ from placement.dialects.koordinator.status.recorded_pod import RecordedPod, reco
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import consumer_of, derived_uid
-from placement.scheduling.reserved import left_of
+from placement.scheduling.reservation_use import kept_on
 from placement.services.clusters.cluster_lookup import found, unknown_pod
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_documents import PodDocument, check_name, checked_uid
@@ -189,5 +189,6 @@ def _answer(view: ClusterSnapshot, row: StoredPod) -> ReservationAnswer:
     state = None if row.root_id is None else view.nodes.get(row.root_id)
     if state is None:
         return ReservationAnswer(pod, held, None)
+    left = next((each.left for each in kept_on(state) if each.held.consumer == held.consumer), None)
     owners = tuple(each for each in state.pods if each.reservation == held.consumer)
-    return ReservationAnswer(pod, held, left_of(state.offers, held, state.pods), owners)
+    return ReservationAnswer(pod, held, left, owners)
