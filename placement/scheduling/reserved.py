@@ -45,16 +45,41 @@ def _left_of(
     taken = [counted_holding(owner.holding, offers) for owner in owners]
     if lost:
         taken.append(counted_holding(Holding(lost), offers))
-    requests = Counter({"cpu": 1000 * len(lost)})
+    requested = Counter({"cpu": 1000 * len(lost)})
     for owner in owners:
-        requests.update(owner.requests)
+        requested.update(owner.requests)
+    requests = amounts_left(reservation.requests, requested)
+    left = what_is_left(counted_holding(reservation.holding, offers), taken)
     return replace(
         reservation,
-        requests=amounts_left(reservation.requests, requests),
-        holding=what_is_left(counted_holding(reservation.holding, offers), taken),
+        requests=requests,
+        holding=_with_cpus_covered(offers, left, requests) if reservation.holding.cpus else left,
         loose=_left(reservation.loose, summed(owner.loose for owner in owners)),
         slots=0 if owners else 1,
     )
+
+
+def _with_cpus_covered(offers: NodeOffers, left: Holding, requests: Amounts) -> Holding:
+    """A holding with no more CPUs than what is left of `cpu`, of the host as a whole and of NUMA nodes.
+
+    Owners in shared pools take that, but no CPUs.
+    """
+    kept: set[int] = set()
+    by_numa: Counter[int] = Counter()
+    for cpu in sorted(left.cpus & offers.numa_of.keys()):
+        numa = offers.numa_of[cpu]
+        covered = left.amounts.get(numa, {}).get("cpu", 0) - 1000 * by_numa[numa]
+        if covered >= 1000 and requests.get("cpu", 0) >= 1000 * (len(kept) + 1):
+            kept.add(cpu)
+            by_numa[numa] += 1
+    rest = {
+        numa: {name: amount for name, amount in row.items() if name != "cpu"}
+        for numa, row in left.amounts.items()
+    }
+    for numa, count in by_numa.items():
+        rest[numa]["cpu"] = 1000 * count
+    amounts = NumaAmounts({numa: row for numa, row in rest.items() if row})
+    return replace(left, cpus=frozenset(kept), amounts=amounts)
 
 
 def _left(held: NumaAmounts, taken: NumaAmounts) -> NumaAmounts:
