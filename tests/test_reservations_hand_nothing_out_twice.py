@@ -102,8 +102,9 @@ def check_shares(states: dict[int, NodeInfo], *, ignored: bool = False) -> int:
             shares = {place.resource_class: amount for place, amount in _of_host(state, holder.consumer)}
             assert shares.get("CUSTOM_NODE_CPU_MILLI", 0) == holder.requests.get("cpu", 0)
             assert shares.get("CUSTOM_NODE_MEMORY_MB", 0) << 20 == holder.requests.get("memory", 0)
-        # Pods that are not aligned are not looked at here, nor when others are aligned.
-        for numa, amounts in summed(pod.holding.amounts for pod in state.pods).items():
+        # Who is not aligned does not look at NUMA nodes, and an owner gets what its reservation has there.
+        aligned = (pod.holding.amounts for pod in state.pods if not pod.reservation)
+        for numa, amounts in summed(aligned).items():
             capacity = state.host.state.capacity[numa]
             assert all(amount <= capacity[name] for name, amount in amounts.items())
         owners += sum(1 for pod in state.pods if pod.reservation)

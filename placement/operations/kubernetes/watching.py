@@ -12,7 +12,6 @@ from placement.operations.kubernetes.informer_store import InformerStore
 from placement.operations.kubernetes.journal import Journal
 from placement.operations.kubernetes.pause import Pause
 
-_NOT_FOUND = 404
 # Short enough that a connection which died without a word is noticed soon, long enough to cost nothing.
 _WATCH_SECONDS = (90, 150)
 _UNKNOWN_KIND_SECONDS = 300.0
@@ -87,18 +86,17 @@ def list_into(
 ) -> str | None:
     """List the collection into the store; the version of the list. Raises ApiServerError.
 
-    None if Kubernetes does not know an optional kind: then there are none, and the journal says so.
+    None if Kubernetes does not know the kind, where that may be: then there are none.
     """
     source = _source(collection)
     try:
         found, version = collection.listed(api_server)
     except ApiServerError as error:
-        if error.status != _NOT_FOUND or not collection.optional:
+        if error.status not in collection.absent:
             raise
-        store.replace(collection.title, {})
-        journal.trouble(
-            source, f"Kubernetes knows no {collection.kind}, so nodes have no NUMA nodes and cores"
-        )
+        store.lacks(collection.title)
+        if collection.without:
+            journal.trouble(source, f"Kubernetes knows no {collection.kind}, so {collection.without}")
         return None
     store.replace(collection.title, found)
     journal.well(source)
