@@ -31,7 +31,7 @@ class LabelSelector(NamedTuple):
 
 
 def read_label_selector(selector: Field) -> LabelSelector:
-    """The selector in a field; whatever breaks its schema is reported. Source: Kubernetes label selectors."""
+    """The selector in a field; whatever breaks its schema is reported."""
     labels = selector.member("matchLabels").members().items()
     return LabelSelector(
         (
