@@ -22,6 +22,7 @@ KIND_OF = {
     "/api/v1/nodes": "Node",
     "/api/v1/pods": "Pod",
     _TOPOLOGIES: "NodeResourceTopology",
+    "/apis/scheduling.koordinator.sh/v1alpha1/reservations": "Reservation",
 }
 _BUILT_IN = ("Node", "Pod")
 

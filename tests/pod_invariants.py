@@ -89,6 +89,7 @@ def check_image(fresh: dict[int, NodeInfo], cluster_cache: ClusterCache, cluster
         other = fresh[root_id]
         assert stored_of(state) == stored_of(other)
         assert (state.attributes, state.pods) == (other.attributes, other.pods)
+        assert (state.reservations, state.holders) == (other.reservations, other.holders)
         assert (dict(state.others), dict(state.free)) == (dict(other.others), dict(other.free))
         assert (state.totals, state.host) == (other.totals, other.host)
 

@@ -22,6 +22,7 @@ from placement.operations.commands.catalog import Catalog
 from placement.operations.demonstration import examples
 from tests.kubernetes import ROWS, STATUS, node_manifests, pod_manifest
 from tests.patience import PATIENCE_SECONDS
+from tests.reservations import WEB, reservation
 from tests.server import RunningServer, database_url, running_service
 from tests.test_claims_hand_nothing_out_twice import Claimant
 from tests.test_nodes_show_whose_each_cpu_is import MIXED
@@ -859,3 +860,32 @@ def test_client_commands_do_not_load_the_service(name):
     command = [sys.executable, "-c", check, "--url", NOBODY_LISTENS, *name.split()]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert finished.returncode == 0, finished.stderr
+
+
+def test_reservations_are_created_listed_shown_and_deleted(placement, rows, tmp_path):
+    manifest = tmp_path / "kept.json"
+    manifest.write_text(json.dumps(reservation("kept", "4", allocateOnce=False)))
+    (created,) = rows("reservation", "create", "edge", str(manifest))
+    assert (created["name"], created["phase"]) == ("kept", "Available")
+    pod = tmp_path / "web.json"
+    body = pod_manifest("2", labels=WEB)
+    body["metadata"]["name"] = "kept-web"
+    pod.write_text(json.dumps(body))
+    preview = rows("pod", "preview", "edge", str(pod))
+    assert preview[0]["node"] == created["node"]
+    assert preview[0]["remarks"] == ["takes from reservation kept"]
+    rows("pod", "create", "edge", str(pod))
+    (listed,) = rows("reservation", "list", "edge")
+    assert listed["used_by"] == ["default/kept-web"]
+    assert (listed["held"]["cpu"], listed["left"]["cpu"]) == ("4", "2")
+    shown = rows("reservation", "show", "edge", "kept")
+    assert shown["left"] == listed["left"]
+    drawn = placement("node", "show", "edge", created["node"]).stdout
+    assert "kept by reservations, shared until their owners come" in drawn
+    assert f"reservation kept keeps CPUs {shown['left']['cpuset']}, cpu 2" in drawn
+    placement("reservation", "delete", "edge", "kept")
+    placement("pod", "delete", "edge", "kept-web")
+    assert rows("reservation", "list", "edge") == []
+    refused = run("--url", NOBODY_LISTENS, "reservation", "create", "edge", str(pod))
+    assert refused.returncode == 1
+    assert "kind: expected Reservation" in refused.stderr

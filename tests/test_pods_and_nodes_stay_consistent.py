@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 from hypothesis import HealthCheck, Phase, settings
@@ -16,6 +17,7 @@ from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import ALLOCS, BIND, KUBELET, NUMA_POLICY, RATIO, node_manifests, pod_manifest
 from tests.pod_invariants import check, check_image, nothing_is_held
+from tests.reservations import ALLOCATED, IGNORED, WEB, reservation
 from tests.server import database_url
 
 CLUSTER = "/ext/v1/clusters/edge"
@@ -43,6 +45,7 @@ specs = st.sampled_from(
 alignments = st.sampled_from(
     [None, {"numaTopologyPolicy": "SingleNUMANode"}, {"numaTopologyPolicy": "Restricted"}]
 )
+labels_of_pods = st.sampled_from([{}, WEB, {IGNORED: "true"}])
 kinds = st.sampled_from([("LSE", 9500), ("LSR", 9500), ("LS", None), (None, None)])
 
 
@@ -71,16 +74,47 @@ class Storm(RuleBasedStateMachine):
         answer = self.api.put(f"{PODS}/{name}", manifest)
         assert answer.status_code in (200, 201, 400, 409), answer.text
 
-    @rule(name=names, cpu=st.integers(1, 9), kind=kinds, spec=specs, numa=alignments)
-    def place(self, name, cpu, kind, spec, numa):
+    @rule(name=names, cpu=st.integers(1, 9), kind=kinds, spec=specs, numa=alignments, labels=labels_of_pods)
+    def place(self, name, cpu, kind, spec, numa, labels):
         qos, priority = kind
-        self.send(
-            name, pod_manifest(cpu=str(cpu), memory="3000M", qos=qos, priority=priority, spec=spec, numa=numa)
+        manifest = pod_manifest(
+            cpu=str(cpu), memory="3000M", qos=qos, priority=priority, spec=spec, numa=numa, labels=labels
         )
+        self.send(name, manifest)
 
-    @rule(name=names, uid=uids, node=nodes, cpus=cpu_sets, cpu=st.integers(1, 9))
-    def report(self, name, uid, node, cpus, cpu):
-        self.send(name, pod_manifest(cpu=str(cpu), uid=uid, node=node, status={"cpuset": cpus}))
+    @rule(
+        name=names,
+        cpu=st.integers(1, 9),
+        kind=kinds,
+        numa=alignments,
+        once=st.booleans(),
+        policy=st.sampled_from(["", "Aligned", "Restricted"]),
+    )
+    def keep(self, name, cpu, kind, numa, once, policy):
+        qos, priority = kind
+        template = pod_manifest(cpu=str(cpu), memory="3000M", qos=qos, priority=priority, numa=numa)
+        body = reservation(name, template=template, allocateOnce=once, allocatePolicy=policy)
+        answer = self.api.put(f"{CLUSTER}/reservations/{name}", body)
+        assert answer.status_code in (200, 201, 400, 409), answer.text
+
+    @rule(name=names)
+    def unkeep(self, name):
+        assert self.api.delete(f"{CLUSTER}/reservations/{name}").status_code in (204, 404)
+
+    @rule(
+        name=names,
+        uid=uids,
+        node=nodes,
+        cpus=cpu_sets,
+        cpu=st.integers(1, 9),
+        kept=st.one_of(st.none(), names),
+    )
+    def report(self, name, uid, node, cpus, cpu, kept):
+        manifest = pod_manifest(cpu=str(cpu), uid=uid, node=node, status={"cpuset": cpus}, labels=WEB)
+        if kept is not None:
+            found = self.api.get(f"{CLUSTER}/reservations/{kept}").json
+            manifest["metadata"]["annotations"][ALLOCATED] = json.dumps({"uid": found.get("uid")})
+        self.send(name, manifest)
 
     @rule(name=names, node=nodes, numa=st.integers(0, 1), milli=st.integers(1, 9000))
     def report_aligned(self, name, node, numa, milli):
@@ -161,6 +195,7 @@ class Storm(RuleBasedStateMachine):
             self.api.delete(f"/allocations/{FOREIGN}")
             for name in NAMES:
                 self.delete(name)
+                self.unkeep(name)
             for name in NODES:
                 self.import_(name, {})
             assert nothing_is_held(self.database)

@@ -94,6 +94,10 @@ def in_cluster(cluster: str) -> list[tuple[str, str, object]]:
         ("GET", f"{base}/pods/n/p", None),
         ("PUT", f"{base}/pods/n/p", {}),
         ("DELETE", f"{base}/pods/n/p", None),
+        ("GET", f"{base}/reservations", None),
+        ("GET", f"{base}/reservations/r", None),
+        ("PUT", f"{base}/reservations/r", {}),
+        ("DELETE", f"{base}/reservations/r", None),
         ("POST", f"{base}/pods/preview", POD),
         ("POST", f"{base}/pods/translation", POD),
         ("POST", f"{base}/extender/filter", {}),
@@ -143,6 +147,7 @@ def test_every_route_of_a_cluster_is_tried(api: Client):
     rules = {rule.rule.replace("<cluster>", "edge") for rule in api.http.application.url_map.iter_rules()}
     tried = {path.partition("?")[0] for _, path, _ in in_cluster("edge")}
     named = {path.replace("<node>", "n").replace("<namespace>/<name>", "n/p") for path in rules}
+    named = {path.replace("<name>", "r") for path in named}
     assert {path for path in named if path.startswith("/ext/v1/clusters/")} <= tried
 
 

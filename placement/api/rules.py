@@ -42,6 +42,7 @@ _PROVIDER = "/resource_providers/{uuid}"
 _CLUSTERS = "/ext/v1/clusters"
 _CLUSTER = "/ext/v1/clusters/{cluster}"
 _NODE = "/ext/v1/clusters/{cluster}/nodes/{node}"
+_RESERVATION = "/ext/v1/clusters/{cluster}/reservations/{name}"
 _POD = "/ext/v1/clusters/{cluster}/pods/{namespace}/{name}"
 
 Operations = tuple[tuple[str, str], ...]
@@ -135,6 +136,16 @@ _RULES: dict[str, tuple[str, Operations] | tuple[str, Operations, str]] = {
         (("POST", f"{_CLUSTER}/pods/translation"),),
     ),
     "clusters:pods:preview": ("Show where a pod would go.", (("POST", f"{_CLUSTER}/pods/preview"),)),
+    "clusters:reservations:list": (
+        "List the reservations of a cluster.",
+        (("GET", f"{_CLUSTER}/reservations"),),
+    ),
+    "clusters:reservations:show": ("Show a reservation.", (("GET", _RESERVATION),)),
+    "clusters:reservations:update": (
+        "Place a reservation, or change its terms.",
+        (("PUT", _RESERVATION),),
+    ),
+    "clusters:reservations:delete": ("Release a reservation.", (("DELETE", _RESERVATION),)),
     "clusters:extender:filter": (
         "Ask, as a scheduler, which nodes fit a pod.",
         (("POST", f"{_CLUSTER}/extender/filter"),),

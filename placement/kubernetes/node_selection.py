@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -205,21 +205,23 @@ def read_node_selection(spec: Field) -> NodeSelection:
     required = affinity.member("requiredDuringSchedulingIgnoredDuringExecution")
     terms = None
     if required.value is not None:
-        terms = tuple(_read_term(term) for term in required.member("nodeSelectorTerms").elements())
+        terms = tuple(read_term(term) for term in required.member("nodeSelectorTerms").elements())
     return NodeSelection(tuple(sorted(selector)), terms, read_tolerations(spec.member("tolerations")))
 
 
-def _read_term(term: Field) -> Term:
-    labels = tuple(_read_requirement(each) for each in term.member("matchExpressions").elements())
-    fields = tuple(_read_requirement(each) for each in term.member("matchFields").elements())
+def read_term(term: Field) -> Term:
+    """A term in a list of them; whatever breaks its schema is reported."""
+    labels = tuple(read_requirement(each) for each in term.member("matchExpressions").elements())
+    fields = tuple(read_requirement(each) for each in term.member("matchFields").elements())
     return Term(labels, fields)
 
 
-def _read_requirement(each: Field) -> Requirement:
+def read_requirement(each: Field, operators: Collection[str] = _OPERATORS) -> Requirement:
+    """One expression that may have these operators; whatever breaks its schema is reported."""
     operator = each.member("operator").text() or ""
     values = tuple(value.text() or "" for value in each.member("values").elements())
-    if operator not in _OPERATORS:
-        each.member("operator").refuse(f"{operator!r} is none of {', '.join(_OPERATORS)}")
+    if operator not in operators:
+        each.member("operator").refuse(f"{operator!r} is none of {', '.join(operators)}")
     elif operator in ("Gt", "Lt") and not (len(values) == 1 and _INTEGER.fullmatch(values[0])):
         each.member("values").refuse(f"{operator} takes one integer")
     elif operator in ("In", "NotIn") and not values:

@@ -31,7 +31,7 @@ class ReservedCredit:
     """What a pod may use although it is recorded as used.
 
     `preferred` CPUs (a mask) are taken first. Each mask in `returned` and the `reusable` amounts are handed
-    back once. `limits`: of the resources named in it NUMA nodes give no more than that.
+    back once. `limits`: of the resources named in it NUMA nodes give that, whatever else is recorded.
     Source: koordinator.md, "Available CPUs and the view", "Per-NUMA accounts", "Reservations".
     """
 
@@ -76,9 +76,9 @@ class NumaAllocator:
         available = numa_available(self.host, used)
         cpus = self.demand.cpus
         for numa, amounts in available.items():
+            self._limit(numa, amounts)
             if cpus is not None and cpus.strict and CPU in amounts:
                 amounts[CPU] = min(amounts[CPU], MILLI * self._free_counts.get(numa, 0))
-            self._limit(numa, amounts)
         return available
 
     @cached_property
@@ -159,7 +159,7 @@ class NumaAllocator:
         if limits is not None:
             limited = set().union(*limits.values())
             for resource in limited & amounts.keys():
-                amounts[resource] = min(amounts[resource], limits.get(numa, {}).get(resource, 0))
+                amounts[resource] = limits.get(numa, {}).get(resource, 0)
 
     @cached_property
     def _free_counts(self) -> Mapping[int, int]:

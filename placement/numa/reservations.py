@@ -1,7 +1,6 @@
 """Reservations: CPUs and amounts held for pods that are to come, and a pod that may use them.
 
-Nobody can make one yet: the service places every pod with `NO_RESERVATIONS`, only the worked cases pass
-others. What a reservation gives back to a pod reaches the allocator as `ReservedCredit`.
+What a reservation gives to a pod reaches the allocator as `ReservedCredit`.
 """
 
 from __future__ import annotations
@@ -11,31 +10,34 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from placement.numa.allocator import Allocation, NumaAllocator, ReservedCredit
-from placement.numa.amounts import NOTHING, NumaAmounts, summed
-from placement.numa.cpuset import mask_of
+from placement.numa.amounts import NOTHING, Amounts, NumaAmounts, summed
 from placement.numa.demand import PodDemand
 from placement.numa.host import HostState
 from placement.numa.ledger import Holding
 from placement.numa.refusal import NOT_ENOUGH_CPUS, Refused
 
 OUT_OF_SCOPE = "pod has a nominated reservation but cannot be allocated within its NUMA scope"
+INCOMPATIBLE = "reservation's NUMA scope is incompatible with the best topology hint"
 NO_MATCH = "node(s) no reservations match"
+PREFIX = "Reservation(s) "
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
     """What a reservation holds in total, and what of that its owners have left.
 
-    `cpus` is the mask of remaining CPUs. A `restricted` one gives nothing beyond what remains.
+    `cpus` is the mask of remaining CPUs, `milli_cpus` what is left of its request of the host as a whole. A
+    `restricted` one gives nothing beyond what remains.
     """
 
     cpus: int = 0
     remaining: NumaAmounts = NOTHING
     total: NumaAmounts = NOTHING
     restricted: bool = False
+    milli_cpus: int = 0
 
 
-def what_is_left(held: Holding, owners: Iterable[Holding], restricted: bool = False) -> Reservation:
+def what_is_left(held: Holding, owners: Iterable[Holding]) -> Holding:
     """What a reservation has left, from what it holds in total and what its owners took out of it.
 
     Source: koordinator.md, "Reservations".
@@ -43,19 +45,17 @@ def what_is_left(held: Holding, owners: Iterable[Holding], restricted: bool = Fa
     owned = list(owners)
     taken = summed(owner.amounts for owner in owned)
     remaining = {
-        numa: {
-            name: left
-            for name, amount in amounts.items()
-            if (left := amount - taken.get(numa, {}).get(name, 0)) > 0
-        }
+        numa: left
         for numa, amounts in held.amounts.items()
+        if (left := amounts_left(amounts, taken.get(numa, {})))
     }
-    return Reservation(
-        cpus=mask_of(held.cpus.difference(*(owner.cpus for owner in owned))),
-        remaining=NumaAmounts(remaining),
-        total=held.amounts,
-        restricted=restricted,
-    )
+    cpus = held.cpus.difference(*(owner.cpus for owner in owned))
+    return replace(held, cpus=cpus, amounts=NumaAmounts(remaining))
+
+
+def amounts_left(held: Amounts, taken: Amounts) -> dict[str, int]:
+    """What is left of amounts by name after others were taken, without those of which nothing is."""
+    return {name: left for name, amount in held.items() if (left := amount - taken.get(name, 0)) > 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +63,13 @@ class Reservations:
     """The reservations of a host that a pod may use.
 
     `nominated` is the place in `matched` of the one it has to use. `required`: it must use one of them.
-    `ignored`: it takes whatever is reserved as if it were free. `owned` is what owners of the matched ones
-    hold there: it is recorded twice, by them and by their reservation.
+    `ignored`: it takes whatever is reserved as if it were free.
     """
 
     matched: tuple[Reservation, ...] = ()
     nominated: int | None = None
     required: bool = False
     ignored: bool = False
-    owned: NumaAmounts = NOTHING
 
 
 NO_RESERVATIONS = Reservations()
@@ -97,7 +95,7 @@ class Placing:
         self._demand = demand
         self._reservations = reservations
         self._on_free_capacity = self._allocator(())
-        self._on_everything = self._allocator(reservations.matched) if reservations.matched else None
+        self._on_everything = self._together(reservations) if reservations.matched else None
 
     @property
     def widest_allocator(self) -> NumaAllocator:
@@ -113,13 +111,13 @@ class Placing:
         if reservations.ignored or not (reservations.matched or reservations.required):
             return Found(self.widest_allocator.allocate(affinity))
         refusals: dict[str, None] = {}
-        for place, reservation in enumerate(reservations.matched):
+        for place in range(len(reservations.matched)):
             try:
-                return Found(self._allocate_from(reservation, affinity), place)
+                return Found(self.nominate(place, affinity), place)
             except Refused as refused:
                 refusals.update(dict.fromkeys(refused.refusal.reasons))
         if reservations.required:
-            raise Refused(*(f"Reservation(s) {reason}" for reason in refusals or (NO_MATCH,)))
+            raise Refused(*refusals or (f"{PREFIX}{NO_MATCH}",))
         return Found(self._on_free_capacity.allocate(affinity))
 
     def fits(self, affinity: Sequence[int]) -> bool:
@@ -157,35 +155,51 @@ class Placing:
         try:
             return self._allocate_from(self._reservations.matched[place], affinity)
         except Refused as refused:
-            if not self._reservations.required:
+            if self._reservations.required:
+                reasons: Iterable[str] = (f"{PREFIX}{reason}" for reason in refused.refusal.reasons)
+            elif affinity is not None:
+                reasons = (INCOMPATIBLE,)
+            else:
                 raise
-            reasons = (f"Reservation(s) {reason}" for reason in refused.refusal.reasons)
             raise Refused(*reasons, status=refused.refusal.status) from refused
 
     def _allocate_from(self, reservation: Reservation, affinity: Sequence[int] | None) -> Allocation:
-        credit = self._credit((reservation,))
-        allocation = NumaAllocator(self._host, self._demand, credit).allocate(affinity)
         if not reservation.restricted:
-            return allocation
-        limited = replace(credit, limits=_limits(reservation))
-        allocation = NumaAllocator(self._host, self._demand, limited).allocate(affinity)
-        if allocation.cpus & ~reservation.cpus:
+            return self._allocator((reservation,)).allocate(affinity)
+        cpus = self._demand.cpus
+        if cpus is not None and cpus.need > (reservation.cpus & ~self._host.unallocatable).bit_count():
             raise Refused(NOT_ENOUGH_CPUS)
-        return allocation
+        return self._only_from(reservation).allocate(affinity)
+
+    def _together(self, reservations: Reservations) -> NumaAllocator:
+        """Everything that any of the matched reservations gives."""
+        first, *others = reservations.matched
+        if reservations.required and first.restricted and not others:
+            return self._only_from(first)
+        return self._allocator(reservations.matched)
+
+    def _only_from(self, reservation: Reservation) -> NumaAllocator:
+        """Free is what the reservation has left, whoever else is recorded with CPUs of it."""
+        host = self._host
+        others = host.layout.cpus & ~reservation.cpus
+        credit = ReservedCredit(
+            preferred=reservation.cpus,
+            returned=(reservation.cpus,) * len(host.use.counts),
+            limits=_limits(reservation),
+        )
+        limited = replace(host, unallocatable=host.unallocatable | others)
+        return NumaAllocator(limited, self._demand, credit)
 
     def _allocator(self, opened: tuple[Reservation, ...]) -> NumaAllocator:
-        return NumaAllocator(self._host, self._demand, self._credit(opened))
-
-    def _credit(self, opened: tuple[Reservation, ...]) -> ReservedCredit:
         preferred = 0
         for reservation in opened:
             preferred |= reservation.cpus
-        remaining = (reservation.remaining for reservation in opened)
-        return ReservedCredit(
+        credit = ReservedCredit(
             preferred=preferred,
             returned=tuple(reservation.cpus for reservation in opened if reservation.cpus),
-            reusable=summed((self._reservations.owned, *remaining)) if opened else self._reservations.owned,
+            reusable=summed(reservation.remaining for reservation in opened),
         )
+        return NumaAllocator(self._host, self._demand, credit)
 
 
 def _limits(reservation: Reservation) -> NumaAmounts:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from placement.dialects.koordinator.pod.annotations import quantities
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.dialects.koordinator.resources import CORE_CLASS, host_class
 from placement.domain.explanation import (
@@ -24,6 +25,7 @@ from placement.domain.explanation import (
 from placement.explain.vocabulary import amount
 from placement.forest.arrays import Shares
 from placement.kubernetes.node_selection import CORDONED, NodeSelection, untolerated
+from placement.numa.cpuset import format_cpu_list
 from placement.numa.demand import NumaPolicy
 from placement.numa.refusal import Refusal
 from placement.scheduling.columns.node_columns import NodeColumns
@@ -150,5 +152,15 @@ def _miss(
         shortages,
         lacking=tuple(name for any_of in condition.required for name in any_of),
         unwanted=unwanted,
-        words=tuple(map(in_plain_words, refusal.reasons)),
+        words=(*map(in_plain_words, refusal.reasons), *_of_reservations(node)),
     )
+
+
+def _of_reservations(node: NodeInfo) -> Iterator[str]:
+    """What is kept there for others than the pod, which was refused."""
+    for each in node.holders[len(node.pods) :]:
+        cpus = f"CPUs {format_cpu_list(each.holding.cpus)}" if each.holding.cpus else ""
+        amounts = (f"{name} {amount}" for name, amount in quantities(each.requests).items())
+        kept = ", ".join(filter(None, (cpus, *amounts)))
+        if kept:
+            yield f"reservation {each.name} keeps {kept}"

@@ -131,7 +131,7 @@ class PodJudge:
     ) -> FilterResult:
         """Whether the pod can go to a host with these totals, and how well that suits."""
         if self._request is None:
-            return FilterResult(Fit())
+            return FilterResult(Fit(nominated=0 if reservations.matched else None))
         if reservations is not NO_RESERVATIONS:
             return _verdict(host, totals, reservations, self._form_opinion(self._request, host, reservations))
         opinion = self._opinions.get(host)

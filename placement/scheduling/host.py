@@ -177,7 +177,7 @@ def occupied_host(
     """
     recorded = list(pods)
     holdings = ledger_of(node, recorded).holdings
-    counted = {consumer: _counted(holding, offers) for consumer, holding in holdings.items()}
+    counted = {consumer: counted_holding(holding, offers) for consumer, holding in holdings.items()}
     unreadable = [pod.full_name for pod in recorded if pod.unreadable]
     host = host_of(node, HostLedger(MappingProxyType(counted)), settings, unreadable)
     taken = _taken_by_others(recorded, others)
@@ -201,7 +201,11 @@ def foreign_cpus(offers: NodeOffers, others: Mapping[Place, int]) -> CpuSet:
     return frozenset(cpu for cpu, place in offers.cores.items() if place in others) - offers.reserved
 
 
-def _counted(holding: Holding, offers: NodeOffers) -> Holding:
+def counted_holding(holding: Holding, offers: NodeOffers) -> Holding:
+    """A holding as it counts on NUMA nodes: in whole units, CPUs of a pod's own even if it is not aligned.
+
+    Source: koordinator.md, "Resource classes".
+    """
     amounts = {
         numa: {resource: _rounded_up(resource, amount) for resource, amount in row.items()}
         for numa, row in holding.amounts.items()

@@ -19,7 +19,7 @@ from placement.dialects.koordinator.resources import (
     numa_class,
 )
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
-from placement.numa.amounts import Amounts, bound_cost
+from placement.numa.amounts import bound_cost
 from placement.numa.cpuset import CpuSet
 from placement.scheduling.node_offers import (
     HOST,
@@ -70,7 +70,7 @@ class Accountant:
         """Count a recorded pod; CPUs that another one owns already stay with that one."""
         holding = pod.holding
         own = self._own(pod.consumer, holding.cpus, "" if holding.level == "None" else holding.level)
-        shares = host_units(self._offers, pod.requests, cpu_cost(self._offers, pod))
+        shares = host_units(self._offers, pod)
         for numa, amounts in (*holding.amounts.items(), *pod.loose.items()):
             for resource, amount in amounts.items():
                 if resource != "cpu" or not holding.cpus:
@@ -134,13 +134,13 @@ def accounts_with(accountant: Accountant, reported_pods: Iterable[tuple[str, Kub
     return later.accounts()
 
 
-def host_units(offers: NodeOffers, requests: Amounts, cpu_milli: int) -> Shares:
+def host_units(offers: NodeOffers, pod: RecordedPod) -> Shares:
     """What a pod takes of the host as a whole: its requests, rounded up to units, and one of `pods`."""
-    shares = {Place(HOST, PODS_CLASS): 1}
-    for resource, amount in requests.items():
+    shares = {Place(HOST, PODS_CLASS): pod.slots}
+    for resource, amount in pod.requests.items():
         place = offers.host(resource)
         if place is not None:
-            taken = cpu_milli if resource == "cpu" else amount
+            taken = cpu_cost(offers, pod) if resource == "cpu" else amount
             shares[place] = -(-taken // host_class(resource).unit)
     return shares
 
@@ -154,7 +154,7 @@ def host_room(
     """
     taken: Counter[Place] = Counter(others)
     for pod in pods:
-        taken.update(host_units(offers, pod.requests, cpu_cost(offers, pod)))
+        taken.update(host_units(offers, pod))
     return {
         place.resource_class: max(0, inventory.capacity - taken[place])
         for place, inventory in offers.inventories.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,6 +27,7 @@ from placement.scheduling.node_allocations import (
     host_room,
 )
 from placement.scheduling.node_offers import NodeOffers, Place
+from placement.scheduling.reserved import holders
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +60,7 @@ class NodeTemplates:
 
     def host(self, node: NodeInfo) -> Host:
         """The host that a node is for pods."""
-        if not (node.pods or node.others):
+        if not (node.holders or node.others):
             found = node.template.empty.get(node.settings)
             return found or node.template.empty.setdefault(node.settings, _host(node))
         made = _host(node)
@@ -73,7 +75,7 @@ class NodeTemplates:
 
 def _host(node: NodeInfo) -> Host:
     template = node.template
-    return occupied_host(template.imported, template.offers, node.pods, node.others, node.settings)
+    return occupied_host(template.imported, template.offers, node.holders, node.others, node.settings)
 
 
 def reported_pods(
@@ -88,10 +90,10 @@ def reported_pods(
 class NodeInfo:
     """A node, its recorded pods in their order, and what is left of it; never changed, so it can be a key.
 
-    `id` is that of the node; `root_id`, `root_uuid` and `revision`, the stamp, are those of its host
-    provider; `imported_at` tells when its manifests were stored. `others` is what consumers beside the
-    cluster's pods hold, `unused` the units of each class of the host itself that nobody holds, `totals` the
-    same for the score.
+    `reservations` are there, too, with all that they were given. `id` is that of the node; `root_id`,
+    `root_uuid` and `revision`, the stamp, are those of its host provider; `imported_at` tells when its
+    manifests were stored. `others` is what consumers beside the cluster's pods hold, `unused` the units of
+    each class of the host itself that nobody holds, `totals` the same for the score.
     """
 
     id: int
@@ -110,6 +112,7 @@ class NodeInfo:
     unused: Mapping[str, int]
     totals: HostTotals
     templates: NodeTemplates
+    reservations: tuple[RecordedPod, ...] = ()
     counted: Accountant | None = field(default=None, repr=False)
     """The recorded pods as they were counted, if they were."""
 
@@ -122,6 +125,11 @@ class NodeInfo:
     def offers(self) -> NodeOffers:
         """What its providers offer."""
         return self.template.offers
+
+    @cached_property
+    def holders(self) -> tuple[RecordedPod, ...]:
+        """Everybody who holds something: the pods, then the reservations with what they have left."""
+        return holders(self.template.imported, self.offers, self.pods, self.reservations)
 
     @cached_property
     def host(self) -> Host:
@@ -153,13 +161,13 @@ class NodeInfo:
     @cached_property
     def free(self) -> Mapping[str, int]:
         """The units of each class of the host itself that a pod may have: neither held nor due to another."""
-        room = host_room(self.offers, self.pods, self.others)
+        room = host_room(self.offers, self.holders, self.others)
         return {name: min(units, room.get(name, units)) for name, units in self.unused.items()}
 
     @cached_property
     def accountant(self) -> Accountant:
         """What is left on its NUMA nodes, after recorded pods; only to be asked."""
-        return self.counted or counted(self.offers, self.pods, self.others)
+        return self.counted or counted(self.offers, self.holders, self.others)
 
     def left(self, place: Place) -> int:
         """The units left of an inventory, before kubelet's pods."""
@@ -170,7 +178,11 @@ class NodeInfo:
         return replace(self, revision=revision)
 
     def with_pod(self, pod: RecordedPod) -> NodeInfo:
-        """The same node with one more pod, recorded last."""
+        """The same node with one more pod, recorded last, or one more reservation."""
+        if pod.keeps is not None:
+            return self._with(self.pods, (*self.reservations, pod))
+        if self.reservations:
+            return self._with((*self.pods, pod), self.reservations)
         accountant = self.accountant.copy()
         accountant.record(pod)
         unused, requested = dict(self.unused), dict(self.totals.requested)
@@ -189,7 +201,12 @@ class NodeInfo:
         )
 
     def without(self, consumers: frozenset[str]) -> NodeInfo:
-        """The same node without pods; what they held of the host itself is free again."""
+        """The same node without pods and reservations; what they held of the host itself is free again."""
+        pods = tuple(pod for pod in self.pods if pod.consumer not in consumers)
+        if self.reservations:
+            kept = tuple(each for each in self.reservations if each.consumer not in consumers)
+            is_same = (len(pods), len(kept)) == (len(self.pods), len(self.reservations))
+            return self if is_same else self._with(pods, kept)
         gone = [pod for pod in self.pods if pod.consumer in consumers]
         if not gone:
             return self
@@ -200,10 +217,25 @@ class NodeInfo:
                     unused[place.resource_class] = unused.get(place.resource_class, 0) + amount
             for resource, amount in pod.requests.items():
                 requested[resource] = requested.get(resource, 0) - amount
-        return replace(
-            self,
-            pods=tuple(pod for pod in self.pods if pod.consumer not in consumers),
-            unused=unused,
-            totals=HostTotals(self.totals.allocatable, requested),
-            counted=None,
-        )
+        totals = HostTotals(self.totals.allocatable, requested)
+        return replace(self, pods=pods, unused=unused, totals=totals, counted=None)
+
+    def _with(self, pods: tuple[RecordedPod, ...], reservations: tuple[RecordedPod, ...]) -> NodeInfo:
+        after = replace(self, pods=pods, reservations=reservations, counted=None)
+        unused, requested = Counter(self.unused), Counter(self.totals.requested)
+        unused.update(_of_host(self.accounts))
+        unused.subtract(_of_host(after.accounts))
+        for holder in self.holders:
+            requested.subtract(holder.requests)
+        for holder in after.holders:
+            requested.update(holder.requests)
+        totals = HostTotals(self.totals.allocatable, dict(requested))
+        return replace(after, unused=dict(unused), totals=totals, counted=after.accountant)
+
+
+def _of_host(accounts: NodeAllocations) -> Counter[str]:
+    """The units of each class of the host itself that are held."""
+    held: Counter[str] = Counter()
+    for shares in accounts.shares.values():
+        held.update({place.resource_class: amount for place, amount in shares.items() if not place.path})
+    return held

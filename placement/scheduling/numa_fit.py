@@ -109,6 +109,9 @@ def fit_host(
             nominated = placing.explore(affinity).reservation
         elif demand.cpus is not None:
             nominated = _explore_free_cpus(demand.cpus, placing, reservations)
+        elif reservations.matched:
+            # It takes of the host as a whole only, where every matched reservation has enough.
+            nominated = 0
         if limit is not None:
             choose_pool(host.state, affinity or host.state.layout.numa_nodes, limit)
     except Refused as refused:
@@ -128,19 +131,22 @@ def check_amplified(
     if ratio <= FACE_VALUE:
         return
     cost = milli if demand.cpus is None else bound_cost(milli, ratio)
-    returned = _returned_cpus(reservations)
+    cpus_back, milli_back = _returned(reservations)
     requested = host_cpu_requested(
-        totals.requested.get("cpu", 0) - 1000 * returned,
-        host.state.use.held.bit_count() - returned,
-        ratio,
+        totals.requested.get("cpu", 0) - milli_back, host.state.use.held.bit_count() - cpus_back, ratio
     )
     if cost > totals.allocatable.get("cpu", 0) - requested:
         raise Refused(AMPLIFIED, obstacle=Obstacle(Kind.AMPLIFIED_CPU))
 
 
-def _returned_cpus(reservations: Reservations) -> int:
-    sizes = [reservation.cpus.bit_count() for reservation in reservations.matched]
-    return sum(sizes) if reservations.ignored else max(sizes, default=0)
+def _returned(reservations: Reservations) -> tuple[int, int]:
+    """The CPUs, and the millicores of the host as a whole, that a pod gets back of what reservations hold."""
+    sizes = [
+        (cpus, max(each.milli_cpus, 1000 * cpus))
+        for each in reservations.matched
+        for cpus in (each.cpus.bit_count(),)
+    ]
+    return max(sizes, default=(0, 0))
 
 
 def _designated(host: Host, status: ResourceStatus, demand: PodDemand) -> Allocation:

@@ -16,9 +16,11 @@ import numpy as np
 
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.forest.arrays import Amounts, Mask, Rows
 from placement.kubernetes.node_selection import NodeSelection
 from placement.numa.refusal import Refusal
+from placement.numa.reservations import NO_RESERVATIONS, Reservations
 from placement.scheduling.columns.filter import may_fit
 from placement.scheduling.columns.isolation import least_missed
 from placement.scheduling.columns.node_columns import NodeColumns
@@ -46,12 +48,19 @@ class PodShape:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A node on which a pod fits, and how well, 0 to 100; `missed`: what the pod prefers and does not get."""
+    """A node on which a pod fits, and how well, 0 to 100; `missed`: what the pod prefers and does not get.
+
+    `reservations` are those of the node that the pod may use. `used` is the one that it does use, `opened`
+    the node as if nothing were kept there that the pod may have.
+    """
 
     node: NodeInfo
     missed: int
     score: int
     fit: Fit
+    reservations: Reservations = NO_RESERVATIONS
+    used: RecordedPod | None = None
+    opened: NodeInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,10 +197,27 @@ def pod_manifest(documents: list[Any]) -> Mapping[str, Any]:
 
 def pods_manifests(documents: list[Any]) -> list[Mapping[str, Any]]:
     """Any number of Pods, List objects opened. Raises BadRequest for anything else."""
+    return _of_kind("Pod", documents)
+
+
+def reservation_manifest(documents: list[Any]) -> Mapping[str, Any]:
+    """The one Reservation among the documents. Raises BadRequest."""
+    found = reservations_manifests(documents)
+    if len(found) != 1:
+        raise BadRequest(f"expected one Reservation, got {len(found)} manifests")
+    return found[0]
+
+
+def reservations_manifests(documents: list[Any]) -> list[Mapping[str, Any]]:
+    """Any number of Reservations, List objects opened. Raises BadRequest for anything else."""
+    return _of_kind("Reservation", documents)
+
+
+def _of_kind(kind: str, documents: list[Any]) -> list[Mapping[str, Any]]:
     found = list(_flattened(documents))
     for manifest in found:
-        if manifest.get("kind") != "Pod":
-            raise BadRequest(f"kind: expected Pod, got {manifest.get('kind')!r}")
+        if manifest.get("kind") != kind:
+            raise BadRequest(f"kind: expected {kind}, got {manifest.get('kind')!r}")
     return found
 
 

@@ -12,6 +12,8 @@ from placement.services.clusters.node_writing import NodeWriter
 from placement.services.clusters.pod_translation import PodTranslation
 from placement.services.clusters.pods import Pods
 from placement.services.clusters.preemption import Preemption
+from placement.services.clusters.reservation_ends import ReservationEnds
+from placement.services.clusters.reservations import Reservations
 from placement.services.clusters.vanished_pods import Binders
 from placement.services.flavors import Flavors
 from placement.services.following.cluster_cache import ClusterCache
@@ -40,10 +42,12 @@ class UseCases:
         attributes = AttributeRegistry(database)
         writer = NodeWriter(attributes, database.history)
         self.cluster_cache = ClusterCache(database)
-        self.pods = Pods(database, self.cluster_cache, writer)
+        ends = ReservationEnds(database, self.cluster_cache, writer)
+        self.pods = Pods(database, self.cluster_cache, writer, ends)
+        self.reservations = Reservations(database, self.pods, ends)
         self.pod_translation = PodTranslation(database, self.cluster_cache)
         self.nodes = NodeImports(database, self.cluster_cache.loader, writer)
-        self.clusters = Clusters(database, self.nodes)
+        self.clusters = Clusters(database, self.nodes, ends)
         self.extender = Extender(self.clusters, self.pods, Preemption(database, self.cluster_cache), binders)
         self.forest = ForestKeeper(database)
         self.candidates = Candidates(database, self.forest, search_settings)

@@ -18,6 +18,7 @@ from typing import Any
 
 from tests.cases import Outcome
 from tests.kubernetes import node_manifests, pod_manifest
+from tests.reservations import reservation
 from tests.service import Service, ServiceError
 
 FORMAT = "cluster-cases/1"
@@ -78,6 +79,11 @@ def _request(base: str, step: dict[str, Any]) -> tuple[str, Any]:
         manifest["metadata"].setdefault("annotations", {}).update(step.get("annotations", {}))
         return f"{base}/pods/default/{step['pod']}", manifest if step["call"] == "PUT" else None
     name = base.rpartition("/")[-1]
+    if "reservation" in step:
+        template = pod_manifest(**step.get("manifest", {}))
+        reserved, labels = step["reservation"], step.get("labels")
+        body = reservation(reserved, template=template, labels=labels, **step.get("spec", {}))
+        return f"{base}/reservations/{reserved}", body if step["call"] == "PUT" else None
     body = json.loads(json.dumps(step.get("body")).replace("{name}", name))
     return step["path"].replace("{cluster}", base).replace("{name}", name), body
 
@@ -126,6 +132,8 @@ def _remove(call: Call, base: str) -> None:
     pods = call("GET", f"{base}/pods", None)[1]
     for pod in pods.get("pods", ()):
         call("DELETE", f"{base}/pods/{pod['namespace']}/{pod['name']}", None)
+    for kept in call("GET", f"{base}/reservations", None)[1].get("reservations", ()):
+        call("DELETE", f"{base}/reservations/{kept['name']}", None)
     for node in call("GET", f"{base}/nodes", None)[1].get("nodes", ()):
         call("DELETE", f"{base}/nodes/{node['name']}", None)
     call("DELETE", base, None)

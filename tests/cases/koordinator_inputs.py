@@ -110,9 +110,14 @@ def rules(strategy: str | None, profile: Profile, share_limit: int | None = 1) -
     )
 
 
-def ledger(existing: Iterable[Json] | None) -> HostLedger:
-    """The pods of an `existing`, whatever they are called."""
-    recorded = {}
+def ledger(existing: Iterable[Json] | None, reservations: Json | None = None) -> HostLedger:
+    """The pods of an `existing`, whatever they are called.
+
+    What owners of reservations hold is recorded there with the reservations, too; here it is recorded once.
+    """
+    twice = numa_amounts((reservations or {}).get("matched_allocated"))
+    back = {numa: {name: -amount for name, amount in row.items()} for numa, row in twice.items()}
+    recorded = {"recorded twice": Holding(amounts=NumaAmounts(back))}
     for place, pod in enumerate(existing or ()):
         holding = Holding(
             parse_cpu_list(pod.get("cpuset") or ""),
@@ -254,7 +259,6 @@ def reservations(given: Json | None) -> Reservations:
         nominated=0 if given.get("nominated") and given.get("matched") else None,
         required=bool(given.get("required")),
         ignored=bool(given.get("ignored")),
-        owned=numa_amounts(given.get("matched_allocated")),
     )
 
 

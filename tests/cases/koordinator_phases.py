@@ -122,9 +122,13 @@ def _given_fit(given: Json) -> Fit:
     return Fit(tuple(given["affinity"]) if given.get("affinity") is not None else None)
 
 
+def _ledger(given: Json) -> HostLedger:
+    return read.ledger(given.get("existing"), given.get("reservations"))
+
+
 def reserve(given: Json, profile: Profile) -> Outcome:
     """Allocate on one host, aligned as the case says."""
-    host = read.host(given["host"], read.ledger(given.get("existing")), read.settings(profile, given))
+    host = read.host(given["host"], _ledger(given), read.settings(profile, given))
     request, reservations = read.request(given["request"]), read.reservations(given.get("reservations"))
     fit = _fit(host, _totals(given["host"]), request, given) if request.designated else _given_fit(given)
     return _allocated(allocate_on_host(host, request, fit, reservations))
@@ -140,7 +144,7 @@ def reserve_numa(given: Json, profile: Profile) -> Outcome:
 
 def nominate(given: Json, profile: Profile) -> Outcome:
     """Allocate out of the first reservation."""
-    host = read.host(given["host"], read.ledger(given.get("existing")), read.settings(profile, given))
+    host = read.host(given["host"], _ledger(given), read.settings(profile, given))
     request = read.request(given["request"])
     merged_numa_policy(host.numa_policy, request.numa.policy)
     reservations = read.reservations(given["reservations"])
@@ -151,7 +155,7 @@ def nominate(given: Json, profile: Profile) -> Outcome:
 def score_one(given: Json, profile: Profile) -> Outcome:
     """The score of one host, aligned as the case says."""
     settings = read.settings(profile, given)
-    host = read.host(given["host"], read.ledger(given.get("existing")), settings)
+    host = read.host(given["host"], _ledger(given), settings)
     rating = rate_host(
         host,
         read.request(given["request"]),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from placement.api.rendering.providers import inventory_body
+from placement.api.rendering.reservations import holding_body
 from placement.dialects.koordinator.node.host_cpus import KubeletPod
 from placement.dialects.koordinator.settings.scoring import scoring_remarks
 from placement.numa.cpuset import format_cpu_list
 from placement.numa.pools import SharedPool
+from placement.scheduling.reservation_use import Kept
 from placement.services.clusters.clusters import NodeTree
 from placement.services.clusters.node_views import CpuView, NodeView
 
@@ -72,6 +74,17 @@ def _view_body(view: NodeView) -> dict[str, Any]:
             for pod, cpus in view.pods
         ],
         "quarantine": [{"pod": pod.full_name, "unreadable": pod.unreadable} for pod in view.quarantined_by],
+        **({"reservations": [_kept_body(kept) for kept in view.reservations]} if view.reservations else {}),
+    }
+
+
+def _kept_body(kept: Kept) -> dict[str, Any]:
+    return {
+        "name": kept.held.name,
+        "uid": kept.held.uid,
+        "consumer_uuid": kept.held.consumer,
+        "held": holding_body(kept.held),
+        "left": holding_body(kept.left),
     }
 
 
@@ -104,6 +117,8 @@ def _cpu_body(view: CpuView) -> dict[str, Any]:
         body |= {"shared_with": [pod.full_name for pod in others]} if others else {}
     if view.kubelet_pod is not None:
         body["pod"] = f"{view.kubelet_pod.namespace}/{view.kubelet_pod.name}"
+    if view.reservation is not None:
+        body["reservation"] = view.reservation
     if view.consumer is not None:
         body["consumer_uuid"] = view.consumer
     return body

@@ -50,7 +50,7 @@ def select_affinity(
         return Selection(None)
     rows, reasons = collect_rows(providers)
     if reasons and policy is not NumaPolicy.BEST_EFFORT:
-        return Selection(None, reasons=reasons)
+        return Selection(numa_ids if policy is NumaPolicy.RESTRICTED else None, reasons=reasons)
     best = merge_hints(_relevant(policy, rows), numa_ids, ranking)
     if not admits(policy, best.preferred):
         separator = " & " if policy is NumaPolicy.RESTRICTED else ","

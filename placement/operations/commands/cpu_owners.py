@@ -28,6 +28,7 @@ _OWNERS = {
     "reserved": _Sign("r", "r", "reserved"),
     "system": _Sign("s", "s", "for the system"),
     "others": _Sign("o", "o", "of consumers that are no pods"),
+    "reservation": _Sign("▒", "+", "kept by reservations, shared until their owners come"),
     "kubelet-reserved": _Sign("~", "~", "shared, reserved by kubelet"),
     "free": _Sign("·", ".", "shared, free to be claimed"),
 }
@@ -51,7 +52,12 @@ def draw(cpus: Sequence[Cpu], stdout: TextIO) -> Iterator[str]:
 
 def notes(node: Mapping[str, Any]) -> Iterator[str]:
     """The pools as they are and as they are reported, where each pod runs, and the remarks about the node."""
-    for heading, lines in (("Pools", _pools(node)), ("Pods", _pods(node)), ("Remarks", node["remarks"])):
+    for heading, lines in (
+        ("Pools", _pools(node)),
+        ("Pods", _pods(node)),
+        ("Reservations", _reservations(node)),
+        ("Remarks", node["remarks"]),
+    ):
         indented = [f"   {line}" for line in lines]
         yield from [heading, *indented] if indented else ()
 
@@ -75,8 +81,21 @@ def _pods(node: Mapping[str, Any]) -> Iterator[str]:
             yield f"{pod['namespace']}/{pod['name']}: {_listed(pod['cpuset'])}, {whose}"
 
 
+def _reservations(node: Mapping[str, Any]) -> Iterator[str]:
+    for kept in node.get("reservations", ()):
+        yield f"{kept['name']} keeps {_kept(kept['left'])}"
+
+
 def _listed(cpus: str) -> str:
     return cpus or "none"
+
+
+def _kept(left: Mapping[str, Any]) -> str:
+    """What a reservation has left, in words."""
+    parts = [f"{name} {amount}" for name, amount in left["resources"].items()]
+    if left["cpuset"]:
+        parts.insert(0, f"CPUs {left['cpuset']}")
+    return ", ".join(parts) or "nothing any more"
 
 
 def _only_ascii(stdout: TextIO) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from placement.dialects.koordinator.reservation.reservation import API_VERSION
 from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path
 from placement.operations.kubernetes.informer_store import (
     Key,
@@ -16,16 +17,25 @@ from placement.operations.kubernetes.informer_store import (
 _CORE = "/api/v1"
 ALL_PODS = f"{_CORE}/pods"
 _TOPOLOGY_GROUP = "topology.node.k8s.io/v1alpha1"
+RESERVATIONS = "reservations"
+_UNKNOWN = frozenset({404})
+_FORBIDDEN = 403
+_NO_TOPOLOGIES = "nodes have no NUMA nodes and cores"
 
 
 class Collection(NamedTuple):
-    """Objects of one kind under one path; an optional one is of a kind that Kubernetes may not know."""
+    """Objects of one kind under one path.
+
+    A list that is refused with one of the `absent` statuses means that there are none; `without` is what
+    follows from that, empty if nothing needs to be said.
+    """
 
     title: str
     kind: Kind
     api_version: str
     path: str
-    optional: bool = False
+    absent: frozenset[int] = frozenset()
+    without: str = ""
 
     def seen(self, manifest: dict[str, Any]) -> tuple[Key, WatchedObject]:
         """An object of the collection. Items of a list may leave out what the list says for all of them."""
@@ -47,7 +57,8 @@ class Collection(NamedTuple):
 
 
 def collections(namespaces: Iterable[str]) -> list[Collection]:
-    """What to watch: nodes, topologies, and the pods of these namespaces, or of all."""
+    """What to watch: nodes, topologies, reservations, and the pods of these namespaces, or of all."""
+    reservations = f"/apis/{API_VERSION}/reservations"
     topologies = f"/apis/{_TOPOLOGY_GROUP}/noderesourcetopologies"
     pods = [
         Collection(f"pods of {namespace}", Kind.POD, "v1", pods_path(namespace))
@@ -55,7 +66,9 @@ def collections(namespaces: Iterable[str]) -> list[Collection]:
     ]
     return [
         Collection("nodes", Kind.NODE, "v1", f"{_CORE}/nodes"),
-        Collection("topologies", Kind.TOPOLOGY, _TOPOLOGY_GROUP, topologies, optional=True),
+        Collection("topologies", Kind.TOPOLOGY, _TOPOLOGY_GROUP, topologies, _UNKNOWN, _NO_TOPOLOGIES),
+        # Roles of clusters without that kind need not name it, and then the answer is 403.
+        Collection(RESERVATIONS, Kind.RESERVATION, API_VERSION, reservations, _UNKNOWN | {_FORBIDDEN}),
         *(pods or [Collection("pods", Kind.POD, "v1", ALL_PODS)]),
     ]
 

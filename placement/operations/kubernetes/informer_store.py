@@ -36,6 +36,7 @@ class Kind(StrEnum):
     NODE = "Node"
     TOPOLOGY = "NodeResourceTopology"
     POD = "Pod"
+    RESERVATION = "Reservation"
 
 
 class Key(NamedTuple):
@@ -51,7 +52,8 @@ class WatchedObject:
     """An object as last seen.
 
     `text` is the manifest as JSON, `mark` tells whether anything that matters changed. `node` is the node a
-    pod occupies; one that waits for a node or is `over` occupies none, and its text is not kept.
+    pod occupies; one that waits for a node or is `over` occupies none, and its text is not kept. Reservations
+    may be `over`, too.
     """
 
     text: bytes
@@ -80,9 +82,11 @@ def watched_object(manifest: Mapping[str, Any]) -> WatchedObject:
     }
     mark = hashlib.blake2b(orjson.dumps(lasting, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
     uid = canonical_uid(manifest["metadata"].get("uid") or "")
+    over = lasting["status"].get("phase") in ENDED_PHASES
+    if manifest["kind"] == Kind.RESERVATION:
+        return WatchedObject(orjson.dumps(manifest), mark, uid, over=over)
     if manifest["kind"] != Kind.POD:
         return WatchedObject(orjson.dumps(manifest), mark, uid)
-    over = lasting["status"].get("phase") in ENDED_PHASES
     node = None if over else (manifest.get("spec") or {}).get("nodeName") or None
     return WatchedObject(orjson.dumps(manifest) if node else b"", mark, uid, node, over)
 
@@ -98,13 +102,26 @@ class InformerStore:
         self._seen: dict[Key, WatchedObject] = {}
         self._members: dict[str, set[Key]] = {}
         self._missing = set(collections)
+        self._lacking: set[str] = set()
         self._changed: set[Key] = set()
         self._ended: set[PodId] = set()
         self._condition = threading.Condition()
 
+    def lacks(self, collection: str) -> None:
+        """Note that there is no such collection."""
+        self.replace(collection, {})
+        with self._condition:
+            self._lacking.add(collection)
+
+    def is_lacking(self, collection: str) -> bool:
+        """Whether there was no such collection when it was listed last."""
+        with self._condition:
+            return collection in self._lacking
+
     def replace(self, collection: str, found: Mapping[Key, WatchedObject]) -> None:
         """Replace all objects of the collection by these."""
         with self._condition:
+            self._lacking.discard(collection)
             known = self._members.get(collection, set())
             for key in known - found.keys():
                 self._set(key, None)

@@ -12,6 +12,7 @@ from placement.operations.kubernetes.informer_store import (
     WatchedObject,
 )
 from placement.operations.kubernetes.reconciled_pods import ReconciledPods
+from placement.operations.kubernetes.reconciled_reservations import ReconciledReservations
 from placement.operations.kubernetes.sending import Sending
 from placement.operations.kubernetes.service import ServiceCluster
 
@@ -28,12 +29,18 @@ class ReconciledNodes:
     """What the service holds of nodes, and what is due."""
 
     def __init__(
-        self, service: ServiceCluster, store: InformerStore, sending: Sending, pods: ReconciledPods
+        self,
+        service: ServiceCluster,
+        store: InformerStore,
+        sending: Sending,
+        pods: ReconciledPods,
+        reservations: ReconciledReservations,
     ) -> None:
         self._service = service
         self._store = store
         self._sending = sending
         self._pods = pods
+        self._reservations = reservations
         self._held: dict[str, _Held] = {}
         self._due: set[str] = set()
 
@@ -66,11 +73,15 @@ class ReconciledNodes:
         if name not in self._held:
             self._sending.settled(_key(name))
             return False
-        self._pods.release_from(name)
+        self._release_from(name)
         if not self._sending.accepted(_key(name), None, lambda: self._service.delete_node(name)):
             return False
         del self._held[name]
         return True
+
+    def _release_from(self, name: str) -> None:
+        self._pods.release_from(name)
+        self._reservations.release_from(name)
 
     def put(self) -> int:
         """Send nodes that are new or changed; how many were taken. Raises ServiceError."""
@@ -90,7 +101,7 @@ class ReconciledNodes:
             return False
         if held and held.uid not in (None, node.uid):
             # Another machine under the same name: what ran on the old one does not run here.
-            self._pods.release_from(name)
+            self._release_from(name)
         manifests = node.manifest, topology.manifest if topology else None
         if not self._sending.accepted(_key(name), mark, lambda: self._service.put_node(name, *manifests)):
             return False

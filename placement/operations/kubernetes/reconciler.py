@@ -9,6 +9,7 @@ from placement.operations.kubernetes.informer_store import InformerStore, Key, K
 from placement.operations.kubernetes.journal import Journal
 from placement.operations.kubernetes.reconciled_nodes import ReconciledNodes
 from placement.operations.kubernetes.reconciled_pods import ReconciledPods
+from placement.operations.kubernetes.reconciled_reservations import ReconciledReservations
 from placement.operations.kubernetes.sending import Sending
 from placement.operations.kubernetes.service import PodId, ServiceCluster
 
@@ -16,9 +17,10 @@ from placement.operations.kubernetes.service import PodId, ServiceCluster
 class Reconciler:
     """Compares the store with what the service holds and sends the difference.
 
-    Order: pods that end, nodes that go (their pods first), nodes that come or change, pods that come or
-    change. So room is given back before it is asked for, and a node is there before its pods; pods of a node
-    that the service does not have wait for it. Whatever is not done when a call fails stays due.
+    Order: pods that end, reservations that end, nodes that go (their pods first), nodes that come or change,
+    pods that come or change, then reservations: the service finds room for these beside what runs. So room is
+    given back before it is asked for, and a node is there before its pods; pods of a node that the service
+    does not have wait for it. Whatever is not done when a call fails stays due.
     """
 
     def __init__(
@@ -37,7 +39,8 @@ class Reconciler:
         self._journal = journal
         self._sending = Sending(journal, lambda: progress(self.summary()))
         self._pods = ReconciledPods(service, store, self._sending, lives, namespaces)
-        self._nodes = ReconciledNodes(service, store, self._sending, self._pods)
+        self._reservations = ReconciledReservations(service, store, self._sending)
+        self._nodes = ReconciledNodes(service, store, self._sending, self._pods, self._reservations)
         self._claims = ExpiringClaims(service, store, self._pods, journal, is_placed, claim_patience)
 
     @property
@@ -48,7 +51,8 @@ class Reconciler:
     def summary(self) -> str:
         """What the service holds, in a line."""
         waiting = f", waiting {self._pods.waiting}" if self._pods.waiting else ""
-        return f"nodes {len(self._nodes)}, pods {len(self._pods)}{waiting}, rejected {self.rejected}"
+        kept = f", reservations {len(self._reservations)}" if len(self._reservations) else ""
+        return f"nodes {len(self._nodes)}, pods {len(self._pods)}{waiting}{kept}, rejected {self.rejected}"
 
     def compare(self) -> None:
         """Read what the service holds; all that may differ becomes due.
@@ -59,6 +63,7 @@ class Reconciler:
             self._journal.note("the cluster is new")
         self._sending.rejections.forgive()
         self._nodes.compare()
+        self._reservations.compare()
         self._pods.compare()
         self.look_at(self._store.keys())
 
@@ -67,7 +72,9 @@ class Reconciler:
         found = set(keys)
         pods = {key for key in found if key.kind is Kind.POD}
         self._pods.look_at(pods)
-        self._nodes.look_at(key.name for key in found - pods)
+        reservations = {key for key in found if key.kind is Kind.RESERVATION}
+        self._reservations.look_at(key.name for key in reservations)
+        self._nodes.look_at(key.name for key in found - pods - reservations)
 
     def look_at_claims(self) -> None:
         """Find claims without a pod. Raises ServiceError, ApiServerError."""
@@ -78,9 +85,11 @@ class Reconciler:
         self._pods.end(self._store.ended())
         self.look_at(self._sending.rejections.ripe())
         changes = self._pods.release_ended()
+        changes += self._reservations.delete_gone()
         changes += self._nodes.delete_gone()
         changes += self._nodes.put()
-        return changes + self._pods.put(self._nodes.has)
+        changes += self._pods.put(self._nodes.has)
+        return changes + self._reservations.put()
 
     def settle_all(self) -> None:
         """Send what is due, and conflicts again as long as some of them succeed. Raises ServiceError."""

@@ -113,4 +113,6 @@ class Sending:
 
 
 def _title(key: Key) -> str:
-    return f"pod {key.namespace}/{key.name}" if key.kind is Kind.POD else f"node {key.name}"
+    if key.kind is Kind.POD:
+        return f"pod {key.namespace}/{key.name}"
+    return f"reservation {key.name}" if key.kind is Kind.RESERVATION else f"node {key.name}"

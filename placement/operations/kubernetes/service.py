@@ -67,6 +67,21 @@ class ServiceCluster:
         """Delete a node, if it is there."""
         self._delete(path("nodes", name))
 
+    def reservations(self, node: str | None = None) -> list[str]:
+        """The names of its reservations, or of those on one of its nodes."""
+        found = self._client.get(f"{self._path}/reservations")["reservations"]
+        return [each["name"] for each in found if node in (None, each["node"])]
+
+    def put_reservation(self, name: str, reservation: Mapping[str, Any]) -> list[str]:
+        """Place a reservation, or change its terms; the warnings about it."""
+        done = self._client.put(self._path + path("reservations", name), reservation)
+        warnings: list[str] = done["warnings"]
+        return warnings
+
+    def delete_reservation(self, name: str) -> None:
+        """Release a reservation, if it is there."""
+        self._delete(path("reservations", name))
+
     def pods(self, node: str | None = None) -> Iterator[HeldPod]:
         """Its pods, or those on one of its nodes."""
         return self._pods([] if node is None else [("node", node)])

@@ -6,7 +6,7 @@ import random
 import threading
 import time
 
-from placement.operations.kubernetes.api_server import GONE, NOT_FOUND, ApiServer, ApiServerError
+from placement.operations.kubernetes.api_server import GONE, ApiServer, ApiServerError
 from placement.operations.kubernetes.collection import Collection, version_of
 from placement.operations.kubernetes.informer_store import InformerStore
 from placement.operations.kubernetes.journal import Journal
@@ -86,18 +86,17 @@ def list_into(
 ) -> str | None:
     """List the collection into the store; the version of the list. Raises ApiServerError.
 
-    None if Kubernetes does not know an optional kind: then there are none, and the journal says so.
+    None if Kubernetes does not know the kind, where that may be: then there are none.
     """
     source = _source(collection)
     try:
         found, version = collection.listed(api_server)
     except ApiServerError as error:
-        if error.status != NOT_FOUND or not collection.optional:
+        if error.status not in collection.absent:
             raise
-        store.replace(collection.title, {})
-        journal.trouble(
-            source, f"Kubernetes knows no {collection.kind}, so nodes have no NUMA nodes and cores"
-        )
+        store.lacks(collection.title)
+        if collection.without:
+            journal.trouble(source, f"Kubernetes knows no {collection.kind}, so {collection.without}")
         return None
     store.replace(collection.title, found)
     journal.well(source)

@@ -32,5 +32,7 @@ def unknown_node(name: str, node_name: str) -> NotFound:
 
 
 def unknown_pod(name: str, namespace: str, pod: str) -> NotFound:
-    """There is no such pod."""
+    """There is no such pod, or no such reservation, which has no namespace."""
+    if not namespace:
+        return NotFound(f"No reservation {pod} found in cluster {name}")
     return NotFound(f"No pod {namespace}/{pod} found in cluster {name}")

@@ -10,10 +10,13 @@ from typing import Any
 from placement.dialects.koordinator.settings.scoring import SCORING, candidates_order
 from placement.dialects.koordinator.settings.settings import SETTINGS, scheduler_settings
 from placement.domain.errors import BadRequest, Conflict
+from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.cluster_lookup import NAME, found, unknown_node
 from placement.services.clusters.node_imports import NodeImports
+from placement.services.clusters.node_loading import facts_of
 from placement.services.clusters.node_views import NodeView, view_of
-from placement.services.transactions import attempt
+from placement.services.clusters.reservation_ends import ReservationEnds
+from placement.services.transactions import attempt, patiently
 from placement.storage.database import Database, Transaction
 from placement.storage.failures import TryAgain
 from placement.storage.statements import clusters, inventories, trees
@@ -27,21 +30,27 @@ _LONGEST_DESCRIPTION = 1000
 
 @dataclass(frozen=True, slots=True)
 class NodeTree:
-    """A node with its providers, each with its inventories, and the view of its CPUs and pods."""
+    """A node with its providers, each with its inventories, and what is known of it."""
 
     cluster: Cluster
     node: Node
     members: list[TreeMember]
     records: Mapping[int, Mapping[int, Stored]]
-    view: NodeView
+    state: NodeInfo
+
+    @property
+    def view(self) -> NodeView:
+        """Its CPUs and pods."""
+        return view_of(self.state)
 
 
 class Clusters:
     """Creates, shows and deletes clusters, and shows their nodes."""
 
-    def __init__(self, database: Database, imports: NodeImports) -> None:
+    def __init__(self, database: Database, imports: NodeImports, ends: ReservationEnds) -> None:
         self._database = database
         self._imports = imports
+        self._ends = ends
 
     def listed(self) -> list[Cluster]:
         """All clusters."""
@@ -101,7 +110,16 @@ class Clusters:
             return clusters.nodes_of(connection, found(connection, name).id)
 
     def node(self, name: str, node_name: str) -> NodeTree:
-        """One node with its tree, capacity and use. Raises NotFound."""
+        """One node with its tree, capacity and use; what has expired there is released. Raises NotFound."""
+
+        def once() -> NodeTree:
+            tree = self._node(name, node_name)
+            expired = self._ends.release_on(facts_of(tree.cluster), tree.state)
+            return self._node(name, node_name) if expired else tree
+
+        return patiently(once)
+
+    def _node(self, name: str, node_name: str) -> NodeTree:
         with self._database.snapshot() as connection:
             cluster = found(connection, name)
             node = clusters.find_node(connection, cluster.id, node_name)
@@ -110,7 +128,7 @@ class Clusters:
             members = trees.members(connection, node.provider_id)
             records = inventories.stored(connection, [member.id for member in members])
             state = self._imports.state(connection, cluster, node)
-        return NodeTree(cluster, node, members, records, view_of(state))
+        return NodeTree(cluster, node, members, records, state)
 
 
 def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from placement.kubernetes.pod_identity import consumer_of
 from placement.scheduling.node_allocations import NodeAllocations, accounts_with, counted, shrunk
 from placement.scheduling.node_info import NodeInfo, reported_pods
 from placement.scheduling.node_offers import NodeOffers
+from placement.scheduling.reserved import holders
 from placement.services.clusters.cluster_lookup import found, unknown, unknown_node
 from placement.services.clusters.node_loading import (
     ClusterFacts,
@@ -144,6 +145,9 @@ def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeInfo, what
     """
     if state.pods:
         raise InTheWay(f"{what} still has pods.", {f"pod {pod.full_name}" for pod in state.pods})
+    if state.reservations:
+        kept = {f"reservation {each.name}" for each in state.reservations}
+        raise InTheWay(f"{what} still has reservations.", kept)
     place = NodePlace(state.id, state.cluster_id, state.identity)
     writer.write(transaction, place, stored_accounts(transaction, state), _NOBODY, {})
     clusters.delete_node(transaction, state.id)
@@ -173,7 +177,7 @@ class _Importing:
         after = self._settled(description, state)
         if state is not None:
             _check_cpus(state, description.template.offers)
-            recorded = {pod.consumer for pod in state.pods}
+            recorded = {holder.consumer for holder in state.holders}
             less = shrunk(before, after, (state.offers, description.template.offers), recorded)
             self._write(state.id, state.identity, before, less)
             before = less
@@ -199,9 +203,11 @@ class _Importing:
     def _settled(self, description: NodeDescription, state: NodeInfo | None) -> NodeAllocations:
         template = description.template
         recorded = () if state is None else state.pods
+        kept = () if state is None else state.reservations
         others = {} if state is None else state.others
         reported = reported_pods(self.cluster.name, template.imported, recorded)
-        return accounts_with(counted(template.offers, recorded, others), reported)
+        everybody = holders(template.imported, template.offers, recorded, kept)
+        return accounts_with(counted(template.offers, everybody, others), reported)
 
     def _write(
         self, node_id: int, identity: HostIdentity, before: NodeAllocations, after: NodeAllocations
@@ -232,5 +238,10 @@ def _check_cpus(state: NodeInfo, offers: NodeOffers) -> None:
     """Raises InTheWay if CPUs would disappear that pods hold."""
     gone = state.offers.cores.keys() - offers.cores.keys()
     held = {f"CPU {cpu} of pod {pod.full_name}" for pod in state.pods for cpu in pod.holding.cpus & gone}
+    held |= {
+        f"CPU {cpu} of reservation {each.name}"
+        for each in state.holders[len(state.pods) :]
+        for cpu in each.holding.cpus & gone
+    }
     if held:
         raise InTheWay(f"{state.identity.name()} would lose CPUs that pods hold.", held)

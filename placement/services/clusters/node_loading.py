@@ -24,6 +24,7 @@ from placement.numa.host_score import HostTotals
 from placement.scheduling.node_allocations import CpuOwner, NodeAllocations
 from placement.scheduling.node_info import NodeInfo, NodeTemplate, NodeTemplates
 from placement.scheduling.node_offers import HOST, Place, offers_of
+from placement.scheduling.reserved import holders
 from placement.services.clusters.pod_rows import consumer_of, record_of, rescued
 from placement.storage.database import Executor
 from placement.storage.statements import node_rows, pods
@@ -96,6 +97,10 @@ class NodeLoader:
         states = {}
         for row in rows:
             description = descriptions[row.root_id]
+            imported, offers = description.template.imported, description.template.offers
+            here = recorded.get(row.root_id, ())
+            present = tuple(pod for pod in here if pod.keeps is None)
+            reservations = tuple(pod for pod in here if pod.keeps is not None)
             states[row.root_id] = NodeInfo(
                 **row._asdict(),
                 cluster_id=cluster.id,
@@ -103,7 +108,8 @@ class NodeLoader:
                 attributes=description.attributes,
                 template=description.template,
                 settings=cluster.settings,
-                pods=tuple(recorded.get(row.root_id, ())),
+                pods=present,
+                reservations=reservations,
                 others=others.get(row.root_id, {}),
                 unused={
                     record.class_name: record.inventory.capacity - record.used
@@ -112,7 +118,7 @@ class NodeLoader:
                 totals=_totals(
                     description.template,
                     records.get(row.root_id, ()),
-                    recorded.get(row.root_id, ()),
+                    holders(imported, offers, present, reservations),
                     others.get(row.root_id, {}),
                 ),
                 templates=self._templates,

@@ -15,6 +15,7 @@ from placement.numa.pools import SharedPool
 from placement.scheduling.host import foreign_cpus, ledger_of
 from placement.scheduling.host_pools import host_pools, pod_cpus, report_differences
 from placement.scheduling.node_info import NodeInfo
+from placement.scheduling.reservation_use import Kept, kept_on
 
 _BLIND = (
     "kubelet's CPU manager policy is not reported; CPUs that kubelet pins could be handed out a second time"
@@ -26,9 +27,9 @@ class CpuView:
     """One logical CPU and its owner.
 
     `owner`: pod, kubelet (a pod that kubelet manages), reported (a pod that is known by report only), system,
-    reserved, kubelet-reserved, others (consumers that are no pods hold threads of its core), or free. Only
-    kubelet-reserved and free ones are in the LS pool. `pods` are those that hold it, the owner first; more
-    than one if they were reported so.
+    reserved, kubelet-reserved, others (consumers that are no pods hold threads of its core), reservation, or
+    free. Only kubelet-reserved, reservation and free ones are in the LS pool. `pods` are those that hold it,
+    the owner first; more than one if they were reported so.
     """
 
     cpu: LogicalCpu
@@ -36,6 +37,7 @@ class CpuView:
     pods: tuple[RecordedPod, ...] = ()
     kubelet_pod: KubeletPod | None = None
     consumer: str | None = None
+    reservation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class NodeView:
     takeover: Takeover
     takeover_warning: str | None
     quarantined_by: Sequence[RecordedPod]
+    reservations: Sequence[Kept]
 
 
 def view_of(state: NodeInfo) -> NodeView:
@@ -80,6 +83,7 @@ def view_of(state: NodeInfo) -> NodeView:
         takeover=imported.takeover,
         takeover_warning=_BLIND if imported.takeover is Takeover.BLIND else None,
         quarantined_by=[pod for pod in state.pods if pod.unreadable],
+        reservations=list(kept_on(state)),
     )
 
 
@@ -88,6 +92,7 @@ def _cpus(state: NodeInfo, foreign: CpuSet) -> Iterator[CpuView]:
     by_consumer = {pod.consumer: pod for pod in state.pods}
     kubelet = {cpu: entry for entry in state.kubelet_pods for cpu in entry[1].cpus}
     reported = dict(state.reported_pods)
+    reserved = {each.consumer: each for each in state.reservations}
     for cpu, row in imported.topology.by_cpu.items():
         owner = owners.get(cpu)
         holders = tuple(pod for pod in state.pods if cpu in pod.holding.cpus)
@@ -100,6 +105,9 @@ def _cpus(state: NodeInfo, foreign: CpuSet) -> Iterator[CpuView]:
             yield CpuView(row, "kubelet", (), pod, consumer)
         elif owner is not None and owner.consumer in reported:
             yield CpuView(row, "reported", (), reported[owner.consumer], owner.consumer)
+        elif owner is not None and owner.consumer in reserved and cpu not in imported.withheld:
+            name = reserved[owner.consumer].name
+            yield CpuView(row, "reservation", consumer=owner.consumer, reservation=name)
         else:
             yield CpuView(row, _nobody(imported, foreign, cpu))
 

@@ -28,7 +28,9 @@ from placement.storage.statements.names import ClassIds
 
 POD = "POD"
 KUBELET = "KUBELET"
+RESERVATION = "RESERVATION"
 _KUBELET_USER = "kubelet"
+_RESERVATION_USER = "reservation"
 
 
 class NodeChanged(TryAgain):
@@ -56,14 +58,17 @@ class PodAttributes:
     """The project, user and type of the consumers of a cluster.
 
     Their project is the cluster, so that GET /usages shows the use of a cluster. The user of recorded pods
-    is their namespace; the user of pods that only kubelet reports is `kubelet`.
+    is their namespace; the user of pods that only kubelet reports is `kubelet`, that of reservations
+    `reservation`.
     """
 
     cluster: str
     cluster_id: int
 
     def pod(self, consumer: str, namespace: str) -> ConsumerAttributes:
-        """The attributes of a recorded pod."""
+        """The attributes of a recorded pod, or of a reservation, which has no namespace."""
+        if not namespace:
+            return self._of(consumer, RESERVATION, _RESERVATION_USER)
         return self._of(consumer, POD, namespace)
 
     def kubelet_pod(self, consumer: str) -> ConsumerAttributes:
@@ -84,7 +89,8 @@ class NodeWriter:
     def attributes(self, cluster: str, cluster_id: int, namespace: str | None = None) -> PodAttributes:
         """The attributes of consumers in this namespace; to be asked for before the transaction begins."""
         wanted = {("project", cluster), ("type", POD), ("type", KUBELET), ("user", _KUBELET_USER)}
-        if namespace is not None:
+        wanted |= {("type", RESERVATION), ("user", _RESERVATION_USER)}
+        if namespace:
             wanted.add(("user", namespace))
         self._attributes.register(wanted)
         return PodAttributes(cluster, cluster_id)

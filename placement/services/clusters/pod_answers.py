@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.pod.annotations import ResourceSpec
@@ -54,6 +54,17 @@ def written_annotations(allocation: PodAllocation, spec: ResourceSpec) -> dict[s
         for key, document in ((keys.RESOURCE_STATUS, status), (keys.RESOURCE_SPEC, completed))
         if document
     }
+
+
+def using(answer: PodAnswer, reservation: RecordedPod) -> PodAnswer:
+    """The same about a pod that takes from a reservation, which is written to it."""
+    allocated = {"name": reservation.name, "uid": reservation.uid}
+    text = json.dumps(allocated, separators=(",", ":"))
+    return replace(
+        answer,
+        annotations={**answer.annotations, keys.RESERVATION_ALLOCATED: text},
+        remarks=(f"takes from reservation {reservation.name}", *answer.remarks),
+    )
 
 
 def scheduled_answer(

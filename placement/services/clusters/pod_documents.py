@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from placement.dialects.koordinator.reservation.terms import ReservationTerms
 from placement.domain.errors import BadRequest
 from placement.kubernetes.pod import ENDED_PHASES
 from placement.kubernetes.pod_identity import SUCCESSION, canonical_uid, consumer_of, derived_uid
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _UID = re.compile(r"[!-~]{1,36}")
-_METADATA = ("name", "namespace", "uid", "labels", "annotations", *SUCCESSION)
+_METADATA = ("name", "namespace", "uid", "labels", "annotations", "ownerReferences", *SUCCESSION)
 _STATUS = ("phase", "qosClass")
 _UNNAMED = "unnamed"
 _DEFAULT_NAMESPACE = "default"
@@ -21,13 +22,17 @@ _DEFAULT_NAMESPACE = "default"
 
 @dataclass(frozen=True, slots=True)
 class PodDocument:
-    """A Pod manifest with its namespace, name and uid filled in, reduced to what decides about the pod."""
+    """A Pod manifest with its namespace, name and uid filled in, reduced to what decides about the pod.
+
+    With `keeps` it is the template of a reservation on these terms, which has no namespace.
+    """
 
     manifest: Mapping[str, Any]
     namespace: str
     name: str
     uid: str
     consumer: str
+    keeps: ReservationTerms | None = None
 
     @classmethod
     def named(cls, cluster: str, namespace: str, name: str, pod: Mapping[str, Any]) -> PodDocument:
@@ -36,18 +41,14 @@ class PodDocument:
         Raises BadRequest naming the field for names that are none, or not those in the manifest.
         """
         for where, text in (("namespace", namespace), ("name", name)):
-            if not _NAME.fullmatch(text):
-                raise BadRequest(f"{where}: {_short(text)} is not a DNS name")
+            check_name(where, text)
         metadata = _mapping(pod, "metadata")
         for where, text in (("namespace", namespace), ("name", name)):
             if metadata.get(where) not in (None, "", text):
                 raise BadRequest(
                     f"Pod.metadata.{where}: {_short(metadata[where])} is not that of the path, {text!r}"
                 )
-        uid = metadata.get("uid") or derived_uid(cluster, namespace, name)
-        if not isinstance(uid, str) or not _UID.fullmatch(uid):
-            raise BadRequest(f"Pod.metadata.uid: {_short(uid)} must be at most 36 printable characters")
-        uid = canonical_uid(uid)
+        uid = checked_uid("Pod", metadata.get("uid") or derived_uid(cluster, namespace, name))
         filled = {**metadata, "namespace": namespace, "name": name, "uid": uid}
         return cls(_reduced(pod, filled), namespace, name, uid, consumer_of(cluster, uid))
 
@@ -79,6 +80,19 @@ class PodDocument:
         """Whether the pod is over."""
         status = self.manifest.get("status")
         return isinstance(status, Mapping) and status.get("phase") in ENDED_PHASES
+
+
+def check_name(where: str, text: str) -> None:
+    """Raises BadRequest naming the place unless the text is a name."""
+    if not _NAME.fullmatch(text):
+        raise BadRequest(f"{where}: {_short(text)} is not a DNS name")
+
+
+def checked_uid(kind: str, uid: object) -> str:
+    """The one spelling of the uid of an object. Raises BadRequest naming the field."""
+    if not isinstance(uid, str) or not _UID.fullmatch(uid):
+        raise BadRequest(f"{kind}.metadata.uid: {_short(uid)} must be at most 36 printable characters")
+    return canonical_uid(uid)
 
 
 def _mapping(pod: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -18,10 +18,11 @@ from placement.scheduling.filter import loose_amounts
 from placement.scheduling.host import foreign_cpus, ledger_of
 from placement.scheduling.host_pools import host_pools, pod_cpus
 from placement.scheduling.node_info import NodeInfo
-from placement.scheduling.pipeline import Ranked, ShapeRanking
+from placement.scheduling.pipeline import Ranked
 from placement.scheduling.remarks import remarks_on
+from placement.scheduling.reservation_use import PodRanking
 from placement.scheduling.reserve import allocate_on_host
-from placement.services.clusters.pod_answers import PodAnswer, scheduled_answer
+from placement.services.clusters.pod_answers import PodAnswer, scheduled_answer, using
 from placement.services.clusters.pod_documents import PodDocument
 from placement.services.clusters.pod_rows import answer_of
 from placement.storage.statements.pods import StoredPod
@@ -29,11 +30,12 @@ from placement.storage.statements.pods import StoredPod
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A pod on a node: what to record of it, and what to tell."""
+    """A pod on a node: what to record of it, what to tell, and the reservation that it takes from."""
 
     state: NodeInfo
     recorded: RecordedPod
     answer: PodAnswer
+    used: RecordedPod | None = None
 
 
 def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed:
@@ -41,8 +43,9 @@ def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed
 
     Source: koordinator.md, "Reserve", "What is written".
     """
-    state = ranked.node
-    allocation = allocate_on_host(state.host, incoming.request, ranked.fit)
+    state, used = ranked.node, ranked.used
+    room = ranked.opened or state
+    allocation = allocate_on_host(state.host, incoming.request, ranked.fit, ranked.reservations)
     holding = allocation.holding(incoming.qos)
     recorded = RecordedPod(
         namespace=document.namespace,
@@ -52,9 +55,11 @@ def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed
         qos=str(incoming.qos or ""),
         requests=incoming.amounts,
         holding=holding,
-        loose=loose_amounts(state.offers, state.left, incoming.amounts, holding.amounts),
+        loose=loose_amounts(room.offers, room.left, incoming.amounts, holding.amounts),
         treated_as=pool_class(incoming.treated_as, incoming.qos, holding),
         pools=tuple(numa for _, numa in allocation.status.pools),
+        reservation="" if used is None else used.consumer,
+        keeps=document.keeps,
     )
     remarks = remarks_on(state.host, incoming.request) if incoming.request else ()
     answer = scheduled_answer(incoming, recorded, allocation, ranked.score, remarks)
@@ -64,7 +69,7 @@ def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed
         resource_provider=state.root_uuid,
         container_cpus=container_cpus(state, (*state.pods, recorded), recorded),
     )
-    return Placed(state, recorded, answer)
+    return Placed(state, recorded, answer if used is None else using(answer, used), used)
 
 
 def container_cpus(state: NodeInfo, pods: Collection[RecordedPod], pod: RecordedPod) -> str | None:
@@ -78,7 +83,7 @@ def container_cpus(state: NodeInfo, pods: Collection[RecordedPod], pod: Recorded
 
 
 def best_place(
-    ranking: ShapeRanking,
+    ranking: PodRanking,
     columns: NodeColumns,
     incoming: PodImport,
     document: PodDocument,

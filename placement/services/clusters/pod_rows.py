@@ -83,6 +83,11 @@ def status_of(
     return document if recorded is None else {**document, "record": recorded.document()}
 
 
+def ended_status(status: Mapping[str, Any], phase: str, remark: str) -> dict[str, Any]:
+    """What is stored of a reservation that is over: that it is, and why."""
+    return {**status, "told": {**_told(status), "phase": phase, "remarks": [remark]}}
+
+
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 

@@ -24,7 +24,7 @@ from placement.services.clusters.node_writing import (
 )
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_documents import PodDocument
-from placement.services.clusters.pod_rows import FORMAT, consumer_of, status_of
+from placement.services.clusters.pod_rows import FORMAT, consumer_of, ended_status, status_of
 from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.storage.database import Transaction
 from placement.storage.statements import (
@@ -58,14 +58,27 @@ class Precondition(NamedTuple):
             raise Conflict(f"Pod {pod.namespace}/{pod.name} was changed at {pod.changed_at.isoformat()}")
 
 
+class Ending(NamedTuple):
+    """A reservation that ends: on which host provider it is, its phase from now on, and why."""
+
+    reservation: RecordedPod
+    root_id: int
+    phase: str
+    remark: str
+
+
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A pod that is recorded from now on; without `root_id`, the host provider, it occupies nothing."""
+    """A pod that is recorded from now on; without `root_id`, the host provider, it occupies nothing.
+
+    `ends` is the reservation that is over when the pod comes.
+    """
 
     document: PodDocument
     answer: PodAnswer
     root_id: int | None = None
     recorded: RecordedPod | None = None
+    ends: Ending | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +153,16 @@ class PodWriting:
         leaving: Sequence[StoredPod],
         arrival: Arrival | None,
         attributes: PodAttributes,
+        ending: Sequence[Ending] = (),
     ) -> None:
-        """Let pods leave and one arrive on nodes that are locked.
+        """Let pods leave, reservations end and one pod arrive on nodes that are locked.
 
         Raises NodeChanged (NodeRefused if a node does not take it), Conflict (ProviderGone likewise).
         """
-        gone = frozenset(consumer_of(pod) for pod in leaving)
+        ending = (*ending, arrival.ends) if arrival is not None and arrival.ends else ending
+        gone = frozenset((*map(consumer_of, leaving), *(each.reservation.consumer for each in ending)))
         left = {pod.root_id for pod in leaving if pod.root_id is not None}
+        left |= {each.root_id for each in ending}
         target = None if arrival is None else arrival.root_id
         for root_id in sorted(left - {target}) + ([] if target is None else [target]):
             before = locked.states[root_id]
@@ -157,6 +173,11 @@ class PodWriting:
                 for consumer in _left_to_kubelet(after)
                 if consumer in gone or consumer not in stored.shares
             }
+            bearers |= {
+                each.consumer: attributes.pod(each.consumer, each.namespace)
+                for each in after.reservations
+                if each.consumer not in stored.shares
+            }
             if arrival is not None and arrival.recorded is not None and root_id == target:
                 after = after.with_pod(arrival.recorded)
                 consumer = arrival.recorded.consumer
@@ -166,6 +187,8 @@ class PodWriting:
                 # Pods that hold nothing come and go, too.
                 providers.touch(transaction, (), [root_id])
         pods.delete(transaction, [pod.id for pod in leaving])
+        for each in ending:
+            _end(transaction, facts, each)
         arriving = set() if arrival is None or arrival.recorded is None else {arrival.recorded.consumer}
         consumers.delete_idle(transaction, gone - arriving)
         if arrival is not None:
@@ -185,6 +208,13 @@ def pod_values(arrival: Arrival, node_id: int | None, before: StoredPod | None =
         format=FORMAT,
         node_id=node_id,
     )
+
+
+def _end(transaction: Transaction, facts: ClusterFacts, ending: Ending) -> None:
+    reservation = ending.reservation
+    for row in pods.namesakes(transaction, facts.id, pods.RESERVED, reservation.name):
+        status = ended_status(row.status, ending.phase, ending.remark)
+        pods.update(transaction, row.id, row.values(status, FORMAT, None))
 
 
 def _state_of(pod: StoredPod) -> tuple[object, ...]:

@@ -21,7 +21,8 @@ from placement.numa.refusal import Refusal
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.explanation import explain_pod
 from placement.scheduling.node_info import NodeInfo
-from placement.scheduling.pipeline import PodShape, ShapeRanking, ShapeRankings
+from placement.scheduling.pipeline import PodShape, ShapeRankings
+from placement.scheduling.reservation_use import IgnoringRanking, PodRanking, ReservationRanking
 from placement.scoring.rule import BEST
 from placement.services.clusters.cluster_lookup import found, unknown_pod
 from placement.services.clusters.node_loading import facts_of
@@ -54,13 +55,13 @@ from placement.services.clusters.pod_rows import answer_of, consumer_of, is_clai
 from placement.services.clusters.pod_writing import (
     Arrival,
     PodKey,
-    PodWriting,
     Precondition,
 )
+from placement.services.clusters.reservation_ends import ReservationEnds, due_on, ending
 from placement.services.clusters.running_pods import Recording
 from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
 from placement.services.transactions import patiently
-from placement.storage.database import Database
+from placement.storage.database import Database, utcnow
 from placement.storage.statements import pods
 from placement.storage.statements.pods import StoredPod
 
@@ -82,7 +83,7 @@ class _Choice(NamedTuple):
     """The best place of a pod, None if there is none; `unplaced`: the nodes that refuse it after all."""
 
     place: Placed | None
-    ranking: ShapeRanking
+    ranking: PodRanking
     columns: NodeColumns
     unplaced: Mapping[str, Refusal]
 
@@ -94,12 +95,15 @@ class _Choice(NamedTuple):
 class Pods:
     """What can be done with pods."""
 
-    def __init__(self, database: Database, cluster_cache: ClusterCache, writer: NodeWriter) -> None:
+    def __init__(
+        self, database: Database, cluster_cache: ClusterCache, writer: NodeWriter, ends: ReservationEnds
+    ) -> None:
         self._database = database
         self._cluster_cache = cluster_cache
         self._rankings = ShapeRankings()
         self._writer = writer
-        self._writing = PodWriting(writer, cluster_cache.loader)
+        self._ends = ends
+        self._writing = ends.writing
 
     # -- reading ------------------------------------------------------------------------------------
 
@@ -166,26 +170,35 @@ class Pods:
         _, ranking, columns = self._looked_at(view, document, node_names)
         factor = BEST // view.facts.settings.host_scoring.max_score
         best_first = list(ranking.best_first(columns))
-        worst = max((ranked.missed for ranked in best_first), default=0)
-        # Nodes on which the pod gets more of what it prefers stay first, and scores stay below 100.
+        # Nodes on which the pod uses a reservation stay first, then those where it gets more of what it
+        # prefers, and scores stay below 100.
+        first = any(ranked.used for ranked in best_first)
+        levels = [0 if ranked.used else ranked.missed + first for ranked in best_first]
+        worst = max(levels, default=0)
         return {
-            ranked.node.name: (ranked.score * factor + BEST * (worst - ranked.missed)) // (worst + 1)
-            for ranked in best_first
+            ranked.node.name: (ranked.score * factor + BEST * (worst - level)) // (worst + 1)
+            for ranked, level in zip(best_first, levels, strict=True)
         }
 
     def _looked_at(
         self, view: ClusterSnapshot, document: PodDocument, node_names: Collection[str] | None
-    ) -> tuple[PodImport, ShapeRanking, NodeColumns]:
+    ) -> tuple[PodImport, PodRanking, NodeColumns]:
         """What a pod asks for, how it stands with nodes, and those nodes, without the pod itself on them."""
         incoming = import_pod(document.manifest, view.facts.settings)
         columns = _without(view, self._known(view, _key(document)))
         if node_names is not None:
             columns = columns.among(node_names)
-        return incoming, self._ranking(incoming, view), columns
+        return incoming, self._ranking(incoming, document, view), columns
 
-    def _ranking(self, incoming: PodImport, view: ClusterSnapshot) -> ShapeRanking:
+    def _ranking(self, incoming: PodImport, document: PodDocument, view: ClusterSnapshot) -> PodRanking:
         shape = PodShape(incoming.request, incoming.selection, view.facts.settings)
-        return self._rankings.of(view.facts.id, shape, view.columns)
+        ranking = self._rankings.of(view.facts.id, shape, view.columns)
+        if not (view.reserved or incoming.reservation_affinity) or document.keeps is not None:
+            return ranking
+        nodes = [node.name for node in view.reserved.values()]
+        if incoming.request is not None and incoming.request.ignores_reservations:
+            return IgnoringRanking(ranking, nodes)
+        return ReservationRanking(ranking, incoming, document.manifest, nodes, utcnow())
 
     # -- writing ------------------------------------------------------------------------------------
 
@@ -196,7 +209,7 @@ class Pods:
         name is replaced. Raises NotFound for the cluster, ManifestError with everything that is wrong,
         Unschedulable, Conflict, Unavailable.
         """
-        taken = self._put(cluster, PodDocument.named(cluster, namespace, name, pod), None)
+        taken = self.place(cluster, PodDocument.named(cluster, namespace, name, pod))
         return taken.is_new, taken.answer
 
     def bind(
@@ -209,7 +222,7 @@ class Pods:
         document = PodDocument.named(cluster, namespace, name, pod)
         if uid and document.uid != canonical_uid(uid):
             raise BadRequest(f"Pod.metadata.uid: {document.uid!r} is not {uid!r}, the pod to be bound")
-        taken = self._put(cluster, document, node)
+        taken = self.place(cluster, document, node)
         if taken.answer.node != node:
             raise Conflict(f"Pod {document.full_name} is on node {taken.answer.node} already, not on {node}.")
         return taken
@@ -236,11 +249,15 @@ class Pods:
 
         patiently(once)
 
-    def _put(self, cluster: str, document: PodDocument, node: str | None) -> Taken:
+    def place(self, cluster: str, document: PodDocument, node: str | None = None) -> Taken:
+        """Place a pod or a reservation, on one node if it is given, or record where it runs.
+
+        Raises as `put` does.
+        """
         refusing: set[NodeInfo] = set()
 
         def once() -> Taken:
-            view = self._cluster_cache.view(cluster)
+            view = self._ends.current(cluster)
             if not document.host and not document.has_ended:
                 return self._place(view, document, node, refusing)
             recording = Recording(self._writing, view, document, self._attributes(view, document))
@@ -302,7 +319,7 @@ class Pods:
         if node is not None:
             columns = columns.among([node])
         doubtful = {state.name for state in refusing if view.nodes.get(state.root_id) is state}
-        ranking = self._ranking(incoming, view)
+        ranking = self._ranking(incoming, document, view)
         usable = columns.without(doubtful) if doubtful else columns
         unplaced: dict[str, Refusal] = {}
         place = best_place(ranking, usable, incoming, document, unplaced)
@@ -350,7 +367,8 @@ def _key(document: PodDocument) -> PodKey:
 
 
 def _arrival(document: PodDocument, place: Placed) -> Arrival:
-    return Arrival(document, place.answer, place.state.root_id, place.recorded)
+    ends = ending(place.used, place.state, document)
+    return Arrival(document, place.answer, place.state.root_id, place.recorded, ends)
 
 
 def _taken(
@@ -364,8 +382,9 @@ def _taken(
 
 
 def _without(view: ClusterSnapshot, leaving: Sequence[StoredPod]) -> NodeColumns:
-    """The nodes as they are when these pods are gone."""
-    consumers = frozenset(consumer_of(pod) for pod in leaving)
-    left = {pod.root_id for pod in leaving if pod.root_id is not None}
+    """The nodes as they are when these pods are gone, and reservations that have expired."""
+    expired = due_on(view.reserved) if view.reserved else ()
+    consumers = frozenset((*map(consumer_of, leaving), *(each.reservation.consumer for each in expired)))
+    left = {pod.root_id for pod in leaving if pod.root_id is not None} | {each.root_id for each in expired}
     states = [view.nodes[root_id].without(consumers) for root_id in left if root_id in view.nodes]
     return view.columns.updated(states) if states else view.columns

@@ -19,6 +19,8 @@ from placement.dialects.koordinator.status.pod_records import (
 )
 from placement.dialects.koordinator.status.recorded_pod import NO_HOLDING, RecordedPod, pool_class
 from placement.domain.errors import BadRequest
+from placement.kubernetes.manifest import Field, Report
+from placement.kubernetes.pod_identity import canonical_uid
 from placement.numa.cpuset import format_cpu_list
 from placement.scheduling.filter import loose_amounts
 from placement.scheduling.node_info import NodeInfo
@@ -33,6 +35,7 @@ from placement.services.clusters.pod_writing import (
     PodWriting,
     pod_values,
 )
+from placement.services.clusters.reservation_ends import ending
 from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.storage.database import Transaction
 from placement.storage.statements import pods
@@ -116,7 +119,9 @@ class Recording:
             remarks=(_KEPT,) if kept else (),
             container_cpus=container_cpus(state, (*others, recorded), recorded),
         )
-        return Arrival(document, answer, state.root_id, recorded)
+        used = (each for each in state.reservations if each.consumer == recorded.reservation)
+        ends = ending(next(used, None), state, document)
+        return Arrival(document, answer, state.root_id, recorded, ends)
 
     def _record(self, running: RunningPod, state: NodeInfo) -> RecordedPod:
         """What to record of the pod; what it was given here stays unless its status says otherwise."""
@@ -135,6 +140,7 @@ class Recording:
             unreadable=running.record.unreadable,
             treated_as=pool_class(running.treated_as, running.qos, holding),
             pools=running.pools,
+            reservation=_reservation_of(document, state) if before is None else before.reservation,
         )
         if before is not None and (before.requests, before.holding) == (recorded.requests, holding):
             return replace(recorded, loose=before.loose)
@@ -148,10 +154,21 @@ def _recorded_before(state: NodeInfo | None, document: PodDocument) -> RecordedP
     return next((pod for pod in present if pod.consumer == document.consumer), None)
 
 
+def _reservation_of(document: PodDocument, state: NodeInfo) -> str:
+    """The reservation from which the pod says it takes, by consumer, if it is there and the pod owns it."""
+    metadata = Field("Pod", document.manifest, Report(), soft=True).member("metadata")
+    allocated = metadata.member("annotations").member(keys.RESERVATION_ALLOCATED).json()
+    uid = canonical_uid(allocated.member("uid").text() or "")
+    for each in state.reservations:
+        if each.uid == uid and each.keeps is not None and each.keeps.owned_by(document.manifest):
+            return each.consumer
+    return ""
+
+
 def _given(document: PodDocument) -> dict[str, str]:
     """The annotations about CPUs that the pod carries."""
     carried = document.manifest["metadata"].get("annotations") or {}
-    wanted = (keys.RESOURCE_STATUS, keys.RESOURCE_SPEC)
+    wanted = (keys.RESOURCE_STATUS, keys.RESOURCE_SPEC, keys.RESERVATION_ALLOCATED)
     return {key: carried[key] for key in wanted if carried.get(key)}
 
 
@@ -168,12 +185,14 @@ def _limited(
         return replace(running, record=PodRecord()), record.unreadable
     if record.holding is None:
         return running, ()
+    # Reservations give way to pods.
+    giving_way = {consumer, *(each.consumer for each in state.reservations)}
     owners = state.accounts.cpus.items()
     entitlement = Entitlement(
         owns_cpus=owns_cpus,
         requests=running.requests,
         topology=state.template.imported.topology,
-        taken=state.offers.unallocatable | {cpu for cpu, owner in owners if owner.consumer != consumer},
+        taken=state.offers.unallocatable | {cpu for cpu, owner in owners if owner.consumer not in giving_way},
         kept=frozenset() if before is None else before.holding.cpus,
     )
     holding, findings = entitlement.limit(record.holding)

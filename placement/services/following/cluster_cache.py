@@ -7,9 +7,9 @@ what is decided on it is only carried out if the node is still the same (PodWrit
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from placement.domain.errors import Unavailable
 from placement.scheduling.columns.node_columns import NodeColumns
@@ -32,10 +32,11 @@ _SHORTLY_SECONDS = 0.05
 
 @dataclass(frozen=True, eq=False)
 class ClusterSnapshot:
-    """The nodes of a cluster as of one moment."""
+    """The nodes of a cluster as of one moment; `reserved` are those with reservations."""
 
     facts: ClusterFacts
     columns: NodeColumns
+    reserved: Mapping[int, NodeInfo] = field(default_factory=dict)
 
     @property
     def nodes(self) -> Mapping[int, NodeInfo]:
@@ -49,24 +50,33 @@ class ClusterSnapshot:
 
 
 class _Image:
-    def __init__(self, facts: ClusterFacts, nodes: Collection[NodeInfo]) -> None:
-        self.view = ClusterSnapshot(facts, NodeColumns().updated(nodes))
-        self.pods = _pods_on(nodes)
+    def __init__(self, facts: ClusterFacts, nodes: Mapping[int, NodeInfo]) -> None:
+        self.view = ClusterSnapshot(facts, NodeColumns().updated(nodes.values()), _reserved(nodes))
+        self.pods = _pods_on(nodes.values())
 
     def replace(self, roots: Iterable[int], fresh: Mapping[int, NodeInfo]) -> None:
         """Let the nodes with these host providers be the fresh ones; those not among them are gone."""
         nodes = self.view.nodes
         before = [nodes[root_id] for root_id in roots if root_id in nodes]
+        reserved = self.view.reserved
+        if any(state.reservations for state in (*before, *fresh.values())):
+            left = {state.root_id for state in before}
+            stay = {root_id: state for root_id, state in reserved.items() if root_id not in left}
+            reserved = {**stay, **_reserved(fresh)}
         names = {state.name for state in fresh.values()}
         gone = {state.name for state in before} - names
         columns = self.view.columns.updated(fresh.values(), gone)
-        self.view = ClusterSnapshot(self.view.facts, columns)
+        self.view = ClusterSnapshot(self.view.facts, columns, reserved)
         self.pods -= _pods_on(before)
         self.pods |= _pods_on(fresh.values())
 
 
 def _pods_on(nodes: Iterable[NodeInfo]) -> set[PodName]:
-    return {(pod.namespace, pod.name) for node in nodes for pod in node.pods}
+    return {(pod.namespace, pod.name) for node in nodes for pod in node.holders}
+
+
+def _reserved(nodes: Mapping[int, NodeInfo]) -> dict[int, NodeInfo]:
+    return {root_id: node for root_id, node in nodes.items() if node.reservations}
 
 
 class ClusterCache(Follower):
@@ -161,7 +171,7 @@ class ClusterCache(Follower):
             facts = facts_of(found(connection, name))
             states = self.loader.load(connection, facts)
         # Columns of many nodes take a while, for which the server would wait with its transaction open.
-        image = _Image(facts, states.values())
+        image = _Image(facts, states)
         if self.horizon is None:
             self.horizon = horizon
         self._images[facts.id] = image

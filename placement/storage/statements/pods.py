@@ -17,6 +17,10 @@ _nodes = tables.nodes
 _cpus = tables.logical_cpus
 
 
+RESERVED = ""
+"""The namespace of rows that are reservations: those have none, and are no pods."""
+
+
 class StoredPod(NamedTuple):
     """A pod as it is kept; without node it occupies nothing. `status` says what it was given.
 
@@ -34,6 +38,10 @@ class StoredPod(NamedTuple):
     root_id: int | None
     root_uuid: str | None
     changed_at: datetime.datetime
+
+    def values(self, status: Mapping[str, Any], form: int, node_id: int | None) -> PodValues:
+        """What the row says if it has this status, in that form, and the pod is on that node."""
+        return PodValues(self.namespace, self.name, self.uid, self.manifest, status, form, node_id)
 
 
 _stored = (
@@ -125,12 +133,14 @@ def page(
     scheduled: bool,
     after: int,
     count: int,
+    reservations: bool = False,
 ) -> list[StoredPod]:
-    """The next pods of a cluster in the order in which they were recorded.
+    """The next pods of a cluster, or its next reservations, in the order in which they were recorded.
 
     `scheduled`: only those that were placed here and not reported since.
     """
-    statement = _stored.where(_pods.c.cluster_id == cluster_id, _pods.c.id > after)
+    kind = _pods.c.namespace == RESERVED if reservations else _pods.c.namespace != RESERVED
+    statement = _stored.where(_pods.c.cluster_id == cluster_id, _pods.c.id > after, kind)
     for column, value in (
         (_pods.c.namespace, namespace),
         (_nodes.c.name, node),
@@ -157,7 +167,7 @@ def priorities(connection: Executor, node_id: int) -> list[PodPriority]:
         _pods.c.uid,
         _pods.c.status["consumer"].as_string(),
         _pods.c.manifest["spec"]["priority"].as_string(),
-    ).where(_pods.c.node_id == node_id)
+    ).where(_pods.c.node_id == node_id, _pods.c.namespace != RESERVED)
     rows = connection.execute(statement.order_by(_pods.c.id))
     return sorted((PodPriority(row[0], row[1], int(row[2] or 0)) for row in rows), key=lambda pod: -pod[2])
 

@@ -120,9 +120,10 @@ def test_reasons_of_several_resources_are_sorted_and_joined_as_each_policy_does(
 
 
 def test_what_cannot_be_satisfied_refuses_the_host_but_not_under_besteffort():
-    for policy in (NumaPolicy.RESTRICTED, NumaPolicy.SINGLE_NUMA_NODE):
+    for policy, affinity in ((NumaPolicy.RESTRICTED, 3), (NumaPolicy.SINGLE_NUMA_NODE, None)):
         selection = select_affinity(policy, [{"gpu": []}], 3, ANY)
-        assert (selection.affinity, selection.reasons) == (None, ("Unsatisfied NUMA gpu",))
+        assert (selection.affinity, selection.reasons) == (affinity, ("Unsatisfied NUMA gpu",))
+        assert not selection.preferred
     assert select_affinity(NumaPolicy.BEST_EFFORT, [{"gpu": []}], 3, ANY).affinity == 3
 
 

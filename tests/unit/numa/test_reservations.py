@@ -7,6 +7,7 @@ from placement.numa.amounts import NumaAmounts
 from placement.numa.demand import NumaPolicy
 from placement.numa.refusal import Refused
 from placement.numa.reservations import (
+    INCOMPATIBLE,
     OUT_OF_SCOPE,
     Placing,
     Reservation,
@@ -60,13 +61,13 @@ def test_resources_a_restricted_reservation_holds_are_limited_and_others_are_not
     some = reserved(restricted=True, numa0={"cpu": 3000})
     assert placing(state, pod(cpu=3000, memory=5000), some).nominate(0, (0,)).amounts[0]["memory"] == 5000
     with pytest.raises(Refused, match="Insufficient NUMA cpu"):
-        placing(state, pod(cpu=4000), some).nominate(0, (0,))
+        placing(state, pod(cpu=4000), some, required=True).nominate(0, (0,))
 
 
 def test_what_a_restricted_reservation_has_given_away_wholly_stays_limited():
     used_up = reserved(restricted=True, total={0: {"cpu": 4000}}, numa0={"memory": 10})
     with pytest.raises(Refused, match="Insufficient NUMA cpu"):
-        placing(host(2, 1, 4, 2), pod(cpu=1000), used_up).nominate(0, (0,))
+        placing(host(2, 1, 4, 2), pod(cpu=1000), used_up, required=True).nominate(0, (0,))
 
 
 def test_a_nominated_reservation_that_cannot_be_used_never_leads_to_free_capacity():
@@ -105,17 +106,6 @@ def test_ignoring_reservations_takes_from_all_of_them():
     assert place.allocate(None).cpus & cpus("0-5,10-15") == cpus("0-5,10-15")
 
 
-def test_what_owners_hold_is_given_back_once_on_free_capacity():
-    state = host(2, 1, 4, 2, holdings=[holding(numa0={"cpu": 11000})])
-    partly = reserved(numa0={"cpu": 3000}, total={0: {"cpu": 7000}})
-    owned = NumaAmounts({0: {"cpu": 4000}})
-    assert placing(state, pod(cpu=1000), partly, owned=owned).allocate((0,)).amounts[0]["cpu"] == 1000
-    with pytest.raises(Refused, match="Insufficient NUMA cpu"):
-        placing(state, pod(cpu=2000), partly, owned=owned).allocate((0,))
-    # Out of the reservation itself there are 3 CPUs and the one that is free.
-    assert placing(state, pod(cpu=4000), partly, owned=owned).nominate(0, (0,)).amounts[0]["cpu"] == 4000
-
-
 def test_hints_see_what_is_reserved_for_the_pod():
     state = host(2, 1, 4, 2, holdings=[holding(numa0={"cpu": 8000}), holding(numa1={"cpu": 8000})])
     some = placing(state, pod(cpu=2000), reserved(numa1={"cpu": 2000}))
@@ -126,8 +116,39 @@ def test_hints_see_what_is_reserved_for_the_pod():
 def test_what_is_left_is_what_owners_have_not_taken():
     held = holding("0-7", numa0={"cpu": 8000, "memory": 10})
     owner = holding("0-1", numa0={"cpu": 2000, "memory": 10})
-    left = what_is_left(held, [owner], restricted=True)
-    assert shown(left.cpus) == "2-7"
-    assert dict(left.remaining) == {0: {"cpu": 6000}}
-    assert left.total == held.amounts
-    assert left.restricted
+    left = what_is_left(held, [owner])
+    assert left.cpus == frozenset(range(2, 8))
+    assert dict(left.amounts) == {0: {"cpu": 6000}}
+    assert dict(what_is_left(held, [held]).amounts) == {}
+
+
+def test_cpus_of_a_restricted_reservation_are_free_whatever_else_is_recorded_there():
+    state = host(2, 1, 4, 2, holdings=[*HELD, holding("4-5"), holding("0-3,11-15")])
+    own = reserved("4-10", restricted=True, numa0={"cpu": 4000}, numa1={"cpu": 3000})
+    place = placing(state, pod("FullPCPUs", cpu=4000), own, required=True)
+    assert shown(place.explore(None).allocation.cpus) == "4-7"
+    assert place.fits((0,))
+    assert not place.fits((1,))
+    assert choose_affinity(place.widest_allocator, Alignment(NumaPolicy.SINGLE_NUMA_NODE), place.fits) == (0,)
+
+
+def test_a_restricted_reservation_with_too_few_cpus_is_refused_for_its_cpus():
+    own = reserved("4-5", restricted=True, numa0={"cpu": 2000})
+    place = placing(host(2, 1, 4, 2), pod("FullPCPUs", cpu=4000), own, required=True)
+    with pytest.raises(Refused, match=r"^Reservation\(s\) not enough cpus available to satisfy request$"):
+        place.explore((0,))
+
+
+def test_whole_cores_are_found_within_a_restricted_reservation():
+    own = reserved("1,4-7", restricted=True)
+    strict = pod("FullPCPUs", strict=True, cpu=4000)
+    place = placing(host(2, 1, 4, 2, holdings=[holding("1,4-7")]), strict, own)
+    assert shown(place.nominate(0, None).cpus) == "4-7"
+
+
+def test_what_cannot_meet_the_affinity_of_the_host_is_not_nominated():
+    elsewhere = reserved(restricted=True, numa1={"cpu": 8000})
+    place = placing(host(2, 1, 4, 2), pod(cpu=4000), elsewhere)
+    with pytest.raises(Refused, match="NUMA scope is incompatible with the best topology hint") as refused:
+        place.nominate(0, (0,))
+    assert refused.value.refusal.reasons == (INCOMPATIBLE,)

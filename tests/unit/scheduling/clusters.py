@@ -42,6 +42,11 @@ class TestNode:
     pods: tuple[RecordedPod, ...]
     others: Mapping[Place, int]
     times_made: int = 1
+    reservations: tuple[RecordedPod, ...] = ()
+
+    @property
+    def holders(self) -> tuple[RecordedPod, ...]:
+        return self.pods
 
     @property
     def root_id(self) -> int:

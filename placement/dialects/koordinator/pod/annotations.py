@@ -11,7 +11,7 @@ from placement.dialects.koordinator.qos import QosClass
 from placement.dialects.koordinator.resources import base_amount
 from placement.domain.explanation import Kind, Obstacle
 from placement.kubernetes.manifest import Field, Report
-from placement.numa.amounts import NOTHING, NumaAmounts
+from placement.numa.amounts import NOTHING, Amounts, NumaAmounts
 from placement.numa.cpuset import CpuSet, format_cpu_list
 from placement.numa.demand import ExclusiveLevel, NumaExclusivity, NumaPolicy
 from placement.numa.ledger import Holding
@@ -186,11 +186,15 @@ def status_document(status: ResourceStatus) -> Mapping[str, Any]:
         "cpuset": format_cpu_list(status.cpus),
         "cpuSharedPools": [{"socket": socket, "node": numa} for socket, numa in status.pools],
         "numaNodeResources": [
-            {"node": numa, "resources": {name: _quantity(name, amount) for name, amount in amounts.items()}}
-            for numa, amounts in status.amounts.items()
+            {"node": numa, "resources": quantities(amounts)} for numa, amounts in status.amounts.items()
         ],
     }
     return {key: member for key, member in members.items() if member}
+
+
+def quantities(amounts: Amounts) -> dict[str, str]:
+    """The amounts as Kubernetes writes them."""
+    return {name: _quantity(name, amount) for name, amount in amounts.items()}
 
 
 def _quantity(resource: str, amount: int) -> str:

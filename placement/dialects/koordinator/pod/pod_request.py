@@ -27,6 +27,10 @@ from placement.dialects.koordinator.qos import (
     qos_with_default,
     raw_qos,
 )
+from placement.dialects.koordinator.reservation.affinity import (
+    ReservationAffinity,
+    read_reservation_affinity,
+)
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.kubernetes.manifest import Field, Report
 from placement.kubernetes.node_selection import NodeSelection, read_node_selection
@@ -189,7 +193,8 @@ class PodImport:
     """All that a manifest says about a pod that looks for a place.
 
     `request` is None if it requests nothing at all; `qos` is the class its label names, `treated_as` the one
-    that decides where it runs. `spec` is its resource-spec as written, `containers` their names.
+    that decides where it runs. `spec` is its resource-spec as written, `containers` their names. With a
+    `reservation_affinity` it must use a reservation.
     """
 
     qos: QosClass
@@ -200,6 +205,7 @@ class PodImport:
     containers: tuple[str, ...]
     warnings: tuple[str, ...]
     treated_as: QosClass
+    reservation_affinity: ReservationAffinity | None = None
 
     @property
     def amounts(self) -> Amounts:
@@ -223,6 +229,7 @@ def import_pod(
     request = _interpret(pod, settings)
     selection = read_node_selection(pod.manifest.root.member("spec"))
     spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
+    affinity = read_reservation_affinity(pod.manifest.annotation(keys.RESERVATION_AFFINITY))
     report.raise_findings()
     warn_of_pod(
         pod,
@@ -240,6 +247,7 @@ def import_pod(
         containers=tuple(container.name for container in pod.all_containers),
         warnings=report.warnings,
         treated_as=qos_with_default(pod, guaranteed=QosClass.LS),
+        reservation_affinity=affinity,
     )
 
 

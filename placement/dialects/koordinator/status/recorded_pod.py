@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from placement.dialects.koordinator.reservation.terms import ReservationTerms, stored_terms
 from placement.numa.amounts import NOTHING, Amounts, NumaAmounts
 from placement.numa.cpuset import format_cpu_list, parse_cpu_list
 from placement.numa.demand import ExclusiveLevel
@@ -22,7 +23,9 @@ class RecordedPod:
     `loose` are amounts that only NUMA nodes offer, of a pod that is aligned to none: where they are counted.
     `treated_as` is the class that decides in which pool it runs, empty if its label says so, `pools` the NUMA
     nodes in whose pools it has to stay, if not in all. `unreadable`: findings about its resource-status;
-    while there are any, its CPUs are unknown.
+    while there are any, its CPUs are unknown. `reservation` is the consumer that is the reservation it takes
+    from, if it takes from one; `keeps` has the terms if it is a reservation itself, which has no namespace.
+    `slots` is how many of its node's pods it counts as.
     """
 
     namespace: str
@@ -36,6 +39,9 @@ class RecordedPod:
     unreadable: tuple[str, ...] = ()
     treated_as: str = ""
     pools: tuple[int, ...] = ()
+    reservation: str = ""
+    keeps: ReservationTerms | None = None
+    slots: int = 1
 
     @property
     def full_name(self) -> str:
@@ -58,6 +64,8 @@ class RecordedPod:
             "group": holding.group,
             "treated_as": self.treated_as,
             "pools": list(self.pools),
+            "reservation": self.reservation,
+            "keeps": None if self.keeps is None else self.keeps.document(),
         }
         return {key: member for key, member in members.items() if member}
 
@@ -71,6 +79,7 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
         shares_with_best_effort=not document.get("secluded", False),
         group=document.get("group", ""),
     )
+    keeps = document.get("keeps")
     return RecordedPod(
         namespace=namespace,
         name=name,
@@ -83,6 +92,8 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
         unreadable=tuple(document.get("unreadable", ())),
         treated_as=document.get("treated_as", ""),
         pools=tuple(document.get("pools", ())),
+        reservation=document.get("reservation", ""),
+        keeps=None if keeps is None else stored_terms(keeps),
     )
 
 

@@ -1,4 +1,4 @@
-"""Every case of the copied table, through the same runner that takes other tables from the command line."""
+"""Every case of the copied table, and ours about reservations, through the runner of the command line."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,10 @@ import pytest
 from placement.dialects.koordinator.profile import Profile
 from tests.cases import koordinator
 
-DOCUMENT = json.loads((Path(__file__).parents[3] / "data" / "koordinator-cpuset.json").read_text())
+DATA = Path(__file__).parents[3] / "data"
+DOCUMENT = json.loads((DATA / "koordinator-cpuset.json").read_text())
 CASES = {case["id"]: case for case in DOCUMENT["cases"]}
+RESERVED = json.loads((DATA / "koordinator-reservations.json").read_text())["cases"]
 
 
 def test_the_table_has_the_format_the_runner_takes():
@@ -21,6 +23,11 @@ def test_the_table_has_the_format_the_runner_takes():
 @pytest.mark.parametrize("name", CASES)
 def test_the_case_holds(name):
     assert list(koordinator.run({"cases": [CASES[name]]}, None)) == [(name, None)]
+
+
+@pytest.mark.parametrize("case", RESERVED, ids=lambda case: case["id"])
+def test_the_case_of_a_reservation_holds(case):
+    assert list(koordinator.run({"cases": [case]}, None)) == [(case["id"], None)]
 
 
 def test_cases_hold_under_design_unless_that_reads_them_in_another_way():

@@ -1,0 +1,1 @@
+"""Reservations of Koordinator: places that are kept for pods to come."""

@@ -1,0 +1,158 @@
+"""A Reservation manifest as values: the pod that it keeps a place for, and its terms."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from placement.dialects.koordinator import keys
+from placement.dialects.koordinator.reservation.owners import read_owners
+from placement.dialects.koordinator.reservation.terms import AllocatePolicy, ReservationTerms
+from placement.kubernetes.manifest import Field, Manifest, Report, read_manifest
+
+API_VERSION = "scheduling.koordinator.sh/v1alpha1"
+KIND = "Reservation"
+DEFAULT_TTL = datetime.timedelta(hours=24)
+_UNDERSTOOD = (
+    "template",
+    "owners",
+    "allocateOnce",
+    "allocatePolicy",
+    "ttl",
+    "expires",
+    "unschedulable",
+)
+_DEFAULT_POLICY = "Default"
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|ms|s|m|h)")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_ORDER = re.compile(r"[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationImport:
+    """What a manifest says about a reservation; `template` is the Pod that it stands for, without a name."""
+
+    name: str
+    uid: str
+    template: Mapping[str, Any]
+    terms: ReservationTerms
+    warnings: tuple[str, ...]
+
+
+def import_reservation(
+    document: Mapping[str, Any], now: datetime.datetime, since: datetime.datetime | None = None
+) -> ReservationImport:
+    """What a parsed Reservation says; its template is not judged, that is for `import_pod`.
+
+    Its time begins at its creationTimestamp, else at `since`, when it was seen first, else now.
+    Raises ManifestError with everything that is wrong. Source: koordinator.md, "Reservations".
+    """
+    report = Report()
+    manifest = read_manifest(document, API_VERSION, KIND, report)
+    spec = manifest.root.member("spec")
+    begin = _moment(manifest.root.member("metadata").member("creationTimestamp")) or since or now
+    found = ReservationImport(
+        name=manifest.name.text() or "",
+        uid=manifest.uid.text() or "",
+        template=_template(spec.member("template")),
+        terms=_terms(manifest, spec, begin),
+        warnings=(),
+    )
+    report.raise_findings()
+    for name in sorted(spec.mapping().keys() - set(_UNDERSTOOD)):
+        spec.member(name).warn("has no effect here")
+    return ReservationImport(found.name, found.uid, found.template, found.terms, report.warnings)
+
+
+def _terms(manifest: Manifest, spec: Field, begin: datetime.datetime) -> ReservationTerms:
+    labels = manifest.root.member("metadata").member("labels").members()
+    return ReservationTerms(
+        owners=read_owners(spec.member("owners")),
+        since=begin,
+        allocate_once=spec.member("allocateOnce").flag(default=True) is not False,
+        policy=_policy(spec.member("allocatePolicy")),
+        expires_at=_end(spec, begin),
+        order=_order(manifest.label(keys.RESERVATION_ORDER)),
+        labels={key: label.text() or "" for key, label in labels.items()},
+        unschedulable=spec.member("unschedulable").flag(default=False) is True,
+    )
+
+
+def _template(template: Field) -> dict[str, Any]:
+    metadata, spec = template.member("metadata").mapping(), template.member("spec").mapping()
+    if not spec:
+        template.member("spec").refuse("is missing")
+    kept = ("namespace", "labels", "annotations")
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {key: metadata[key] for key in kept if metadata.get(key) is not None},
+        "spec": dict(spec),
+        "status": {},
+    }
+
+
+def _policy(policy: Field) -> AllocatePolicy:
+    text = policy.text() or ""
+    if text in ("", _DEFAULT_POLICY):
+        return AllocatePolicy.DEFAULT
+    if text not in set(AllocatePolicy):
+        policy.refuse(f"{text!r} is none of {_DEFAULT_POLICY}, Aligned, Restricted")
+        return AllocatePolicy.DEFAULT
+    return AllocatePolicy(text)
+
+
+def _end(spec: Field, begin: datetime.datetime) -> datetime.datetime | None:
+    """When a reservation expires that began then; a ttl of 0 is never."""
+    ttl, expires = spec.member("ttl"), spec.member("expires")
+    if expires.value is not None:
+        if ttl.value is not None:
+            ttl.refuse("there is expires, too, and only one of them may be given")
+        return _moment(expires)
+    lasts = DEFAULT_TTL if ttl.value is None else _duration(ttl)
+    try:
+        return begin + lasts if lasts else None
+    except OverflowError:
+        ttl.refuse("is too long")
+        return None
+
+
+def _duration(ttl: Field) -> datetime.timedelta | None:
+    text = ttl.text() or ""
+    parts = _DURATION.findall(text)
+    if text == "0" or (parts and "".join(parts) == text):
+        try:
+            return datetime.timedelta(seconds=sum(map(_seconds, parts)))
+        except OverflowError:
+            ttl.refuse("is too long")
+            return None
+    ttl.refuse(f"{text[:60]!r} is no duration such as 90s or 1h30m")
+    return None
+
+
+def _seconds(part: str) -> float:
+    unit = part.lstrip("0123456789.")
+    return float(part.removesuffix(unit)) * _SECONDS[unit]
+
+
+def _moment(field: Field) -> datetime.datetime | None:
+    text = field.text()
+    if text is None:
+        return None
+    try:
+        found = datetime.datetime.fromisoformat(text)
+        return found.astimezone(datetime.UTC).replace(tzinfo=None) if found.tzinfo else found
+    except (ValueError, OverflowError):
+        field.refuse(f"{text[:60]!r} is no time such as 2026-01-31T12:00:00Z")
+        return None
+
+
+def _order(label: Field) -> int:
+    text = label.text() or ""
+    if text and not _ORDER.fullmatch(text):
+        label.warn(f"{text!r} is no number; ignored")
+        return 0
+    return int(text or 0)

@@ -1,0 +1,194 @@
+"""Reservations of clusters: placed like the pod that they keep a place for, shown, and released."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from placement.dialects.koordinator.pod.pod_request import import_pod
+from placement.dialects.koordinator.reservation.reservation import (
+    ReservationImport,
+    import_reservation,
+)
+from placement.dialects.koordinator.status.recorded_pod import RecordedPod, recorded_pod
+from placement.domain.errors import BadRequest, Conflict
+from placement.kubernetes.errors import ManifestError
+from placement.kubernetes.pod_identity import consumer_of, derived_uid
+from placement.scheduling.reservation_use import kept_on
+from placement.services.clusters.cluster_lookup import found, unknown_pod
+from placement.services.clusters.pod_answers import PodAnswer
+from placement.services.clusters.pod_documents import PodDocument, check_name, checked_uid
+from placement.services.clusters.pod_placing import asks_for_the_same
+from placement.services.clusters.pod_rows import FORMAT, answer_of
+from placement.services.clusters.pod_writing import PodKey
+from placement.services.clusters.pods import Pods
+from placement.services.clusters.reservation_ends import ReservationEnds
+from placement.services.following.cluster_cache import ClusterSnapshot
+from placement.services.transactions import patiently
+from placement.storage.database import Database, utcnow
+from placement.storage.statements import pods, providers
+from placement.storage.statements.pods import StoredPod
+
+AVAILABLE = "Available"
+_MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationAnswer:
+    """A reservation: where it is, what it was given, what its owners left of that, and who they are.
+
+    `left` is None once it is over.
+    """
+
+    pod: PodAnswer
+    held: RecordedPod
+    left: RecordedPod | None
+    owners: tuple[RecordedPod, ...] = ()
+
+    @property
+    def phase(self) -> str:
+        """Available, Succeeded (its one owner used it) or Failed (it expired)."""
+        return self.pod.phase or AVAILABLE
+
+
+class Reservations:
+    """What can be done with reservations."""
+
+    def __init__(self, database: Database, pods: Pods, ends: ReservationEnds) -> None:
+        self._database = database
+        self._pods = pods
+        self._ends = ends
+
+    def get(self, cluster: str, name: str) -> ReservationAnswer:
+        """One reservation. Raises NotFound."""
+        view = self._ends.current(cluster)
+        return _answer(view, self._one(view, cluster, name))
+
+    def listed(self, cluster: str) -> list[ReservationAnswer]:
+        """All reservations, in the order in which they were made. Raises NotFound."""
+        view = self._ends.current(cluster)
+        with self._database.read() as connection:
+            rows = pods.page(
+                connection,
+                found(connection, cluster).id,
+                namespace=None,
+                node=None,
+                qos=None,
+                scheduled=False,
+                after=0,
+                count=_MOST,
+                reservations=True,
+            )
+        return [_answer(view, row) for row in rows]
+
+    def put(self, cluster: str, name: str, manifest: Mapping[str, Any]) -> tuple[bool, ReservationAnswer]:
+        """Place a reservation, or change its terms; whether it is new.
+
+        The same again changes nothing, also when it is over. Another one of that name, by uid, replaces it.
+        Raises NotFound for the cluster, ManifestError with everything that is wrong, BadRequest,
+        Unschedulable, Conflict for another template, Unavailable.
+        """
+
+        def once() -> tuple[bool, ReservationAnswer]:
+            view = self._ends.current(cluster)
+            document, node, warnings = self._read(view, name, manifest)
+            same = next((row for row in self._rows(view, name) if row.uid == document.uid), None)
+            if same is not None:
+                return False, self._changed(view, same, document)
+            taken = self._pods.place(cluster, document, node)
+            answer = self.get(cluster, name)
+            pod = replace(answer.pod, warnings=(*warnings, *answer.pod.warnings))
+            return taken.is_new, replace(answer, pod=pod)
+
+        return patiently(once)
+
+    def delete(self, cluster: str, name: str) -> None:
+        """Release what a reservation has left, and forget it; its owners keep what they have.
+
+        Raises NotFound, Unavailable.
+        """
+        self._pods.delete(cluster, pods.RESERVED, name)
+
+    def _read(
+        self, view: ClusterSnapshot, name: str, manifest: Mapping[str, Any]
+    ) -> tuple[PodDocument, str | None, tuple[str, ...]]:
+        """The reservation as a pod, the node to which its template is pinned, and warnings."""
+        check_name("name", name)
+        cluster = view.facts.name
+        first = import_reservation(manifest, utcnow())
+        if first.name != name:
+            raise BadRequest(f"Reservation.metadata.name: {first.name!r} is not that of the path, {name!r}")
+        uid = checked_uid("Reservation", first.uid or derived_uid(cluster, pods.RESERVED, name))
+        stored = next((row for row in self._rows(view, name) if row.uid == uid), None)
+        since = None if stored is None else _held(stored).keeps
+        read = import_reservation(manifest, utcnow(), None if since is None else since.since)
+        if read.terms.is_over(utcnow()) and stored is None:
+            raise BadRequest(f"Reservation.spec: it expired at {read.terms.expires_at} already")
+        pod = _as_pod(read, name, uid)
+        node = pod["spec"].pop("nodeName", None)
+        try:
+            import_pod(pod, view.facts.settings)
+        except ManifestError as error:
+            raise ManifestError(
+                tuple(finding.replace("Pod.", "Reservation.spec.template.", 1) for finding in error.findings)
+            ) from None
+        document = PodDocument(pod, pods.RESERVED, name, uid, consumer_of(cluster, uid), read.terms)
+        return document, node or None, read.warnings
+
+    def _changed(self, view: ClusterSnapshot, row: StoredPod, document: PodDocument) -> ReservationAnswer:
+        """The stored reservation, on the terms that the document has."""
+        held = _held(row)
+        if row.root_id is None:
+            return _answer(view, row)
+        if not _asks(row, document, view):
+            raise Conflict(
+                f"Reservation.spec.template: reservation {row.name} has its place already; "
+                "delete it to make another one of that name."
+            )
+        if held.keeps == document.keeps:
+            return _answer(view, row)
+        held = replace(held, keeps=document.keeps)
+        status = {**row.status, "record": held.document()}
+        with self._database.write() as transaction:
+            self._ends.writing.lock_unchanged(transaction, view, {row.root_id})
+            key = PodKey(row.namespace, row.name, row.uid)
+            self._ends.writing.check_namesakes(transaction, view.facts, key, [row])
+            pods.update(transaction, row.id, row.values(status, FORMAT, row.node_id))
+            providers.touch(transaction, (), [row.root_id])
+        return self.get(view.facts.name, row.name)
+
+    def _one(self, view: ClusterSnapshot, cluster: str, name: str) -> StoredPod:
+        row = next(iter(self._rows(view, name)), None)
+        if row is None:
+            raise unknown_pod(cluster, pods.RESERVED, name)
+        return row
+
+    def _rows(self, view: ClusterSnapshot, name: str) -> list[StoredPod]:
+        with self._database.read() as connection:
+            return pods.namesakes(connection, view.facts.id, pods.RESERVED, name)
+
+
+def _as_pod(read: ReservationImport, name: str, uid: str) -> dict[str, Any]:
+    """The pod that is placed for the reservation."""
+    metadata = {**read.template["metadata"], "name": name, "uid": uid}
+    return {**read.template, "metadata": metadata, "spec": dict(read.template["spec"])}
+
+
+def _asks(row: StoredPod, document: PodDocument, view: ClusterSnapshot) -> bool:
+    settings = view.facts.settings
+    return asks_for_the_same(row, import_pod(document.manifest, settings, row.manifest), settings)
+
+
+def _held(row: StoredPod) -> RecordedPod:
+    return recorded_pod(row.namespace, row.name, row.uid, row.status["record"])
+
+
+def _answer(view: ClusterSnapshot, row: StoredPod) -> ReservationAnswer:
+    pod, held = answer_of(row), _held(row)
+    state = None if row.root_id is None else view.nodes.get(row.root_id)
+    if state is None:
+        return ReservationAnswer(pod, held, None)
+    left = next((each.left for each in kept_on(state) if each.held.consumer == held.consumer), None)
+    owners = tuple(each for each in state.pods if each.reservation == held.consumer)
+    return ReservationAnswer(pod, held, left, owners)

@@ -1,0 +1,25 @@
+"""What the reference says of reservations holds over HTTP, one case for each rule."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cases.clusters import difference
+from tests.client import Client
+
+CASES = {
+    case["id"]: case
+    for case in json.loads((Path(__file__).parent / "data" / "reservations.json").read_text())["cases"]
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_rule_holds(name, shared_application):
+    api = Client(shared_application.test_client())
+
+    def call(method, path, body):
+        answer = api.call(method, path, body)
+        return answer.status_code, answer.json
+
+    assert difference(call, CASES[name]) is None
