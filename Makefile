@@ -15,14 +15,19 @@ SLOW   := --durations=15
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
+# What takes a minute says what it does: each package as pip gets to it.
+INSTALL := $(BIN)/pip install --disable-pip-version-check --progress-bar off
+
 $(VENV)/.run: pyproject.toml
+	@echo "Setting up $(VENV) once, with the packages that pyproject.toml names; this may take some minutes."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	$(INSTALL) --editable .
 	@touch $@
 
 $(VENV)/.test: pyproject.toml
+	@echo "Setting up $(VENV) once, for tests, too; this may take some minutes."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(INSTALL) --editable '.[test]'
 	@touch $@ $(VENV)/.run
 
 run: $(VENV)/.run ## Set up, load the examples into an empty database and serve on 127.0.0.1:8778 (PORT=9000 elsewhere)
@@ -45,7 +50,7 @@ faults: $(VENV)/.test ## Storms, kills and lost connections, one after another
 	$(BIN)/python -m pytest tests/faults $(SLOW)
 
 bench: $(VENV)/.test ## Compare with the incumbent (takes long; BENCH="--data flat:1000" for less)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(INSTALL) --editable '.[bench]'
 	$(BIN)/python -m benchmarks $(BENCH)
 
 clean: ## Remove the virtual environment and caches
