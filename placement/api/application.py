@@ -36,6 +36,7 @@ from placement.api.routes import (
     extended_candidates,
     extender,
     flavors,
+    health,
     inventories,
     listings,
     memberships,
@@ -51,6 +52,7 @@ from placement.dialects.nova import FlavorRefused
 from placement.domain import deadline
 from placement.domain.errors import NotFound, PlacementError
 from placement.services.clusters.pod_pages import Unschedulable
+from placement.services.health.probes import PATHS, answer
 from placement.services.use_cases import UseCases
 
 LOG = logging.getLogger(__name__)
@@ -60,6 +62,7 @@ _EXTENSIONS = "/ext/"
 _NODES_SHOWN = 100
 _BLUEPRINTS = (
     root.blueprint,
+    health.blueprint,
     resource_providers.blueprint,
     inventories.blueprint,
     memberships.blueprint,
@@ -114,8 +117,9 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     if unknown:
         raise LookupError(f"routes ask for policy rules that are not in api/rules.py: {', '.join(unknown)}")
     for rule in application.url_map.iter_rules():
-        # HEAD and OPTIONS are methods that no path has (placement-api.md, "Routing details").
-        rule.methods = (rule.methods or set()) - {"HEAD", "OPTIONS"}
+        # HEAD and OPTIONS are methods that no path has (placement-api.md, "Routing details"), but for health.
+        none = {"OPTIONS"} if rule.rule in PATHS else {"HEAD", "OPTIONS"}
+        rule.methods = (rule.methods or set()) - none
     only_this_machine = settings.auth_strategy == "noauth2" and not settings.allow_remote_noauth
     # Few hooks, for every one of them costs every request.
     application.before_request(partial(_begin, only_this_machine=only_this_machine))
@@ -131,6 +135,8 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.register_error_handler(HTTPException, _routing_error)
     application.register_error_handler(Exception, _fault)
     bare = application.wsgi_app
+    # Our own server answers these itself.
+    application.extensions["placement_probes"] = partial(answer, checks=use_cases.health.checks)
     wrapped: Any = surrounded(bare, configuration, settings.request_seconds)
     application.wsgi_app = wrapped  # type: ignore[method-assign]
     return application
@@ -156,7 +162,7 @@ def _begin(*, only_this_machine: bool) -> None:
     """Start the context of a request and find out who sends it. Raises HttpError, Unauthorized."""
     context.begin()
     deadline.attend(watch_of(request.environ))
-    if only_this_machine and (reason := objection(request.environ)) is not None:
+    if only_this_machine and request.path not in PATHS and (reason := objection(request.environ)) is not None:
         raise HttpError(403, reason)
     if request.path not in auth.NEEDS_NO_TOKEN:
         context.identify(current_app.extensions["placement_authentication"]())

@@ -16,6 +16,7 @@ from placement.services.clusters.vanished_pods import Binders
 from placement.services.flavors import Flavors
 from placement.services.following.cluster_cache import ClusterCache
 from placement.services.following.forest_keeper import ForestKeeper
+from placement.services.health.checks import Health
 from placement.services.placement.best_fit import BestFit
 from placement.services.placement.candidates import Candidates, SearchSettings
 from placement.services.placement.claims import Claims
@@ -46,6 +47,7 @@ class UseCases:
         self.clusters = Clusters(database, self.nodes)
         self.extender = Extender(self.clusters, self.pods, Preemption(database, self.cluster_cache), binders)
         self.forest = ForestKeeper(database)
+        self.health = Health(database, self.forest)
         self.candidates = Candidates(database, self.forest, search_settings)
         self.claims = Claims(database, attributes)
         self.holdings = Holdings(database)

@@ -10,9 +10,10 @@ from collections.abc import Hashable
 from typing import Protocol
 
 from placement.operations.http.limits import Limits
+from placement.services.health.probes import PATHS
 
 LOG = logging.getLogger(__name__)
-_STATUS_PATHS = frozenset({"", "/", "/healthcheck", "/livez", "/readyz", "/metrics"})
+_STATUS_PATHS = frozenset({"", "/", "/metrics"}) | PATHS
 _READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # These have a body, but change nothing.
 _READING_POSTS = re.compile(

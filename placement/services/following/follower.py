@@ -6,6 +6,7 @@ with, how to take over what changed, and how to forget everything; when each of 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -50,6 +51,11 @@ class Follower(ABC):
                 self._catch_up()
                 self._caught_up_at = began
             yield
+
+    @property
+    def behind_seconds(self) -> float:
+        """How long ago the last look began that told everything; infinite before the first."""
+        return time.monotonic() - self._caught_up_at if self._caught_up_at else math.inf
 
     @contextmanager
     def alone(self, patience_seconds: float = _PATIENCE_SECONDS) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from placement.forest.forest import Forest
 from placement.forest.records import ProviderRecord
@@ -31,6 +32,14 @@ class View:
     names: Names
 
 
+class ForestState(NamedTuple):
+    """What is known of a forest without asking the database or waiting for anybody."""
+
+    loaded: bool
+    providers: int
+    behind_seconds: float
+
+
 class ForestKeeper(Follower):
     """One forest; whoever looks at it sees every write that was committed before."""
 
@@ -46,6 +55,11 @@ class ForestKeeper(Follower):
         with self.caught_up():
             assert self._names is not None
             return View(self._forest.snapshot(), self._sharing, self._score_cache, self._names)
+
+    @property
+    def state(self) -> ForestState:
+        """What is known of the forest as it is."""
+        return ForestState(self.horizon is not None, len(self._forest), self.behind_seconds)
 
     def begin(self) -> None:
         """Load all providers and names. Raises Unavailable."""
