@@ -64,7 +64,8 @@ def test_a_database_that_takes_no_writes_makes_unready_by_its_name():
         eventually(True, lambda: is_ready(server))
         engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
         name = sa.make_url(url).database
-        end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name AND pid <> pg_backend_pid()"
+        others = "FROM pg_stat_activity WHERE datname = :name AND pid <> pg_backend_pid()"
+        end = f"SELECT pg_terminate_backend(pid) {others}"
         with engine.connect() as connection:
             connection.execute(sa.text(f"ALTER DATABASE {name} SET default_transaction_read_only = on"))
             connection.execute(sa.text(end), {"name": name})

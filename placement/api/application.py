@@ -23,6 +23,7 @@ from placement.api.connection import objection, watch_of
 from placement.api.errors import HttpError, Relayed
 from placement.api.keystone import Keystone
 from placement.api.middleware import REQUEST_ID, surrounded
+from placement.api.observed import note_rule
 from placement.api.policy import Policy
 from placement.api.rendering.candidates import CandidatesRenderer
 from placement.api.rendering.explanations import explanation_body
@@ -40,6 +41,7 @@ from placement.api.routes import (
     inventories,
     listings,
     memberships,
+    metrics,
     names,
     pods,
     reshaper,
@@ -63,6 +65,7 @@ _NODES_SHOWN = 100
 _BLUEPRINTS = (
     root.blueprint,
     health.blueprint,
+    metrics.blueprint,
     resource_providers.blueprint,
     inventories.blueprint,
     memberships.blueprint,
@@ -95,6 +98,8 @@ class ApiSettings:
     request_seconds: float = 30.0
     # 0 means any number.
     requests_per_caller: int = 0
+    # Tell capacity and use of each host, not only of clusters and aggregates.
+    metrics_per_host: bool = False
     # For the libraries that read their options themselves: policy, CORS, proxy headers, token validation.
     configuration: cfg.ConfigOpts | None = None
 
@@ -196,6 +201,7 @@ def _agreed_version() -> microversions.Microversion:
 
 
 def _finish(response: Response) -> Response:
+    note_rule()
     at = context.current()
     response.headers[REQUEST_ID] = at.request_id
     if at.version is not None:

@@ -17,6 +17,7 @@ from gunicorn.errors import HaltServer
 from gunicorn.util import import_app
 
 from placement.domain.errors import PlacementError
+from placement.metrics.sharing import forget
 from placement.operations.http.limits import Limits
 from placement.operations.ports import holder_of
 from placement.operations.reloading import CarefulArbiter
@@ -67,6 +68,7 @@ class Server(BaseApplication):  # type: ignore[misc]
             "forwarder_headers": "",
             # It would be one for all instances of a user.
             "control_socket_disable": True,
+            "child_exit": _forget_figures,
         }
         super().__init__()
 
@@ -96,6 +98,11 @@ class Server(BaseApplication):  # type: ignore[misc]
     def load(self) -> Any:
         """The application, built in each worker."""
         return import_app("placement.wsgi:application")
+
+
+def _forget_figures(_: Any, worker: Any) -> None:
+    """What gunicorn calls when a worker has ended."""
+    forget(worker.pid)
 
 
 def _await_answer(host: str, port: int) -> None:

@@ -57,6 +57,10 @@ class Serve(Action):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Make the database ready and serve until stopped."""
+        from placement.metrics import sharing
+
+        # Before anything is imported that counts.
+        sharing.share()
         from placement.operations import demonstration, settings
         from placement.operations.reloading import prepare
         from placement.operations.server import Server, default_workers, listening

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from placement.metrics.catalog import CONNECTIONS, REFUSED
 from placement.operations.http import refusals
 from placement.operations.http.connection import Connection, Phase
 from placement.operations.http.exchange import Exchange, State
@@ -111,6 +112,8 @@ class EventLoop:
         if now - self._looked >= _LOOK_EVERY_SECONDS:
             self._looked = now
             self._on_look()
+            CONNECTIONS.set(len(self._register))
+            self._lanes.write_down()
             self._look_at_deadlines(now)
             while self._paused:
                 self.listen(self._paused.pop())
@@ -264,6 +267,7 @@ class EventLoop:
     def _refuse(self, connection: Connection, refusal: HttpRefusal) -> None:
         """Answer without asking the application, and close."""
         LOG.info("refused a request of %s: %d %s", connection.address, refusal.status, refusal.message)
+        REFUSED.labels(refusal.status).inc()
         self._end_with(connection, refusals.written(refusal))
 
     def _end_with(self, connection: Connection, answer: bytes) -> None:

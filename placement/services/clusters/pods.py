@@ -58,6 +58,7 @@ from placement.services.clusters.pod_writing import (
 )
 from placement.services.clusters.running_pods import Recording
 from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
+from placement.services.outcomes import counted
 from placement.services.transactions import patiently
 from placement.storage.database import Database
 from placement.storage.statements import pods
@@ -222,6 +223,7 @@ class Pods:
 
         patiently(once)
 
+    @counted("pod")
     def _put(self, cluster: str, document: PodDocument, node: str | None) -> Taken:
         refusing: set[NodeInfo] = set()
 

@@ -80,6 +80,12 @@ class ClusterCache(Follower):
         self._written: set[tuple[int, int]] = set()
         self.loader = NodeLoader()
 
+    @property
+    def held(self) -> tuple[int, int]:
+        """How many nodes are remembered, and the bytes of their columns."""
+        images = list(self._images.values())
+        return sum(len(image.nodes) for image in images), sum(image.columns.table.bytes for image in images)
+
     def view(self, cluster: str) -> ClusterSnapshot:
         """The cluster as it is now. Raises NotFound, Unavailable; never guesses."""
         with self.caught_up():

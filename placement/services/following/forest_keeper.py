@@ -17,6 +17,8 @@ from placement.storage.statements.names import Names
 
 # Beyond this many changed providers a fresh load of everything is cheaper than telling them apart.
 _RELOAD_ABOVE = 20_000
+# Longer than a look; who wants less than the present does not wait for a load.
+_SHORTLY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class ForestState(NamedTuple):
 
     loaded: bool
     providers: int
+    bytes: int
     behind_seconds: float
 
 
@@ -59,7 +62,15 @@ class ForestKeeper(Follower):
     @property
     def state(self) -> ForestState:
         """What is known of the forest as it is."""
-        return ForestState(self.horizon is not None, len(self._forest), self.behind_seconds)
+        forest = self._forest
+        return ForestState(self.horizon is not None, len(forest), forest.bytes, self.behind_seconds)
+
+    def latest(self) -> View | None:
+        """The forest as the last look left it, None if it is not loaded. Raises Unavailable."""
+        with self.alone(_SHORTLY_SECONDS):
+            if self.horizon is None or self._names is None:
+                return None
+            return View(self._forest.snapshot(), self._sharing, self._score_cache, self._names)
 
     def begin(self) -> None:
         """Load all providers and names. Raises Unavailable."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import NamedTuple
 
 from placement.domain import deadline
 from placement.domain.errors import Unavailable
+from placement.services.following.cluster_cache import ClusterCache
 from placement.services.following.forest_keeper import ForestKeeper
+from placement.services.health.figures import publish
 from placement.storage import schema
 from placement.storage.database import Database
 from placement.storage.failures import NO_SLOT
 
+LOG = logging.getLogger(__name__)
 _EVERY_SECONDS = 2.0
 _DATABASE_ANSWERS_WITHIN_SECONDS = 3.0
 # Rounds are seconds apart; who has told nothing for so long is stuck.
@@ -31,9 +35,10 @@ class Check(NamedTuple):
 class Health:
     """The checks of one process: schema version, database writable, forest loaded and how far behind."""
 
-    def __init__(self, database: Database, forest: ForestKeeper) -> None:
+    def __init__(self, database: Database, forest: ForestKeeper, images: ClusterCache) -> None:
         self._database = database
         self._forest = forest
+        self._images = images
         self._known: tuple[str | None, frozenset[str]] | None = None
         self._database_checks: tuple[Check, ...] = ()
         self._forest_problem = "it is still being loaded"
@@ -45,11 +50,15 @@ class Health:
 
     def _watch(self) -> None:
         while True:
-            self.look()
+            try:
+                self.look()
+            except Exception:
+                # The next look may be luckier; without any, health would stay as it is for ever.
+                LOG.exception("looking at the health of this process failed")
             time.sleep(_EVERY_SECONDS)
 
     def look(self) -> None:
-        """Look at the database, and let the forest catch up with it."""
+        """Look at the database, let the forest catch up with it, and write down how things are."""
         with deadline.within(_DATABASE_ANSWERS_WITHIN_SECONDS):
             self._database_checks = self._look_at_database()
         self._told_at = time.monotonic()
@@ -60,6 +69,7 @@ class Health:
             self._forest_problem = str(error)
         else:
             self._forest_problem = ""
+        publish(self._database, self._forest, self._images)
 
     def checks(self) -> list[Check]:
         """What was found last; it asks nobody and waits for nobody."""

@@ -21,6 +21,7 @@ from placement.domain.groups import CandidateQuery, RequestGroup
 from placement.explain.explanation import explain
 from placement.explain.sentences import first_obstacle
 from placement.explain.vocabulary import Vocabulary
+from placement.metrics.catalog import CANDIDATES, SEARCHES, STAGE_SECONDS
 from placement.scoring.order import Order
 from placement.search.answer import Answer
 from placement.search.budget import Budget, SearchEnded
@@ -86,15 +87,23 @@ class Candidates:
 
     def find(self, query: CandidateQuery, options: SearchOptions = NO_OPTIONS) -> Search:
         """Search. Raises BadRequest for unknown names, SearchTimeout, Unavailable."""
-        view = self._keeper.current()
+        with STAGE_SECONDS.labels("catch_up").time():
+            view = self._keeper.current()
         # After the look, so that an aggregate that is known here has its members in the view.
         aggregates = self._aggregates(query, options)
         wanted = self._resolve(view.names, query, options, aggregates)
         _refuse_shared_splits(view, wanted, query)
         try:
-            return self._search(view, query, wanted, options, aggregates)
+            found = self._search(view, query, wanted, options, aggregates)
         except SearchEnded as ended:
+            SEARCHES.labels("abandoned" if ended.abandoned else "timeout").inc()
             raise self._timeout(wanted, ended) from ended
+        count = len(found.answer)
+        SEARCHES.labels("found" if count else "empty").inc()
+        CANDIDATES.observe(count)
+        for stage, seconds in wanted.budget.stage_seconds.items():
+            STAGE_SECONDS.labels(stage).observe(seconds)
+        return found
 
     def _search(
         self,
