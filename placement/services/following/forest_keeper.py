@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from placement.domain import deadline
+from placement.domain.errors import Unavailable
 from placement.forest.forest import Forest
 from placement.forest.records import ProviderRecord
 from placement.forest.sharing import SharingMap
@@ -66,7 +69,14 @@ class ForestKeeper(Follower):
         return ForestState(self.horizon is not None, len(forest), forest.bytes, self.behind_seconds)
 
     def latest(self) -> View | None:
-        """The forest as the last look left it, None if it is not loaded. Raises Unavailable."""
+        """The forest as it is now, or as the last look left it if the database is slow; None if not loaded.
+
+        Raises Unavailable.
+        """
+        if self.horizon is None:
+            return None
+        with suppress(Unavailable), deadline.within(_SHORTLY_SECONDS):
+            return self.current()
         with self.alone(_SHORTLY_SECONDS):
             if self.horizon is None or self._names is None:
                 return None
