@@ -23,7 +23,7 @@ from benchmarks.wire import Wire
 from tests.server import database_url, running_service
 
 _SEARCH = "/allocation_candidates?resources=VCPU:1,MEMORY_MB:512&limit=10"
-_PATHS = ("/livez", "/readyz", "/healthcheck", "/", _SEARCH)
+_PATHS = ("/livez", "/readyz", "/healthcheck", "/metrics", "/", _SEARCH)
 _ROUNDS = 100
 _PAUSE_SECONDS = 0.02
 _PROCESSES = 4
