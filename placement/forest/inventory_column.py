@@ -237,6 +237,11 @@ class InventoryColumn:
         least, step = (units[at].astype(np.int64) for units in (entries.min_unit, entries.step_size))
         return self.headroom(providers), least, step, whole
 
+    @property
+    def held(self) -> slice | Rows:
+        """The entries that hold an inventory, as an index that costs nothing where it can."""
+        return self.occupied() if self._vacant else np.s_[: self._count]
+
     def occupied(self) -> Rows:
         """The entries that hold an inventory."""
         return np.flatnonzero(self.entries.provider[: self._count] >= 0)
