@@ -18,18 +18,21 @@ SLOW   := --durations=15
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-# Only files whose hashes are known are installed; the checkout itself has none.
-INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
+# Only files whose hashes are known are installed; the checkout itself has none. What takes a minute says what
+# it does: each package as pip gets to it.
+INSTALL := $(BIN)/pip install --disable-pip-version-check --progress-bar off
 PINNED  := $(INSTALL) --require-hashes --requirement
 ITSELF  := $(INSTALL) --no-deps --no-build-isolation --editable .
 
 $(VENV)/.run: pyproject.toml constraints/run.txt
+	@echo "Setting up $(VENV) once, with the packages that constraints/run.txt names; this may take some minutes."
 	$(PYTHON) -m venv $(VENV)
 	$(PINNED) constraints/run.txt
 	$(ITSELF)
 	@touch $@
 
 $(VENV)/.test: pyproject.toml constraints/test.txt
+	@echo "Setting up $(VENV) once, for tests, too; this may take some minutes."
 	$(PYTHON) -m venv $(VENV)
 	$(PINNED) constraints/test.txt
 	$(ITSELF)

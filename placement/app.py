@@ -44,6 +44,7 @@ def _api(settings: cfg.ConfigOpts) -> ApiSettings:
         largest_body_bytes=settings.api.max_request_body_bytes,
         request_seconds=settings.api.request_timeout,
         requests_per_caller=settings.api.max_requests_per_caller,
+        metrics_per_host=settings.metrics.per_host,
         configuration=settings,
     )
 

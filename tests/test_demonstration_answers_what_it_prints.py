@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import requests
 
-from tests.patience import PATIENCE_SECONDS
-from tests.server import database_url, running_service
+from tests.patience import PATIENCE_SECONDS, eventually
+from tests.server import RunningServer, database_url, running_service
 
 CURL = Path(__file__).parent / "curl.py"
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
@@ -45,31 +45,39 @@ def run(call: str, directory: Path) -> subprocess.CompletedProcess[str]:
 
 
 def printed_calls(log: str) -> list[str]:
-    """The commands of the greeting: paragraphs that are indented, below the numbered questions."""
-    return [block for block in re.split(r"\n\s*\n", log) if re.match(r"   \S", block) and "curl" in block]
+    """The commands of the greeting: paragraphs that are indented, the first of which sets up a terminal."""
+    return [block for block in re.split(r"\n\s*\n", log) if re.match(r"   \S", block)]
 
 
 def awaited_calls(log: Path) -> list[str]:
     """The same, when the master has written them: workers may answer before."""
-    deadline = time.monotonic() + 60
-    while len(calls := printed_calls(log.read_text())) < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return calls
+    eventually(7, lambda: len(printed_calls(log.read_text())))
+    return printed_calls(log.read_text())
 
 
-def test_examples_are_loaded_printed_calls_work_and_data_stays(tmp_path: Path) -> None:
+def test_examples_are_loaded_printed_calls_work_twice_and_data_stays(tmp_path: Path) -> None:
     with database_url("sqlite", migrated=False) as connection:
         with running_service(connection, arguments=["--demo"]) as server:
             clusters = {entry["name"]: entry["nodes"] for entry in clusters_of(server.url)}
             assert clusters == {"batch": 10, "cloud": 0, "edge": 8}
-            calls = awaited_calls(server.log)
-            assert len(calls) == 3
-            outputs = [run(call, tmp_path) for call in calls]
-            assert '"allocation_requests":[{"allocations"' in outputs[0].stdout
-            assert "204" in outputs[1].stdout.splitlines()[0], outputs[1]
-            assert '"PCPU"' in outputs[2].stdout
+            once, twice = answers_of_calls(server, tmp_path), answers_of_calls(server, tmp_path)
+            assert all(finished.returncode == 0 and finished.stdout for finished in once + twice), once
+            assert "edge/edge-01/core-" in once[0].stdout
+            assert "PCPU=2" in once[1].stdout
+            assert once[1].stdout == twice[1].stdout
+            assert "edge/edge-01" in once[2].stdout
+            assert '"allocation_requests":[{"allocations"' in once[3].stdout
+            assert json.loads(once[4].stdout)["consumer_uuid"] in server.log.read_text()
+            assert once[4].stdout == twice[4].stdout
+            assert '"PCPU"' in once[5].stdout
             before = get(server.url, "/ext/v1/clusters/edge/nodes/edge-01")
             providers = len(get(server.url, "/resource_providers")["resource_providers"])
         with running_service(connection, arguments=["--demo"]) as server:
             assert get(server.url, "/ext/v1/clusters/edge/nodes/edge-01") == before
             assert len(get(server.url, "/resource_providers")["resource_providers"]) == providers
+
+
+def answers_of_calls(server: RunningServer, directory: Path) -> list[subprocess.CompletedProcess[str]]:
+    """What each call prints, in a terminal that was set up as the greeting says."""
+    setting, *calls = awaited_calls(server.log)
+    return [run(f"{setting}\n{call}", directory) for call in calls]

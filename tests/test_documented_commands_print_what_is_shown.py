@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from placement.operations.commands.catalog import Catalog
+from tests.patience import eventually
 from tests.server import RunningServer, database_url, running_service
+from tests.test_demonstration_answers_what_it_prints import run
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_EXAMPLE = re.compile(r"^\$ (placement .*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+_EXAMPLE = re.compile(r"^\$ ((?:placement|curl) .*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+_ADDRESS = "http://127.0.0.1:8778"
 
 
 def examples() -> Iterator[tuple[str, str]]:
@@ -36,7 +39,10 @@ def server() -> Iterator[RunningServer]:
 
 
 @pytest.mark.parametrize(("command", "shown"), list(examples()), ids=lambda text: text[:60].strip())
-def test_example(server: RunningServer, command: str, shown: str) -> None:
+def test_example(server: RunningServer, command: str, shown: str, tmp_path: Path) -> None:
+    if command.startswith("curl"):
+        eventually(shown, lambda: run(command.replace(_ADDRESS, server.url), tmp_path).stdout)
+        return
     arguments = shlex.split(command)[1:]
     finished = subprocess.run(
         [sys.executable, "-m", "placement.operations", "--url", server.url, *arguments],

@@ -23,6 +23,7 @@ from placement.api.connection import objection, watch_of
 from placement.api.errors import HttpError, Relayed
 from placement.api.keystone import Keystone
 from placement.api.middleware import REQUEST_ID, surrounded
+from placement.api.observed import note_rule
 from placement.api.policy import Policy
 from placement.api.rendering.candidates import CandidatesRenderer
 from placement.api.rendering.explanations import explanation_body
@@ -36,9 +37,11 @@ from placement.api.routes import (
     extended_candidates,
     extender,
     flavors,
+    health,
     inventories,
     listings,
     memberships,
+    metrics,
     names,
     pods,
     reservations,
@@ -53,6 +56,7 @@ from placement.domain import deadline
 from placement.domain.allocation import UNKNOWN_OWNER
 from placement.domain.errors import NotFound, PlacementError
 from placement.services.clusters.pod_pages import Unschedulable
+from placement.services.health.probes import PATHS, answer
 from placement.services.use_cases import UseCases
 
 LOG = logging.getLogger(__name__)
@@ -61,6 +65,8 @@ _EXTENSIONS = "/ext/"
 _NODES_SHOWN = 100
 _BLUEPRINTS = (
     root.blueprint,
+    health.blueprint,
+    metrics.blueprint,
     resource_providers.blueprint,
     inventories.blueprint,
     memberships.blueprint,
@@ -94,6 +100,8 @@ class ApiSettings:
     request_seconds: float = 30.0
     # 0 means any number.
     requests_per_caller: int = 0
+    # Tell capacity and use of each host, not only of clusters and aggregates.
+    metrics_per_host: bool = False
     # For the libraries that read their options themselves: policy, CORS, proxy headers, token validation.
     configuration: cfg.ConfigOpts | None = None
 
@@ -116,8 +124,9 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     if unknown:
         raise LookupError(f"routes ask for policy rules that are not in api/rules.py: {', '.join(unknown)}")
     for rule in application.url_map.iter_rules():
-        # HEAD and OPTIONS are methods that no path has (placement-api.md, "Routing details").
-        rule.methods = (rule.methods or set()) - {"HEAD", "OPTIONS"}
+        # HEAD and OPTIONS are methods that no path has (placement-api.md, "Routing details"), but for health.
+        none = {"OPTIONS"} if rule.rule in PATHS else {"HEAD", "OPTIONS"}
+        rule.methods = (rule.methods or set()) - none
     only_this_machine = settings.auth_strategy == "noauth2" and not settings.allow_remote_noauth
     # Few hooks, for every one of them costs every request.
     application.before_request(partial(_begin, only_this_machine=only_this_machine))
@@ -133,6 +142,8 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.register_error_handler(HTTPException, _routing_error)
     application.register_error_handler(Exception, _fault)
     bare = application.wsgi_app
+    # Our own server answers these itself.
+    application.extensions["placement_probes"] = partial(answer, checks=use_cases.health.checks)
     wrapped: Any = surrounded(bare, configuration, settings.request_seconds)
     application.wsgi_app = wrapped  # type: ignore[method-assign]
     return application
@@ -158,7 +169,7 @@ def _begin(*, only_this_machine: bool) -> None:
     """Start the context of a request and find out who sends it. Raises HttpError, Unauthorized."""
     context.begin()
     deadline.attend(watch_of(request.environ))
-    if only_this_machine and (reason := objection(request.environ)) is not None:
+    if only_this_machine and request.path not in PATHS and (reason := objection(request.environ)) is not None:
         raise HttpError(403, reason)
     if request.path not in auth.NEEDS_NO_TOKEN:
         context.identify(current_app.extensions["placement_authentication"]())
@@ -192,6 +203,7 @@ def _agreed_version() -> microversions.Microversion:
 
 
 def _finish(response: Response) -> Response:
+    note_rule()
     at = context.current()
     response.headers[REQUEST_ID] = at.request_id
     if at.version is not None:

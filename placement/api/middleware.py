@@ -22,6 +22,7 @@ from placement.api.context import (
     global_id,
     in_log,
 )
+from placement.api.observed import Observed
 from placement.domain import deadline
 
 _STATUSES = frozenset(HTTPStatus)
@@ -70,11 +71,13 @@ class RequestLog:
     def __init__(self, application: Wsgi, request_seconds: float) -> None:
         self._application = application
         self._request_seconds = request_seconds
+        self._observed = Observed()
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         request_id = environ[ENVIRONMENT_KEY] = f"req-{uuid.uuid4()}"
         # Our own server sets the deadline from the arrival of the request; with others it begins here.
-        deadline.until(environ.get(deadline.KEY) or time.monotonic() + self._request_seconds)
+        end = environ.get(deadline.KEY) or time.monotonic() + self._request_seconds
+        deadline.until(end)
         # Mounted under a prefix the version document has an empty path, which the router would redirect.
         environ["PATH_INFO"] = environ.get("PATH_INFO") or "/"
         uri = _uri(environ)
@@ -85,6 +88,7 @@ class RequestLog:
 
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
             status = _with_usual_phrase(status)
+            self._observed.count(environ, status[:3], end - self._request_seconds)
             found = {name.lower(): value for name, value in headers}
             if REQUEST_ID not in found:
                 headers = [*headers, (REQUEST_ID, request_id)]

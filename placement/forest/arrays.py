@@ -18,6 +18,8 @@ Mask = NDArray[np.bool_]
 # Only for comparing what is near; nothing that is answered depends on floating point.
 Shares = NDArray[np.float64]
 
+Ratios = NDArray[np.float32]
+
 # Amounts beyond this are as good as infinite; clipping keeps sums of a query inside 64 bits.
 HUGE = 2**60
 _FIRST_ROWS = 64
@@ -65,6 +67,11 @@ class Columns:
             setattr(self, name, grown)
         self.capacity = capacity
         self.is_shared = False
+
+    @property
+    def bytes(self) -> int:
+        """The memory of the arrays."""
+        return sum(getattr(self, name).nbytes for name in self._fields)
 
     def frozen(self) -> Self:
         """The columns as they are now: the same arrays, which `own` keeps from changing."""

@@ -68,7 +68,7 @@ class Forest:
                 (provider, row.class_id, min(row.capacity, HUGE), *row[2:])
                 for provider, row in snapshot.inventories
             ),
-            7,
+            10,
         )
         rows = self._index.rows_of(table[:, 0])
         known = rows >= 0
@@ -253,6 +253,12 @@ class Forest:
             following = self.providers.next.take(found[-1])
             found.append(following[following >= 0].astype(np.intp))
         return np.concatenate(found)
+
+    @property
+    def bytes(self) -> int:
+        """The memory of all columns, which other processes do not share."""
+        held = [self.providers.bytes, self.traits.bytes, self.aggregates.bytes]
+        return sum(held) + sum(column.bytes for column in list(self.inventories.values()))
 
     def alive(self) -> Mask:
         """Which rows hold a provider."""

@@ -13,9 +13,10 @@ from placement.forest.arrays import (
     Columns,
     Indices,
     Mask,
+    Ratios,
     Rows,
 )
-from placement.forest.records import InventoryRow
+from placement.forest.records import MILLION, InventoryRow
 
 
 class _Entries(Columns):
@@ -26,6 +27,14 @@ class _Entries(Columns):
     min_unit: Indices
     max_unit: Indices
     step_size: Indices
+
+
+class _Offers(Columns):
+    """What makes the capacity of each entry; searches do not look at it, and usage does not change it."""
+
+    total: Indices
+    reserved: Indices
+    ratio: Ratios
 
 
 class _EntryOf(Columns):
@@ -47,8 +56,10 @@ class InventoryColumn:
                 "step_size": (np.int32, 1),
             }
         )
+        self.offers = _Offers({"total": (np.int32, 0), "reserved": (np.int32, 0), "ratio": (np.float32, 1.0)})
         # Entry -1 stands for "none" and is masked out, but must be there to be looked at.
         self.entries.ensure(1)
+        self.offers.ensure(1)
         self._entry_of = _EntryOf({"entry": (np.int32, -1)})
         self._count = 0
         self._vacant: list[int] = []
@@ -65,6 +76,7 @@ class InventoryColumn:
         self.__init__()  # type: ignore[misc]
         count = len(providers)
         self.entries.ensure(count)
+        self.offers.ensure(count)
         self._count = count
         entries = self.entries
         entries.provider[:count] = providers
@@ -74,6 +86,9 @@ class InventoryColumn:
         entries.step_size[:count] = rows[:, 3]
         entries.used[:count] = rows[:, 4]
         entries.free[:count] = entries.capacity_of[:count] - entries.used[:count]
+        self.offers.total[:count] = rows[:, 5]
+        self.offers.reserved[:count] = rows[:, 6]
+        self.offers.ratio[:count] = rows[:, 7] / MILLION
         if count:
             self._entry_of.ensure(int(providers.max()) + 1)
             self._entry_of.entry[providers] = np.arange(count, dtype=np.int32)
@@ -87,11 +102,12 @@ class InventoryColumn:
         self.reach(providers)
         twin = copy.copy(self)
         twin.entries, twin._entry_of = self.entries.frozen(), self._entry_of.frozen()
+        twin.offers = self.offers.frozen()
         return twin
 
     def unshare(self) -> None:
         """Note that no snapshot is in use any more, so that writing need not copy."""
-        self.entries.is_shared = self._entry_of.is_shared = False
+        self.entries.is_shared = self._entry_of.is_shared = self.offers.is_shared = False
 
     def reach(self, providers: int) -> None:
         """Let looking for any of the first `providers` rows change nothing."""
@@ -118,12 +134,30 @@ class InventoryColumn:
         entries.capacity_of[entry] = capacity
         entries.used[entry] = row.used
         entries.free[entry] = capacity - row.used
+        self._put_offer(entry, row)
         entries.min_unit[entry] = row.min_unit
         entries.max_unit[entry] = row.max_unit
         entries.step_size[entry] = row.step_size
         self._uses_min |= row.min_unit > 1
         self._uses_max |= row.max_unit < capacity
         self._uses_step |= row.step_size > 1
+
+    def _put_offer(self, entry: int, row: InventoryRow) -> None:
+        self.offers.ensure(entry + 1)
+        offers, ratio = self.offers, np.float32(row.ratio_millionths / MILLION)
+        # Seldom: writing may copy columns that a snapshot shares.
+        if (offers.total[entry], offers.reserved[entry], offers.ratio[entry]) != (
+            row.total,
+            row.reserved,
+            ratio,
+        ):
+            offers.own()
+            offers.total[entry], offers.reserved[entry], offers.ratio[entry] = row.total, row.reserved, ratio
+
+    @property
+    def bytes(self) -> int:
+        """The memory of the columns."""
+        return self.entries.bytes + self.offers.bytes + self._entry_of.bytes
 
     def drop(self, provider: int) -> None:
         """Forget the inventory of one provider, if any."""
@@ -202,6 +236,11 @@ class InventoryColumn:
         whole = np.where(unused, entries.capacity_of[at], 0)
         least, step = (units[at].astype(np.int64) for units in (entries.min_unit, entries.step_size))
         return self.headroom(providers), least, step, whole
+
+    @property
+    def held(self) -> slice | Rows:
+        """The entries that hold an inventory, as an index that costs nothing where it can."""
+        return self.occupied() if self._vacant else np.s_[: self._count]
 
     def occupied(self) -> Rows:
         """The entries that hold an inventory."""

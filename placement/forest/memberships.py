@@ -7,7 +7,7 @@ the sets. A condition is decided once per distinct set and then gathered to the 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -65,6 +65,20 @@ class Memberships:
     def numbers(self, rows: Indices) -> list[int]:
         """The set numbers of many providers; `members` resolves them."""
         return [int(number) for number in self._numbers.number[rows].tolist()]
+
+    @property
+    def bytes(self) -> int:
+        """The memory of the columns."""
+        return self._numbers.bytes
+
+    @property
+    def sets(self) -> Sequence[frozenset[int]]:
+        """The distinct sets by their numbers."""
+        return self._sets
+
+    def numbers_of(self, count: int) -> Indices:
+        """The set numbers of the first `count` rows."""
+        return self._numbers.number[:count]
 
     def members(self, number: int) -> frozenset[int]:
         """The ids in a numbered set."""

@@ -6,9 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+MILLION = 1_000_000
+
 
 class InventoryRow(NamedTuple):
-    """One inventory; `capacity` and `used` in units of the class."""
+    """One inventory; `capacity` and `used` in units of the class.
+
+    Searches look at nothing else; what makes the capacity (`total`, `reserved`, ratio in millionths) is for
+    who watches.
+    """
 
     class_id: int
     capacity: int
@@ -16,6 +22,9 @@ class InventoryRow(NamedTuple):
     max_unit: int
     step_size: int
     used: int
+    total: int = 0
+    reserved: int = 0
+    ratio_millionths: int = MILLION
 
 
 class ProviderRow(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from oslo_config import cfg
@@ -16,10 +16,13 @@ FILE_VARIABLE = "OS_PLACEMENT_CONFIG_FILE"
 _DEFAULT_DIRECTORY = "/etc/placement"
 _FILE = "placement.conf"
 _SHARED = "DEFAULT"
+# They may hold what other programs and ways to sign in read; only what is nearly a known option is refused.
+_OPEN = (_SHARED, "keystone_authtoken")
 # As near as a slip of the fingers.
 _NEAR = 0.75
 
 Options = Mapping[str, Sequence[cfg.Opt]]
+OfLibraries = Callable[[str], Sequence[cfg.Opt] | None]
 
 
 def configuration_files() -> list[str]:
@@ -39,20 +42,22 @@ def configuration_files() -> list[str]:
     return [str(standard)] if standard.is_file() else []
 
 
-def refuse_unknown(files: Sequence[str], directories: Sequence[str], groups: Options) -> None:
-    """Raises PlacementError naming an option of our groups, in a file or the environment, that is none.
+def refuse_unknown(
+    files: Sequence[str], directories: Sequence[str], groups: Options, of_libraries: OfLibraries
+) -> None:
+    """Raises PlacementError naming an option, in a file or the environment, that nobody reads.
 
-    Groups and options of libraries are theirs to know; of those only what is nearly one of ours is refused.
+    `of_libraries` gives the options that libraries have in a group, None for a group that may be anybody's.
     """
     inside = [str(path) for directory in directories for path in sorted(Path(directory).glob("*.conf"))]
     for file in [*files, *inside]:
         for group, names in _sections(file).items():
             for name in names:
-                _refuse_unknown(file, group, name, groups)
+                _refuse_unknown(file, group, name, groups, of_libraries)
     for variable, group, name in _variables(groups):
         if name not in _names(groups[group]):
             raise PlacementError(
-                f"{variable}: there is no option {name} in [{group}]{_near(name, groups[group])}"
+                f"{variable}: there is no option {name} in [{group}]{_near(name, group, groups)}"
             )
 
 
@@ -73,14 +78,16 @@ def _sections(file: str) -> dict[str, dict[str, list[str]]]:
     return sections
 
 
-def _refuse_unknown(file: str, group: str, name: str, groups: Options) -> None:
-    if group not in groups:
+def _refuse_unknown(file: str, group: str, name: str, groups: Options, of_libraries: OfLibraries) -> None:
+    theirs = of_libraries(group)
+    if group not in groups and theirs is None:
         near = difflib.get_close_matches(group, groups, n=1, cutoff=_NEAR)
         if near:
             raise PlacementError(f"{file}: there is no group [{group}]; did you mean [{near[0]}]?")
         return
-    near_text = _near(name, groups[group])
-    if name.replace("-", "_") in _names(groups[group]) or (group == _SHARED and not near_text):
+    known = {**groups, group: [*groups.get(group, ()), *(theirs or ())]}
+    near_text = _near(name, group, known)
+    if name.replace("-", "_") in _names(known[group]) or (group in _OPEN and not near_text):
         return
     raise PlacementError(f"{file}: there is no option {name} in [{group}]{near_text}")
 
@@ -93,9 +100,12 @@ def _former(option: cfg.Opt) -> Iterator[str]:
     return (former.name.replace("-", "_") for former in option.deprecated_opts if former.name)
 
 
-def _near(name: str, options: Sequence[cfg.Opt]) -> str:
-    near = difflib.get_close_matches(name, sorted(_names(options)), n=1, cutoff=_NEAR)
-    return f"; did you mean {near[0]}?" if near else ""
+def _near(name: str, group: str, groups: Options) -> str:
+    near = difflib.get_close_matches(name, sorted(_names(groups[group])), n=1, cutoff=_NEAR)
+    if near:
+        return f"; did you mean {near[0]}?"
+    elsewhere = [other for other, options in groups.items() if name in _names(options)]
+    return f"; did you mean the one in [{elsewhere[0]}]?" if elsewhere else ""
 
 
 def _variables(groups: Options) -> Iterator[tuple[str, str, str]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 from placement.domain.allocation import ConsumerClaim
 from placement.domain.inventory import Inventory
-from placement.operations.client import VERSION
 from placement.operations.secrets import shown
 from placement.services.manifests import node_manifests, parse_yaml
 from placement.services.placement.candidates import SearchSettings
@@ -88,52 +88,45 @@ Placement listens on {address}
   database: {connection}
   stop with Ctrl-C; the data stays
 """
+_REQUEST = (
+    "cluster=edge",
+    "resources_cell=MEMORY_MB:16384,CUSTOM_INTEL_COM_SRIOV_PHYSNET1:1,PCPU:8",
+    "split_cell=PCPU",
+)
 _CALLS = """
-Paste these into another terminal:
+Paste these into another terminal, as often as you like. First, to find the command and the service:
 
-1. Which hosts of cluster edge can give 4 whole cores and 16 GiB on one NUMA node,
-   next to an SR-IOV VF on physnet 1?
+   export PATH="{folder}:$PATH" PLACEMENT_URL={address}
 
-   curl -s -o candidates.json -H 'X-Auth-Token: admin' -H 'OpenStack-API-Version: placement {version}' \\
-     '{address}/allocation_candidates?{query}&limit=3'; head -c 1500 candidates.json; echo
+1. Which NUMA nodes of cluster edge can give 16 GiB, 4 whole cores and an SR-IOV VF on physnet 1?
 
-2. Claim the first of these answers for a consumer of your own:
+   placement candidates {request} limit=2 -c '#' -c Provider -c Amounts
 
-   python3 -c 'import json, sys; c = json.load(open("candidates.json"))["allocation_requests"][0]; \\
-   c.update(project_id="demo", user_id="me", consumer_generation=None, consumer_type="POD"); \\
-   json.dump(c, sys.stdout)' | curl -s -i -X PUT --data-binary @- -H 'X-Auth-Token: admin' \\
-     -H 'OpenStack-API-Version: placement {version}' -H 'Content-Type: application/json' \\
-     {address}/allocations/{consumer}
+2. Let a consumer of your own have the first of these:
 
-3. What of node {node} is used now, core by core?
+   placement claim --consumer {consumer} --project demo {request}
 
-   curl -s -H 'X-Auth-Token: admin' {address}/ext/v1/clusters/edge/nodes/{node} \\
-     | python3 -m json.tool | head -60
+3. What of node edge-01 is used now, core by core?
+
+   placement node show edge edge-01
+
+The same over HTTP:
+
+   curl -s -H 'X-Auth-Token: admin' '{address}/ext/v1/allocation_candidates?{query}&limit=2'
+
+   curl -s -H 'X-Auth-Token: admin' -H 'Content-Type: application/json' {address}/ext/v1/claims \\
+     -d '{{"consumer_uuid": "{consumer}", "project_id": "demo", "user_id": "operator",
+          "consumer_type": "INSTANCE", "query": "{query}"}}'
+
+   curl -s -H 'X-Auth-Token: admin' {address}/ext/v1/clusters/edge/nodes/edge-01
 """
 _CONSUMER = "3f0c8a52-7a3c-4c56-9d6b-0a8b2f1e5d11"
 
 
 def greet(host: str, port: int, connection: str, *, with_examples: bool) -> None:
-    """Print the address and, with the examples, three calls to paste."""
+    """Print the address and, with the examples, calls to paste; repeating them changes nothing more."""
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     print(_GREETING.format(address=address, connection=shown(connection)), flush=True)
     if with_examples:
-        with UseCases.opened(connection, SearchSettings()) as use_cases:
-            query = _query(use_cases)
-        calls = {"address": address, "version": VERSION, "query": query, "consumer": _CONSUMER}
-        print(_CALLS.format(**calls, node="edge-01"), flush=True)
-
-
-def _query(use_cases: UseCases) -> str:
-    """Four whole cores and 16 GiB below one NUMA node that has a VF, on a host of cluster edge."""
-    aggregate = use_cases.clusters.get("edge").aggregate_uuid
-    cores = [f"resources_core{number}=PCPU:2" for number in range(4)]
-    together = ",".join(["_numa", *(f"_core{number}" for number in range(4))])
-    return "&".join(
-        [
-            f"resources=CUSTOM_PODS:1&member_of={aggregate}",
-            "resources_numa=MEMORY_MB:16384,CUSTOM_INTEL_COM_SRIOV_PHYSNET1:1",
-            *cores,
-            f"same_subtree={together}&group_policy=isolate",
-        ]
-    )
+        calls = {"request": " ".join(_REQUEST), "query": "&".join(_REQUEST), "consumer": _CONSUMER}
+        print(_CALLS.format(address=address, folder=Path(sys.executable).parent, **calls), flush=True)

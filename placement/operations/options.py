@@ -175,6 +175,14 @@ KUBERNETES: list[cfg.Opt] = [
         "extender filters and prioritizes, but does not bind.",
     ),
 ]
+METRICS: list[cfg.Opt] = [
+    cfg.BoolOpt(
+        "per_host",
+        default=False,
+        help="Let /metrics tell capacity and use of each host, as many lines as there are hosts and classes; "
+        "otherwise of each cluster, or aggregate of hosts.",
+    ),
+]
 WORKAROUNDS: list[cfg.Opt] = [
     cfg.BoolOpt(
         "optimize_for_wide_provider_trees",
@@ -189,5 +197,6 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "placement": PLACEMENT,
     "scoring": SCORING,
     "kubernetes": KUBERNETES,
+    "metrics": METRICS,
     "workarounds": WORKAROUNDS,
 }

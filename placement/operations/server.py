@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import http.client
 import os
 import socket
 import sys
@@ -12,15 +13,21 @@ from collections.abc import Callable
 from typing import Any
 
 from gunicorn.app.base import BaseApplication
+from gunicorn.errors import HaltServer
 from gunicorn.util import import_app
 
 from placement.domain.errors import PlacementError
+from placement.metrics.sharing import forget
 from placement.operations.http.limits import Limits
+from placement.operations.ports import holder_of
 from placement.operations.reloading import CarefulArbiter
 
 _GRACE_SECONDS = 30
 _WORKER = "placement.operations.http.worker.LaneWorker"
 _BACKLOG = 2048
+# What a worker answers without waiting for anybody.
+_PROBE = "/livez"
+_ANSWERS_WITHIN_SECONDS = 30
 # Workers of a master that was killed leave within this time.
 _PORT_IS_FREE_WITHIN_SECONDS = 8
 # M_ARENA_MAX of malloc.h.
@@ -30,7 +37,7 @@ _MOST_ARENAS = -8
 class Server(BaseApplication):  # type: ignore[misc]
     """A master with worker processes, each with a forest of its own.
 
-    `read_limits` is called at the start and at each SIGHUP, `greet` once, when the workers serve.
+    `read_limits` is called at the start and at each SIGHUP, `greet` once, when a worker has answered.
     """
 
     def __init__(
@@ -44,6 +51,7 @@ class Server(BaseApplication):  # type: ignore[misc]
         self.limits = limits = read_limits()
         self.greeted = False
         self._greet = greet
+        self._address = listener.getsockname()[:2]
         self._options: dict[str, Any] = {
             "bind": f"fd://{listener.detach()}",
             "workers": workers,
@@ -60,11 +68,17 @@ class Server(BaseApplication):  # type: ignore[misc]
             "forwarder_headers": "",
             # It would be one for all instances of a user.
             "control_socket_disable": True,
+            "child_exit": _forget_figures,
         }
         super().__init__()
 
     def greet(self) -> None:
-        """Print that the service is ready."""
+        """Print that the service is ready, once it answers. Raises HaltServer if it does not."""
+        try:
+            _await_answer(*self._address)
+        except (OSError, http.client.HTTPException) as error:
+            reason = f"The service does not answer on port {self._address[1]}: {error}."
+            raise HaltServer(reason, CarefulArbiter.WORKER_BOOT_ERROR) from None
         self.greeted = True
         self._greet()
 
@@ -86,6 +100,23 @@ class Server(BaseApplication):  # type: ignore[misc]
         return import_app("placement.wsgi:application")
 
 
+def _forget_figures(_: Any, worker: Any) -> None:
+    """What gunicorn calls when a worker has ended."""
+    forget(worker.pid)
+
+
+def _await_answer(host: str, port: int) -> None:
+    """Ask a worker something. Raises OSError, HTTPException."""
+    # Who listens on all addresses answers on loopback.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    connection = http.client.HTTPConnection(host, port, timeout=_ANSWERS_WITHIN_SECONDS)
+    try:
+        connection.request("GET", _PROBE, headers={"Connection": "close"})
+        connection.getresponse().read()
+    finally:
+        connection.close()
+
+
 def listening(host: str, port: int) -> socket.socket:
     """A socket that listens there; waits some seconds while another is leaving. Raises PlacementError."""
     limit = time.monotonic() + _PORT_IS_FREE_WITHIN_SECONDS
@@ -100,12 +131,15 @@ def listening(host: str, port: int) -> socket.socket:
             if error.errno != errno.EADDRINUSE:
                 raise PlacementError(f"--host {host} --port {port}: {error.strerror or error}") from None
             if time.monotonic() >= limit:
-                raise PlacementError(
-                    f"--port: another program listens on {host}, port {port}; end it or choose another port"
-                ) from None
+                raise PlacementError(_taken(host, port)) from None
             time.sleep(0.2)
         else:
             return listener
+
+
+def _taken(host: str, port: int) -> str:
+    who = holder_of(port) or "another program"
+    return f"--port: {who} listens on {host}, port {port}; end it, or choose another port with --port"
 
 
 def _share_one_heap() -> None:

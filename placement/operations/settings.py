@@ -10,7 +10,7 @@ from oslo_config import cfg
 from oslo_log import log
 from oslo_policy import opts
 
-from placement.domain.errors import PlacementError, Unavailable
+from placement.domain.errors import PlacementError
 from placement.operations.config_files import (
     DIRECTORY_VARIABLE,
     FILE_VARIABLE,
@@ -18,10 +18,12 @@ from placement.operations.config_files import (
     refuse_unknown,
 )
 from placement.operations.http.limits import Limits
+from placement.operations.library_options import options_of
 from placement.operations.options import GROUPS
 from placement.operations.secrets import warn_if_readable, with_password_of
 from placement.services import schema
 from placement.storage.database import Database
+from placement.storage.failures import Unreachable
 
 __all__ = ["DIRECTORY_VARIABLE", "FILE_VARIABLE", "configuration_files"]
 CONNECTION_VARIABLE = "OS_PLACEMENT_DATABASE__CONNECTION"
@@ -43,7 +45,7 @@ def load(files: Sequence[str] = (), directories: Sequence[str] = ()) -> cfg.Conf
     for group, options in GROUPS.items():
         settings.register_opts(options, group=None if group == "DEFAULT" else group)
     read = list(files) or configuration_files()
-    refuse_unknown(read, directories, GROUPS)
+    refuse_unknown(read, directories, GROUPS, options_of)
     try:
         settings(
             args=[], project="placement", default_config_files=read, default_config_dirs=list(directories)
@@ -99,8 +101,9 @@ def connection_of(settings: cfg.ConfigOpts) -> str:
     """The database URL. Raises PlacementError if there is none."""
     connection = settings.placement_database.connection
     if not connection:
+        files = "".join(f"{file}: " for file in configuration_files())
         raise PlacementError(
-            "no database is configured: give --database, or set [placement_database] connection or "
+            f"{files}no database is configured: give --database, or set [placement_database] connection or "
             f"{CONNECTION_VARIABLE}"
         )
     password_file = settings.placement_database.password_file
@@ -133,21 +136,23 @@ def limits_of(settings: cfg.ConfigOpts) -> Limits:
 
 
 def make_ready(settings: cfg.ConfigOpts) -> None:
-    """Make the database ready for the service, waiting until it can be reached.
+    """Make the database ready for the service, waiting while it cannot be reached.
 
-    Raises SchemaOutdated, Unavailable, PlacementError.
+    Raises SchemaOutdated, Unavailable, PlacementError; at once for what waiting does not mend.
     """
     options = settings.placement_database
     attempt = 0
     while True:
         try:
             return schema.make_ready(connection_of(settings), upgrade_first=options.sync_on_startup)
-        except Unavailable as error:
+        except Unreachable as error:
             attempt += 1
             if 0 <= options.max_retries < attempt:
                 raise
-            LOG.warning("%s Trying again in %d seconds.", error, options.retry_interval)
-            time.sleep(options.retry_interval)
+            problem = str(error)
+        # Outside of the block: oslo.log repeats the error that is being handled.
+        LOG.warning("%s Trying again in %d seconds.", problem, options.retry_interval)
+        time.sleep(options.retry_interval)
 
 
 def start_logging(settings: cfg.ConfigOpts) -> None:

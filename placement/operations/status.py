@@ -13,8 +13,11 @@ from typing import NamedTuple
 from oslo_config import cfg
 from oslo_policy import opts
 
+from placement.domain.errors import PlacementError
+from placement.operations import settings
 from placement.operations.manage import add_common, load, online_migrations
 from placement.operations.tables import stacked
+from placement.services import schema
 
 _CRASHED = 255
 
@@ -44,15 +47,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     actions.add_parser("check", help="find what stands in the way of an upgrade")
     parsed = parser.parse_args(arguments)
+    # The exit code tells operators' tools that nothing was found out; a person needs the reason.
     try:
         return _check(load(parsed))
+    except PlacementError as error:
+        print(f"placement-status: {error}", file=sys.stderr)
     except Exception:
-        # The exit code tells operators' tools that nothing was found out; a person needs the reason.
         traceback.print_exc()
-        return _CRASHED
+    return _CRASHED
 
 
 def _check(loaded: cfg.ConfigOpts) -> int:
+    if schema.version(settings.connection_of(loaded)) is None:
+        raise PlacementError("the database has no tables yet; run `placement-manage db sync` first")
     found = [(name, check(loaded)) for name, check in _CHECKS.items()]
     blocks = [
         [f"Check: {name}", f"Result: {finding.result.name.title()}", f"Details: {finding.details}"]

@@ -25,7 +25,8 @@ class SearchEnded(Exception):
 class Budget:
     """The time of one search, `seconds` from now; None for no bound.
 
-    `abandoned` tells whether the caller went away. `dead_ends` counts per slot how often it found no place.
+    `abandoned` tells whether the caller went away. `dead_ends` counts per slot how often it found no place,
+    `stage_seconds` tells what took how long.
     """
 
     def __init__(self, seconds: float | None = None, abandoned: Callable[[], bool] | None = None) -> None:
@@ -35,6 +36,14 @@ class Budget:
         self._left = _STEPS
         self._pause_after = _UNNOTICED_SECONDS
         self.dead_ends: Counter[int] = Counter()
+        self.stage_seconds: dict[str, float] = {}
+        self._stage_began = self._began
+
+    def note_stage(self, name: str) -> None:
+        """A stage of the search ends now; it took the time since the last one ended, or the search began."""
+        now = time.monotonic()
+        self.stage_seconds[name] = self.stage_seconds.get(name, 0.0) + now - self._stage_began
+        self._stage_began = now
 
     def spend(self, steps: int = 1) -> None:
         """Account for some steps of work. Raises SearchEnded when the budget is used up."""

@@ -95,9 +95,11 @@ def _search_first_trees(
         choices = _choices(forest, query, slots, sharing, None, among)
         viable = viable_roots(forest, query, slots, choices, sharing)
         viable = viable[forest.providers.id[viable] <= forest.providers.id[window[-1]]]
+        query.budget.note_stage("filter")
         if query.depth_first or len(viable) >= query.maximum:
             combination = _combination(forest, sharing, query, slots, choices, viable)
             candidates = combination.surely_first()
+            query.budget.note_stage("combine")
             if len(candidates) >= query.maximum:
                 return combination.found(candidates)
         size *= _GROWTH
@@ -114,13 +116,17 @@ def _search_all_trees(
 ) -> FoundCandidates:
     choices = _choices(forest, query, slots, sharing, trace)
     roots = viable_roots(forest, query, slots, choices, sharing, trace)
+    query.budget.note_stage("filter")
     if not len(roots):
         return FoundCandidates(slots, np.empty((0, len(slots)), np.int32))
     combination = _combination(forest, sharing, query, slots, choices, roots)
     if query.order is None:
-        return combination.found(combination.first())
-    ranking = CandidateScores(forest, query.order, slots, sharing.mask(forest.count), score_cache)
-    return combination.found(combination.best(ranking), ranking)
+        found = combination.found(combination.first())
+    else:
+        ranking = CandidateScores(forest, query.order, slots, sharing.mask(forest.count), score_cache)
+        found = combination.found(combination.best(ranking), ranking)
+    query.budget.note_stage("combine")
+    return found
 
 
 def _combination(

@@ -21,12 +21,20 @@ class SessionsShared(PlacementError):
 
 @contextmanager
 def opened(connection: str) -> Iterator[Database]:
-    """A database for an operator, who reads the errors of the database as they are."""
+    """A database for an operator, who reads the errors of the database as they are, and what to do.
+
+    Raises Unavailable; Unreachable only where it may come to answer by itself.
+    """
     database = Database(connection, log_failures=False)
     try:
         yield database
     except Unavailable as error:
-        raise type(error)(f"{error} {database.where}: {words_of(error)}") from error
+        kind = Unavailable if database.backend.is_embedded else type(error)
+        found = database.diagnose(error.__cause__ or error)
+        words = words_of(error)
+        ended = words if words.endswith(("?", ".")) else f"{words}."
+        advice = f" {found.advice}" if found is not None else ""
+        raise kind(f"{error} {database.where}: {ended}{advice}".rstrip()) from error
     finally:
         database.dispose()
 

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from placement.domain import deadline
 from placement.domain.errors import Unavailable
+from placement.metrics.catalog import RETRIES
 from placement.storage.database import Database, Transaction
 from placement.storage.failures import TryAgain, Unreachable
 
@@ -114,4 +115,5 @@ def _repeated(once: Callable[[], Result], policy: RetryPolicy) -> Result:
             patience = _OUTAGE_SECONDS if isinstance(error, Unreachable) else math.inf
             if not attempts.may_go_on(patience):
                 raise Unavailable(f"{error} Nothing was changed; try again later.") from error
+            RETRIES.labels("unreachable" if isinstance(error, Unreachable) else "concurrent").inc()
             attempts.pause()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from placement.services.capacity import Capacity
 from placement.services.clusters.clusters import Clusters
 from placement.services.clusters.extender import Extender
 from placement.services.clusters.node_imports import NodeImports
@@ -18,6 +19,7 @@ from placement.services.clusters.vanished_pods import Binders
 from placement.services.flavors import Flavors
 from placement.services.following.cluster_cache import ClusterCache
 from placement.services.following.forest_keeper import ForestKeeper
+from placement.services.health.checks import Health
 from placement.services.placement.best_fit import BestFit
 from placement.services.placement.candidates import Candidates, SearchSettings
 from placement.services.placement.claims import Claims
@@ -50,6 +52,8 @@ class UseCases:
         self.clusters = Clusters(database, self.nodes, ends)
         self.extender = Extender(self.clusters, self.pods, Preemption(database, self.cluster_cache), binders)
         self.forest = ForestKeeper(database)
+        self.health = Health(database, self.forest, self.cluster_cache)
+        self.capacity = Capacity(database, self.forest)
         self.candidates = Candidates(database, self.forest, search_settings)
         self.claims = Claims(database, attributes)
         self.holdings = Holdings(database)

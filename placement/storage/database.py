@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
+from placement.metrics.catalog import DATABASE_FAILURES
 from placement.storage import failures, pool
 from placement.storage.backends import urls
 from placement.storage.backends.backend import Backend, SingleWrite
@@ -248,10 +249,18 @@ class Database:
 
     def _note(self, error: Exception) -> None:
         found = self.diagnose(error)
+        if found is not None:
+            DATABASE_FAILURES.labels(found.sentence).inc()
         if self._incidents is not None and found is not None and found.is_incident:
             self._incidents.note(found.sentence, failures.words_of(error))
 
     # -- life ---------------------------------------------------------------------------------------
+
+    def connections(self) -> Mapping[str, int]:
+        """How many connections the pool has in use and idle, and how many it may have."""
+        found: Any = self.engine.pool
+        most = found.size() + found._max_overflow
+        return {"used": found.checkedout(), "idle": found.checkedin(), "limit": most}
 
     def exists(self) -> bool:
         """Whether there is a database, which for a server only a connection can tell."""

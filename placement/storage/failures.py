@@ -31,17 +31,19 @@ class OutcomeUnknown(Unavailable):
 
 
 class Diagnosis(NamedTuple):
-    """The error to raise, and whether the operator should read of it in the log."""
+    """The error to raise, whether the operator should read of it in the log, and what he can do about it."""
 
     kind: type[Unavailable]
     sentence: str
     is_incident: bool = True
+    advice: str = ""
 
     def raised(self) -> Unavailable:
         """The error for the caller."""
         return self.kind(self.sentence)
 
 
+_CORRECT = "correct [placement_database] connection"
 CONCURRENT = Diagnosis(
     TryAgain, "The database could not finish the transaction because of concurrent ones.", is_incident=False
 )
@@ -57,10 +59,22 @@ FULL = Diagnosis(Unavailable, "The database is full; nothing was changed.")
 READ_ONLY = Diagnosis(Unavailable, "The database is read-only at present; nothing was changed.")
 NO_CONNECTION = Diagnosis(Unreachable, "The database takes no more connections at present.")
 CHANGING = Diagnosis(Unreachable, "The database cannot be reached: it is starting, stopping or recovering.")
-GONE = Diagnosis(Unreachable, "The database cannot be reached.")
-MISSING = Diagnosis(Unavailable, "The database of this service does not exist.")
-LOGIN = Diagnosis(Unavailable, "The database does not let this service in.")
-RIGHTS = Diagnosis(Unavailable, "The database does not let this service do that.")
+GONE = Diagnosis(Unreachable, "The database cannot be reached.", advice=f"Start it, or {_CORRECT}.")
+MISSING = Diagnosis(
+    Unavailable,
+    "The database of this service does not exist.",
+    advice=f"Create it, as with `createdb`, or {_CORRECT}.",
+)
+LOGIN = Diagnosis(
+    Unavailable,
+    "The database does not let this service in.",
+    advice=f"Create the user there, or {_CORRECT}, or password_file.",
+)
+RIGHTS = Diagnosis(
+    Unavailable,
+    "The database does not let this service do that.",
+    advice=f"Give the user the right to do it, or {_CORRECT}.",
+)
 TABLES = Diagnosis(Unavailable, "The database does not have the tables of this version of the service.")
 MEMORY = Diagnosis(Unavailable, "The database is out of memory or another resource; nothing was changed.")
 DAMAGED = Diagnosis(Unavailable, "The database cannot read or write its files.")

@@ -59,7 +59,18 @@ def version(database: Database) -> str | None:
     if not database.exists():
         return None
     with database.read() as connection:
-        return alembic.migration.MigrationContext.configure(connection).get_current_revision()
+        return revision_of(connection)
+
+
+def revision_of(connection: sa.Connection) -> str | None:
+    """The schema revision of the database that a connection is to, None if it is empty."""
+    return alembic.migration.MigrationContext.configure(connection).get_current_revision()
+
+
+def revisions(database: Database) -> frozenset[str]:
+    """Every schema revision this code knows."""
+    script = alembic.script.ScriptDirectory.from_config(configuration(database))
+    return frozenset(known.revision for known in script.walk_revisions())
 
 
 def newest(database: Database) -> str | None:

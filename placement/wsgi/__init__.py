@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
-import threading
 
 from flask import Flask
 
 from placement import app
 from placement.api.errors import Misconfigured
-from placement.domain.errors import PlacementError, Unavailable
+from placement.domain.errors import PlacementError
 from placement.operations import settings
-from placement.services.following.forest_keeper import ForestKeeper
 
 
 def _application() -> Flask:
@@ -25,17 +22,9 @@ def _application() -> Flask:
         settings.warn_of_open_secrets(loaded)
         settings.make_ready(loaded)
     flask = app.configured(loaded)
-    # The first search should not pay for loading, and what needs no search should not wait for it.
-    forest = flask.extensions["placement_use_cases"].forest
-    threading.Thread(target=_load, args=[forest], name="first load", daemon=True).start()
+    # It loads the forest, too: the first search should not pay for that, nor wait for it what needs none.
+    flask.extensions["placement_use_cases"].health.watch()
     return flask
-
-
-def _load(forest: ForestKeeper) -> None:
-    try:
-        forest.current()
-    except Unavailable as error:
-        logging.getLogger(__name__).warning("the forest is not loaded yet: %s", error)
 
 
 try:

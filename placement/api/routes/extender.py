@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from flask import Blueprint, Response
 
 from placement.api.bodies import json_body
@@ -19,6 +22,7 @@ from placement.api.extender_bodies import (
 from placement.api.responses import json_response
 from placement.api.route_guard import route
 from placement.domain.errors import PlacementError
+from placement.metrics.catalog import EXTENDER_CALLS
 
 blueprint = Blueprint("extender", __name__)
 _PATH = "/ext/v1/clusters/<cluster>/extender"
@@ -30,7 +34,8 @@ def filter_nodes(cluster: str) -> Response:
     """Which nodes fit a pod."""
     args = extender_args(json_body())
     try:
-        filtered = use_cases().extender.filter(cluster, args.pod, args.names)
+        with _counted("filter"):
+            filtered = use_cases().extender.filter(cluster, args.pod, args.names)
     except PlacementError as error:
         return json_response(filter_error(str(error)))
     return json_response(filter_result(args, filtered.failed, filtered.unresolvable))
@@ -48,14 +53,18 @@ def filter_nodes(cluster: str) -> Response:
 def prioritize(cluster: str) -> Response:
     """How well nodes fit a pod."""
     args = extender_args(json_body())
-    return json_response(host_priorities(use_cases().extender.prioritize(cluster, args.pod, args.names)))
+    with _counted("prioritize"):
+        scores = use_cases().extender.prioritize(cluster, args.pod, args.names)
+    return json_response(host_priorities(scores))
 
 
 @route(blueprint, f"{_PATH}/preempt", "POST", f"{_RULE}preempt", takes_json=True, gives_json=True)
 def preempt(cluster: str) -> Response:
     """Which pods to evict so that a pod fits."""
     args = preemption_args(json_body())
-    return json_response(preemption_result(use_cases().extender.preempt(cluster, args.pod, args.proposed)))
+    with _counted("preempt"):
+        victims = use_cases().extender.preempt(cluster, args.pod, args.proposed)
+    return json_response(preemption_result(victims))
 
 
 @route(blueprint, f"{_PATH}/bind", "POST", f"{_RULE}bind", takes_json=True, gives_json=True)
@@ -63,7 +72,18 @@ def bind(cluster: str) -> Response:
     """Claim a place for a pod on a node, and bind it there."""
     binding = binding_of(json_body())
     try:
-        use_cases().extender.bind(cluster, binding)
+        with _counted("bind"):
+            use_cases().extender.bind(cluster, binding)
     except PlacementError as error:
         return json_response(binding_result(str(error)))
     return json_response(binding_result())
+
+
+@contextmanager
+def _counted(call: str) -> Iterator[None]:
+    try:
+        yield
+    except PlacementError:
+        EXTENDER_CALLS.labels(call, "error").inc()
+        raise
+    EXTENDER_CALLS.labels(call, "ok").inc()

@@ -33,6 +33,13 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def port_number(text: str) -> int:
+    """A port to listen on; 0 would be any. Raises ArgumentTypeError."""
+    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"must be a port from 1 to 65535, not {text!r}")
+    return int(text)
+
+
 def query_of(texts: Sequence[str]) -> Pairs:
     """The parameters in their order. Raises PlacementError naming the text that is none."""
     return [_parameter(text) for text in texts]

@@ -30,7 +30,7 @@ LOG = logging.getLogger("placement.command")
 def configure(parsed: argparse.Namespace, default: str | None = None) -> cfg.ConfigOpts:
     """The configuration, left in the environment for the worker processes.
 
-    `default`: the database if none is configured. Raises PlacementError.
+    `default`: the database if there is no configuration file at all. Raises PlacementError.
     """
     from placement.operations import secrets, settings
 
@@ -46,7 +46,7 @@ def configure(parsed: argparse.Namespace, default: str | None = None) -> cfg.Con
                 settings.CONNECTION_VARIABLE,
             )
         os.environ[settings.CONNECTION_VARIABLE] = parsed.database
-    elif default and not settings.load().placement_database.connection:
+    elif default and not settings.configuration_files() and settings.CONNECTION_VARIABLE not in os.environ:
         os.environ[settings.CONNECTION_VARIABLE] = default
     return settings.load()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from placement.domain.errors import PlacementError
 from placement.domain.identifiers import is_loopback
 from placement.operations.commands import connection
-from placement.operations.commands.arguments import argument, positive
+from placement.operations.commands.arguments import argument, port_number, positive
 from placement.operations.commands.display import Action
 
 if TYPE_CHECKING:
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 _HOST = "127.0.0.1"
 _PORT = 8778
 _BELIEVING = "noauth2"
+_EVERYBODY = (
+    "[api] auth_strategy is noauth2, so every caller on this machine is believed, and the user admin may "
+    "do everything. For development only."
+)
 
 
 class Serve(Action):
@@ -25,8 +29,12 @@ class Serve(Action):
 
     arguments = (
         argument("--host", default=_HOST, help="address to listen on (default %(default)s)"),
-        argument("--port", type=int, default=_PORT, help="port to listen on (default %(default)s)"),
-        argument("--workers", type=positive, help="worker processes"),
+        argument("--port", type=port_number, default=_PORT, help="port to listen on (default %(default)s)"),
+        argument(
+            "--workers",
+            type=positive,
+            help="worker processes (default as many as there are cores, at most four)",
+        ),
         argument(
             "--auth",
             choices=("keystone", "token", _BELIEVING),
@@ -49,6 +57,10 @@ class Serve(Action):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Make the database ready and serve until stopped."""
+        from placement.metrics import sharing
+
+        # Before anything is imported that counts.
+        sharing.share()
         from placement.operations import demonstration, settings
         from placement.operations.reloading import prepare
         from placement.operations.server import Server, default_workers, listening
@@ -70,6 +82,8 @@ class Serve(Action):
         workers = default_workers() if parsed_args.workers is None else parsed_args.workers
 
         def greet() -> None:
+            if loaded.api.auth_strategy == _BELIEVING:
+                print(_EVERYBODY)
             demonstration.greet(host, port, url, with_examples=parsed_args.demo)
 
         Server(listener, workers, lambda: settings.limits_of(settings.load()), greet).run()
@@ -80,6 +94,7 @@ def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
     from placement.operations import settings
 
     loaded = connection.configure(parsed, default=connection.DEMONSTRATION if parsed.demo else None)
+    settings.connection_of(loaded)
     if parsed.allow_remote_noauth:
         os.environ[settings.REMOTE_VARIABLE] = "True"
     chosen = parsed.auth
@@ -98,10 +113,6 @@ def _develop() -> None:
 
     if not settings.sets_new_defaults():
         os.environ[settings.NEW_DEFAULTS_VARIABLE] = "False"
-    print(
-        "[api] auth_strategy is noauth2, so every caller on this machine is believed, and the user admin may "
-        "do everything. For development only."
-    )
 
 
 def _refuse_strangers(host: str, loaded: cfg.ConfigOpts) -> None:

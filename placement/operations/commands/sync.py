@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 
-from placement.operations.commands.arguments import argument
+from placement.operations.commands.arguments import argument, port_number
 from placement.operations.commands.display import Action
 from placement.operations.kubernetes.claims import LEAST_PATIENCE_SECONDS, PATIENCE_SECONDS
 
@@ -51,6 +51,18 @@ class SyncKubernetes(Action):
             help="release the claim for a pod that waits if it was not bound for so long "
             f"(default {PATIENCE_SECONDS:.0f}, at least {LEAST_PATIENCE_SECONDS})",
         ),
+        argument(
+            "--health-port",
+            metavar="PORT",
+            type=port_number,
+            help="answer /livez, /readyz, /healthcheck and /metrics on this port (default: on none)",
+        ),
+        argument(
+            "--health-host",
+            metavar="HOST",
+            default="127.0.0.1",
+            help="the address for that; 0.0.0.0 where Kubernetes probes it (default %(default)s)",
+        ),
         argument("--once", action="store_true", help="compare once and exit, 1 if any is rejected"),
     )
 
@@ -60,6 +72,7 @@ class SyncKubernetes(Action):
         from placement.operations.kubernetes.journal import Journal
         from placement.operations.kubernetes.service import ServiceCluster
         from placement.operations.kubernetes.synchronization import Synchronization
+        from placement.operations.kubernetes.watched import serve_health
         from placement.operations.secrets import warn_if_readable
 
         api_server = ApiServer(parsed_args.kubeconfig, parsed_args.context)
@@ -72,6 +85,8 @@ class SyncKubernetes(Action):
             Journal(self.app.stdout, self.app.stderr),
             parsed_args.claim_patience,
         )
+        if parsed_args.health_port:
+            serve_health(parsed_args.health_host, parsed_args.health_port, synchronization.progress.checks)
         if parsed_args.once:
             return 1 if synchronization.once() else 0
         # Being told to end is no failure; the same way out as for Ctrl-C.

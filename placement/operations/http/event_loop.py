@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from placement.metrics.catalog import CONNECTIONS, REFUSED
 from placement.operations.http import refusals
 from placement.operations.http.connection import Connection, Phase
 from placement.operations.http.exchange import Exchange, State
@@ -20,7 +21,9 @@ from placement.operations.http.limits import Limits
 from placement.operations.http.process import room_for_connections
 from placement.operations.http.refusals import HttpRefusal
 from placement.operations.http.register import Register
+from placement.services.health.probes import METHODS, PATHS, Probe
 
+Probes = Callable[[str, str, str, str], Probe]
 # Operators know it by the name of the worker.
 LOG = logging.getLogger("placement.operations.http.worker")
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -47,6 +50,8 @@ class EventLoop:
         self._configuration = configuration
         self._limits = limits
         self._application = application
+        # Those of ours have a function that answers probes; others are asked like about anything.
+        self._probes: Probes | None = getattr(application, "extensions", {}).get("placement_probes")
         self._takes_more = takes_more
         self._on_look = on_look
         self._lanes = Lanes(limits)
@@ -107,6 +112,8 @@ class EventLoop:
         if now - self._looked >= _LOOK_EVERY_SECONDS:
             self._looked = now
             self._on_look()
+            CONNECTIONS.set(len(self._register))
+            self._lanes.write_down()
             self._look_at_deadlines(now)
             while self._paused:
                 self.listen(self._paused.pop())
@@ -260,8 +267,13 @@ class EventLoop:
     def _refuse(self, connection: Connection, refusal: HttpRefusal) -> None:
         """Answer without asking the application, and close."""
         LOG.info("refused a request of %s: %d %s", connection.address, refusal.status, refusal.message)
+        REFUSED.labels(refusal.status).inc()
+        self._end_with(connection, refusals.written(refusal))
+
+    def _end_with(self, connection: Connection, answer: bytes) -> None:
+        """Send a short answer, and close."""
         try:
-            connection.wire.send(refusals.written(refusal))
+            connection.wire.send(answer)
         except OSError:
             self._drop(connection)
         else:
@@ -287,6 +299,9 @@ class EventLoop:
         request = connection.request
         assert request is not None
         assert connection.received is not None
+        if self._probes is not None and request.path in PATHS and request.method in METHODS:
+            self._answer_probe(connection, request, self._probes)
+            return
         exchange = Exchange(
             connection, request, connection.received, self._limits, self._application, self._report
         )
@@ -303,6 +318,12 @@ class EventLoop:
         connection.exchange = exchange
         self._in_flight[exchange.caller] += 1
         self._is_busy(connection)
+
+    def _answer_probe(self, connection: Connection, request: Any, probes: Probes) -> None:
+        """Answer here and now: probes wait for no thread, whatever the others do."""
+        accept = next((value for name, value in request.headers if name == "ACCEPT"), "")
+        probe = probes(request.method, request.path, request.query or "", accept)
+        self._end_with(connection, refusals.probe_written(probe, request.method))
 
     def _is_busy(self, connection: Connection) -> None:
         """Leave the connection to threads; the event loop waits for their report."""

@@ -9,10 +9,12 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Hashable
 from typing import Protocol
 
+from placement.metrics.catalog import IN_LANES
 from placement.operations.http.limits import Limits
+from placement.services.health.probes import PATHS
 
 LOG = logging.getLogger(__name__)
-_STATUS_PATHS = frozenset({"", "/", "/healthcheck", "/livez", "/readyz", "/metrics"})
+_STATUS_PATHS = frozenset({"", "/", "/metrics"}) | PATHS
 _READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # These have a body, but change nothing.
 _READING_POSTS = re.compile(
@@ -50,6 +52,8 @@ class Lane:
         self._count = 0
         self._running: Counter[Hashable] = Counter()
         self._idle = self._started = 0
+        self._waiting_figure = IN_LANES.labels(name, "waiting")
+        self._running_figure = IN_LANES.labels(name, "running")
 
     def submit(self, job: Job) -> bool:
         """Let the job wait for its turn; False if too many wait already."""
@@ -73,6 +77,11 @@ class Lane:
                 self._waiting[job.caller].remove(job)
                 self._count -= 1
         return found
+
+    def write_down(self) -> None:
+        """Write down how many jobs wait and run, for who watches."""
+        self._waiting_figure.set(self._count)
+        self._running_figure.set(self._running.total())
 
     def _enqueue(self, job: Job, *, first: bool) -> None:
         jobs = self._waiting.setdefault(job.caller, deque())
@@ -146,6 +155,11 @@ class Lanes:
         if reading or (method == "POST" and _READING_POSTS.search(path)):
             return self._reads
         return self._writes
+
+    def write_down(self) -> None:
+        """Write down how many jobs wait and run, for who watches."""
+        for lane in (self.status, self._reads, self._writes):
+            lane.write_down()
 
     def overdue(self, now: float) -> list[Job]:
         """Remove from all lanes the jobs that waited too long."""

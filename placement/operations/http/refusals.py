@@ -1,4 +1,4 @@
-"""Answers to requests that never reach the application, in the shape of its errors."""
+"""Answers to requests that never reach the application: refusals in the shape of its errors, and probes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from gunicorn.http import errors
+
+from placement.services.health.probes import Probe
 
 _STATUS: dict[type[Exception], int] = {
     errors.LimitRequestLine: 414,
@@ -59,13 +61,25 @@ def written(refusal: HttpRefusal) -> bytes:
         "request_id": request_id,
     }
     body = json.dumps({"errors": [error]}).encode()
-    lines = [
-        f"HTTP/1.1 {refusal.status} {title}",
-        "Connection: close",
-        "Content-Type: application/json",
-        f"Content-Length: {len(body)}",
-        f"x-openstack-request-id: {request_id}",
-    ]
+    more = [f"x-openstack-request-id: {request_id}"]
     if refusal.status in _TRY_AGAIN:
-        lines.append(f"Retry-After: {_RETRY_AFTER_SECONDS}")
-    return "\r\n".join([*lines, "", ""]).encode() + body
+        more.append(f"Retry-After: {_RETRY_AFTER_SECONDS}")
+    return _head(refusal.status, "application/json", len(body), *more) + body
+
+
+def probe_written(probe: Probe, method: str) -> bytes:
+    """The whole answer to a probe; one without content has no length."""
+    body = probe.body.encode()
+    size = None if probe.status == HTTPStatus.NO_CONTENT or method == "HEAD" else len(body)
+    return _head(probe.status, f"{probe.content_type}; charset=UTF-8", size, "Cache-Control: no-store") + body
+
+
+def _head(status: int, content_type: str, size: int | None, *more: str) -> bytes:
+    lines = [
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        "Connection: close",
+        f"Content-Type: {content_type}",
+        *([] if size is None else [f"Content-Length: {size}"]),
+        *more,
+    ]
+    return "\r\n".join([*lines, "", ""]).encode()

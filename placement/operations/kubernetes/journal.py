@@ -34,6 +34,11 @@ class Journal:
         if settled:
             self._write(self._trouble, f"{source}: well again")
 
+    def troubles(self) -> dict[str, str]:
+        """What goes wrong at present, by source."""
+        with self._lock:
+            return dict(self._last)
+
     def _write(self, stream: TextIO, text: str) -> None:
         with self._lock:
             print(text, file=stream, flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
+from placement.metrics.synchronization import WRITES
 from placement.operations.kubernetes.informer_store import InformerStore, Key, Kind
 from placement.operations.kubernetes.sending import Sending
 from placement.operations.kubernetes.service import HeldPod, PodId, ServiceCluster
@@ -104,6 +105,7 @@ class ReconciledPods:
 
     def _release(self, pod: PodId) -> bool:
         released = self._service.release(pod)
+        WRITES.labels("release", "accepted" if released else "nothing_held").inc()
         self.forget(pod)
         return released
 

@@ -48,6 +48,11 @@ class Reconciler:
         """How many things the service refuses as they are."""
         return len(self._sending.rejections)
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many nodes and pods the service holds, and how many pods wait for their node."""
+        return {"nodes": len(self._nodes), "pods": len(self._pods), "waiting": self._pods.waiting}
+
     def summary(self) -> str:
         """What the service holds, in a line."""
         waiting = f", waiting {self._pods.waiting}" if self._pods.waiting else ""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from placement.metrics.synchronization import WRITES
 from placement.operations.client import ServiceError
 from placement.operations.kubernetes.informer_store import Key, Kind
 from placement.operations.kubernetes.journal import Journal
@@ -97,9 +98,11 @@ class Sending:
         except ServiceError as error:
             if not is_refusal(error):
                 raise
+            WRITES.labels(key.kind, "rejected").inc()
             self.rejections.add(key, mark, conflict=error.status == CONFLICT)
             self._journal.trouble(_title(key), f"rejected: {error}")
             return False
+        WRITES.labels(key.kind, "accepted").inc()
         self.settled(key)
         for warning in warnings or ():
             self._journal.note(f"{_title(key)}: {warning}")

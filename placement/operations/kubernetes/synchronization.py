@@ -13,6 +13,7 @@ from placement.operations.kubernetes.collection import collections, pods_path
 from placement.operations.kubernetes.informer_store import InformerStore, Kind, WatchedObject
 from placement.operations.kubernetes.journal import Journal
 from placement.operations.kubernetes.pause import Pause
+from placement.operations.kubernetes.progress import SERVICE, Progress
 from placement.operations.kubernetes.reconciler import Reconciler
 from placement.operations.kubernetes.service import PodId, ServiceCluster
 from placement.operations.kubernetes.watching import Watching, list_into
@@ -38,6 +39,7 @@ class Synchronization:
         self._collections = collections(namespaces)
         self._pods = next(found for found in self._collections if found.kind is Kind.POD)
         self._journal = journal
+        self.progress = Progress(journal)
         self._store = InformerStore([collection.title for collection in self._collections])
         self._summary = _Summary(journal)
         self._reconciler = Reconciler(
@@ -118,11 +120,12 @@ class Synchronization:
             except (ServiceError, ApiServerError) as error:
                 # The service may hold something else after the outage.
                 self._compared.forget()
-                self._journal.trouble("service", str(error))
+                self._journal.trouble(SERVICE, str(error))
                 time.sleep(pause.after_failure())
                 continue
             pause.after_success()
-            self._journal.well("service")
+            self._journal.well(SERVICE)
+            self.progress.settled(self._reconciler.counts, self._reconciler.rejected)
             self._summary.tell(self._reconciler.summary())
 
 

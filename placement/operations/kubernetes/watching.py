@@ -6,12 +6,16 @@ import random
 import threading
 import time
 
+from placement.metrics.synchronization import WATCH_FAILURES
 from placement.operations.kubernetes.api_server import GONE, ApiServer, ApiServerError
 from placement.operations.kubernetes.collection import Collection, version_of
 from placement.operations.kubernetes.informer_store import InformerStore
 from placement.operations.kubernetes.journal import Journal
 from placement.operations.kubernetes.pause import Pause
 
+# So begins the trouble with a kind that need not be there.
+UNKNOWN_KIND = "Kubernetes knows no"
+SOURCE = "Kubernetes, "
 # Short enough that a connection which died without a word is noticed soon, long enough to cost nothing.
 _WATCH_SECONDS = (90, 150)
 _UNKNOWN_KIND_SECONDS = 300.0
@@ -74,6 +78,7 @@ class Watching(threading.Thread):
         self._journal.well(self._source)
 
     def _recover(self, error: ApiServerError) -> None:
+        WATCH_FAILURES.labels(self._collection.title).inc()
         if error.status == GONE:
             self._journal.note(f"{self._source}: too much happened meanwhile, listing again")
         else:
@@ -96,7 +101,7 @@ def list_into(
             raise
         store.lacks(collection.title)
         if collection.without:
-            journal.trouble(source, f"Kubernetes knows no {collection.kind}, so {collection.without}")
+            journal.trouble(source, f"{UNKNOWN_KIND} {collection.kind}, so {collection.without}")
         return None
     store.replace(collection.title, found)
     journal.well(source)
@@ -104,4 +109,4 @@ def list_into(
 
 
 def _source(collection: Collection) -> str:
-    return f"Kubernetes, {collection.title}"
+    return f"{SOURCE}{collection.title}"

@@ -87,6 +87,11 @@ class Table:
     def __len__(self) -> int:
         return self.count
 
+    @property
+    def bytes(self) -> int:
+        """The memory of the columns."""
+        return sum(numbers.nbytes for numbers in self.columns.values())
+
     def __getitem__(self, column: ColumnKey) -> Amounts:
         """The numbers of a column, only to be read."""
         found = self.columns.get(column)

@@ -60,6 +60,7 @@ from placement.services.clusters.pod_writing import (
 from placement.services.clusters.reservation_ends import ReservationEnds, due_on, ending
 from placement.services.clusters.running_pods import Recording
 from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
+from placement.services.outcomes import counted
 from placement.services.transactions import patiently
 from placement.storage.database import Database, utcnow
 from placement.storage.statements import pods
@@ -249,6 +250,7 @@ class Pods:
 
         patiently(once)
 
+    @counted("pod")
     def place(self, cluster: str, document: PodDocument, node: str | None = None) -> Taken:
         """Place a pod or a reservation, on one node if it is given, or record where it runs.
 

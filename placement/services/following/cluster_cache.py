@@ -91,6 +91,12 @@ class ClusterCache(Follower):
         self._written: set[tuple[int, int]] = set()
         self.loader = NodeLoader()
 
+    @property
+    def held(self) -> tuple[int, int]:
+        """How many nodes are remembered, and the bytes of their columns."""
+        views = [image.view for image in list(self._images.values())]
+        return sum(len(view.nodes) for view in views), sum(view.columns.table.bytes for view in views)
+
     def view(self, cluster: str) -> ClusterSnapshot:
         """The cluster as it is now. Raises NotFound, Unavailable; never guesses."""
         with self.caught_up():

@@ -6,6 +6,7 @@ with, how to take over what changed, and how to forget everything; when each of 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 
 from placement.domain import deadline
 from placement.domain.errors import Unavailable
+from placement.metrics.catalog import FEED_ROWS, LOOK_SECONDS, RELOADS
 from placement.storage.changes.feed import Feed, Look
 from placement.storage.changes.history import Horizon
 from placement.storage.database import Database
@@ -35,6 +37,8 @@ class Follower(ABC):
         self.feed = Feed(database)
         self.horizon: Horizon | None = None
         self._remembered = remembered
+        self._look_seconds = LOOK_SECONDS.labels(remembered)
+        self._rows, self._reloads = FEED_ROWS.labels(remembered), RELOADS.labels(remembered)
         # Held while catching up, never while somebody works with what is remembered.
         self._lock = threading.Lock()
         self._caught_up_at = 0.0
@@ -49,7 +53,13 @@ class Follower(ABC):
                 began = time.monotonic()
                 self._catch_up()
                 self._caught_up_at = began
+                self._look_seconds.observe(time.monotonic() - began)
             yield
+
+    @property
+    def behind_seconds(self) -> float:
+        """How long ago the last look began that told everything; infinite before the first."""
+        return time.monotonic() - self._caught_up_at if self._caught_up_at else math.inf
 
     @contextmanager
     def alone(self, patience_seconds: float = _PATIENCE_SECONDS) -> Iterator[None]:
@@ -70,6 +80,7 @@ class Follower(ABC):
             look = self.feed.look(self.horizon)
             if look is None:
                 return
+            self._rows.inc(len(look.changed) + len(look.deleted))
             if look.horizon < self.horizon:
                 # The database is an older one than we know: restored, or a replica that lagged behind.
                 self.forget()
@@ -77,6 +88,7 @@ class Follower(ABC):
                 self.horizon = look.horizon
                 return
         self.forget()
+        self._reloads.inc()
         self.begin()
 
     def _take_over(self, look: Look) -> bool:

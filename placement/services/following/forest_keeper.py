@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from placement.domain import deadline
+from placement.domain.errors import Unavailable
 from placement.forest.forest import Forest
 from placement.forest.records import ProviderRecord
 from placement.forest.sharing import SharingMap
@@ -16,6 +20,8 @@ from placement.storage.statements.names import Names
 
 # Beyond this many changed providers a fresh load of everything is cheaper than telling them apart.
 _RELOAD_ABOVE = 20_000
+# Longer than a look; who wants less than the present does not wait for a load.
+_SHORTLY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +35,15 @@ class View:
     sharing: SharingMap
     score_cache: ScoreCache
     names: Names
+
+
+class ForestState(NamedTuple):
+    """What is known of a forest without asking the database or waiting for anybody."""
+
+    loaded: bool
+    providers: int
+    bytes: int
+    behind_seconds: float
 
 
 class ForestKeeper(Follower):
@@ -45,6 +60,26 @@ class ForestKeeper(Follower):
         """The forest with all that was committed before the call. Raises Unavailable, never guesses."""
         with self.caught_up():
             assert self._names is not None
+            return View(self._forest.snapshot(), self._sharing, self._score_cache, self._names)
+
+    @property
+    def state(self) -> ForestState:
+        """What is known of the forest as it is."""
+        forest = self._forest
+        return ForestState(self.horizon is not None, len(forest), forest.bytes, self.behind_seconds)
+
+    def latest(self) -> View | None:
+        """The forest as it is now, or as the last look left it if the database is slow; None if not loaded.
+
+        Raises Unavailable.
+        """
+        if self.horizon is None:
+            return None
+        with suppress(Unavailable), deadline.within(_SHORTLY_SECONDS):
+            return self.current()
+        with self.alone(_SHORTLY_SECONDS):
+            if self.horizon is None or self._names is None:
+                return None
             return View(self._forest.snapshot(), self._sharing, self._score_cache, self._names)
 
     def begin(self) -> None:

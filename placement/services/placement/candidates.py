@@ -21,6 +21,7 @@ from placement.domain.groups import CandidateQuery, RequestGroup
 from placement.explain.explanation import explain
 from placement.explain.sentences import first_obstacle
 from placement.explain.vocabulary import Vocabulary
+from placement.metrics.catalog import CANDIDATES, SEARCHES, STAGE_SECONDS
 from placement.scoring.order import Order
 from placement.search.answer import Answer
 from placement.search.budget import Budget, SearchEnded
@@ -89,7 +90,8 @@ class Candidates:
 
     def find(self, query: CandidateQuery, options: SearchOptions = NO_OPTIONS) -> Search:
         """Search. Raises BadRequest for unknown names, SearchTimeout, Unavailable."""
-        view = self._keeper.current()
+        with STAGE_SECONDS.labels("catch_up").time():
+            view = self._keeper.current()
         # After the look, so that an aggregate that is known here has its members in the view.
         aggregates = self._aggregates(query, options)
         wanted = self._resolve(view.names, query, options, aggregates)
@@ -99,7 +101,10 @@ class Candidates:
         else:
             candidates, why = self._search(view, query, wanted, options, aggregates)
             found = Search(Answer(view.forest, candidates), view.names, why)
-        if found.explanation is not None and not len(found.answer):
+        count = len(found.answer)
+        SEARCHES.labels("found" if count else "empty").inc()
+        CANDIDATES.observe(count)
+        if found.explanation is not None and not count:
             LOG.info("no candidates: %s", first_obstacle(found.explanation))
         return found
 
@@ -152,7 +157,10 @@ class Candidates:
             if options.explain:
                 explanation = self._with_names(_explained(view, wanted, trace, words, MOST_MISSES))
         except SearchEnded as ended:
+            SEARCHES.labels("abandoned" if ended.abandoned else "timeout").inc()
             raise self._timeout(wanted, ended) from ended
+        for stage, seconds in wanted.budget.stage_seconds.items():
+            STAGE_SECONDS.labels(stage).observe(seconds)
         if self._settings.randomize and wanted.order is None:
             found = shuffled(found, query.limit, random.getrandbits(32))
         if not options.explain and not len(found.candidates):

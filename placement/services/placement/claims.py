@@ -13,6 +13,7 @@ from math import gcd
 
 from placement.domain.allocation import ConsumerClaim
 from placement.domain.errors import BadRequest, NotFound
+from placement.services.outcomes import counted
 from placement.services.placement.replacement import (
     LARGEST_AMOUNT,
     Replacement,
@@ -47,6 +48,7 @@ class Claims:
 
         attempt(self._database, work)
 
+    @counted("consumer")
     def replace(self, claims: Sequence[ConsumerClaim], *, of_one_consumer: bool = True) -> None:
         """Make every consumer hold exactly what its claim says; all or nothing.
 

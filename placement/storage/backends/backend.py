@@ -100,6 +100,9 @@ class Backend(Protocol):
     def confirm(self, connection: sa.Connection) -> None:
         """After a commit. Raises OutcomeUnknown if the server may have stopped being the database."""
 
+    def is_writable(self, connection: sa.Connection) -> bool:
+        """Whether the database takes writes, as far as reading can tell: not whether its disk is full."""
+
     # -- errors of the driver -----------------------------------------------------------------------
 
     def diagnose(self, error: BaseException, *, is_lost: bool) -> Diagnosis | None:

@@ -171,6 +171,10 @@ class PostgreSQL:
     def confirm(self, connection: sa.Connection) -> None:
         """Nothing: the server has said that it is stored."""
 
+    def is_writable(self, connection: sa.Connection) -> bool:
+        """Whether it is no standby and not set to be read-only."""
+        return bool(connection.exec_driver_sql("SHOW transaction_read_only").scalar_one() == "off")
+
     # -- errors of the driver -----------------------------------------------------------------------
 
     def diagnose(self, error: BaseException, *, is_lost: bool) -> Diagnosis | None:

@@ -163,6 +163,11 @@ class SQLite:
         if not self.is_present(connection.info[history.KEY]):
             raise OutcomeUnknown(_REPLACED)
 
+    def is_writable(self, connection: sa.Connection) -> bool:
+        """Whether the file and its directory, for the log beside it, may be written to."""
+        file = self._url.database
+        return not file or all(os.access(path, os.W_OK) for path in (file, Path(file).parent))
+
     # -- errors of the driver -----------------------------------------------------------------------
 
     def diagnose(self, error: BaseException, *, is_lost: bool) -> Diagnosis | None:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from placement.domain.inventory import Inventory
 from placement.forest.records import (
+    MILLION,
     InventoryRow,
     ProviderRecord,
     ProviderRow,
@@ -18,6 +19,8 @@ from placement.storage import tables
 
 _AT_ONCE = 2000
 _STREAM = 10_000
+# What is watched of a ratio; capacities are computed from all of it.
+_LARGEST_RATIO = 1e9
 
 
 def read(connection: sa.Connection, ids: Sequence[int]) -> list[ProviderRecord]:
@@ -88,7 +91,8 @@ def _inventory_row(
     allocation_ratio: float,
 ) -> InventoryRow:
     capacity = Inventory(total, reserved, allocation_ratio=allocation_ratio).capacity
-    return InventoryRow(class_id, capacity, min_unit, max_unit, step_size, used)
+    ratio = round(min(allocation_ratio, _LARGEST_RATIO) * MILLION)
+    return InventoryRow(class_id, capacity, min_unit, max_unit, step_size, used, total, reserved, ratio)
 
 
 def _pairs(connection: sa.Connection, table: sa.Table, column: str) -> Iterator[tuple[int, int]]:

@@ -47,6 +47,13 @@ def listed(connection: Executor) -> list[Cluster]:
     return [Cluster(*row) for row in connection.execute(_counted)]
 
 
+def aggregates_called(connection: Executor) -> list[tuple[int, str, str | None]]:
+    """All aggregates: id, uuid, and the name of the cluster whose hosts are in it."""
+    joined = _aggregates.outerjoin(_clusters, _clusters.c.aggregate_id == _aggregates.c.id)
+    statement = sa.select(_aggregates.c.id, _aggregates.c.uuid, _clusters.c.name).select_from(joined)
+    return [(row[0], row[1], row[2]) for row in connection.execute(statement)]
+
+
 def find(connection: Executor, name: str) -> Cluster | None:
     """The cluster of this name."""
     row = connection.execute(_counted.where(_clusters.c.name == name)).first()

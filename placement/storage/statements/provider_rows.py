@@ -81,6 +81,12 @@ def exist(connection: Executor) -> bool:
     return connection.execute(sa.select(_self.c.id).limit(1)).first() is not None
 
 
+def root_names(connection: Executor) -> dict[int, str]:
+    """The names of all providers that have no parent, by id."""
+    roots = sa.select(_self.c.id, _self.c.name).where(_self.c.parent_provider_id.is_(None))
+    return {row[0]: row[1] for row in connection.execute(roots)}
+
+
 def uuids_by_name(connection: Executor, names: Collection[str]) -> dict[str, str]:
     """The uuids of the providers of these names that exist."""
     statement = sa.select(_self.c.name, _self.c.uuid).where(_self.c.name.in_(sorted(names)))

@@ -10,6 +10,7 @@ from placement.operations.config_files import (
     configuration_files,
     refuse_unknown,
 )
+from placement.operations.library_options import options_of
 from placement.operations.options import GROUPS
 
 
@@ -70,7 +71,7 @@ def test_a_place_that_does_not_exist_is_an_error(monkeypatch, variable, value, s
 def test_a_slip_in_a_file_is_named(file, text, said):
     path = file(text)
     with pytest.raises(PlacementError) as refused:
-        refuse_unknown([path], [], GROUPS)
+        refuse_unknown([path], [], GROUPS, options_of)
     assert str(refused.value).startswith(path)
     assert said in " ".join(str(refused.value).split())
 
@@ -80,19 +81,21 @@ def test_files_in_a_directory_count_as_well(file, tmp_path):
     inside.mkdir()
     (inside / "50.conf").write_text("[api]\nzebra = 1\n")
     with pytest.raises(PlacementError, match=r"50\.conf: there is no option zebra"):
-        refuse_unknown([], [str(inside)], GROUPS)
+        refuse_unknown([], [str(inside)], GROUPS, options_of)
 
 
 def test_groups_and_options_of_libraries_are_theirs(file):
-    refuse_unknown([file("[oslo_policy]\npolicy_file = x\n[DEFAULT]\ndebug = true\n")], [], GROUPS)
+    refuse_unknown(
+        [file("[oslo_policy]\npolicy_file = x\n[DEFAULT]\ndebug = true\n")], [], GROUPS, options_of
+    )
 
 
 def test_variables_of_the_environment_are_options_too(monkeypatch):
     monkeypatch.setenv("OS_API__AUTH_STRATEGY", "token")
-    refuse_unknown([], [], GROUPS)
+    refuse_unknown([], [], GROUPS, options_of)
     monkeypatch.setenv("OS_API__AUTH_STRATGY", "token")
     with pytest.raises(PlacementError, match=r"OS_API__AUTH_STRATGY: .*did you mean auth_strategy"):
-        refuse_unknown([], [], GROUPS)
+        refuse_unknown([], [], GROUPS, options_of)
 
 
 def test_what_is_loaded_comes_from_the_environment_before_the_file(monkeypatch, file):

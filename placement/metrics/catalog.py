@@ -1,0 +1,110 @@
+"""Every figure by its name. Labels have few values: rules of routes, never paths; kinds, never texts.
+
+Gauges are written by each process now and then (services.health); `live` ones leave with their process.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_SUM: Final = "livesum"
+_MOST: Final = "livemax"
+
+# -- requests -----------------------------------------------------------------------------------------
+
+REQUESTS = Counter(
+    "placement_http_requests",
+    "Requests that reached the application, by the rule of their route",
+    ["route", "method", "status"],
+)
+REQUEST_SECONDS = Histogram(
+    "placement_http_request_seconds",
+    "From the arrival of a request, waiting for a thread included, to the head of its answer",
+    ["route", "method"],
+    buckets=_SECONDS,
+)
+REFUSED = Counter(
+    "placement_http_refused", "Requests that the HTTP server refused before the application", ["status"]
+)
+CONNECTIONS = Gauge("placement_http_connections", "Open connections of clients", multiprocess_mode=_SUM)
+IN_LANES = Gauge(
+    "placement_http_in_lane",
+    "Requests that wait for a thread, or have one, by what they do",
+    ["lane", "state"],
+    multiprocess_mode=_SUM,
+)
+
+# -- searches and claims ------------------------------------------------------------------------------
+
+SEARCHES = Counter(
+    "placement_searches", "Searches, by how they ended: found, empty, timeout, abandoned", ["outcome"]
+)
+STAGE_SECONDS = Histogram(
+    "placement_search_stage_seconds",
+    "Time in a stage of a search: catch_up, filter, combine",
+    ["stage"],
+    buckets=_SECONDS,
+)
+CANDIDATES = Histogram(
+    "placement_search_candidates",
+    "How many candidates a search found",
+    buckets=(0, 1, 10, 100, 1_000, 10_000, 100_000),
+)
+CLAIMS = Counter(
+    "placement_claims",
+    "Attempts of consumers and pods to get something: won, or refused by reason",
+    ["kind", "outcome"],
+)
+RETRIES = Counter(
+    "placement_transaction_retries", "Transactions begun once more, by what was in the way", ["reason"]
+)
+EXTENDER_CALLS = Counter(
+    "placement_extender_calls",
+    "Calls of kube-scheduler, ok or answered by an error",
+    ["call", "outcome"],
+)
+
+# -- following the database ---------------------------------------------------------------------------
+
+LOOK_SECONDS = Histogram(
+    "placement_feed_look_seconds",
+    "One look at what changed, and taking it over",
+    ["follower"],
+    buckets=_SECONDS,
+)
+FEED_ROWS = Counter("placement_feed_rows", "Changed and deleted rows that looks told of", ["follower"])
+RELOADS = Counter("placement_feed_reloads", "How often everything was loaded or forgotten", ["follower"])
+LAG_SECONDS = Gauge(
+    "placement_feed_lag_seconds",
+    "How long ago the last complete look at the database began, of the process that is the farthest behind",
+    multiprocess_mode=_MOST,
+)
+PROVIDERS = Gauge("placement_forest_providers", "Providers in the forest", multiprocess_mode=_MOST)
+FOREST_BYTES = Gauge(
+    "placement_forest_bytes", "Columns of the forests of all processes", multiprocess_mode=_SUM
+)
+IMAGE_NODES = Gauge(
+    "placement_image_nodes", "Nodes in the images of clusters, of all processes", multiprocess_mode=_SUM
+)
+IMAGE_BYTES = Gauge(
+    "placement_image_bytes", "Columns of the images of clusters, of all processes", multiprocess_mode=_SUM
+)
+RESIDENT_BYTES = Gauge(
+    "placement_resident_bytes", "Resident memory of all worker processes", multiprocess_mode=_SUM
+)
+WORKERS = Gauge("placement_workers", "Worker processes", multiprocess_mode=_SUM)
+
+# -- the database -------------------------------------------------------------------------------------
+
+DATABASE_CONNECTIONS = Gauge(
+    "placement_database_connections",
+    "Connections of the pools, used or idle, and how many there may be",
+    ["state"],
+    multiprocess_mode=_SUM,
+)
+DATABASE_FAILURES = Counter(
+    "placement_database_failures", "What the database or the way to it failed with", ["cause"]
+)

@@ -1,0 +1,83 @@
+"""Figures of several worker processes as one: files in a directory that they all map, one set per process.
+
+`share` has to come before anything imports prometheus_client, which looks for the directory once. Without a
+directory each process tells of itself only.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+# Memory, where the system has it as a directory: nobody needs the figures after the service has ended.
+_MEMORY = "/dev/shm"
+# Processes that ended are kept as one; no process has this number.
+_ENDED = 0
+_KEPT = ("counter", "histogram")
+_ATTEMPTS = 3
+
+
+def share() -> None:
+    """Choose a directory for this process and those it starts, unless there is one; it goes with this one."""
+    if os.environ.get(VARIABLE):
+        return
+    place = _MEMORY if os.access(_MEMORY, os.W_OK) else None
+    directory = os.environ[VARIABLE] = tempfile.mkdtemp(prefix="placement-metrics-", dir=place)
+    owner = os.getpid()
+
+    def remove() -> None:
+        # Processes that it started inherit this.
+        if os.getpid() == owner:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    atexit.register(remove)
+
+
+def exposition(more: Iterable[Any] = ()) -> bytes:
+    """All figures in the text format of Prometheus; `more` are collectors of this process alone."""
+    from prometheus_client import REGISTRY, CollectorRegistry, generate_latest, multiprocess
+
+    registry = CollectorRegistry() if os.environ.get(VARIABLE) else None
+    if registry is not None:
+        _untyped(multiprocess).MultiProcessCollector(registry)
+    collected = b"".join(generate_latest(each) for each in more)
+    for attempt in range(_ATTEMPTS):
+        try:
+            return generate_latest(registry or REGISTRY) + collected
+        except FileNotFoundError:
+            # A process ended just now, and its figures were put to the others.
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError
+
+
+def forget(pid: int) -> None:
+    """Keep what a process that ended has counted, together with others that ended, and no more of it."""
+    from prometheus_client import mmap_dict, multiprocess
+
+    files = _untyped(mmap_dict).MmapedDict
+    directory = os.environ.get(VARIABLE)
+    if not directory:
+        return
+    _untyped(multiprocess).mark_process_dead(pid, directory)
+    for kind in _KEPT:
+        file = Path(directory) / f"{kind}_{pid}.db"
+        if not file.exists():
+            continue
+        left = list(files(str(file), read_mode=True).read_all_values())
+        kept = files(str(Path(directory) / f"{kind}_{_ENDED}.db"))
+        file.unlink()
+        for key, value, timestamp in left:
+            kept.write_value(key, kept.read_value(key)[0] + value, timestamp)
+        kept.close()
+
+
+def _untyped(module: object) -> Any:
+    """A module whose functions have no types."""
+    return module

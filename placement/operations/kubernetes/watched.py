@@ -1,0 +1,55 @@
+"""A port of its own on which the synchronization tells of its health and its figures."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from placement.domain.errors import PlacementError
+from placement.metrics.sharing import exposition
+from placement.services.health import probes
+from placement.services.health.checks import Check
+
+_METRICS = "/metrics"
+
+
+def serve_health(host: str, port: int, checks: Callable[[], Sequence[Check]]) -> None:
+    """Answer /livez, /readyz, /healthcheck and /metrics there, from threads that end with the process.
+
+    Raises PlacementError naming the options if nobody can listen there.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path, _, query = self.path.partition("?")
+            if path == _METRICS:
+                self._send(200, CONTENT_TYPE_PLAIN_0_0_4, exposition())
+            elif path in probes.PATHS:
+                accept = self.headers.get("Accept") or ""
+                probe = probes.answer(self.command, path, query, accept, checks)
+                self._send(probe.status, f"{probe.content_type}; charset=UTF-8", probe.body.encode())
+            else:
+                self._send(404, "text/plain; charset=UTF-8", b"")
+
+        do_HEAD = do_GET
+
+        def _send(self, status: int, content_type: str, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing: what is asked every few seconds tells nothing."""
+
+    try:
+        server = ThreadingHTTPServer((host, port), Handler)
+    except OSError as error:
+        reason = error.strerror or error
+        raise PlacementError(f"--health-host {host} --health-port {port}: {reason}") from None
+    threading.Thread(target=server.serve_forever, name="health", daemon=True).start()

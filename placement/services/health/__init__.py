@@ -1,0 +1,1 @@
+"""Whether this process can do its work, and the words in which load balancers and Kubernetes are told."""

@@ -1,0 +1,94 @@
+"""Answers to probes: /livez and /readyz as Kubernetes has them, /healthcheck as oslo.middleware has it.
+
+They are texts made of what was found before, so that whoever receives requests can answer at once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import NamedTuple
+from urllib.parse import parse_qs
+
+from placement.services.health.checks import Check
+
+LIVE, READY, HEALTHCHECK = "/livez", "/readyz", "/healthcheck"
+PATHS = frozenset({LIVE, READY, HEALTHCHECK})
+METHODS = frozenset({"GET", "HEAD"})
+# What answers is alive.
+_ALIVE = [Check("ping", True, "")]
+_WELL = "OK"
+_PLAIN, _HTML, _JSON = "text/plain", "text/html", "application/json"
+# In the order in which oslo.middleware prefers them.
+_OFFERED = (_PLAIN, _HTML, _JSON)
+_QUALITY = re.compile(r";\s*q=([0-9.]+)")
+
+
+class Probe(NamedTuple):
+    """An answer; `content_type` without its charset, which is UTF-8."""
+
+    status: int
+    content_type: str
+    body: str
+
+
+def answer(method: str, path: str, query: str, accept: str, checks: Callable[[], Sequence[Check]]) -> Probe:
+    """The answer to a request for one of PATHS by one of METHODS; `checks` is asked unless for liveness."""
+    if path == HEALTHCHECK:
+        return _healthcheck(method, accept, checks())
+    found = _ALIVE if path == LIVE else checks()
+    well = all(check.ok for check in found)
+    verbose = "verbose" in parse_qs(query, keep_blank_values=True)
+    body = "ok" if well and not verbose else _listed(path, found, well)
+    return Probe(200 if well else 503, _PLAIN, "" if method == "HEAD" else body)
+
+
+def _listed(path: str, checks: Sequence[Check], well: bool) -> str:
+    lines = [
+        f"[{'+' if check.ok else '-'}]{check.name} {'ok' if check.ok else 'failed'}"
+        + (f": {check.said}" if check.said else "")
+        for check in checks
+    ]
+    return "\n".join([*lines, f"{path[1:]} check {'passed' if well else 'failed'}", ""])
+
+
+def _healthcheck(method: str, accept: str, checks: Sequence[Check]) -> Probe:
+    failed = [f"{check.name}: {check.said}" for check in checks if not check.ok]
+    status = 503 if failed else 200
+    if method == "HEAD":
+        return Probe(503 if failed else 204, _PLAIN, "")
+    reasons = failed or [_WELL]
+    kind = _preferred(accept)
+    if kind == _JSON:
+        return Probe(status, kind, json.dumps({"detailed": False, "reasons": reasons}, indent=4))
+    if kind == _HTML:
+        return Probe(status, kind, _page(reasons))
+    return Probe(status, kind, "\n".join(reasons))
+
+
+def _preferred(accept: str) -> str:
+    """The offered media type that the header prefers; plain text if there is no header or nothing fits."""
+    qualities: dict[str, float] = {}
+    for part in accept.split(","):
+        name = part.partition(";")[0].strip().lower()
+        quality = _QUALITY.search(part)
+        if name:
+            qualities[name] = float(quality[1]) if quality else 1.0
+
+    def of(offered: str) -> float:
+        ranges = (offered, f"{offered.partition('/')[0]}/*", "*/*")
+        return next((qualities[each] for each in ranges if each in qualities), 0.0)
+
+    return max(_OFFERED, key=of)
+
+
+def _page(reasons: Sequence[str]) -> str:
+    rows = "\n".join(f"<TR>\n\n    <TD>{escape(reason)}</TD>\n\n</TR>" for reason in reasons)
+    return (
+        "<HTML>\n<HEAD><TITLE>Healthcheck Status</TITLE></HEAD>\n<BODY>\n\n"
+        f"<H2>Result of {len(reasons)} checks:</H2>\n"
+        f'<TABLE bgcolor="#ffffff" border="1">\n<TBODY>\n<TR>\n\n<TH>\nReason\n</TH>\n\n</TR>\n{rows}\n'
+        "</TBODY>\n</TABLE>\n<HR></HR>\n\n</BODY>\n</HTML>"
+    )

@@ -1,0 +1,47 @@
+"""Counts what becomes of those who ask for something to have: won, or refused by reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from placement.domain import errors
+from placement.metrics.catalog import CLAIMS
+from placement.services.clusters.pod_pages import Unschedulable
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+# The first that an error is one of.
+_OUTCOMES = {
+    errors.CapacityExceeded: "no_room",
+    Unschedulable: "no_room",
+    errors.ConcurrentUpdate: "concurrent",
+    errors.Conflict: "conflict",
+    errors.BadRequest: "bad_request",
+    errors.NotFound: "not_found",
+    errors.Unavailable: "unavailable",
+}
+
+
+def counted(kind: str) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """Count the calls of a function that gets something for a consumer of this kind."""
+
+    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        @wraps(function)
+        def call(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
+            try:
+                result = function(*arguments, **named)
+            except errors.PlacementError as error:
+                CLAIMS.labels(kind, _outcome(error)).inc()
+                raise
+            CLAIMS.labels(kind, "won").inc()
+            return result
+
+        return call
+
+    return decorate
+
+
+def _outcome(error: errors.PlacementError) -> str:
+    return next((name for one, name in _OUTCOMES.items() if isinstance(error, one)), "other")

@@ -1,0 +1,168 @@
+"""/metrics tells what happened in all worker processes, without a token, in lines whose number is bounded."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.patience import eventually
+from tests.server import BACKENDS, RunningServer, database_url, running_service
+from tests.service import Service
+from tests.test_health_is_told_without_waiting import probed
+
+Figures = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
+_SEARCH = "/allocation_candidates?resources=VCPU:1"
+
+
+def figures(url: str) -> Figures:
+    """Every figure by its name and labels."""
+    status, text = probed(url, "/metrics")
+    assert status == 200
+    families = text_string_to_metric_families(text)
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def figure(url: str, name: str, **labels: str) -> float:
+    return figures(url).get((name, frozenset(labels.items())), 0)
+
+
+@pytest.fixture(params=BACKENDS)
+def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+    with database_url(request.param) as url, running_service(url, workers=2) as running:
+        eventually(2.0, lambda: figure(running.url, "placement_workers"))
+        yield running
+
+
+def offering(service: Service, name: str, **inventory: float) -> str:
+    own = str(uuid.uuid4())
+    service.must("POST", "/resource_providers", {"name": name, "uuid": own})
+    body = {"resource_provider_generation": 0, "inventories": {"VCPU": inventory}}
+    service.must("PUT", f"/resource_providers/{own}/inventories", body)
+    return own
+
+
+def claimed(service: Service, provider: str, amount: int) -> int:
+    body = {
+        "allocations": {provider: {"resources": {"VCPU": amount}}},
+        "project_id": "project",
+        "user_id": "user",
+        "consumer_type": "INSTANCE",
+        "consumer_generation": None,
+    }
+    return service.call("PUT", f"/allocations/{uuid.uuid4()}", body).status
+
+
+def test_requests_searches_and_claims_of_all_workers_are_counted(server: RunningServer):
+    service = Service(server.url)
+    host = offering(service, "host", total=4)
+    searches = 12
+    threads = [threading.Thread(target=service.call, args=("GET", _SEARCH)) for _ in range(searches)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [claimed(service, host, amount) for amount in (3, 3, 1)] == [204, 409, 204]
+    service.call("GET", f"/resource_providers/{uuid.uuid4()}")
+    service.call("GET", f"/resource_providers/{uuid.uuid4()}")
+    service.call("GET", f"/nothing/{uuid.uuid4()}")
+    found = figures(server.url)
+
+    def of(name: str, **labels: str) -> float:
+        return found[name, frozenset(labels.items())]
+
+    route = {"route": "/allocation_candidates", "method": "GET"}
+    assert of("placement_http_requests_total", status="200", **route) == searches
+    assert of("placement_http_request_seconds_count", **route) == searches
+    one = "/resource_providers/<uuid>"
+    assert of("placement_http_requests_total", route=one, method="GET", status="404") == 2
+    assert of("placement_http_requests_total", route="none", method="GET", status="404") == 1
+    assert of("placement_searches_total", outcome="found") == searches
+    assert of("placement_search_candidates_count") == searches
+    assert of("placement_search_candidates_sum") == searches
+    for stage in ("catch_up", "filter", "combine"):
+        assert of("placement_search_stage_seconds_count", stage=stage) == searches
+    assert of("placement_claims_total", kind="consumer", outcome="won") == 2
+    assert of("placement_claims_total", kind="consumer", outcome="no_room") == 1
+    assert not any(host in str(labels) for _, labels in found)
+
+
+def test_capacity_is_that_of_the_inventories_by_aggregate(server: RunningServer):
+    service = Service(server.url)
+    aggregate = str(uuid.uuid4())
+    hosts = [
+        offering(service, "a", total=10, reserved=2, allocation_ratio=1.5),
+        offering(service, "b", total=30, allocation_ratio=4.0),
+        offering(service, "c", total=7),
+    ]
+    for host in hosts[:2]:
+        body = {"aggregates": [aggregate], "resource_provider_generation": 1}
+        service.must("PUT", f"/resource_providers/{host}/aggregates", body)
+    assert claimed(service, hosts[0], 5) == 204
+
+    def told(name: str, group: str) -> float:
+        return figure(server.url, f"openstack_placement_resource_{name}", hostname=group, resourcetype="VCPU")
+
+    eventually(5.0, lambda: told("usage", aggregate))
+    assert told("total", aggregate) == 40
+    assert told("reserved", aggregate) == 2
+    # 8 at 1.5 and 30 at 4.
+    assert told("allocation_ratio", aggregate) == pytest.approx(132 / 38, abs=1e-6)
+    assert told("total", "none") == 7
+    assert told("usage", "none") == 0
+    service.must(
+        "PUT",
+        f"/resource_providers/{hosts[2]}/inventories/VCPU",
+        {"resource_provider_generation": 1, "total": 9, "reserved": 1},
+    )
+    eventually((9.0, 1.0), lambda: (told("total", "none"), told("reserved", "none")))
+
+
+def test_hosts_are_told_only_if_asked_for():
+    environment = {"OS_METRICS__PER_HOST": "true"}
+    with database_url("sqlite") as url, running_service(url, workers=1, environment=environment) as server:
+        offering(Service(server.url), "compute-7", total=10, reserved=1, allocation_ratio=1.1)
+        labels = {"hostname": "compute-7", "resourcetype": "VCPU"}
+        eventually(10.0, lambda: figure(server.url, "openstack_placement_resource_total", **labels))
+        assert figure(server.url, "openstack_placement_resource_allocation_ratio", **labels) == 1.1
+        assert figure(server.url, "openstack_placement_resource_reserved", **labels) == 1
+        assert figure(server.url, "openstack_placement_resource_usage", **labels) == 0
+
+
+def test_nothing_that_was_counted_goes_with_a_worker_and_nothing_is_left_of_it(tmp_path: Path):
+    directory = tmp_path / "figures"
+    directory.mkdir()
+    environment = {"PROMETHEUS_MULTIPROC_DIR": str(directory)}
+    with (
+        database_url("sqlite") as url,
+        running_service(url, workers=2, environment=environment) as server,
+    ):
+        eventually(2.0, lambda: figure(server.url, "placement_workers"))
+        service = Service(server.url)
+        for _ in range(8):
+            service.call("GET", "/traits")
+
+        def counted() -> float:
+            labels = {"route": "/traits", "method": "GET", "status": "200"}
+            return figure(server.url, "placement_http_requests_total", **labels)
+
+        assert counted() == 8
+        before = server.workers()
+        for worker in before:
+            os.kill(worker, signal.SIGKILL)
+        eventually(2, lambda: len(set(server.workers()) - set(before)))
+        eventually(2.0, lambda: figure(server.url, "placement_workers"))
+        assert counted() == 8
+        numbers = {re.findall(r"_(\d+)\.db", file.name)[0] for file in directory.iterdir()}
+        assert not numbers & {str(worker) for worker in before}
