@@ -882,7 +882,7 @@ def test_reservations_are_created_listed_shown_and_deleted(placement, rows, tmp_
     assert shown["left"] == listed["left"]
     drawn = placement("node", "show", "edge", created["node"]).stdout
     assert "kept by reservations, shared until their owners come" in drawn
-    assert f"reservation kept keeps CPUs {shown['left']['cpuset']}, cpu 2" in drawn
+    assert f"kept keeps CPUs {shown['left']['cpuset']}, cpu 2" in drawn
     placement("reservation", "delete", "edge", "kept")
     placement("pod", "delete", "edge", "kept-web")
     assert rows("reservation", "list", "edge") == []
