@@ -22,8 +22,9 @@ from placement.domain.errors import (
 )
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.services.clusters.pod_answers import PodAnswer
+from placement.services.clusters.pod_scheduler import Taken
 from placement.services.clusters.pod_writing import Precondition
-from placement.services.clusters.pods import Pods, Taken
+from placement.services.clusters.pods import Pods
 from placement.services.clusters.vanished_pods import Binder
 from placement.storage.database import utcnow
 
