@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
@@ -98,6 +98,16 @@ def _accumulator() -> Iterator[list[str]]:
 
 
 def _cluster(url: str, nodes: int, pods: int) -> Iterator[list[str]]:
+    fill_nodes(url, nodes)
+    chance = random.Random(2)
+    yield _timed(url, Task("the first pod, on a process that knows no node", [_pod(chance, 0)]))
+    fill_pods(url, chance, pods)
+    for task in tasks(chance, pods):
+        yield _timed(url, task)
+
+
+def fill_nodes(url: str, count: int) -> None:
+    """Make the cluster with so many nodes of 128 CPUs on four NUMA nodes."""
     Wire(url).must("PUT", _CLUSTER, {})
     rows = tuple((cpu.cpu, cpu.core, cpu.numa, cpu.socket) for cpu in _topology(4, 2).rows)
     zones = {numa: {"cpu": "32", "memory": "128Gi"} for numa in range(4)}
@@ -106,10 +116,31 @@ def _cluster(url: str, nodes: int, pods: int) -> Iterator[list[str]]:
         labels = {NUMA_POLICY: "SingleNUMANode"} if number % 5 == 0 else {}
         return node_manifests(f"node-{number}", rows=rows, zones=zones, labels=labels, memory="512Gi")
 
-    _all(url, "nodes", [(f"nodes/node-{n}", manifests(n)) for n in range(nodes)])
-    chance = random.Random(2)
-    yield _timed(url, "the first pod, on a process that knows no node", [_pod(chance, 0)])
-    _all(url, "pods", [(f"pods/default/p-{n}", _pod(chance, n)) for n in range(1, pods)])
+    _all(url, "nodes", [(f"nodes/node-{n}", manifests(n)) for n in range(count)])
+
+
+def fill_pods(url: str, chance: random.Random, count: int) -> None:
+    """Place the pods 1 to `count` - 1."""
+    _all(url, "pods", [(f"pods/default/p-{n}", _pod(chance, n)) for n in range(1, count)])
+
+
+class Task(NamedTuple):
+    """Something to ask for with each of the bodies; pods have paths of their own."""
+
+    name: str
+    bodies: list[dict[str, Any]]
+    method: str = "PUT"
+    path: str = ""
+
+    def call(self, wire: Wire, body: dict[str, Any]) -> tuple[float, int]:
+        """Milliseconds and status."""
+        where = self.path or f"pods/default/{body['metadata']['name']}"
+        took, status, _ = wire.timed(self.method, f"{_CLUSTER}/{where}", body)
+        return took, status
+
+
+def tasks(chance: random.Random, pods: int) -> Iterator[Task]:
+    """What is asked of a cluster on which there are so many pods."""
     shapes = {
         "LSR, 4 CPUs, whole cores": {"qos": "LSR", "cpu": "4"},
         "LSE, 8 CPUs, spread": {"qos": "LSE", "cpu": "8", "bind": "SpreadByPCPUs"},
@@ -117,14 +148,13 @@ def _cluster(url: str, nodes: int, pods: int) -> Iterator[list[str]]:
     }
     numbers = itertools.count(pods)
     for name, shape in shapes.items():
-        yield _timed(url, f"place: {name}", [_pod(chance, next(numbers), **shape) for _ in range(_ROUNDS)])
-    yield _timed(
-        url,
+        yield Task(f"place: {name}", [_pod(chance, next(numbers), **shape) for _ in range(_ROUNDS)])
+    yield Task(
         "place: pods of sizes that nobody asked for before",
         [_pod(chance, next(numbers), qos="LSR", cpu=str(2 + n % 60), memory=f"{n + 1}Mi") for n in range(60)],
     )
     preview = {"pod": _pod(chance, 0, qos="LSR", cpu="6"), "limit": 10}
-    yield _timed(url, "preview of all nodes, ten best shown", [preview] * 20, "POST", "pods/preview")
+    yield Task("preview of all nodes, ten best shown", [preview] * 20, "POST", "pods/preview")
 
 
 def _pod(
@@ -152,16 +182,13 @@ def _all(url: str, title: str, work: list[tuple[str, dict[str, Any]]]) -> None:
     bar.close()
 
 
-def _timed(
-    url: str, name: str, bodies: list[dict[str, Any]], method: str = "PUT", path: str = ""
-) -> list[str]:
+def _timed(url: str, task: Task) -> list[str]:
     wire, timing, answers = Wire(url), Timing(), set()
-    for body in bodies:
-        where = path or f"pods/default/{body['metadata']['name']}"
-        took, status, _ = wire.timed(method, f"{_CLUSTER}/{where}", body)
+    for body in task.bodies:
+        took, status = task.call(wire, body)
         timing.milliseconds.append(took)
         answers.add(status)
-    return [name, *_figures(timing), ", ".join(map(str, sorted(answers)))]
+    return [task.name, *_figures(timing), ", ".join(map(str, sorted(answers)))]
 
 
 def _figures(timing: Timing) -> list[str]:

@@ -2,6 +2,7 @@
 
 python -m benchmarks.side_by_side ../before                          flat:10000 and numa:1000
 python -m benchmarks.side_by_side ../before --data cores:100 --seconds 10
+python -m benchmarks.side_by_side ../before --data pods:2000         pods on so many nodes of 128 CPUs
 
 Each is a service with one worker on a PostgreSQL of its own with the same data. A ratio above 1 says that
 this checkout is faster. Both run under the interpreter that runs this, with its packages.
@@ -11,21 +12,25 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from benchmarks.data import claim_body, identifier
 from benchmarks.measure import Timing
+from benchmarks.pods import fill_nodes, fill_pods, tasks
 from benchmarks.queries import QUERIES
 from benchmarks.report import print_table
 from benchmarks.wire import Wire
 
 _HERE = Path(__file__).resolve().parents[1]
 _CLAIMS = 150
+_PODS = 200
 # Runs in the other checkout, with its benchmarks, tests and service.
 _SERVE = """
 import os, sys
@@ -35,7 +40,8 @@ sys.path.insert(0, root)
 from benchmarks import bulk, data
 from tests.server import database_url, running_service
 with database_url("postgresql") as connection:
-    bulk.fill(connection, data.KINDS[kind](int(count)))
+    if kind != "pods":
+        bulk.fill(connection, data.KINDS[kind](int(count)))
     with running_service(connection, workers=1) as server:
         print(server.url, flush=True)
         sys.stdin.read()
@@ -56,7 +62,10 @@ def main() -> None:
             urls = [
                 stack.enter_context(_served(root, kind, count)) for root in (given.other.resolve(), _HERE)
             ]
-            rows = [*_searches(urls, kind, given.seconds), *_claims(urls, kind)]
+            if kind == "pods":
+                rows = list(_pods(urls, int(count)))
+            else:
+                rows = [*_searches(urls, kind, given.seconds), *_claims(urls, kind)]
         title = f"{wanted}, load {os.getloadavg()[0]:.1f}"
         print_table(title, ["work", "the other, p50", "this one, p50", "the other / this one", "runs"], rows)
 
@@ -107,6 +116,24 @@ def _claims(urls: list[str], kind: str) -> Iterator[list[str]]:
             delete.milliseconds.append(wire.timed("DELETE", path)[0])
     yield ["PUT allocations", *_figures(made)]
     yield ["DELETE allocations", *_figures(ended)]
+
+
+def _pods(urls: list[str], nodes: int) -> Iterator[list[str]]:
+    """The same pods for the same nodes."""
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda url: fill_nodes(url, nodes), urls))
+    for url in urls:
+        fill_pods(url, random.Random(2), _PODS)
+    wires = [Wire(url) for url in urls]
+    for task in tasks(random.Random(3), _PODS):
+        timings = [Timing() for _ in wires]
+        for body in task.bodies:
+            for wire, timing in zip(wires, timings, strict=True):
+                took, status = task.call(wire, body)
+                if status >= 300:
+                    raise SystemExit(f"{task.name}: {status}")
+                timing.milliseconds.append(took)
+        yield [task.name, *_figures(timings)]
 
 
 def _figures(timings: list[Timing]) -> list[str]:
