@@ -33,6 +33,8 @@ from placement.scoring.rule import BEST
 
 _SHAPES_KEPT = 32
 _CHANGES_KEPT = 20
+# So many nodes are looked at one by one rather than asked for by columns.
+_FEW = 4
 # Most walks end early: so many nodes are told at a time.
 _AT_ONCE = 64
 
@@ -153,11 +155,21 @@ class ShapeRanking:
             made = self._made(columns)
         else:
             changed = columns.changed_since(known.nodes)
-            made = known.with_rows(columns, changed, self._made(columns.rows(changed)))
+            made = known.with_rows(columns, changed, self._part(columns, changed))
         # Being asked about a few nodes is no reason to forget the others.
         if known is None or 2 * len(columns.nodes) > len(known.nodes):
             self._estimates = made
         return made
+
+    def _part(self, columns: NodeColumns, rows: Rows) -> Estimates:
+        """The estimates for some rows; a few nodes are looked at sooner than columns are."""
+        some = columns.rows(rows)
+        if len(rows) > _FEW:
+            return self._made(some)
+        verdicts = [self.look(node) for node in some.nodes]
+        figures = [(verdict.fits, verdict.missed, verdict.score) for verdict in verdicts]
+        fits, missed, scores = np.array(figures, np.int64).reshape(-1, 3).T
+        return Estimates(some.order, some.nodes, fits.astype(np.bool_), missed, scores)
 
     def _made(self, columns: NodeColumns) -> Estimates:
         shape = self.shape
