@@ -178,7 +178,7 @@ def test_reservations_pods_and_deletions_mixed(two_workers: RunningServer, datab
     assert nothing_is_held(database)
 
 
-@pytest.mark.parametrize(("seed", "ignoring"), [(0, False), (1, False), (2, True)])
+@pytest.mark.parametrize(("seed", "ignoring"), [(0, False), (1, False), (2, True), (46, False)])
 def test_one_by_one_everything_is_where_it_belongs_after_every_call(
     database: Database, seed: int, ignoring: bool
 ) -> None:

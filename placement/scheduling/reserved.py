@@ -24,13 +24,19 @@ def holders(
 ) -> tuple[RecordedPod, ...]:
     """Everybody who holds something of a node: its pods, then its reservations with what they have left.
 
+    The reservations are in the order in which they were made. A CPU that one gave up, as an owner in a shared
+    pool took what it stands for, may be given to a later one, which then keeps it.
     Source: koordinator.md, "Reservations".
     """
     if not reservations:
         return pods
     reported = (pod.cpus for pod in (*node.kubelet_pods, *unknown_pods(node, pods)))
     gone = offers.unallocatable.union(*reported)
-    return (*pods, *(_left_of(offers, reservation, pods, gone) for reservation in reservations))
+    left: list[RecordedPod] = []
+    for reservation in reversed(reservations):
+        left.append(_left_of(offers, reservation, pods, gone))
+        gone |= left[-1].holding.cpus
+    return (*pods, *reversed(left))
 
 
 def _left_of(
