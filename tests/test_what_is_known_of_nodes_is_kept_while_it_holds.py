@@ -83,11 +83,11 @@ def test_being_asked_about_one_node_does_not_forget_the_others(cluster: Client, 
     assert one.node is columns.nodes[0]
     # Others changed meanwhile, more than are kept as they were.
     for _ in range(3):
-        columns = columns.updated([replace(state) for state in columns.nodes[:600]])
+        columns = columns.updated([replace(state) for state in list(columns.nodes)[:600]])
         list(rankings.of(1, shape(2), columns).best_first(columns))
     assert all(
         ranking.look(state) is verdict
-        for state, verdict in zip(columns.nodes[600:], found[600:], strict=True)
+        for state, verdict in zip(list(columns.nodes)[600:], found[600:], strict=True)
     )
 
 

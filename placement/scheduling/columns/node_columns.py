@@ -86,7 +86,7 @@ class NodeColumns:
 
     def rows(self, rows: Sequence[int] | Rows) -> NodeColumns:
         """The nodes in some of the rows, in that order."""
-        nodes, places = NodeRows(self.nodes[row] for row in rows), np.array(rows, np.intp)
+        nodes, places = NodeRows(map(self.nodes.__getitem__, rows)), np.array(rows, np.intp)
         labels = {key: column.among(places) for key, column in list(self._labels.items())}
         return NodeColumns(nodes, self.table.rows(places), *_rows_of(nodes), labels)
 

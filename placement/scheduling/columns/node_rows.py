@@ -5,19 +5,21 @@ Thousands of nodes lie all over the memory: copying a list of them would take lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TypeVar, overload
+from typing import TypeVar
 
 from placement.scheduling.node_info import NodeInfo
 
-_PAGE = 64
+_BITS = 6
+_PAGE = 1 << _BITS
+_LAST = _PAGE - 1
 
 Key = TypeVar("Key", str, int)
 
 
-class NodeRows(Sequence[NodeInfo]):
-    """The node of each row; never changed."""
+class NodeRows:
+    """The node of each row, from 0 on; never changed."""
 
     __slots__ = ("_count", "_pages")
 
@@ -32,17 +34,8 @@ class NodeRows(Sequence[NodeInfo]):
     def __iter__(self) -> Iterator[NodeInfo]:
         return chain.from_iterable(self._pages)
 
-    @overload
-    def __getitem__(self, row: int) -> NodeInfo: ...
-    @overload
-    def __getitem__(self, row: slice) -> Sequence[NodeInfo]: ...
-    def __getitem__(self, row: int | slice) -> NodeInfo | Sequence[NodeInfo]:
-        if isinstance(row, slice):
-            return [self[each] for each in range(*row.indices(self._count))]
-        if not -self._count <= row < self._count:
-            raise IndexError(row)
-        page, place = divmod(row % self._count, _PAGE)
-        return self._pages[page][place]
+    def __getitem__(self, row: int) -> NodeInfo:
+        return self._pages[row >> _BITS][row & _LAST]
 
     def changed(self, changes: Iterable[tuple[int, NodeInfo]]) -> NodeRows:
         """The same rows with other nodes in some of them."""

@@ -30,8 +30,7 @@ def test_rows_are_a_list_that_changes(data: st.DataObject) -> None:
         listed[row] = node
     assert list(after) == listed
     assert len(after) == count
-    assert [after[row] for row in range(-count, count)] == [listed[row] for row in range(-count, count)]
-    assert after[1:7:2] == listed[1:7:2]
+    assert [after[row] for row in range(count)] == listed
     assert after.differing(rows) == rows.differing(after) == sorted(set(places))
 
 
