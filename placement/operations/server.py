@@ -28,6 +28,7 @@ _BACKLOG = 2048
 # What a worker answers without waiting for anybody.
 _PROBE = "/livez"
 _ANSWERS_WITHIN_SECONDS = 30
+_A_TRY_SECONDS = 1
 # Workers of a master that was killed leave within this time.
 _PORT_IS_FREE_WITHIN_SECONDS = 8
 # M_ARENA_MAX of malloc.h.
@@ -51,6 +52,7 @@ class Server(BaseApplication):  # type: ignore[misc]
         self.limits = limits = read_limits()
         self.greeted = False
         self._greet = greet
+        self._asked_since: float | None = None
         self._address = listener.getsockname()[:2]
         self._options: dict[str, Any] = {
             "bind": f"fd://{listener.detach()}",
@@ -73,10 +75,17 @@ class Server(BaseApplication):  # type: ignore[misc]
         super().__init__()
 
     def greet(self) -> None:
-        """Print that the service is ready, once it answers. Raises HaltServer if it does not."""
+        """Print that the service is ready if a worker answers now; else the next call tries again.
+
+        Raises HaltServer if none has answered for long.
+        """
+        self._asked_since = self._asked_since or time.monotonic()
         try:
             _await_answer(*self._address)
         except (OSError, http.client.HTTPException) as error:
+            # A worker may have ended at this moment, and the master has to start another one meanwhile.
+            if time.monotonic() - self._asked_since < _ANSWERS_WITHIN_SECONDS:
+                return
             reason = f"The service does not answer on port {self._address[1]}: {error}."
             raise HaltServer(reason, CarefulArbiter.WORKER_BOOT_ERROR) from None
         self.greeted = True
@@ -109,7 +118,7 @@ def _await_answer(host: str, port: int) -> None:
     """Ask a worker something. Raises OSError, HTTPException."""
     # Who listens on all addresses answers on loopback.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    connection = http.client.HTTPConnection(host, port, timeout=_ANSWERS_WITHIN_SECONDS)
+    connection = http.client.HTTPConnection(host, port, timeout=_A_TRY_SECONDS)
     try:
         connection.request("GET", _PROBE, headers={"Connection": "close"})
         connection.getresponse().read()

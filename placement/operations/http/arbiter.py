@@ -49,8 +49,8 @@ class Arbiter(gunicorn.arbiter.Arbiter):  # type: ignore[misc]
         if self._awaiting and self.WORKERS:
             self._awaiting = False
             self._await_workers()
-            if self._served and not self.app.greeted:
-                self.app.greet()
+        if self._served and not self.app.greeted:
+            self.app.greet()
         # Of more workers than wanted it stops the oldest; if new ones cannot start, there are no more.
         super().manage_workers()
         if self.WORKERS and self._before >= set(self.WORKERS):
