@@ -10,19 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import requests
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
-from placement.app import build
 from placement.numa.cpuset import parse_cpu_list
 from placement.storage.database import Database
-from tests.client import Client
-from tests.conftest import compatible
 from tests.kubernetes import node_manifests, pod_manifest
+from tests.machines import ServiceMachine, of_many_steps
 from tests.patience import PATIENCE_SECONDS
 from tests.pod_invariants import check, nothing_is_held
-from tests.server import RunningServer, database_url
+from tests.server import RunningServer
 
 CLIENTS = 6
 CALLS = 30
@@ -181,18 +178,11 @@ def test_exactly_as_many_cores_are_given_as_there_are(two_workers: RunningServer
     check(database, "edge")
 
 
-class Tenants(RuleBasedStateMachine):
+class Tenants(ServiceMachine):
     """Pods and instances come and go on the same nodes, one after the other."""
-
-    backend = "sqlite"
 
     def __init__(self) -> None:
         super().__init__()
-        self._scope = database_url(self.backend)
-        self.database = Database(self._scope.__enter__(), durable=False)
-        application = build(self.database, compatible())
-        self.use_cases = application.extensions["placement_use_cases"]
-        self.api = Client(application.test_client())
         # What was claimed, by consumer: the body and the answer.
         self.instances: dict[str, tuple[dict[str, Any], Any]] = {}
         assert self.api.put(CLUSTER).status_code == 201
@@ -242,17 +232,11 @@ class Tenants(RuleBasedStateMachine):
         check_cpus(lambda path: self.api.get(path).json, list(self.instances))
         check(self.database, "edge")
 
-    def teardown(self) -> None:
-        try:
-            for pod in self.api.get(f"{CLUSTER}/pods").json["pods"]:
-                self.delete(pod["name"])
-            for consumer in self.instances:
-                assert self.api.delete(f"/allocations/{consumer}").status_code == 204
-            assert nothing_is_held(self.database)
-        finally:
-            self.use_cases.close()
-            self.database.dispose()
-            self._scope.__exit__(None, None, None)
+    def release_everything(self) -> None:
+        for pod in self.api.get(f"{CLUSTER}/pods").json["pods"]:
+            self.delete(pod["name"])
+        for consumer in self.instances:
+            assert self.api.delete(f"/allocations/{consumer}").status_code == 204
 
 
 class TenantsOnPostgresql(Tenants):
@@ -261,13 +245,6 @@ class TenantsOnPostgresql(Tenants):
     backend = "postgresql"
 
 
-_SETTINGS = settings(
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    max_examples=8,
-    stateful_step_count=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
 TestTenants = Tenants.TestCase
-TestTenants.settings = _SETTINGS
 TestTenantsOnPostgresql = TenantsOnPostgresql.TestCase
-TestTenantsOnPostgresql.settings = _SETTINGS
+TestTenants.settings = TestTenantsOnPostgresql.settings = of_many_steps(8)

@@ -5,20 +5,15 @@ from __future__ import annotations
 import json
 import random
 
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import invariant, rule
 
-from placement.app import build
 from placement.numa.cpuset import format_cpu_list
-from placement.storage.database import Database
 from placement.storage.statements import clusters
-from tests.client import Client
-from tests.conftest import compatible
 from tests.kubernetes import ALLOCS, BIND, KUBELET, NUMA_POLICY, RATIO, node_manifests, pod_manifest
-from tests.pod_invariants import check, check_image, nothing_is_held
+from tests.machines import ServiceMachine, of_many_steps
+from tests.pod_invariants import check, check_image
 from tests.reservations import ALLOCATED, IGNORED, WEB, reservation
-from tests.server import database_url
 
 CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods/default"
@@ -49,18 +44,11 @@ labels_of_pods = st.sampled_from([{}, WEB, {IGNORED: "true"}])
 kinds = st.sampled_from([("LSE", 9500), ("LSR", 9500), ("LS", None), (None, None)])
 
 
-class Storm(RuleBasedStateMachine):
+class Storm(ServiceMachine):
     """One cluster of two nodes, hit by everything that the API offers."""
-
-    backend = "sqlite"
 
     def __init__(self) -> None:
         super().__init__()
-        self._scope = database_url(self.backend)
-        self.database = Database(self._scope.__enter__(), durable=False)
-        self.application = build(self.database, compatible())
-        self.use_cases = self.application.extensions["placement_use_cases"]
-        self.api = Client(self.application.test_client())
         self.exact = True
         assert self.api.put(CLUSTER).status_code == 201
         for name in NODES:
@@ -190,22 +178,18 @@ class Storm(RuleBasedStateMachine):
         stored = check(self.database, "edge", exact=self.exact)
         check_image(stored, self.use_cases.cluster_cache, "edge")
 
-    def teardown(self) -> None:
-        try:
-            self.api.delete(f"/allocations/{FOREIGN}")
-            for name in NAMES:
-                self.delete(name)
-                self.unkeep(name)
-            for name in NODES:
-                self.import_(name, {})
-            assert nothing_is_held(self.database)
-            for name in NODES:
-                assert self.api.delete(f"{CLUSTER}/nodes/{name}").status_code == 204
-            assert self.api.delete(CLUSTER).status_code == 204
-        finally:
-            self.use_cases.close()
-            self.database.dispose()
-            self._scope.__exit__(None, None, None)
+    def release_everything(self) -> None:
+        self.api.delete(f"/allocations/{FOREIGN}")
+        for name in NAMES:
+            self.delete(name)
+            self.unkeep(name)
+        for name in NODES:
+            self.import_(name, {})
+
+    def delete_everything(self) -> None:
+        for name in NODES:
+            assert self.api.delete(f"{CLUSTER}/nodes/{name}").status_code == 204
+        assert self.api.delete(CLUSTER).status_code == 204
 
 
 class StormOnPostgresql(Storm):
@@ -214,14 +198,6 @@ class StormOnPostgresql(Storm):
     backend = "postgresql"
 
 
-# Shrinking would run thousands of storms; the steps of a failing one are printed as they are.
-_SETTINGS = settings(
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    max_examples=12,
-    stateful_step_count=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
 TestStorm = Storm.TestCase
-TestStorm.settings = _SETTINGS
 TestStormOnPostgresql = StormOnPostgresql.TestCase
-TestStormOnPostgresql.settings = _SETTINGS
+TestStorm.settings = TestStormOnPostgresql.settings = of_many_steps(12)

@@ -17,8 +17,8 @@ from placement.operations.config_files import (
     configuration_files,
     refuse_unknown,
 )
+from placement.operations.foreign_options import options_of
 from placement.operations.http.limits import Limits
-from placement.operations.library_options import options_of
 from placement.operations.options import GROUPS
 from placement.operations.secrets import warn_if_readable, with_password_of
 from placement.services import schema

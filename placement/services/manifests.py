@@ -189,10 +189,7 @@ def nodes_manifests(documents: list[Any]) -> dict[str, NodeManifests]:
 
 def pod_manifest(documents: list[Any]) -> Mapping[str, Any]:
     """The one Pod among the documents. Raises BadRequest."""
-    found = pods_manifests(documents)
-    if len(found) != 1:
-        raise BadRequest(f"expected one Pod, got {len(found)} manifests")
-    return found[0]
+    return _one_of_kind("Pod", documents)
 
 
 def pods_manifests(documents: list[Any]) -> list[Mapping[str, Any]]:
@@ -202,15 +199,19 @@ def pods_manifests(documents: list[Any]) -> list[Mapping[str, Any]]:
 
 def reservation_manifest(documents: list[Any]) -> Mapping[str, Any]:
     """The one Reservation among the documents. Raises BadRequest."""
-    found = reservations_manifests(documents)
-    if len(found) != 1:
-        raise BadRequest(f"expected one Reservation, got {len(found)} manifests")
-    return found[0]
+    return _one_of_kind("Reservation", documents)
 
 
 def reservations_manifests(documents: list[Any]) -> list[Mapping[str, Any]]:
     """Any number of Reservations, List objects opened. Raises BadRequest for anything else."""
     return _of_kind("Reservation", documents)
+
+
+def _one_of_kind(kind: str, documents: list[Any]) -> Mapping[str, Any]:
+    found = _of_kind(kind, documents)
+    if len(found) != 1:
+        raise BadRequest(f"expected one {kind}, got {len(found)} manifests")
+    return found[0]
 
 
 def _of_kind(kind: str, documents: list[Any]) -> list[Mapping[str, Any]]:

@@ -10,7 +10,7 @@ from placement.operations.config_files import (
     configuration_files,
     refuse_unknown,
 )
-from placement.operations.library_options import options_of
+from placement.operations.foreign_options import options_of
 from placement.operations.options import GROUPS
 
 
