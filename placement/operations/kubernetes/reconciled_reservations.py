@@ -45,7 +45,7 @@ class ReconciledReservations:
         for name in sorted(self._due):
             seen = self._store.get(_key(name))
             if seen is None or seen.over:
-                # Asked after the object: a kind that Kubernetes stops knowing takes its objects along at once.
+                # They are not gone if Kubernetes stopped knowing the kind, which loses all of them at once.
                 if self._store.is_lacking(RESERVATIONS):
                     self._held.clear()
                 deleted += self._delete(name)
