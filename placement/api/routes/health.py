@@ -23,6 +23,4 @@ def health() -> Response:
         request.headers.get("Accept", ""),
         context.use_cases().health.checks,
     )
-    response = Response(probe.body, probe.status, probe.headers)
-    response.automatically_set_content_length = False
-    return response
+    return Response(probe.body, probe.status, probe.headers)
