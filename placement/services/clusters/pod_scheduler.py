@@ -31,9 +31,7 @@ from placement.services.clusters.node_writing import (
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_arrivals import place_at_once
 from placement.services.clusters.pod_documents import PodDocument
-from placement.services.clusters.pod_pages import (
-    Unschedulable,
-)
+from placement.services.clusters.pod_pages import Unschedulable
 from placement.services.clusters.pod_placing import (
     Placed,
     asks_for_the_same,
@@ -106,9 +104,9 @@ class PodScheduler:
         ranking = self._rankings.of(view.facts.id, shape, view.columns)
         if not (view.reserved or incoming.reservation_affinity) or document.keeps is not None:
             return ranking
-        nodes = [node.name for node in view.reserved.values()]
         if incoming.request is not None and incoming.request.ignores_reservations:
-            return IgnoringRanking(ranking, nodes)
+            return IgnoringRanking(ranking)
+        nodes = [node.name for node in view.reserved.values()]
         return ReservationRanking(ranking, incoming, document.manifest, nodes, utcnow())
 
     def place(
@@ -204,6 +202,7 @@ class PodScheduler:
         return transaction.now
 
     def attributes(self, view: ClusterSnapshot, document: PodDocument) -> PodAttributes:
+        """The attributes of the pod's consumer; to be asked for before the transaction begins."""
         return self._writer.attributes(view.facts.name, view.facts.id, document.namespace)
 
     def known(self, view: ClusterSnapshot, sought: PodKey) -> list[StoredPod]:

@@ -15,7 +15,7 @@ from placement.dialects.koordinator.status.recorded_pod import RecordedPod, reco
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import consumer_of, derived_uid
-from placement.scheduling.reservation_use import kept_on
+from placement.scheduling.reservation_looks import kept_on
 from placement.services.clusters.cluster_lookup import found, unknown_pod
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_documents import PodDocument, check_name, checked_uid
