@@ -104,6 +104,15 @@ def page_size(found: Parameters) -> int:
     return number
 
 
+def marker(found: Parameters) -> int:
+    """The id after which a page begins, by `marker`: 0 without. Raises BadRequest."""
+    value = single(found, "marker")
+    number = 0 if value is None else parse_positive(value)
+    if number is None or number > LAST_ID:
+        raise BadRequest(f"marker: must be 1 to {LAST_ID}, not {value!r}")
+    return number
+
+
 def every(found: Parameters, key: str) -> list[str]:
     """All values of a parameter."""
     return [value for name, value in found if name == key]

@@ -98,7 +98,8 @@ def _key(node: NodeInfo, look: Look) -> tuple[int, int, int, int, str]:
 
 def _ranked(node: NodeInfo, look: Look) -> Ranked:
     verdict, used = look.verdict, look.kept
-    assert used is not None and isinstance(verdict.answer, Fit)
+    assert used is not None
+    assert isinstance(verdict.answer, Fit)
     opened = node.opened(frozenset({used.held.consumer}))
     return Ranked(node, verdict.missed, verdict.score, verdict.answer, look.reservations, used.held, opened)
 

@@ -22,6 +22,7 @@ from placement.services.clusters.pod_pages import (
     PodFilter,
     PodPage,
     Preview,
+    next_page,
 )
 from placement.services.clusters.pod_placing import (
     Placed,
@@ -90,8 +91,7 @@ class Pods:
                 after=after,
                 count=count + 1,
             )
-        shown = rows[:count]
-        return PodPage([answer_of(row) for row in shown], shown[-1].id if len(rows) > count else None)
+        return PodPage([answer_of(row) for row in rows[:count]], next_page(rows, count))
 
     def preview(
         self,

@@ -219,7 +219,7 @@ def _check_registered(transaction: Transaction, given: Collection[ConsumerAttrib
     if found < len(wanted):
         transaction.doubt()
         raise TryAgain(
-            "The database does not know a project, user or consumer type any more: it is another one than before."
+            "The database does not know a project, user or type of consumers any more: it is another one."
         )
 
 
