@@ -55,7 +55,7 @@ CANDIDATES = Histogram(
 )
 CLAIMS = Counter(
     "placement_claims",
-    "Attempts of consumers and pods to get something: won, or refused by reason",
+    "Attempts of consumers, pods and reservations to get something: won, or refused by reason",
     ["kind", "outcome"],
 )
 RETRIES = Counter(

@@ -57,9 +57,13 @@ INVENTORIES_DIFFER = Refusal(
 
 
 class Taken(NamedTuple):
-    """A pod that has its place; `before`: when it was last given it, or claimed it, if it had one already."""
+    """A pod that has its place; `is_placed`: it was given that just now.
+
+    `before`: when it was last given it, or claimed it, if it had one already.
+    """
 
     is_new: bool
+    is_placed: bool
     answer: PodAnswer
     before: datetime.datetime | None = None
 
@@ -177,10 +181,10 @@ class PodScheduler:
     def _renewed(self, view: ClusterSnapshot, pod: StoredPod, node: str | None) -> Taken:
         """Whoever asks again for its place still means to use it, so the claim is its own from now on."""
         if node != pod.node and (node is not None or not is_claim(pod)):
-            return Taken(False, told(view.nodes, pod), pod.changed_at)
+            return Taken(False, False, told(view.nodes, pod), pod.changed_at)
         with self._database.write() as transaction:
             self._writing.renew(transaction, view.facts, pod)
-        return Taken(False, told(view.nodes, pod._replace(changed_at=transaction.now)), pod.changed_at)
+        return Taken(False, False, told(view.nodes, pod._replace(changed_at=transaction.now)), pod.changed_at)
 
     def _claim(
         self,
@@ -227,7 +231,7 @@ def _taken(
     same: StoredPod | None = None,
 ) -> Taken:
     before = same.changed_at if same is not None and same.node is not None else None
-    return Taken(not known, replace(place.answer, changed_at=changed_at.isoformat()), before)
+    return Taken(not known, True, replace(place.answer, changed_at=changed_at.isoformat()), before)
 
 
 def _without(view: ClusterSnapshot, leaving: Sequence[StoredPod]) -> NodeColumns:
