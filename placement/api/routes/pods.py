@@ -8,7 +8,7 @@ from flask import Blueprint, Response
 
 from placement.api.bodies import manifests
 from placement.api.context import use_cases
-from placement.api.queries import Parameters, marker, page_size, parameters, refuse_unknown, single
+from placement.api.queries import Parameters, page_size, page_start, parameters, refuse_unknown, single
 from placement.api.rendering.pods import (
     claims_body,
     page_body,
@@ -39,7 +39,7 @@ def listed(cluster: str) -> Response:
     wanted = PodFilter(
         single(given, "namespace"), single(given, "node"), single(given, "qos"), _flag(given, "scheduled")
     )
-    after, count = marker(given), page_size(given)
+    after, count = page_start(given, "marker"), page_size(given)
     body = claims_body if wanted.scheduled else page_body
     return json_response(body(cluster, use_cases().pods.listed(cluster, wanted, after, count)))
 

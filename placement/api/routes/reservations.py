@@ -6,7 +6,7 @@ from flask import Blueprint, Response
 
 from placement.api.bodies import manifests
 from placement.api.context import use_cases
-from placement.api.queries import marker, page_size, parameters, refuse_unknown, single
+from placement.api.queries import page_size, page_start, parameters, refuse_unknown, single
 from placement.api.rendering.reservations import reservation_body, reservations_body
 from placement.api.responses import empty_response, json_response
 from placement.api.route_guard import route
@@ -23,7 +23,7 @@ def listed(cluster: str) -> Response:
     """Reservations by node, those that are over included, page by page."""
     given = parameters()
     refuse_unknown(given, ("node", "limit", "marker"))
-    node, after, count = single(given, "node"), marker(given), page_size(given)
+    node, after, count = single(given, "node"), page_start(given, "marker"), page_size(given)
     page = use_cases().reservations.listed(cluster, node, after, count)
     return json_response(reservations_body(cluster, page))
 
