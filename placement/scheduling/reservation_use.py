@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from placement.dialects.koordinator.pod.pod_request import PodImport
@@ -123,7 +122,7 @@ class IgnoringRanking:
                 yield ranked
             else:
                 everything = Reservations(as_seen(node, kept_on(node)), ignored=True)
-                yield replace(ranked, node=node, reservations=everything, opened=ranked.node)
+                yield ranked._replace(node=node, reservations=everything, opened=ranked.node)
 
     def refusals(self, columns: NodeColumns) -> dict[str, Refusal]:
         """Why the pod does not fit on nodes, by name; nodes on which it does are left out."""
