@@ -11,9 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
+from tests.client import Client
+from tests.kubernetes import node_manifests, pod_manifest
 from tests.patience import eventually
 from tests.probes import figure, figures
+from tests.reservations import reservation
 from tests.server import BACKENDS, RunningServer, database_url, running_service
 from tests.service import Service
 
@@ -80,6 +84,24 @@ def test_requests_searches_and_claims_of_all_workers_are_counted(server: Running
     assert of("placement_claims_total", kind="consumer", outcome="won") == 2
     assert of("placement_claims_total", kind="consumer", outcome="no_room") == 1
     assert not any(host in str(labels) for _, labels in found)
+
+
+def test_only_who_gets_a_place_has_won_it(api: Client):
+    def won(kind: str) -> float:
+        return REGISTRY.get_sample_value("placement_claims_total", {"kind": kind, "outcome": "won"}) or 0
+
+    cluster = "/ext/v1/clusters/edge"
+    api.put(cluster)
+    api.put(f"{cluster}/nodes/n1", node_manifests("n1"))
+    before = won("pod"), won("reservation")
+    running = pod_manifest("2", node="n1", status={"cpuset": "14-15"})
+    ended = pod_manifest("2", phase="Succeeded")
+    for _ in range(2):
+        assert api.put(f"{cluster}/pods/default/web", pod_manifest("2")).json["node"] == "n1"
+        assert api.put(f"{cluster}/pods/default/running", running).status_code < 300
+        assert api.put(f"{cluster}/pods/default/ended", ended).status_code < 300
+        assert api.put(f"{cluster}/reservations/kept", reservation()).status_code < 300
+    assert (won("pod"), won("reservation")) == (before[0] + 1, before[1] + 1)
 
 
 def test_capacity_is_that_of_the_inventories_by_aggregate(server: RunningServer):

@@ -10,7 +10,6 @@ from placement.dialects.koordinator.resources import host_class, numa_class
 from placement.domain.explanation import Kind, Obstacle
 from placement.numa.amounts import Amounts, NumaAmounts, bound_cost
 from placement.numa.demand import PodDemand
-from placement.numa.host import FACE_VALUE
 from placement.numa.host_score import HostTotals
 from placement.numa.refusal import Refusal, Refused
 from placement.numa.reservations import NO_RESERVATIONS, Reservations
@@ -151,7 +150,7 @@ def _verdict(
     host: Host, totals: HostTotals, reservations: Reservations, opinion: _HostResult
 ) -> FilterResult:
     answer = opinion.answer
-    if opinion.at_once is None and host.state.cpu_ratio > FACE_VALUE:
+    if opinion.at_once is None:
         try:
             check_amplified(host, totals, opinion.demand, reservations)
         except Refused as refused:

@@ -30,6 +30,7 @@ from placement.scheduling.columns.score import highest_scores
 from placement.scheduling.filter import FilterResult, PodJudge, lacking
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.numa_fit import Fit
+from placement.scheduling.reservation_looks import ReservationLooks
 from placement.scoring.rule import BEST
 
 _SHAPES_KEPT = 32
@@ -91,6 +92,7 @@ class ShapeRanking:
         self.shape = shape
         self._estimates: Estimates | None = None
         self._judge = PodJudge(shape.request, shape.settings.host_scoring)
+        self.on_reservations = ReservationLooks(shape.request, shape.selection, shape.settings.host_scoring)
         self._verdicts: dict[NodeInfo, FilterResult] = {}
 
     def best_first(self, columns: NodeColumns) -> Iterator[Ranked]:
@@ -129,10 +131,18 @@ class ShapeRanking:
 
     def trim(self, columns: NodeColumns) -> None:
         """Forget now and then what the nodes of the cluster were before they were what they are now."""
-        if len(self._verdicts) > len(columns.nodes) + len(columns.nodes) // 4 + _CHANGES_KEPT:
+        most = len(columns.nodes) + len(columns.nodes) // 4 + _CHANGES_KEPT
+        self.on_reservations.trim(columns, most)
+        if len(self._verdicts) > most:
             known = self._verdicts
-            self._verdicts = {node: known[node] for node in columns.nodes if node in known}
+            # What a pod sees that ignores reservations are nodes without these.
+            seen = (node.opened(node.reserving) if self._ignores else node for node in columns.nodes)
+            self._verdicts = {node: known[node] for node in seen if node in known}
             self._judge = PodJudge(self.shape.request, self.shape.settings.host_scoring)
+
+    @property
+    def _ignores(self) -> bool:
+        return self.shape.request is not None and self.shape.request.ignores_reservations
 
     def _foretold(self, columns: NodeColumns) -> Iterator[tuple[int, int, int]]:
         """The rows of nodes that may take the pod, what it misses there at least and their scores at most.

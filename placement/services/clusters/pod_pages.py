@@ -14,6 +14,7 @@ from placement.scheduling.explanation import explain_pod
 from placement.scheduling.pipeline import PodShape
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_placing import Placed
+from placement.storage.statements.pods import StoredPod
 
 
 class Unschedulable(Conflict):
@@ -69,6 +70,11 @@ class PodPage:
 
     pods: list[PodAnswer]
     next: int | None
+
+
+def next_page(rows: Sequence[StoredPod], count: int) -> int | None:
+    """The cursor of the page after the first `count` rows; there is one if there are more rows."""
+    return rows[count - 1].id if len(rows) > count else None
 
 
 def verdict(refusals: Collection[Refusal], fitting: int = 0) -> str:
