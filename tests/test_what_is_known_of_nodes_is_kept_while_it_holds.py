@@ -90,8 +90,8 @@ def test_being_asked_about_one_node_does_not_forget_the_others(cluster: Client, 
         columns = columns.updated([replace(state) for state in list(columns.nodes)[:600]])
         list(rankings.of(1, shape(2), columns).best_first(columns))
     assert all(
-        ranking.look(state) is verdict
-        for state, verdict in zip(list(columns.nodes)[600:], found[600:], strict=True)
+        ranking.look(state) is result
+        for state, result in zip(list(columns.nodes)[600:], found[600:], strict=True)
     )
 
 
@@ -110,7 +110,7 @@ def test_clusters_asked_about_in_turn_do_not_make_each_other_forgotten(cluster: 
     found = [ranking.look(state) for state in here.nodes]
     list(rankings.of(2, shape(2), there).best_first(there))
     again = rankings.of(1, shape(2), here)
-    assert all(again.look(state) is verdict for state, verdict in zip(here.nodes, found, strict=True))
+    assert all(again.look(state) is result for state, result in zip(here.nodes, found, strict=True))
 
 
 def test_the_clusters_that_were_asked_for_last_are_kept(

@@ -42,7 +42,7 @@ class Look(NamedTuple):
     `preference` is better: by the order that reservations name, then the one that gets fullest.
     """
 
-    verdict: FilterResult
+    result: FilterResult
     reservations: Reservations = NO_RESERVATIONS
     kept: Kept | None = None
     preference: tuple[int, int] = (0, 0)
@@ -126,11 +126,11 @@ class ReservationLooks:
         seen = as_seen(node, usable)
         alone = tuple(replace(each, restricted=True) for each in seen)
         for reservations in (Reservations(alone, required=True), Reservations(seen, required=required)):
-            verdict = self._judge.judge(node.host, node.totals, reservations)
-            if not isinstance(verdict.answer, Refusal) and verdict.answer.nominated is not None:
-                kept = usable[verdict.answer.nominated]
-                return Look(verdict, reservations, kept, self._preference(kept))
-        return Look(verdict, reservations)
+            result = self._judge.judge(node.host, node.totals, reservations)
+            if not isinstance(result.answer, Refusal) and result.answer.nominated is not None:
+                kept = usable[result.answer.nominated]
+                return Look(result, reservations, kept, self._preference(kept))
+        return Look(result, reservations)
 
     def _preference(self, kept: Kept) -> tuple[int, int]:
         assert kept.held.keeps is not None

@@ -68,8 +68,8 @@ class ReservationRanking:
         for node, look in self._looks(columns):
             if look.kept is not None:
                 found.pop(node.name, None)
-            elif self._affinity is not None and isinstance(look.verdict.answer, Refusal):
-                found[node.name] = look.verdict.answer
+            elif self._affinity is not None and isinstance(look.result.answer, Refusal):
+                found[node.name] = look.result.answer
         return found
 
     def _looks(self, columns: NodeColumns) -> Iterator[tuple[NodeInfo, Look]]:
@@ -92,15 +92,15 @@ class ReservationRanking:
 def _key(node: NodeInfo, look: Look) -> tuple[int, int, int, int, str]:
     """How a node on which a pod uses a reservation compares with others: the lower comes first."""
     order, fill = look.preference
-    return order, look.verdict.missed, fill, -look.verdict.score, node.name
+    return order, look.result.missed, fill, -look.result.score, node.name
 
 
 def _ranked(node: NodeInfo, look: Look) -> Ranked:
-    verdict, used = look.verdict, look.kept
+    result, used = look.result, look.kept
     assert used is not None
-    assert isinstance(verdict.answer, Fit)
+    assert isinstance(result.answer, Fit)
     opened = node.opened(frozenset({used.held.consumer}))
-    return Ranked(node, verdict.missed, verdict.score, verdict.answer, look.reservations, used.held, opened)
+    return Ranked(node, result.missed, result.score, result.answer, look.reservations, used.held, opened)
 
 
 class IgnoringRanking:
