@@ -63,7 +63,7 @@ bench: $(VENV)/.test ## Compare with the incumbent (takes long; BENCH="--data fl
 
 # In an environment of its own: what resolves and describes is no part of what is described.
 TOOLS   := build/tools
-EXTRAS  := --extra keystone --extra kubernetes --extra mysql
+EXTRAS  := --extra docs --extra keystone --extra kubernetes --extra mysql
 COMPILE := $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 build/tools/.made: pyproject.toml
 	$(PYTHON) -m venv $(TOOLS)

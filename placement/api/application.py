@@ -24,6 +24,7 @@ from placement.api.errors import HttpError, Relayed
 from placement.api.keystone import Keystone
 from placement.api.middleware import REQUEST_ID, surrounded
 from placement.api.observed import note_rule
+from placement.api.openapi.document import Documents
 from placement.api.policy import Policy
 from placement.api.rendering.candidates import CandidatesRenderer
 from placement.api.rendering.explanations import explanation_body
@@ -43,6 +44,7 @@ from placement.api.routes import (
     memberships,
     metrics,
     names,
+    openapi,
     pods,
     reservations,
     reshaper,
@@ -67,6 +69,7 @@ _BLUEPRINTS = (
     root.blueprint,
     health.blueprint,
     metrics.blueprint,
+    openapi.blueprint,
     resource_providers.blueprint,
     inventories.blueprint,
     memberships.blueprint,
@@ -120,6 +123,9 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.extensions["placement_candidates_renderer"] = CandidatesRenderer()
     for blueprint in _BLUEPRINTS:
         application.register_blueprint(blueprint)
+    application.extensions[openapi.EXTENSION] = Documents(
+        application, only_header=settings.auth_strategy != "token"
+    )
     unknown = sorted(rule for rule in guarded_by() if not policy.knows(rule))
     if unknown:
         raise LookupError(f"routes ask for policy rules that are not in api/rules.py: {', '.join(unknown)}")
