@@ -18,14 +18,16 @@ from placement.api.openapi.operations import Described, microversion_parameter
 from placement.api.openapi.schemas import Schemas
 
 OPENAPI = "3.1.0"
+# Where an application keeps its documents.
+EXTENSION = "placement_openapi"
 _DISTRIBUTION = "placement-forest"
 _TEXT = {"type": "string"}
 _SAID = (
     f"Resource providers, allocations and candidates as in OpenStack Placement {OLDEST} to {NEWEST}, and "
     "below /ext/v1, without microversions, what this service adds. This document is that of microversion "
     "{version}; /openapi.json?microversion=1.12 is that of another. x-openstack says in which versions "
-    "an operation, a parameter or a member is there. A method that a path does not have is 405. Requests that "
-    "are no HTTP are refused before a route is looked for (400, 408, 414, 417, 431, 501, 505). Errors come "
+    "an operation, a parameter or a member is there. A method that a path does not have is 405. What is no "
+    "HTTP is refused before a route is looked for (400, 408, 414, 417, 431, 501, 505). Errors come "
     "as JSON, as text or as HTML, as the header Accept prefers."
 )
 _SCHEMES: dict[str, dict[str, str]] = {

@@ -201,6 +201,6 @@ def microversion_parameter(version: Microversion) -> Document:
         "in": "header",
         "required": False,
         "description": f"The microversion of the request. Without it the request is one of {OLDEST}.",
-        "schema": {"type": "string", "const": f"{SERVICE} {version}"},
+        "schema": _TEXT,
         "example": f"{SERVICE} {version}",
     }

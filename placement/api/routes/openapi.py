@@ -11,13 +11,15 @@ from placement.api import context, microversions
 from placement.api.described import Content, Operation, Parameter, describes, names_of
 from placement.api.microversions import NEWEST, Microversion
 from placement.api.openapi import page
-from placement.api.openapi.document import Documents
+from placement.api.openapi.document import EXTENSION, Documents
 from placement.api.queries import parameters, refuse_unknown, single
 from placement.domain.errors import BadRequest, NotFound
 
 blueprint = Blueprint("openapi", __name__)
-EXTENSION = "placement_openapi"
+
 _MICROVERSION = Parameter("microversion", "Whose document: `1.12`, or `latest`, which is meant without it.")
+# By browsers, which may come for them again with each look at the page.
+_KEPT_SECONDS = 3600
 _HTML = Content(["text/html"])
 _FILE = Content(["text/css", "text/javascript", "image/png"], {})
 
@@ -66,7 +68,7 @@ def asset(asset: str) -> Response:
     if found is None:
         raise NotFound("")
     if isinstance(found, Path):
-        return _guarded(send_file(found))
+        return _guarded(send_file(found, conditional=False, max_age=_KEPT_SECONDS))
     return _guarded(Response(found, content_type="text/javascript; charset=UTF-8"))
 
 

@@ -44,13 +44,13 @@ class Nodes(Answer):
 
 
 class NodeImported(Answer):
-    """How many providers an import created, changed and deleted."""
+    """The names of the providers that an import created, changed and deleted."""
 
     cluster = String()
     name = String()
-    created = Integer()
-    changed = Integer()
-    deleted = Integer()
+    created = texts()
+    changed = texts()
+    deleted = texts()
     warnings = texts()
 
 
