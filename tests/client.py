@@ -33,7 +33,7 @@ class Client:
         return Client(self.http, self.version, token, named)
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> TestResponse:
-        """One request; `body` is sent as JSON unless it is None or bytes. The answer keeps to /openapi.json."""
+        """One request; `body` is sent as JSON unless it is None or bytes. /openapi.json has the answer."""
         sent = dict(self.headers)
         if self.token is not None:
             sent["X-Auth-Token"] = self.token
