@@ -12,6 +12,7 @@ from marshmallow import fields
 from placement.api.described import Content, Empty, OneOf, Shape
 from placement.api.microversions import NEWEST, Microversion
 from placement.api.schemas.base import VersionedSchema, in_version, schema_for
+from placement.api.schemas.fields import AnyOf
 from placement.api.schemas.json_schema import Document, json_schema
 
 
@@ -46,6 +47,10 @@ class Schemas:
         return name
 
     def _part(self, part: Any) -> Document:
+        if isinstance(part, AnyOf):
+            # As messages have it the items stand outside of the array, where generators of clients miss them.
+            item = self._part(part.items)
+            return {"anyOf": [item, {"type": "array", "items": item, "minItems": part.least}]}
         if not isinstance(part, VersionedSchema):
             return json_schema(part, self._part)
         name = self._name(part)

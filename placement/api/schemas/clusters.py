@@ -7,7 +7,16 @@ from placement.dialects.koordinator.qos import QosClass
 from placement.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy
 
 # A name, a strategy, a list of them, or what kube-scheduler is configured with; by use, or for all.
-_SCORING = Given({"type": ["string", "object", "array", "null"]})
+_SCORING = Given(
+    {
+        "anyOf": [
+            {"type": "string"},
+            {"type": "object"},
+            {"type": "array", "items": {"type": "object"}},
+            {"type": "null"},
+        ]
+    }
+)
 
 
 class ClusterSettings(VersionedSchema):
