@@ -24,6 +24,7 @@ from placement.api.errors import HttpError, Relayed
 from placement.api.keystone import Keystone
 from placement.api.middleware import REQUEST_ID, surrounded
 from placement.api.observed import note_rule
+from placement.api.openapi import page
 from placement.api.openapi.document import EXTENSION, Documents
 from placement.api.policy import Policy
 from placement.api.rendering.candidates import CandidatesRenderer
@@ -58,11 +59,12 @@ from placement.domain import deadline
 from placement.domain.allocation import UNKNOWN_OWNER
 from placement.domain.errors import NotFound, PlacementError
 from placement.services.clusters.pod_pages import Unschedulable
-from placement.services.health.probes import PATHS, answer
+from placement.services.health.probes import OPEN_PATHS, PATHS, answer
 from placement.services.use_cases import UseCases
 
 LOG = logging.getLogger(__name__)
 _EXTENSIONS = "/ext/"
+_NEED_NO_TOKEN = OPEN_PATHS | page.PATHS
 # How many nodes an error explains one by one; the message counts the reasons of all.
 _NODES_SHOWN = 100
 _BLUEPRINTS = (
@@ -175,7 +177,8 @@ def _begin(*, only_this_machine: bool) -> None:
     deadline.attend(watch_of(request.environ))
     if only_this_machine and request.path not in PATHS and (reason := objection(request.environ)) is not None:
         raise HttpError(403, reason)
-    if request.path not in auth.NEEDS_NO_TOKEN:
+    # On all other paths the caller has a user id.
+    if request.path not in _NEED_NO_TOKEN:
         context.identify(current_app.extensions["placement_authentication"]())
 
 

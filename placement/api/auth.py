@@ -8,13 +8,9 @@ from flask import request
 
 from placement.api.context import Caller
 from placement.api.errors import HttpError
-from placement.api.openapi.page import OPEN_PATHS
 from placement.api.tokens import Tokens
-from placement.services.health.probes import PATHS
 
 Strategy = Callable[[], Caller]
-# Paths that need no credentials. On all others the caller has a user id.
-NEEDS_NO_TOKEN = frozenset({"", "/", "/metrics"}) | PATHS | OPEN_PATHS
 
 
 def noauth2() -> Caller:

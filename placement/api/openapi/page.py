@@ -39,7 +39,8 @@ _SCRIPT = """window.ui = SwaggerUIBundle({
   validatorUrl: null,
 });
 """
-OPEN_PATHS = frozenset({DOCUMENT, PAGE_PATH, *(f"{PAGE_PATH}/{name}" for name in (_START, *_ASSETS))})
+# What needs no token, as the version document.
+PATHS = frozenset({DOCUMENT, PAGE_PATH, *(f"{PAGE_PATH}/{name}" for name in (_START, *_ASSETS))})
 
 
 def is_there() -> bool:

@@ -14,6 +14,7 @@ from placement.api.described import Content, Operation, describes
 from placement.domain.errors import Unavailable
 from placement.metrics.sharing import exposition
 from placement.services.capacity import Capacity
+from placement.services.health.probes import METRICS
 
 LOG = logging.getLogger(__name__)
 blueprint = Blueprint("metrics", __name__)
@@ -27,7 +28,7 @@ _CAPACITY = {
 }
 
 
-@blueprint.get("/metrics")
+@blueprint.get(METRICS)
 @describes(Operation({200: Content([CONTENT_TYPE_PLAIN_0_0_4])}))
 def metrics() -> Response:
     """All figures in the text format of Prometheus; needs no token."""

@@ -11,11 +11,11 @@ from placement.api.context import use_cases
 from placement.api.described import EMPTY, JSON_OR_YAML, Operation, Parameter, names_of
 from placement.api.microversions import NEWEST
 from placement.api.queries import (
-    LAST_ID,
     LIMIT,
     ROW_ID,
     Parameters,
     page_size,
+    page_start,
     parameters,
     refuse_unknown,
     single,
@@ -32,7 +32,6 @@ from placement.api.route_guard import route
 from placement.api.schemas.answers.pods import Pod, PodError, Pods, PodTranslation, Preview
 from placement.api.schemas.manifests import POD, PREVIEW
 from placement.domain.errors import BadRequest
-from placement.domain.grammar import parse_positive
 from placement.services.clusters.pod_pages import PodFilter
 from placement.services.clusters.pod_writing import Precondition
 from placement.services.manifests import pod_manifest
@@ -74,7 +73,7 @@ def listed(cluster: str) -> Response:
     wanted = PodFilter(
         single(given, "namespace"), single(given, "node"), single(given, "qos"), _flag(given, "scheduled")
     )
-    after, count = _marker(given), page_size(given)
+    after, count = page_start(given, "marker"), page_size(given)
     body = claims_body if wanted.scheduled else page_body
     return json_response(body(cluster, use_cases().pods.listed(cluster, wanted, after, count)))
 
@@ -170,11 +169,3 @@ def _flag(given: Parameters, name: str) -> bool:
     if text not in (None, "true"):
         raise BadRequest(f"{name}: must be true, or left out, not {text!r}")
     return text is not None
-
-
-def _marker(given: Parameters) -> int:
-    text = single(given, "marker")
-    number = 0 if text is None else parse_positive(text)
-    if number is None or number > LAST_ID:
-        raise BadRequest(f"marker: must be 1 to {LAST_ID}, not {text!r}")
-    return number
