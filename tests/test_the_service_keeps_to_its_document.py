@@ -33,10 +33,9 @@ def test_the_newest_version(application: Flask, part: int):
     assert not found, "\n\n".join(sorted(found))
 
 
-@pytest.mark.parametrize("version", ["1.0", "1.12", "1.27"])
-def test_older_versions(application: Flask, version: str):
+def test_an_older_version(application: Flask):
     found = set[str]()
-    for operation in operations(application, version):
+    for operation in operations(application, "1.12"):
         if not operation.path.startswith(EXTENSIONS):
-            found |= findings(application, operation, version, 1)
+            found |= findings(application, operation, "1.12", 1)
     assert not found, "\n\n".join(sorted(found))
