@@ -9,11 +9,13 @@ PORT   ?=
 # Which pinned release `make constraints` renews; empty: all.
 PACKAGE ?=
 RENEW   := $(if $(PACKAGE),--upgrade-package $(PACKAGE),--upgrade)
+# How many requests `make fuzz` makes for each operation.
+EXAMPLES ?= 100
 # What is slow is named, so that it is noticed.
 SLOW   := --durations=15
 
 .DEFAULT_GOAL := help
-.PHONY: help run test faults lint types rooms bench constraints sbom clean
+.PHONY: help run test faults fuzz lint types rooms bench constraints sbom clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -57,13 +59,16 @@ test: lint types rooms ## Everything that decides whether a change lands
 faults: $(VENV)/.test ## Storms, kills and lost connections, one after another
 	$(BIN)/python -m pytest tests/faults $(SLOW)
 
+fuzz: $(VENV)/.test ## Try every operation of /openapi.json with many requests (takes long; EXAMPLES=20 for less)
+	$(BIN)/python -m tests.fuzzing $(EXAMPLES)
+
 bench: $(VENV)/.test ## Compare with the incumbent (takes long; BENCH="--data flat:1000" for less)
 	$(INSTALL) --editable '.[bench]'
 	$(BIN)/python -m benchmarks $(BENCH)
 
 # In an environment of its own: what resolves and describes is no part of what is described.
 TOOLS   := build/tools
-EXTRAS  := --extra keystone --extra kubernetes --extra mysql
+EXTRAS  := --extra docs --extra keystone --extra kubernetes --extra mysql
 COMPILE := $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 $(TOOLS)/.made: pyproject.toml
 	$(PYTHON) -m venv $(TOOLS)

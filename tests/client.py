@@ -9,6 +9,8 @@ from typing import Any
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
+from tests.described import objection
+
 NEWEST = "1.39"
 
 
@@ -31,18 +33,18 @@ class Client:
         return Client(self.http, self.version, token, named)
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> TestResponse:
-        """One request; `body` is sent as JSON unless it is None or bytes."""
+        """One request; `body` is sent as JSON unless it is None or bytes. /openapi.json has the answer."""
         sent = dict(self.headers)
         if self.token is not None:
             sent["X-Auth-Token"] = self.token
         if self.version is not None:
             sent["OpenStack-API-Version"] = f"placement {self.version}"
         sent.update({name.replace("_", "-"): value for name, value in headers.items()})
-        if isinstance(body, bytes):
-            return self.http.open(path, method=method, data=body, headers=sent)
-        if body is None:
-            return self.http.open(path, method=method, headers=sent)
-        return self.http.open(path, method=method, json=body, headers=sent)
+        content = {"data": body} if isinstance(body, bytes) else {} if body is None else {"json": body}
+        answer = self.http.open(path, method=method, headers=sent, **content)
+        wrong = objection(self.http.application, method, path, answer)
+        assert wrong is None, wrong
+        return answer
 
     def get(self, path: str, **headers: str) -> TestResponse:
         """GET."""

@@ -24,6 +24,8 @@ from placement.api.errors import HttpError, Relayed
 from placement.api.keystone import Keystone
 from placement.api.middleware import REQUEST_ID, surrounded
 from placement.api.observed import note_rule
+from placement.api.openapi import page
+from placement.api.openapi.document import EXTENSION, Documents
 from placement.api.policy import Policy
 from placement.api.rendering.candidates import CandidatesRenderer
 from placement.api.rendering.explanations import explanation_body
@@ -43,6 +45,7 @@ from placement.api.routes import (
     memberships,
     metrics,
     names,
+    openapi,
     pods,
     reservations,
     reshaper,
@@ -61,12 +64,14 @@ from placement.services.use_cases import UseCases
 
 LOG = logging.getLogger(__name__)
 _EXTENSIONS = "/ext/"
+_NEED_NO_TOKEN = OPEN_PATHS | page.PATHS
 # How many nodes an error explains one by one; the message counts the reasons of all.
 _NODES_SHOWN = 100
 _BLUEPRINTS = (
     root.blueprint,
     health.blueprint,
     metrics.blueprint,
+    openapi.blueprint,
     resource_providers.blueprint,
     inventories.blueprint,
     memberships.blueprint,
@@ -120,6 +125,7 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.extensions["placement_candidates_renderer"] = CandidatesRenderer()
     for blueprint in _BLUEPRINTS:
         application.register_blueprint(blueprint)
+    application.extensions[EXTENSION] = Documents(application, only_header=settings.auth_strategy != "token")
     unknown = sorted(rule for rule in guarded_by() if not policy.knows(rule))
     if unknown:
         raise LookupError(f"routes ask for policy rules that are not in api/rules.py: {', '.join(unknown)}")
@@ -172,7 +178,7 @@ def _begin(*, only_this_machine: bool) -> None:
     if only_this_machine and request.path not in PATHS and (reason := objection(request.environ)) is not None:
         raise HttpError(403, reason)
     # On all other paths the caller has a user id.
-    if request.path not in OPEN_PATHS:
+    if request.path not in _NEED_NO_TOKEN:
         context.identify(current_app.extensions["placement_authentication"]())
 
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import orjson
 from flask import current_app, request
+from marshmallow import fields
 from werkzeug.exceptions import HTTPException
 
 from placement.api import context
+from placement.api.described import operation_of, shape_at
 from placement.api.errors import HttpError
-from placement.api.schemas.base import VersionedSchema, load
+from placement.api.schemas.base import VersionedSchema, in_version, load, load_field
 from placement.domain.errors import BadRequest
 from placement.services.bounds import MOST_MANIFEST_BYTES, MOST_MANIFEST_VALUES, check_json
 from placement.services.manifests import parse_json, parse_yaml
@@ -95,6 +97,13 @@ def _of_unknown_length() -> bytes:
     return bytes(text)
 
 
-def validated(schema: type[VersionedSchema]) -> Any:
-    """The body, checked against the schema in the request's version. Raises BadRequest."""
-    return load(schema, context.version(), json_body(), BODY_PREFIX)
+def validated() -> Any:
+    """The body, checked against what the route says it takes in the request's version. Raises BadRequest."""
+    operation = operation_of(current_app.view_functions[request.endpoint or ""])
+    version = context.version()
+    schema = None if operation is None else shape_at(operation.body, version)
+    if isinstance(schema, fields.Field):
+        return load_field(in_version(schema, version), json_body(), BODY_PREFIX)
+    assert isinstance(schema, type)
+    assert issubclass(schema, VersionedSchema)
+    return load(schema, version, json_body(), BODY_PREFIX)

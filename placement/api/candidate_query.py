@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
+from placement.api.candidate_parameters import NUMERIC_SUFFIX, OF_ALL, OF_GROUPS, STRING_SUFFIX
+from placement.api.described import names_of
 from placement.api.microversions import Feature, Microversion
 from placement.api.queries import (
     POLICIES,
@@ -29,8 +31,6 @@ from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup
 
 _MISSING = "placement.query.missing_value"
 _BAD = "placement.query.bad_value"
-_NUMERIC_SUFFIX = "([1-9][0-9]*)"
-_STRING_SUFFIX = "([a-zA-Z0-9_-]{1,64})"
 
 
 def grammar_of(version: Microversion) -> Grammar:
@@ -91,21 +91,9 @@ class _Keys:
 
     def __init__(self, version: Microversion) -> None:
         self._granular = version.offers(Feature.GRANULAR_GROUPS)
-        grouped = {
-            "resources": Feature.CANDIDATES,
-            "required": Feature.CANDIDATES_TRAITS,
-            "member_of": Feature.CANDIDATES_BY_AGGREGATE,
-            "in_tree": Feature.CANDIDATES_IN_TREE,
-        }
-        single = {
-            "limit": Feature.CANDIDATES_LIMIT,
-            "group_policy": Feature.GRANULAR_GROUPS,
-            "root_required": Feature.ROOT_REQUIRED,
-            "same_subtree": Feature.SAME_SUBTREE,
-        }
-        self._single = [key for key, since in single.items() if version.offers(since)]
-        names = sorted(key for key, since in grouped.items() if version.offers(since))
-        suffix = _STRING_SUFFIX if version.offers(Feature.STRING_SUFFIXES) else _NUMERIC_SUFFIX
+        self._single = list(names_of(OF_ALL, version))
+        names = sorted(names_of(OF_GROUPS, version))
+        suffix = STRING_SUFFIX if version.offers(Feature.STRING_SUFFIXES) else NUMERIC_SUFFIX
         self._patterns = [f"^{name}{suffix}?$" if self._granular else f"^{name}$" for name in names]
         self._compiled = [(name, re.compile(f"{name}{suffix}?")) for name in names]
         self._plain = names

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from placement.api import candidate_query, split_parameters
+from placement.api.candidate_parameters import OWN
 from placement.api.context import use_cases
+from placement.api.described import names_of
 from placement.api.microversions import NEWEST
 from placement.api.queries import Parameters, every, single
 from placement.domain.errors import BadRequest
@@ -14,7 +16,7 @@ from placement.domain.groups import CandidateQuery
 from placement.domain.identifiers import normalize_uuid
 from placement.services.placement.search_options import SearchOptions, SoftCondition
 
-_OWN = ("order_by", "cluster", "prefer", "explain")
+_OWN = names_of(OWN, NEWEST)
 _HEAVIEST = 100
 _MOST_PREFERENCES = 32
 _TRAIT = re.compile("[A-Z0-9_]{1,255}")

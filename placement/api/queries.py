@@ -7,6 +7,7 @@ from urllib.parse import unquote_to_bytes
 
 from flask import request
 
+from placement.api.described import Parameter
 from placement.api.schemas.fields import MOST_KEYS, shown
 from placement.api.schemas.json_schema import Document, sentence
 from placement.domain.errors import BadRequest, Violation
@@ -24,6 +25,12 @@ _SPECIAL: dict[str, Document] = {
     "limit": {"type": ["integer", "string"], "pattern": "^[1-9][0-9]*$", "minimum": 1, "minLength": 1},
     "group_policy": {"type": "string", "enum": list(POLICIES)},
 }
+LIMIT = Parameter(
+    "limit",
+    f"How many entries a page has at most; {_PAGE} if it says nothing.",
+    {"type": "integer", "minimum": 1, "maximum": _LARGEST_PAGE},
+)
+ROW_ID: Document = {"type": "integer", "minimum": 1, "maximum": _LAST_ID}
 Parameters = list[tuple[str, str]]
 
 

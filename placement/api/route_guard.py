@@ -9,6 +9,7 @@ from typing import Any
 from flask import Blueprint, current_app, request
 
 from placement.api import context
+from placement.api.described import Guard, Operation, describes
 from placement.api.errors import HttpError
 from placement.api.microversions import Feature
 from placement.api.responses import admits_json
@@ -39,6 +40,7 @@ def route(
     target: Target = dict,
     own_only: bool = False,
     reads: bool = False,
+    described: Operation | None = None,
 ) -> Callable[[Handler], Handler]:
     """Register a handler behind its guard.
 
@@ -48,10 +50,13 @@ def route(
     `target`: what of the request the policy rule may look at, beside the cluster in the path.
     `own_only`: the handler shows callers who are bound to clusters nothing but these.
     `reads`: the handler changes nothing, although its method could.
+    `described`: what it takes and gives; without that the OpenAPI document is not made.
     """
     _RULES.add(policy)
+    guard = Guard(since, missing_method_below, takes_json, gives_json)
 
     def decorate(handler: Handler) -> Handler:
+        @describes(described, guard)
         @wraps(handler)
         def guarded(**path_arguments: str) -> Any:
             request.environ[context.READS_KEY] = reads

@@ -11,14 +11,16 @@ from typing import Any
 from flask import Blueprint, Response, current_app
 
 from placement.api import context
-from placement.api.bodies import json_body, validated
+from placement.api.bodies import validated
 from placement.api.context import use_cases
+from placement.api.described import EMPTY, ByVersion, Operation
 from placement.api.microversions import Feature
 from placement.api.responses import empty_response, json_response, newest
 from placement.api.route_guard import route
 from placement.api.schemas import patterns
 from placement.api.schemas.allocations import Allocations, AllocationsList, FilledAllocations
-from placement.api.schemas.base import in_version, load_field
+from placement.api.schemas.answers.allocations import ConsumerAllocations
+from placement.api.schemas.answers.providers import ProviderAllocations
 from placement.api.schemas.fields import Mapping, Object
 from placement.domain.allocation import ANY_GENERATION, UNKNOWN_CONSUMER_TYPE, ConsumerClaim
 from placement.domain.errors import BadRequest
@@ -27,9 +29,18 @@ from placement.domain.identifiers import normalize_uuid
 blueprint = Blueprint("allocations", __name__)
 _ONE = "/allocations/<consumer>"
 _RULE = "placement:allocations:"
+_MANY = Mapping(patterns.UUID, Object(Allocations), least=1)
 
 
-@route(blueprint, _ONE, "GET", f"{_RULE}list", gives_json=True)
+@route(
+    blueprint,
+    _ONE,
+    "GET",
+    f"{_RULE}list",
+    gives_json=True,
+    # Nobody who is called something else than a uuid holds anything.
+    described=Operation({200: ConsumerAllocations}, path={"consumer": {"type": "string"}}),
+)
 def show(consumer: str) -> Response:
     """All that one consumer holds; a valid PUT body at the same version from 1.12 on."""
     found = use_cases().holdings.of_consumer(normalize_uuid(consumer) or consumer)
@@ -53,17 +64,31 @@ def show(consumer: str) -> Response:
     return json_response(body, modified=newest(row.created_at for row in held))
 
 
-@route(blueprint, _ONE, "PUT", f"{_RULE}update", takes_json=True)
+@route(
+    blueprint,
+    _ONE,
+    "PUT",
+    f"{_RULE}update",
+    takes_json=True,
+    described=Operation(
+        {204: EMPTY},
+        errors=[409],
+        body=ByVersion(
+            {
+                None: AllocationsList,
+                Feature.ALLOCATIONS_BY_PROVIDER: FilledAllocations,
+                Feature.CONSUMER_GENERATIONS: Allocations,
+            }
+        ),
+    ),
+)
 def replace(consumer: str) -> Response:
     """Replace all that one consumer holds."""
     uuid = normalize_uuid(consumer)
     if uuid is None:
         raise BadRequest(f"Malformed consumer_uuid: {consumer}")
-    if context.offers(Feature.ALLOCATIONS_BY_PROVIDER):
-        empty_releases = context.offers(Feature.CONSUMER_GENERATIONS)
-        body = validated(Allocations if empty_releases else FilledAllocations)
-    else:
-        body = validated(AllocationsList)
+    body = validated()
+    if not context.offers(Feature.ALLOCATIONS_BY_PROVIDER):
         body["allocations"] = {
             entry["resource_provider"]["uuid"]: {"resources": entry["resources"]}
             for entry in body["allocations"]
@@ -85,24 +110,26 @@ def claim_from(uuid: str, body: dict[str, Any]) -> ConsumerClaim:
     )
 
 
-@route(blueprint, _ONE, "DELETE", f"{_RULE}delete")
+@route(blueprint, _ONE, "DELETE", f"{_RULE}delete", described=Operation({204: EMPTY}, errors=[409]))
 def delete(consumer: str) -> Response:
     """Release all that one consumer holds."""
     use_cases().claims.release(normalize_uuid(consumer) or consumer)
     return empty_response()
 
 
-@route(blueprint, "/allocations", "POST", f"{_RULE}manage", since=Feature.POST_ALLOCATIONS, takes_json=True)
+@route(
+    blueprint,
+    "/allocations",
+    "POST",
+    f"{_RULE}manage",
+    since=Feature.POST_ALLOCATIONS,
+    takes_json=True,
+    described=Operation({204: EMPTY}, errors=[409], body=_MANY),
+)
 def manage() -> Response:
     """Replace what many consumers hold, all or nothing."""
-    use_cases().claims.replace(claims_from(_many()), of_one_consumer=False)
+    use_cases().claims.replace(claims_from(validated()), of_one_consumer=False)
     return empty_response()
-
-
-def _many() -> dict[str, dict[str, Any]]:
-    field = in_version(Mapping(patterns.UUID, Object(Allocations), least=1), context.version())
-    found: dict[str, dict[str, Any]] = load_field(field, json_body(), "JSON does not validate: ")
-    return found
 
 
 def claims_from(entries: dict[str, dict[str, Any]]) -> list[ConsumerClaim]:
@@ -130,6 +157,7 @@ def by_uuid(entries: dict[str, Any]) -> dict[str, Any]:
     "GET",
     "placement:resource_providers:allocations:list",
     gives_json=True,
+    described=Operation({200: ProviderAllocations}),
 )
 def on_provider(uuid: str) -> Response:
     """All allocations on one provider, by consumer."""

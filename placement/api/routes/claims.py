@@ -9,12 +9,14 @@ from flask import Blueprint, Response
 from placement.api import context, extended_query, json_query
 from placement.api.bodies import BODY_PREFIX, json_body
 from placement.api.context import use_cases
+from placement.api.described import OneOf, Operation
 from placement.api.queries import read
 from placement.api.responses import json_response
 from placement.api.route_guard import route
 from placement.api.routes.flavors import parse_flavor_query
+from placement.api.schemas.answers.allocations import Claimed
 from placement.api.schemas.base import load
-from placement.api.schemas.candidates import Claimant, NewClaim, NewJsonClaim
+from placement.api.schemas.candidates import Claimant, ClaimForFlavor, NewClaim, NewJsonClaim
 from placement.api.targets import cluster_of_claim
 from placement.domain.errors import BadRequest
 from placement.domain.groups import CandidateQuery
@@ -26,7 +28,15 @@ _CLAIMANT = ("consumer_uuid", "project_id", "user_id", "consumer_type")
 
 
 @route(
-    blueprint, "/ext/v1/claims", "POST", "placement:claims:create", takes_json=True, target=cluster_of_claim
+    blueprint,
+    "/ext/v1/claims",
+    "POST",
+    "placement:claims:create",
+    takes_json=True,
+    target=cluster_of_claim,
+    described=Operation(
+        {200: Claimed, 201: Claimed}, errors=[404, 409], body=OneOf([NewClaim, NewJsonClaim, ClaimForFlavor])
+    ),
 )
 def create() -> Response:
     """Let a consumer hold the best candidate of a query or of a flavor; repeating it changes nothing."""

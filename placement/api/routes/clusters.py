@@ -9,9 +9,13 @@ from flask import Blueprint, Response
 from placement.api import context
 from placement.api.bodies import json_body_or, manifests
 from placement.api.context import use_cases
+from placement.api.described import EMPTY, JSON_OR_YAML, Operation
 from placement.api.rendering.clusters import cluster_body, node_body
 from placement.api.responses import empty_response, json_response, list_response
 from placement.api.route_guard import route
+from placement.api.schemas.answers.clusters import Clusters, ClusterShown, Node, NodeImported, Nodes
+from placement.api.schemas.clusters import ClusterSettings
+from placement.api.schemas.manifests import NODE_AND_TOPOLOGY
 from placement.domain.errors import BadRequest
 from placement.services.manifests import node_manifests
 
@@ -23,7 +27,15 @@ _NODE = "/ext/v1/clusters/<cluster>/nodes/<node>"
 _RULE = "placement:clusters:"
 
 
-@route(blueprint, _ALL, "GET", f"{_RULE}list", gives_json=True, own_only=True)
+@route(
+    blueprint,
+    _ALL,
+    "GET",
+    f"{_RULE}list",
+    gives_json=True,
+    own_only=True,
+    described=Operation({200: Clusters}),
+)
 def listed() -> Response:
     """All clusters that the caller may see."""
     own = context.current().caller.clusters
@@ -31,13 +43,24 @@ def listed() -> Response:
     return json_response({"clusters": [cluster_body(cluster) for cluster in shown]})
 
 
-@route(blueprint, _ONE, "GET", f"{_RULE}show", gives_json=True)
+@route(blueprint, _ONE, "GET", f"{_RULE}show", gives_json=True, described=Operation({200: ClusterShown}))
 def show(cluster: str) -> Response:
     """One cluster."""
     return json_response(cluster_body(use_cases().clusters.get(cluster)))
 
 
-@route(blueprint, _ONE, "PUT", f"{_RULE}update")
+@route(
+    blueprint,
+    _ONE,
+    "PUT",
+    f"{_RULE}update",
+    described=Operation(
+        {200: ClusterShown, 201: ClusterShown},
+        errors=[409],
+        body=ClusterSettings,
+        body_required=False,
+    ),
+)
 def put(cluster: str) -> Response:
     """Create a cluster or change its settings; the body may be empty."""
     settings: Any = json_body_or({})
@@ -47,27 +70,38 @@ def put(cluster: str) -> Response:
     return json_response(cluster_body(stored), 201 if created else 200)
 
 
-@route(blueprint, _ONE, "DELETE", f"{_RULE}delete")
+@route(blueprint, _ONE, "DELETE", f"{_RULE}delete", described=Operation({204: EMPTY}, errors=[409]))
 def delete(cluster: str) -> Response:
     """Delete a cluster without nodes."""
     use_cases().clusters.delete(cluster)
     return empty_response()
 
 
-@route(blueprint, _NODES, "GET", f"{_RULE}nodes:list", gives_json=True)
+@route(blueprint, _NODES, "GET", f"{_RULE}nodes:list", gives_json=True, described=Operation({200: Nodes}))
 def nodes(cluster: str) -> Response:
     """The nodes of a cluster."""
     found = use_cases().clusters.nodes(cluster)
     return list_response("nodes", found, lambda node: {"name": node[0], "resource_provider": node[1]})
 
 
-@route(blueprint, _NODE, "GET", f"{_RULE}nodes:show", gives_json=True)
+@route(blueprint, _NODE, "GET", f"{_RULE}nodes:show", gives_json=True, described=Operation({200: Node}))
 def show_node(cluster: str, node: str) -> Response:
     """One node with its tree, capacity and use."""
     return json_response(node_body(use_cases().clusters.node(cluster, node)))
 
 
-@route(blueprint, _NODE, "PUT", f"{_RULE}nodes:update")
+@route(
+    blueprint,
+    _NODE,
+    "PUT",
+    f"{_RULE}nodes:update",
+    described=Operation(
+        {200: NodeImported, 201: NodeImported},
+        errors=[409],
+        body=NODE_AND_TOPOLOGY,
+        body_types=JSON_OR_YAML,
+    ),
+)
 def put_node(cluster: str, node: str) -> Response:
     """Import a Node and its NodeResourceTopology, as JSON or YAML."""
     described = node_manifests(manifests())
@@ -83,7 +117,7 @@ def put_node(cluster: str, node: str) -> Response:
     return json_response(body, 201 if imported.created else 200)
 
 
-@route(blueprint, _NODE, "DELETE", f"{_RULE}nodes:delete")
+@route(blueprint, _NODE, "DELETE", f"{_RULE}nodes:delete", described=Operation({204: EMPTY}, errors=[409]))
 def delete_node(cluster: str, node: str) -> Response:
     """Delete a node that nobody uses."""
     use_cases().nodes.delete(cluster, node)

@@ -7,12 +7,15 @@ from flask import Blueprint, Response, current_app
 
 from placement.api import context, extended_query, json_query
 from placement.api.bodies import validated
+from placement.api.candidate_parameters import EXTENDED
 from placement.api.context import use_cases
+from placement.api.described import Operation
 from placement.api.queries import parameters
 from placement.api.rendering.explanations import explanation_member
 from placement.api.rendering.scores import score_members
 from placement.api.responses import streamed
 from placement.api.route_guard import route
+from placement.api.schemas.answers.candidates import ScoredCandidates
 from placement.api.schemas.candidates import CandidatesBody
 from placement.api.targets import cluster_of_body, cluster_of_query
 from placement.domain.groups import CandidateQuery
@@ -30,6 +33,7 @@ blueprint = Blueprint("extended_candidates", __name__)
     "placement:allocation_candidates:list",
     gives_json=True,
     target=cluster_of_query,
+    described=Operation({200: ScoredCandidates}, errors=[404], query=EXTENDED),
 )
 def candidates() -> Response:
     """Where the request fits, best first, with scores; with explain=1 also why."""
@@ -45,10 +49,11 @@ def candidates() -> Response:
     gives_json=True,
     reads=True,
     target=cluster_of_body,
+    described=Operation({200: ScoredCandidates}, errors=[404], body=CandidatesBody),
 )
 def candidates_by_json() -> Response:
     """The same for a query in JSON, which may be longer than any URL."""
-    return _found(*json_query.parse(validated(CandidatesBody)))
+    return _found(*json_query.parse(validated()))
 
 
 def _found(query: CandidateQuery, options: SearchOptions) -> Response:

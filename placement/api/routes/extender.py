@@ -9,6 +9,7 @@ from flask import Blueprint, Response
 
 from placement.api.bodies import json_body
 from placement.api.context import use_cases
+from placement.api.described import Operation
 from placement.api.extender_bodies import (
     binding_of,
     binding_result,
@@ -21,6 +22,7 @@ from placement.api.extender_bodies import (
 )
 from placement.api.responses import json_response
 from placement.api.route_guard import route
+from placement.api.schemas import extender
 from placement.domain.errors import PlacementError
 from placement.metrics.catalog import EXTENDER_CALLS
 
@@ -29,7 +31,16 @@ _PATH = "/ext/v1/clusters/<cluster>/extender"
 _RULE = "placement:clusters:extender:"
 
 
-@route(blueprint, f"{_PATH}/filter", "POST", f"{_RULE}filter", takes_json=True, gives_json=True, reads=True)
+@route(
+    blueprint,
+    f"{_PATH}/filter",
+    "POST",
+    f"{_RULE}filter",
+    takes_json=True,
+    gives_json=True,
+    reads=True,
+    described=Operation({200: extender.FILTER_RESULT}, body=extender.ARGS),
+)
 def filter_nodes(cluster: str) -> Response:
     """Which nodes fit a pod."""
     args = extender_args(json_body())
@@ -49,6 +60,7 @@ def filter_nodes(cluster: str) -> Response:
     takes_json=True,
     gives_json=True,
     reads=True,
+    described=Operation({200: extender.HOST_PRIORITIES}, errors=[409], body=extender.ARGS),
 )
 def prioritize(cluster: str) -> Response:
     """How well nodes fit a pod."""
@@ -58,7 +70,15 @@ def prioritize(cluster: str) -> Response:
     return json_response(host_priorities(scores))
 
 
-@route(blueprint, f"{_PATH}/preempt", "POST", f"{_RULE}preempt", takes_json=True, gives_json=True)
+@route(
+    blueprint,
+    f"{_PATH}/preempt",
+    "POST",
+    f"{_RULE}preempt",
+    takes_json=True,
+    gives_json=True,
+    described=Operation({200: extender.PREEMPTION_RESULT}, errors=[409], body=extender.PREEMPTION_ARGS),
+)
 def preempt(cluster: str) -> Response:
     """Which pods to evict so that a pod fits."""
     args = preemption_args(json_body())
@@ -67,7 +87,15 @@ def preempt(cluster: str) -> Response:
     return json_response(preemption_result(victims))
 
 
-@route(blueprint, f"{_PATH}/bind", "POST", f"{_RULE}bind", takes_json=True, gives_json=True)
+@route(
+    blueprint,
+    f"{_PATH}/bind",
+    "POST",
+    f"{_RULE}bind",
+    takes_json=True,
+    gives_json=True,
+    described=Operation({200: extender.BINDING_RESULT}, body=extender.BINDING),
+)
 def bind(cluster: str) -> Response:
     """Claim a place for a pod on a node, and bind it there."""
     binding = binding_of(json_body())

@@ -10,10 +10,13 @@ from flask import Blueprint, Response, current_app
 from placement.api import candidate_query, queries
 from placement.api.bodies import json_body
 from placement.api.context import use_cases
+from placement.api.described import Operation
 from placement.api.microversions import NEWEST
 from placement.api.rendering.explanations import explanation_member
 from placement.api.responses import json_response, streamed
 from placement.api.route_guard import route
+from placement.api.schemas.answers.candidates import FlavorCandidates, Translation
+from placement.api.schemas.flavors import FlavorRequest, FlavorSearch
 from placement.api.targets import cluster_of_body
 from placement.dialects.nova import translation_document
 from placement.domain.groups import CandidateQuery
@@ -30,6 +33,7 @@ _RULE = "placement:flavors:"
     takes_json=True,
     gives_json=True,
     reads=True,
+    described=Operation({200: Translation}, body=FlavorRequest),
 )
 def translation() -> Response:
     """What a flavor asks for, as a candidates query and as the guest's CPU layout."""
@@ -45,6 +49,7 @@ def translation() -> Response:
     gives_json=True,
     reads=True,
     target=cluster_of_body,
+    described=Operation({200: FlavorCandidates}, errors=[404], body=FlavorSearch),
 )
 def candidates() -> Response:
     """Where a flavor fits; with explain also why."""

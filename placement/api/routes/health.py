@@ -6,14 +6,18 @@ Our own answers these paths itself, before any thread is asked (operations.http.
 from flask import Blueprint, Response, request
 
 from placement.api import context
+from placement.api.described import EMPTY, Content, Operation, Parameter, describes
 from placement.services.health import probes
 
 blueprint = Blueprint("health", __name__)
+_TEXT = Content(("text/plain", "text/html", "application/json"), {})
+_PARAMETERS = [Parameter("verbose", "Every check by name; not of /healthcheck.")]
 
 
 @blueprint.get(probes.LIVE)
 @blueprint.get(probes.READY)
 @blueprint.get(probes.HEALTHCHECK)
+@describes(Operation({200: _TEXT, 204: EMPTY, 503: _TEXT}, query=_PARAMETERS))
 def health() -> Response:
     """Whether the process is alive or ready; needs no token."""
     probe = probes.answer(

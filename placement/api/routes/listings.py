@@ -7,10 +7,22 @@ from typing import Any
 from flask import Blueprint, Response
 
 from placement.api.context import use_cases
-from placement.api.queries import Parameters, page_size, page_start, parameters, refuse_unknown, single
+from placement.api.described import Operation, Parameter, names_of
+from placement.api.microversions import NEWEST
+from placement.api.queries import (
+    LIMIT,
+    ROW_ID,
+    Parameters,
+    page_size,
+    page_start,
+    parameters,
+    refuse_unknown,
+    single,
+)
 from placement.api.rendering.listings import allocations_body, providers_body
 from placement.api.responses import json_response
 from placement.api.route_guard import route
+from placement.api.schemas.answers.allocations import ConsumerPage, ProviderPage
 from placement.api.targets import cluster_of_query
 from placement.domain.allocation import UNKNOWN_CONSUMER_TYPE, AllocationFilter
 from placement.domain.errors import BadRequest
@@ -18,15 +30,23 @@ from placement.domain.identifiers import normalize_uuid
 from placement.services.placement.listings import Include
 
 blueprint = Blueprint("listings", __name__)
-_FILTERS = (
-    "project_id",
-    "user_id",
-    "consumer_type",
-    "consumer_uuid",
-    "resource_provider",
-    "cluster",
-    "limit",
-    "after",
+_UUID = {"type": "string", "format": "uuid"}
+_CLUSTER = Parameter("cluster", "The name of a cluster.")
+_CONSUMERS = (
+    Parameter("project_id", "A project."),
+    Parameter("user_id", "A user."),
+    Parameter("consumer_type", "A type of consumers; `unknown`: those without."),
+    Parameter("consumer_uuid", "One consumer.", _UUID),
+    Parameter("resource_provider", "The uuid of a provider.", _UUID),
+    _CLUSTER,
+    LIMIT,
+    Parameter("after", "The `next` of the page before.", _UUID),
+)
+_PROVIDERS = (
+    Parameter("include", f"What is told of each, by commas: {', '.join(Include)}."),
+    _CLUSTER,
+    LIMIT,
+    Parameter("after", "The `next` of the page before.", ROW_ID),
 )
 
 
@@ -37,11 +57,12 @@ _FILTERS = (
     "placement:allocations:list_all",
     gives_json=True,
     target=cluster_of_query,
+    described=Operation({200: ConsumerPage}, errors=[404], query=_CONSUMERS),
 )
 def allocations() -> Response:
     """Allocations by consumer, its project, user and type, provider and cluster; `limit` counts consumers."""
     given = parameters()
-    refuse_unknown(given, _FILTERS)
+    refuse_unknown(given, names_of(_CONSUMERS, NEWEST))
     kind = single(given, "consumer_type")
     wanted = AllocationFilter(
         project_id=single(given, "project_id"),
@@ -63,11 +84,12 @@ def allocations() -> Response:
     "placement:resource_providers:list",
     gives_json=True,
     target=cluster_of_query,
+    described=Operation({200: ProviderPage}, errors=[404], query=_PROVIDERS),
 )
 def resource_providers() -> Response:
     """Providers with their inventories, usages, traits and aggregates, as far as included."""
     given = parameters()
-    refuse_unknown(given, ("include", "cluster", "limit", "after"))
+    refuse_unknown(given, names_of(_PROVIDERS, NEWEST))
     include = _include(given)
     cluster, after = single(given, "cluster"), page_start(given, "after")
     page = use_cases().listings.providers(cluster, include, after, page_size(given))

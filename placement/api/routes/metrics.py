@@ -10,6 +10,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from placement.api import context
+from placement.api.described import Content, Operation, describes
 from placement.domain.errors import Unavailable
 from placement.metrics.sharing import exposition
 from placement.services.capacity import Capacity
@@ -28,6 +29,7 @@ _CAPACITY = {
 
 
 @blueprint.get(METRICS)
+@describes(Operation({200: Content([CONTENT_TYPE_PLAIN_0_0_4])}))
 def metrics() -> Response:
     """All figures in the text format of Prometheus; needs no token."""
     settings = current_app.extensions["placement_settings"]

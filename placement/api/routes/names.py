@@ -10,6 +10,7 @@ from flask import Blueprint, Response
 from placement.api import context
 from placement.api.bodies import validated
 from placement.api.context import use_cases
+from placement.api.described import EMPTY, ByVersion, Operation, Parameter, names_of
 from placement.api.microversions import Feature
 from placement.api.queries import last, parameters, refuse_unknown
 from placement.api.responses import (
@@ -20,6 +21,7 @@ from placement.api.responses import (
 )
 from placement.api.route_guard import require_json, route
 from placement.api.schemas import patterns
+from placement.api.schemas.answers.names import ResourceClasses, ResourceClassShown, Traits
 from placement.api.schemas.base import load
 from placement.api.schemas.providers import ResourceClass
 from placement.domain.errors import BadRequest, Conflict
@@ -30,6 +32,18 @@ _CLASSES = "/resource_classes"
 _CLASS = "/resource_classes/<name>"
 _TRAITS = "/traits"
 _TRAIT = "/traits/<name>"
+_FILTERS = (
+    Parameter(
+        "name",
+        "`in:` and names, or `startswith:` and how names begin.",
+        {"type": "string", "pattern": "^(in|startswith):"},
+    ),
+    Parameter(
+        "associated",
+        "Whether a provider has the trait.",
+        {"type": "string", "pattern": "^([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])$"},
+    ),
+)
 _CUSTOM = re.compile(patterns.CUSTOM_NAME.strip("^$"))
 
 
@@ -44,6 +58,7 @@ def _class_body(name: str) -> dict[str, Any]:
     "placement:resource_classes:list",
     since=Feature.RESOURCE_CLASSES,
     gives_json=True,
+    described=Operation({200: ResourceClasses}),
 )
 def classes() -> Response:
     """All resource classes."""
@@ -59,10 +74,11 @@ def classes() -> Response:
     "placement:resource_classes:create",
     since=Feature.RESOURCE_CLASSES,
     takes_json=True,
+    described=Operation({201: EMPTY}, errors=[409], body=ResourceClass),
 )
 def create_class() -> Response:
     """A new custom class."""
-    name = validated(ResourceClass)["name"]
+    name = validated()["name"]
     if not use_cases().resource_classes.create(name):
         raise Conflict(f"Conflicting resource class already exists: {name}")
     return empty_response(201, location=f"/resource_classes/{name}")
@@ -75,6 +91,7 @@ def create_class() -> Response:
     "placement:resource_classes:show",
     since=Feature.RESOURCE_CLASSES,
     gives_json=True,
+    described=Operation({200: ResourceClassShown}),
 )
 def show_class(name: str) -> Response:
     """One resource class."""
@@ -82,7 +99,22 @@ def show_class(name: str) -> Response:
     return json_response(_class_body(entry.name), modified=entry.created_at)
 
 
-@route(blueprint, _CLASS, "PUT", "placement:resource_classes:update", since=Feature.RESOURCE_CLASSES)
+@route(
+    blueprint,
+    _CLASS,
+    "PUT",
+    "placement:resource_classes:update",
+    since=Feature.RESOURCE_CLASSES,
+    described=Operation(
+        {
+            200: ByVersion({None: ResourceClassShown, Feature.PUT_CREATES_CLASS: None}),
+            201: ByVersion({Feature.PUT_CREATES_CLASS: EMPTY}),
+            204: ByVersion({Feature.PUT_CREATES_CLASS: EMPTY}),
+        },
+        errors=[409],
+        body=ByVersion({None: ResourceClass, Feature.PUT_CREATES_CLASS: None}),
+    ),
+)
 def put_class(name: str) -> Response:
     """Create or confirm a custom class; before 1.7: rename it."""
     if not context.offers(Feature.PUT_CREATES_CLASS):
@@ -94,23 +126,38 @@ def put_class(name: str) -> Response:
 
 def _rename_class(name: str) -> Response:
     require_json()
-    new = validated(ResourceClass)["name"]
+    new = validated()["name"]
     use_cases().resource_classes.rename(name, new)
     return json_response(_class_body(new))
 
 
-@route(blueprint, _CLASS, "DELETE", "placement:resource_classes:delete", since=Feature.RESOURCE_CLASSES)
+@route(
+    blueprint,
+    _CLASS,
+    "DELETE",
+    "placement:resource_classes:delete",
+    since=Feature.RESOURCE_CLASSES,
+    described=Operation({204: EMPTY}, errors=[409]),
+)
 def delete_class(name: str) -> Response:
     """Delete an unused custom class."""
     use_cases().resource_classes.delete(name)
     return empty_response()
 
 
-@route(blueprint, _TRAITS, "GET", "placement:traits:list", since=Feature.TRAITS, gives_json=True)
+@route(
+    blueprint,
+    _TRAITS,
+    "GET",
+    "placement:traits:list",
+    since=Feature.TRAITS,
+    gives_json=True,
+    described=Operation({200: Traits}, query=_FILTERS),
+)
 def traits() -> Response:
     """The traits that the filters let through."""
     given = parameters()
-    refuse_unknown(given, ("name", "associated"))
+    refuse_unknown(given, names_of(_FILTERS, context.version()))
     found = use_cases().traits.listed(_trait_filter(last(given, "name"), last(given, "associated")))
     body = {"traits": [entry.name for entry in found]}
     return json_response(body, modified=newest(entry.created_at for entry in found))
@@ -138,7 +185,14 @@ def _trait_filter(name: str | None, associated: str | None) -> TraitFilter:
     return wanted
 
 
-@route(blueprint, _TRAIT, "PUT", "placement:traits:update", since=Feature.TRAITS)
+@route(
+    blueprint,
+    _TRAIT,
+    "PUT",
+    "placement:traits:update",
+    since=Feature.TRAITS,
+    described=Operation({201: EMPTY, 204: EMPTY}),
+)
 def put_trait(name: str) -> Response:
     """Create or confirm a custom trait."""
     if len(name) > patterns.LONGEST_NAME or not _CUSTOM.fullmatch(name):
@@ -150,13 +204,27 @@ def put_trait(name: str) -> Response:
     return empty_response(201 if created else 204, modified=when, location=f"/traits/{name}")
 
 
-@route(blueprint, _TRAIT, "GET", "placement:traits:show", since=Feature.TRAITS)
+@route(
+    blueprint,
+    _TRAIT,
+    "GET",
+    "placement:traits:show",
+    since=Feature.TRAITS,
+    described=Operation({204: EMPTY}),
+)
 def show_trait(name: str) -> Response:
     """Whether a trait exists."""
     return empty_response(modified=use_cases().traits.get(name).created_at)
 
 
-@route(blueprint, _TRAIT, "DELETE", "placement:traits:delete", since=Feature.TRAITS)
+@route(
+    blueprint,
+    _TRAIT,
+    "DELETE",
+    "placement:traits:delete",
+    since=Feature.TRAITS,
+    described=Operation({204: EMPTY}, errors=[409]),
+)
 def delete_trait(name: str) -> Response:
     """Delete an unused custom trait."""
     use_cases().traits.delete(name)

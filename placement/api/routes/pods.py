@@ -8,7 +8,18 @@ from flask import Blueprint, Response
 
 from placement.api.bodies import manifests
 from placement.api.context import use_cases
-from placement.api.queries import Parameters, page_size, page_start, parameters, refuse_unknown, single
+from placement.api.described import EMPTY, JSON_OR_YAML, Operation, Parameter, names_of
+from placement.api.microversions import NEWEST
+from placement.api.queries import (
+    LIMIT,
+    ROW_ID,
+    Parameters,
+    page_size,
+    page_start,
+    parameters,
+    refuse_unknown,
+    single,
+)
 from placement.api.rendering.pods import (
     claims_body,
     page_body,
@@ -18,6 +29,8 @@ from placement.api.rendering.pods import (
 )
 from placement.api.responses import empty_response, json_response
 from placement.api.route_guard import route
+from placement.api.schemas.answers.pods import Pod, PodError, Pods, PodTranslation, Preview
+from placement.api.schemas.manifests import POD, PREVIEW
 from placement.domain.errors import BadRequest
 from placement.services.clusters.pod_pages import PodFilter
 from placement.services.clusters.pod_writing import Precondition
@@ -29,13 +42,34 @@ _ONE = "/ext/v1/clusters/<cluster>/pods/<namespace>/<name>"
 _PREVIEW = "/ext/v1/clusters/<cluster>/pods/preview"
 _TRANSLATION = "/ext/v1/clusters/<cluster>/pods/translation"
 _RULE = "placement:clusters:pods:"
+_FILTERS = (
+    Parameter("namespace", "Pods of a namespace."),
+    Parameter("node", "Pods on a node."),
+    Parameter("qos", "Pods of a QoS class of Koordinator."),
+    Parameter(
+        "scheduled", "Only pods placed here and not reported since.", {"type": "string", "const": "true"}
+    ),
+    LIMIT,
+    Parameter("marker", "The `next` of the page before.", ROW_ID),
+)
+_PRECONDITION = (
+    Parameter("uid", "Only the pod of this uid."),
+    Parameter("changed_at", "Only if it was not written since."),
+)
 
 
-@route(blueprint, _ALL, "GET", f"{_RULE}list", gives_json=True)
+@route(
+    blueprint,
+    _ALL,
+    "GET",
+    f"{_RULE}list",
+    gives_json=True,
+    described=Operation({200: Pods}, query=_FILTERS),
+)
 def listed(cluster: str) -> Response:
     """Pods by namespace, node and QoS class, page by page."""
     given = parameters()
-    refuse_unknown(given, ("namespace", "node", "qos", "scheduled", "limit", "marker"))
+    refuse_unknown(given, names_of(_FILTERS, NEWEST))
     wanted = PodFilter(
         single(given, "namespace"), single(given, "node"), single(given, "qos"), _flag(given, "scheduled")
     )
@@ -44,13 +78,21 @@ def listed(cluster: str) -> Response:
     return json_response(body(cluster, use_cases().pods.listed(cluster, wanted, after, count)))
 
 
-@route(blueprint, _ONE, "GET", f"{_RULE}show", gives_json=True)
+@route(blueprint, _ONE, "GET", f"{_RULE}show", gives_json=True, described=Operation({200: Pod}))
 def show(cluster: str, namespace: str, name: str) -> Response:
     """One pod with its place and what it was given."""
     return json_response(pod_body(cluster, use_cases().pods.get(cluster, namespace, name)))
 
 
-@route(blueprint, _ONE, "PUT", f"{_RULE}update")
+@route(
+    blueprint,
+    _ONE,
+    "PUT",
+    f"{_RULE}update",
+    described=Operation(
+        {200: Pod, 201: Pod}, errors=[409], error=PodError, body=POD, body_types=JSON_OR_YAML
+    ),
+)
 def put(cluster: str, namespace: str, name: str) -> Response:
     """Place a pod, or record where it runs; the manifest is JSON or YAML."""
     pod = pod_manifest(manifests())
@@ -58,24 +100,46 @@ def put(cluster: str, namespace: str, name: str) -> Response:
     return json_response(pod_body(cluster, answer), 201 if created else 200)
 
 
-@route(blueprint, _ONE, "DELETE", f"{_RULE}delete")
+@route(
+    blueprint,
+    _ONE,
+    "DELETE",
+    f"{_RULE}delete",
+    described=Operation({204: EMPTY}, errors=[409], query=_PRECONDITION),
+)
 def delete(cluster: str, namespace: str, name: str) -> Response:
     """Release what a pod holds; only that of this uid, only if unchanged since, if that is asked for."""
     given = parameters()
-    refuse_unknown(given, ("uid", "changed_at"))
+    refuse_unknown(given, names_of(_PRECONDITION, NEWEST))
     precondition = Precondition(single(given, "uid"), single(given, "changed_at"))
     use_cases().pods.delete(cluster, namespace, name, precondition)
     return empty_response()
 
 
-@route(blueprint, _PREVIEW, "POST", f"{_RULE}preview", gives_json=True, reads=True)
+@route(
+    blueprint,
+    _PREVIEW,
+    "POST",
+    f"{_RULE}preview",
+    gives_json=True,
+    reads=True,
+    described=Operation({200: Preview}, errors=[409], body=PREVIEW, body_types=JSON_OR_YAML),
+)
 def preview(cluster: str) -> Response:
     """Where a pod would go, best first, and why not elsewhere; claims nothing."""
     pod, names, most = _previewed(manifests())
     return json_response(preview_body(cluster, use_cases().pods.preview(cluster, pod, names, most)))
 
 
-@route(blueprint, _TRANSLATION, "POST", f"{_RULE}translate", gives_json=True, reads=True)
+@route(
+    blueprint,
+    _TRANSLATION,
+    "POST",
+    f"{_RULE}translate",
+    gives_json=True,
+    reads=True,
+    described=Operation({200: PodTranslation}, body=PREVIEW, body_types=JSON_OR_YAML),
+)
 def translation(cluster: str) -> Response:
     """The pod as queries for allocation candidates."""
     pod, _, _ = _previewed(manifests())

@@ -6,6 +6,7 @@ from flask import Blueprint, Response
 
 from placement.api.bodies import validated
 from placement.api.context import use_cases
+from placement.api.described import EMPTY, Operation
 from placement.api.microversions import Feature
 from placement.api.responses import empty_response
 from placement.api.route_guard import route
@@ -24,10 +25,11 @@ blueprint = Blueprint("reshaper", __name__)
     "placement:reshaper:reshape",
     since=Feature.RESHAPER,
     takes_json=True,
+    described=Operation({204: EMPTY}, errors=[409], body=Reshape),
 )
 def reshape() -> Response:
     """Move inventories and allocations together."""
-    body = validated(Reshape)
+    body = validated()
     wanted = [
         ProviderInventories(
             uuid,

@@ -10,6 +10,7 @@ from placement.api import context
 from placement.api.bodies import validated
 from placement.api.candidate_query import grammar_of
 from placement.api.context import use_cases
+from placement.api.described import EMPTY, ByVersion, Operation, Parameter, names_of
 from placement.api.microversions import Feature
 from placement.api.queries import (
     Parameters,
@@ -28,6 +29,7 @@ from placement.api.responses import (
     now,
 )
 from placement.api.route_guard import route
+from placement.api.schemas.answers.providers import Provider, Providers
 from placement.api.schemas.fields import shown
 from placement.api.schemas.providers import ChangedProvider, NewProvider
 from placement.domain import grammar
@@ -37,22 +39,41 @@ from placement.domain.identifiers import is_dashed_uuid
 from placement.services.placement.providers import Parent
 
 blueprint = Blueprint("resource_providers", __name__)
+_ONE = "/resource_providers/<uuid>"
 _RULE = "placement:resource_providers:"
-_FILTERS = {
-    "name": None,
-    "uuid": None,
-    "member_of": Feature.PROVIDERS_BY_AGGREGATE,
-    "resources": Feature.PROVIDERS_BY_RESOURCES,
-    "in_tree": Feature.NESTED_PROVIDERS,
-    "required": Feature.PROVIDERS_BY_TRAITS,
-}
+_UUID = {"type": "string", "format": "uuid"}
+_FILTERS = (
+    Parameter("name", "The name of a provider."),
+    Parameter("uuid", "The uuid of a provider, with dashes.", _UUID),
+    Parameter(
+        "member_of",
+        "An aggregate, `in:` and several, or `!` and what is forbidden.",
+        since=Feature.PROVIDERS_BY_AGGREGATE,
+        repeated=Feature.REPEATED_MEMBER_OF,
+    ),
+    Parameter("resources", "Amounts, `VCPU:2,MEMORY_MB:512`.", since=Feature.PROVIDERS_BY_RESOURCES),
+    Parameter("in_tree", "The uuid of a provider of the tree.", _UUID, since=Feature.NESTED_PROVIDERS),
+    Parameter(
+        "required",
+        "Traits, `!` before forbidden ones, `in:` before some of which one is enough.",
+        since=Feature.PROVIDERS_BY_TRAITS,
+        repeated=Feature.ANY_OF_TRAITS,
+    ),
+)
 
 
-@route(blueprint, "/resource_providers", "GET", f"{_RULE}list", gives_json=True)
+@route(
+    blueprint,
+    "/resource_providers",
+    "GET",
+    f"{_RULE}list",
+    gives_json=True,
+    described=Operation({200: Providers}, query=_FILTERS),
+)
 def listed() -> Response:
     """Providers that satisfy all filters, each judged alone."""
     given = parameters()
-    refuse_unknown(given, [key for key, since in _FILTERS.items() if since is None or context.offers(since)])
+    refuse_unknown(given, names_of(_FILTERS, context.version()))
     uuid, in_tree = _dashed_uuid(given, "uuid"), _dashed_uuid(given, "in_tree")
     forms = grammar_of(context.version())
     resources = last(given, "resources")
@@ -79,10 +100,24 @@ def _dashed_uuid(given: Parameters, key: str) -> str | None:
     return value
 
 
-@route(blueprint, "/resource_providers", "POST", f"{_RULE}create", takes_json=True)
+@route(
+    blueprint,
+    "/resource_providers",
+    "POST",
+    f"{_RULE}create",
+    takes_json=True,
+    described=Operation(
+        {
+            200: ByVersion({Feature.POST_PROVIDER_BODY: Provider}),
+            201: ByVersion({None: EMPTY, Feature.POST_PROVIDER_BODY: None}),
+        },
+        errors=[409],
+        body=NewProvider,
+    ),
+)
 def create() -> Response:
     """A new provider."""
-    body = validated(NewProvider)
+    body = validated()
     uuid = body.get("uuid") or str(uuids.uuid4())
     if not body["name"]:
         prefix = f'Unable to create resource provider "", {uuid}: '
@@ -94,19 +129,33 @@ def create() -> Response:
     return empty_response(201, location=location)
 
 
-@route(blueprint, "/resource_providers/<uuid>", "GET", f"{_RULE}show", gives_json=True)
+@route(
+    blueprint,
+    _ONE,
+    "GET",
+    f"{_RULE}show",
+    gives_json=True,
+    described=Operation({200: Provider}),
+)
 def show(uuid: str) -> Response:
     """One provider."""
     found = use_cases().providers.get(uuid)
     return json_response(provider_body(found), modified=found.changed_at)
 
 
-@route(blueprint, "/resource_providers/<uuid>", "PUT", f"{_RULE}update", takes_json=True)
+@route(
+    blueprint,
+    _ONE,
+    "PUT",
+    f"{_RULE}update",
+    takes_json=True,
+    described=Operation({200: Provider}, errors=[409], body=ChangedProvider),
+)
 def update(uuid: str) -> Response:
     """Rename, or hang below another parent."""
     providers = use_cases().providers
     providers.get(uuid)
-    body = validated(ChangedProvider)
+    body = validated()
     if not body["name"]:
         raise BadRequest("name is required")
     parent = Parent(body["parent_provider_uuid"]) if "parent_provider_uuid" in body else None
@@ -114,7 +163,7 @@ def update(uuid: str) -> Response:
     return json_response(provider_body(updated), modified=now())
 
 
-@route(blueprint, "/resource_providers/<uuid>", "DELETE", f"{_RULE}delete")
+@route(blueprint, _ONE, "DELETE", f"{_RULE}delete", described=Operation({204: EMPTY}, errors=[409]))
 def delete(uuid: str) -> Response:
     """Delete a leaf without allocations."""
     use_cases().providers.delete(uuid)

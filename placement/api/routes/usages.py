@@ -8,14 +8,17 @@ from flask import Blueprint, Response, request
 
 from placement.api import context
 from placement.api.context import use_cases
+from placement.api.described import ByVersion, Operation, described_by
 from placement.api.microversions import Feature
 from placement.api.queries import PREFIX, last, parameters
 from placement.api.responses import json_response
 from placement.api.route_guard import route
 from placement.api.schemas.allocations import UsagesQuery
+from placement.api.schemas.answers.allocations import Usages, UsagesByType
 from placement.api.schemas.base import load
 
 blueprint = Blueprint("usages", __name__)
+_PARAMETERS = described_by(UsagesQuery)
 
 
 def _project() -> dict[str, str]:
@@ -32,6 +35,9 @@ def _project() -> dict[str, str]:
     since=Feature.USAGES,
     gives_json=True,
     target=_project,
+    described=Operation(
+        {200: ByVersion({None: Usages, Feature.CONSUMER_TYPES: UsagesByType})}, query=_PARAMETERS
+    ),
 )
 def usages() -> Response:
     """What a project (and user) uses; from 1.38 on by consumer type."""

@@ -15,6 +15,7 @@ from placement.api.schemas.fields import (
     String,
     Uuid,
 )
+from placement.api.schemas.flavors import FlavorRequest
 from placement.domain.groups import SplitRule
 
 
@@ -70,3 +71,9 @@ class NewJsonClaim(Claimant):
     """The same with a query in JSON."""
 
     query = Object(CandidatesBody, required=True)
+
+
+class ClaimForFlavor(Claimant, FlavorRequest):
+    """The same for a flavor, translated as it is claimed."""
+
+    cluster = String(nullable=True)

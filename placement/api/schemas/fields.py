@@ -228,6 +228,14 @@ class Anything(_Field):
     """Any JSON value but null; the handler checks what it means."""
 
 
+class Given(_Field):
+    """What a JSON Schema describes that is written out here, with the names of OpenAPI documents in it."""
+
+    def __init__(self, document: MappingABC[str, Any], **options: Any) -> None:
+        super().__init__(**options)
+        self.document = document
+
+
 class Mapping(_Field):
     """A JSON object whose keys follow a pattern and whose values are of one kind.
 

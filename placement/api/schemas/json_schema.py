@@ -6,6 +6,7 @@ The order of the keywords is the incumbent's, so that its messages and ours read
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from collections.abc import Sequence as SequenceABC
 from functools import singledispatch
 from pprint import pformat
@@ -17,6 +18,7 @@ from placement.api.schemas.fields import (
     AnyOf,
     Boolean,
     Choice,
+    Given,
     Integer,
     Mapping,
     NullableUuid,
@@ -37,86 +39,103 @@ _DEEPEST = 6
 
 Document = dict[str, Any]
 Path = tuple[str | int, ...]
+Inner = Callable[[Any], Document]
+
+
+def json_schema(field: Any, inner: Inner | None = None) -> Document:
+    """The JSON Schema of a field or of a whole schema; `inner` says what stands for the parts of it."""
+    return _described(field, inner or json_schema)
 
 
 @singledispatch
-def json_schema(field: Any) -> Document:
-    """The JSON Schema of a field or of a whole schema."""
+def _described(field: Any, inner: Inner) -> Document:
     return {}
 
 
-@json_schema.register
-def _schema(schema: Schema) -> Document:
+@_described.register
+def _schema(schema: Schema, inner: Inner) -> Document:
     named = {field.data_key or name: field for name, field in schema.fields.items()}
     required = [name for name, field in named.items() if field.required]
-    properties = {name: json_schema(field) for name, field in named.items()}
+    properties = {name: inner(field) for name, field in named.items()}
     described: Document = {"type": "object", "properties": properties}
     if required:
         described["required"] = required
     return {**described, "additionalProperties": False}
 
 
-@json_schema.register
-def _object(field: Object) -> Document:
-    return json_schema(field.nested)
+@_described.register
+def _object(field: Object, inner: Inner) -> Document:
+    return _nullable(field, inner(field.nested))
 
 
-@json_schema.register
-def _integer(field: Integer) -> Document:
-    kind = ["integer", "null"] if field.nullable else "integer"
-    return _without_none(type=kind, maximum=field.maximum, minimum=field.minimum)
+@_described.register
+def _integer(field: Integer, inner: Inner) -> Document:
+    return _without_none(type=_type(field), maximum=field.maximum, minimum=field.minimum)
 
 
-@json_schema.register
-def _number(field: Number) -> Document:
-    return _without_none(type="number", maximum=field.maximum, minimum=field.minimum)
+@_described.register
+def _number(field: Number, inner: Inner) -> Document:
+    return _without_none(type=_type(field), maximum=field.maximum, minimum=field.minimum)
 
 
-@json_schema.register
-def _string(field: String) -> Document:
+@_described.register
+def _string(field: String, inner: Inner) -> Document:
     return _without_none(
-        type="string", pattern=field.pattern, minLength=field.least or None, maxLength=field.most
+        type=_type(field), pattern=field.pattern, minLength=field.least or None, maxLength=field.most
     )
 
 
-@json_schema.register
-def _uuid(field: Uuid) -> Document:
+@_described.register
+def _uuid(field: Uuid, inner: Inner) -> Document:
     return {"type": "string", "format": "uuid"}
 
 
-@json_schema.register
-def _nullable_uuid(field: NullableUuid) -> Document:
-    return {"anyOf": [_uuid(field), {"type": "null"}]}
+@_described.register
+def _nullable_uuid(field: NullableUuid, inner: Inner) -> Document:
+    return {"anyOf": [_uuid(field, inner), {"type": "null"}]}
 
 
-@json_schema.register
-def _sequence(field: Sequence) -> Document:
-    described = _without_none(type="array", minItems=field.least or None)
-    described["items"] = json_schema(field.items)
+@_described.register
+def _sequence(field: Sequence, inner: Inner) -> Document:
+    described = _without_none(type=_type(field), minItems=field.least or None)
+    described["items"] = inner(field.items)
     return {**described, "uniqueItems": True} if field.unique else described
 
 
-@json_schema.register
-def _any_of(field: AnyOf) -> Document:
-    item = json_schema(field.items)
+@_described.register
+def _any_of(field: AnyOf, inner: Inner) -> Document:
+    item = inner(field.items)
     return {"anyOf": [item, {"type": "array"}], "minItems": field.least, "items": item}
 
 
-@json_schema.register
-def _choice(field: Choice) -> Document:
-    return {"type": "string", "enum": field.choices}
+@_described.register
+def _choice(field: Choice, inner: Inner) -> Document:
+    return {"type": _type(field), "enum": [*field.choices, *([None] if field.nullable else [])]}
 
 
-@json_schema.register
-def _boolean(field: Boolean) -> Document:
-    return {"type": "boolean"}
+@_described.register
+def _boolean(field: Boolean, inner: Inner) -> Document:
+    return {"type": _type(field)}
 
 
-@json_schema.register
-def _mapping(field: Mapping) -> Document:
-    described = _without_none(type="object", minProperties=field.least or None)
-    described["patternProperties"] = {field.shown_pattern: json_schema(field.values)}
+@_described.register
+def _given(field: Given, inner: Inner) -> Document:
+    return dict(field.document)
+
+
+@_described.register
+def _mapping(field: Mapping, inner: Inner) -> Document:
+    described = _without_none(type=_type(field), minProperties=field.least or None)
+    described["patternProperties"] = {field.shown_pattern: inner(field.values)}
     return {**described, "additionalProperties": False}
+
+
+def _type(field: Any) -> str | list[str]:
+    return [field.type_name, "null"] if field.nullable else field.type_name
+
+
+def _nullable(field: Any, described: Document) -> Document:
+    return {"anyOf": [described, {"type": "null"}]} if field.nullable else described
 
 
 def _without_none(**keywords: Any) -> Document:

@@ -1,0 +1,106 @@
+"""Requests that schemathesis makes of the OpenAPI document, and what it finds wrong about the answers.
+
+`python -m tests.fuzzing [EXAMPLES [MICROVERSION ...]]` tries every operation so often; `make fuzz` does it.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import schemathesis
+from flask import Flask
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis.core.failures import FailureGroup
+
+from tests.client import Client
+from tests.described_service import KNOWN, TOKEN, described_service, fill
+
+# Rules that JSON Schema does not know, such as names that must exist, are answered 400.
+_ACCEPTED = ["2xx", 400, 401, 403, 404, 409, 415]
+_REFUSED = [400, 401, 403, 404, 405, 406, 409, 411, 415]
+_CONFIGURATION = {
+    "checks": {
+        "positive_data_acceptance": {"expected-statuses": _ACCEPTED},
+        "negative_data_rejection": {"expected-statuses": _REFUSED},
+    },
+    # A caller without a token, or with another one, is a check of its own.
+    "generation": {"with-security-parameters": False},
+}
+_EXAMPLES, _VERSIONS = 100, ("1.0", "1.12", "1.39")
+
+
+def operations(application: Flask, version: str) -> list[Any]:
+    """The operations of the document of a microversion."""
+    schema = schemathesis.openapi.from_wsgi(
+        f"/openapi.json?microversion={version}",
+        application,
+        config=schemathesis.Config.from_dict(_CONFIGURATION),
+    )
+    return [found.ok() for found in schema.get_all_operations()]
+
+
+def findings(application: Flask, operation: Any, version: str, examples: int) -> set[str]:
+    """What is wrong about the answers to so many requests that keep to the document, and that do not."""
+    fill(Client(application.test_client(), token=TOKEN))
+    found: set[str] = set()
+    for mode in schemathesis.GenerationMode:
+        cases = operation.as_strategy(generation_mode=mode)
+
+        @settings(
+            max_examples=examples,
+            phases=[Phase.generate],
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=cases)
+        def ask(case: Any) -> None:
+            if case.meta.generation.mode is schemathesis.GenerationMode.POSITIVE:
+                _name_what_is_there(case)
+            found.update(_wrong(case, version))
+
+        # Of requests for which anything is right there are no wrong ones.
+        with suppress(Unsatisfiable):
+            ask()
+    return found
+
+
+def _name_what_is_there(case: Any) -> None:
+    """Most of the time; what is not there teaches little but 404."""
+    for name, value in (case.path_parameters or {}).items():
+        chosen = sum(str(value).encode()) % 4
+        known = KNOWN.get(name, ())
+        if chosen < 3 and known:
+            case.path_parameters[name] = known[chosen % len(known)]
+
+
+def _wrong(case: Any, version: str) -> Iterator[str]:
+    headers = {"X-Auth-Token": TOKEN, "OpenStack-API-Version": f"placement {version}"}
+    try:
+        case.call_and_validate(headers=headers)
+    except FailureGroup as failures:
+        for failure in failures.exceptions:
+            yield f"{version} {case.operation.label}: {failure}\n    {case.as_curl_command()}"
+
+
+def main(arguments: list[str]) -> int:
+    """Print the findings; 1 if there are any."""
+    examples = int(arguments[0]) if arguments else _EXAMPLES
+    found: set[str] = set()
+    with tempfile.TemporaryDirectory() as directory, described_service(Path(directory)) as application:
+        for version in arguments[1:] or _VERSIONS:
+            for operation in operations(application, version):
+                print(version, operation.label, flush=True)
+                found |= findings(application, operation, version, examples)
+    print("\n\n".join(sorted(found)) or "nothing found")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
