@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from placement.domain.errors import PlacementError
@@ -38,6 +38,9 @@ _SHOWN = (
     "remarks",
     "unreadable",
 )
+_SHOWN_PODS = 50
+_SHOWN_NODES = 10
+_NAMED = 3
 _LINES = {"warnings", "remarks", "unreadable"}
 _FILE = argument("file", metavar="FILE", help="manifest; - for standard input")
 _NODES = argument("--node", action="append", help="look at this node only, repeatable")
@@ -59,14 +62,22 @@ class ListPods(Listing):
         argument("--namespace", help="in this namespace"),
         argument("--node", help="on this node"),
         argument("--qos", help="of this QoS class, such as LSR"),
-        argument("--limit", type=positive, metavar="N", help="so many at most"),
+        argument(
+            "--limit",
+            type=positive,
+            metavar="N",
+            help=f"so many at most (else {_SHOWN_PODS} for people)",
+        ),
     )
+    left_out_first = ("consumer_uuid", "phase", "qos_class", "cpuset")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask page by page and list."""
         given = {name: getattr(parsed_args, name) for name in ("namespace", "node", "qos")}
         pods = PagedList(self.client, cluster_path(parsed_args.cluster, "pods"), "pods", "marker")
-        found = pods.entries(given, parsed_args.limit)
+        found: Iterable[dict[str, Any]] = pods.entries(given, parsed_args.limit)
+        if parsed_args.limit is None:
+            found = self.first(parsed_args, found, _SHOWN_PODS)
         return _LISTED, (tuple(pod[name] for name in _LISTED) for pod in found)
 
 
@@ -124,13 +135,21 @@ class DeletePod(Action):
 
 
 class PreviewPod(Listing):
-    """List the nodes where a pod would go, best first, then those that refuse it and why; claims nothing."""
+    """List the nodes where a pod would go, best first, then those that refuse it and why; claims nothing.
+
+    For people nodes that refuse for the same reasons are one row, with those that come closest.
+    """
 
     arguments = (
         CLUSTER,
         _FILE,
         _NODES,
-        argument("--limit", type=positive, metavar="N", help="so many fitting nodes at most"),
+        argument(
+            "--limit",
+            type=positive,
+            metavar="N",
+            help=f"so many fitting nodes at most (else {_SHOWN_NODES} for people)",
+        ),
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
@@ -138,7 +157,12 @@ class PreviewPod(Listing):
         preview = _preview(self.client, parsed_args, parsed_args.limit)
         for remark in (preview["message"], *preview["warnings"]):
             self.note(remark)
-        return ("#", "node", "score", "cpuset", "remarks"), [*_fitting(preview), *_refusing(preview)]
+        self.exit_status = 0 if preview["fitting"] else 1
+        fitting: Iterable[tuple[Any, ...]] = _fitting(preview)
+        if parsed_args.limit is None:
+            fitting = self.first(parsed_args, fitting, _SHOWN_NODES)
+        refusing = _summed_up(preview) if self.for_people(parsed_args) else _refusing(preview)
+        return ("#", "node", "score", "cpuset", "remarks"), [*fitting, *refusing]
 
 
 class ExplainPod(Explaining):
@@ -191,6 +215,21 @@ def _fitting(preview: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
 def _refusing(preview: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     for refusal in preview["rejected"]:
         yield None, refusal["node"], None, None, Lines(refusal["reasons"])
+
+
+def _summed_up(preview: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """A row for all nodes that refuse for the same reasons: some names, and what those nearest lack."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for refusal in preview["rejected"]:
+        groups.setdefault(tuple(refusal["reasons"]), []).append(refusal["node"])
+    nearest = {
+        miss["resource_provider"]["name"].rpartition("/")[2]: miss["sentences"]
+        for miss in preview["explanation"]["nearest"]
+    }
+    for reasons, nodes in sorted(groups.items(), key=lambda group: -len(group[1])):
+        close = [sentence for node in nodes for sentence in nearest.get(node, ())]
+        named = nodes if len(nodes) <= _NAMED else [*nodes[:_NAMED], f"... {len(nodes) - _NAMED} more"]
+        yield None, Lines(named), None, None, Lines([*reasons, *close[:_NAMED]])
 
 
 def _cell(name: str, value: Any) -> object:
