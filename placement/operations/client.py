@@ -14,10 +14,13 @@ from placement.domain.identifiers import is_loopback
 
 VERSION = "1.39"
 """The newest microversion, in whose form bodies are read and written."""
+HEADERS = {"Accept": "application/json", "OpenStack-API-Version": f"placement {VERSION}"}
+"""What every request says."""
 
 _TOKEN = "X-Auth-Token"
 _CONNECT_SECONDS = 5
-_ANSWER_SECONDS = 120
+ANSWER_SECONDS = 120
+"""Searches may take long."""
 _UNAUTHORIZED = 401
 _LONGEST_TEXT = 200
 _NEAREST = 3
@@ -52,13 +55,7 @@ class Client:
         self._session = _Session()
         # A proxy of the environment does not know what we call loopback.
         self._session.trust_env = not is_loopback(_host(url))
-        self._session.headers.update(
-            {
-                "Accept": "application/json",
-                "OpenStack-API-Version": f"placement {VERSION}",
-                _TOKEN: token,
-            }
-        )
+        self._session.headers.update({**HEADERS, _TOKEN: token})
 
     def get(self, path: str, query: Query = ()) -> Any:
         """The body of a GET. Raises ServiceError."""
@@ -97,7 +94,7 @@ class Client:
                 self._url + path,
                 params=query,
                 json=body,
-                timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS),
+                timeout=(_CONNECT_SECONDS, ANSWER_SECONDS),
             )
         except requests.Timeout:
             raise ServiceError(f"{self._url} does not answer in time") from None

@@ -46,6 +46,20 @@ _COMMANDS = {
 }
 
 
+_PREFIX = "placement"
+_LOCAL = {"serve", "db", "import", "export", "verify", "completion", "man"}
+"""What is no question to a service; first words of commands."""
+
+
+def entry_points() -> dict[str, str]:
+    """The commands that the `openstack` client has, too, as entry points of pyproject.toml name them."""
+    return {
+        f"{_PREFIX}_{name.replace(' ', '_')}": f"{__package__}.{place}"
+        for name, place in _COMMANDS.items()
+        if name.split()[0] not in _LOCAL
+    }
+
+
 class Catalog(CommandManager):
     """The commands of this package, without looking for any in other packages."""
 
