@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from placement.operations.commands.arguments import QUERY, Pairs
+from placement.operations.commands.colour import GREEN, RED, painted
 from placement.operations.commands.columns import Misses
 from placement.operations.commands.display import ENOUGH, PROSE, Prose
 
@@ -22,7 +23,9 @@ class Explaining(Prose):
         """The sentences, or the rows if a format is given; the command ends with 1 if nothing fits."""
         self.exit_status = 0 if explanation["first_empty"] is None else 1
         if parsed_args.formatter == PROSE:
-            return ("Explanation",), [(line,) for line in _told(explanation)]
+            verdict, *others = _told(explanation)
+            shown = painted(verdict, RED if self.exit_status else GREEN, self.app.stdout)
+            return ("Explanation",), [(line,) for line in (shown, *others)]
         return _COLUMNS, list(_rows(explanation))
 
 
