@@ -28,6 +28,7 @@ _NEAREST = 3
 _OF_BODIES = "JSON does not validate: "
 _OF_QUERIES = "Invalid query string parameters: "
 _RULE = "  Failed validating "
+_KNOWN = ". Parameters of the Placement API: "
 _REGEXES = re.compile(r"do(?:es)? not match any of the regexes: .*")
 _PLACE = re.compile(r"  On instance((?:\[[^\]]*\])+):")
 _PARTS = re.compile(r"\['?([^\]']*)'?\]")
@@ -167,7 +168,8 @@ def _plain(text: str) -> str:
     told = told.removeprefix(_OF_BODIES).removeprefix(_OF_QUERIES)
     place = _PLACE.search(rule)
     field = ".".join(_PARTS.findall(place[1])) if place else ""
-    return f"{field}: {told}" if field else told
+    _, more, known = rule.partition(_KNOWN)
+    return (f"{field}: {told}" if field else told) + more + known
 
 
 def _one_line(text: str) -> str:

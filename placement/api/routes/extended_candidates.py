@@ -29,6 +29,7 @@ blueprint = Blueprint("extended_candidates", __name__)
     "GET",
     "placement:allocation_candidates:list",
     gives_json=True,
+    takes_query=True,
     target=cluster_of_query,
 )
 def candidates() -> Response:

@@ -37,6 +37,7 @@ _FILTERS = (
     "GET",
     "placement:allocations:list_all",
     gives_json=True,
+    takes_query=True,
     target=cluster_of_query,
 )
 def allocations() -> Response:
@@ -63,6 +64,7 @@ def allocations() -> Response:
     "GET",
     "placement:resource_providers:list",
     gives_json=True,
+    takes_query=True,
     target=cluster_of_query,
 )
 def resource_providers() -> Response:

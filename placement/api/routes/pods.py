@@ -32,7 +32,7 @@ _TRANSLATION = "/ext/v1/clusters/<cluster>/pods/translation"
 _RULE = "placement:clusters:pods:"
 
 
-@route(blueprint, _ALL, "GET", f"{_RULE}list", gives_json=True)
+@route(blueprint, _ALL, "GET", f"{_RULE}list", gives_json=True, takes_query=True)
 def listed(cluster: str) -> Response:
     """Pods by namespace, node and QoS class, page by page."""
     given = parameters()
@@ -59,7 +59,7 @@ def put(cluster: str, namespace: str, name: str) -> Response:
     return json_response(pod_body(cluster, answer), 201 if created else 200)
 
 
-@route(blueprint, _ONE, "DELETE", f"{_RULE}delete")
+@route(blueprint, _ONE, "DELETE", f"{_RULE}delete", takes_query=True)
 def delete(cluster: str, namespace: str, name: str) -> Response:
     """Release what a pod holds; only that of this uid, only if unchanged since, if that is asked for."""
     given = parameters()

@@ -74,6 +74,6 @@ class Catalog(CommandManager):
             self.commands[name] = EntryPoint(name, f"{__package__}.{place}", "placement.commands")
 
     def add_command(self, name: str, command_class: type[Command]) -> None:
-        """Leave out what cliff adds to every program: ours help without its colours, and complete in any shell."""
+        """Add a command, but none of those that cliff adds to every program: ours are better."""
         if name not in _OF_CLIFF:
             super().add_command(name, command_class)

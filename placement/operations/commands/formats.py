@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
+from shutil import get_terminal_size
 from typing import Any, TextIO
 
 from cliff.columns import FormattableColumn
@@ -91,15 +91,10 @@ class Table(TableFormatter):
 
 
 def _room(parsed: argparse.Namespace, stdout: TextIO) -> int | None:
-    """How many characters fit a line; None where nobody says so, such as in a file."""
+    """How many characters fit a line; None in files and pipes, unless somebody says so."""
     if parsed.max_width > 0:
         return int(parsed.max_width)
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told) > 0:
-        return int(told)
-    if stdout.isatty():
-        return os.get_terminal_size(stdout.fileno()).columns or None
-    return 80 if parsed.fit_width else None
+    return get_terminal_size().columns if stdout.isatty() or parsed.fit_width else None
 
 
 def _fitting(

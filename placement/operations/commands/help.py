@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from cliff.help import HelpCommand
 
 
 class Help(HelpCommand):
     """Explain a command, or list all of them."""
+
+    app: Any
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Print the help of a command; without one the list."""

@@ -17,7 +17,8 @@ _SECTION = 1
 _ENVIRONMENT = {
     "PLACEMENT_URL": "the service that commands ask, unless --url names it",
     "PLACEMENT_TOKEN": "what they identify themselves with, unless --token does",
-    "COLUMNS": "how wide tables are at most, unless the terminal says so",
+    "COLUMNS": "how wide the terminal is, if it is not to be asked",
+    "CLIFF_FIT_WIDTH": "if it is 1, tables fit that width in pipes and files, too",
     "NO_COLOR": "if it is set, nothing is coloured",
 }
 _EXIT = {
