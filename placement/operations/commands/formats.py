@@ -52,8 +52,9 @@ class Yaml(YAMLFormatter):
     def emit_one(
         self, column_names: Sequence[str], data: Sequence[Any], stdout: TextIO, parsed_args: Any
     ) -> None:
-        """Write one mapping."""
-        _dump(dict(zip(column_names, map(_plain, data), strict=True)), stdout)
+        """Write one mapping, in the order of the fields."""
+        for name, value in zip(column_names, data, strict=True):
+            _dump({name: _plain(value)}, stdout)
 
 
 class Table(TableFormatter):

@@ -41,6 +41,8 @@ _SHOWN = (
 _SHOWN_PODS = 50
 _SHOWN_NODES = 10
 _NAMED = 3
+# Kinds of refusal whose amounts are asked for, one by one.
+_EXPLAINED = 5
 _LINES = {"warnings", "remarks", "unreadable"}
 _FILE = argument("file", metavar="FILE", help="manifest; - for standard input")
 _NODES = argument("--node", action="append", help="look at this node only, repeatable")
@@ -154,14 +156,16 @@ class PreviewPod(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and list."""
-        preview = _preview(self.client, parsed_args, parsed_args.limit)
+        client, cluster, pod = self.client, parsed_args.cluster, _manifest(parsed_args.file)
+        preview = _preview(client, cluster, pod, parsed_args.node, parsed_args.limit)
         for remark in (preview["message"], *preview["warnings"]):
             self.note(remark)
         self.exit_status = 0 if preview["fitting"] else 1
         fitting: Iterable[tuple[Any, ...]] = _fitting(preview)
         if parsed_args.limit is None:
             fitting = self.first(parsed_args, fitting, _SHOWN_NODES)
-        refusing = _summed_up(preview) if self.for_people(parsed_args) else _refusing(preview)
+        for_people = self.for_people(parsed_args)
+        refusing = _summed_up(client, cluster, pod, preview) if for_people else _refusing(preview)
         return ("#", "node", "score", "cpuset", "remarks"), [*fitting, *refusing]
 
 
@@ -172,7 +176,9 @@ class ExplainPod(Explaining):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and tell."""
-        return self.told(parsed_args, _preview(self.client, parsed_args, 0)["explanation"])
+        pod = _manifest(parsed_args.file)
+        preview = _preview(self.client, parsed_args.cluster, pod, parsed_args.node, 0)
+        return self.told(parsed_args, preview["explanation"])
 
 
 class TranslatePod(Listing):
@@ -197,14 +203,16 @@ class TranslatePod(Listing):
         ]
 
 
-def _preview(client: Client, parsed_args: argparse.Namespace, limit: int | None) -> Any:
-    """Where a pod would go, with so many places at most."""
-    request: dict[str, Any] = {"pod": _manifest(parsed_args.file)}
-    if parsed_args.node is not None:
-        request["nodeNames"] = parsed_args.node
+def _preview(
+    client: Client, cluster: str, pod: object, nodes: Sequence[str] | None, limit: int | None
+) -> Any:
+    """Where a pod would go, on some nodes or all, with so many places at most."""
+    request: dict[str, Any] = {"pod": pod}
+    if nodes is not None:
+        request["nodeNames"] = nodes
     if limit is not None:
         request["limit"] = limit
-    return client.post(cluster_path(parsed_args.cluster, "pods", "preview"), request)
+    return client.post(cluster_path(cluster, "pods", "preview"), request)
 
 
 def _fitting(preview: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
@@ -217,19 +225,21 @@ def _refusing(preview: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
         yield None, refusal["node"], None, None, Lines(refusal["reasons"])
 
 
-def _summed_up(preview: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+def _summed_up(client: Client, cluster: str, pod: object, preview: Mapping[str, Any]) -> Iterator[Any]:
     """A row for all nodes that refuse for the same reasons: some names, and what those nearest lack."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for refusal in preview["rejected"]:
         groups.setdefault(tuple(refusal["reasons"]), []).append(refusal["node"])
-    nearest = {
-        miss["resource_provider"]["name"].rpartition("/")[2]: miss["sentences"]
-        for miss in preview["explanation"]["nearest"]
-    }
-    for reasons, nodes in sorted(groups.items(), key=lambda group: -len(group[1])):
-        close = [sentence for node in nodes for sentence in nearest.get(node, ())]
+    for number, (reasons, nodes) in enumerate(sorted(groups.items(), key=lambda group: -len(group[1]))):
+        lacking = _lacking(client, cluster, pod, nodes) if number < _EXPLAINED else []
         named = nodes if len(nodes) <= _NAMED else [*nodes[:_NAMED], f"... {len(nodes) - _NAMED} more"]
-        yield None, Lines(named), None, None, Lines([*reasons, *close[:_NAMED]])
+        yield None, Lines(named), None, None, Lines([*reasons, *lacking])
+
+
+def _lacking(client: Client, cluster: str, pod: object, nodes: Sequence[str]) -> list[str]:
+    """The amounts that those of the nodes lack which come closest."""
+    nearest = _preview(client, cluster, pod, nodes, 0)["explanation"]["nearest"]
+    return [sentence for miss in nearest for sentence in miss["sentences"]][:_NAMED]
 
 
 def _cell(name: str, value: Any) -> object:
