@@ -20,7 +20,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from placement.operations.commands.arguments import Argument
-from placement.operations.commands.formats import Csv, SingleCsv, Table, Yaml
+from placement.operations.commands.formats import Csv, SingleCsv, Table, Text, Yaml
 
 if TYPE_CHECKING:
     from placement.operations.client import Client
@@ -170,8 +170,7 @@ class _InLines(_Rows):
     """A command that writes lines of text, or prints the rows behind them."""
 
     def _load_formatter_plugins(self) -> Any:
-        # The value formatter writes every row as a line.
-        return _Formatters({**_LIST, self._form: ValueFormatter})
+        return _Formatters({**_LIST, self._form: Text})
 
 
 class Drawing(_InLines):

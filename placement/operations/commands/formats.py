@@ -12,8 +12,10 @@ from typing import Any, TextIO
 from cliff.columns import FormattableColumn
 from cliff.formatters.commaseparated import CSVLister
 from cliff.formatters.table import TableFormatter
+from cliff.formatters.value import ValueFormatter
 from cliff.formatters.yaml_format import YAMLFormatter
 
+_ESCAPE = "\033"
 _BETWEEN = 3
 """What a column takes beside its text: a blank on both sides and a line."""
 
@@ -89,6 +91,31 @@ class Table(TableFormatter):
         """Write a row for each field."""
         rows = [[[name], _lines(value)] for name, value in zip(column_names, data, strict=True)]
         _write(["Field", "Value"], rows, [False, False], _room(parsed_args, stdout), stdout)
+
+
+class Text(ValueFormatter):
+    """Lines of text; those that are longer than the terminal is wide go on below, indented."""
+
+    def emit_list(
+        self, column_names: Sequence[str], data: Iterable[Sequence[Any]], stdout: TextIO, parsed_args: Any
+    ) -> None:
+        """Write the only cell of each row."""
+        room = _room(parsed_args, stdout)
+        for (line,) in data:
+            # Coloured lines are drawings, which nobody could read in pieces.
+            fits = room is None or len(line) <= room or _ESCAPE in line
+            stdout.write("\n".join([line] if fits else _continued(line, room)) + "\n")
+
+
+def _continued(line: str, room: int) -> list[str]:
+    indent = line[: len(line) - len(line.lstrip(" 0123456789"))]
+    return textwrap.wrap(
+        line,
+        room,
+        subsequent_indent=" " * (len(indent) + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _room(parsed: argparse.Namespace, stdout: TextIO) -> int | None:
