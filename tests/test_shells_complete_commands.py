@@ -36,7 +36,7 @@ _placement; true
 """
 _FISH = """
 source {script}
-complete -C '{line}' | string replace -r '\\t.*' ''
+complete -C '{line}' | string replace -r '\\t.*' ''; true
 """
 
 

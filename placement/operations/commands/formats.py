@@ -103,8 +103,11 @@ class Text(ValueFormatter):
         room = _room(parsed_args, stdout)
         for (line,) in data:
             # Coloured lines are drawings, which nobody could read in pieces.
-            fits = room is None or len(line) <= room or _ESCAPE in line
-            stdout.write("\n".join([line] if fits else _continued(line, room)) + "\n")
+            if room is None or len(line) <= room or _ESCAPE in line:
+                written = [line]
+            else:
+                written = _continued(line, room)
+            stdout.write("\n".join(written) + "\n")
 
 
 def _continued(line: str, room: int) -> list[str]:
