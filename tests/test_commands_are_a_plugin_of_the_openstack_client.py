@@ -73,9 +73,7 @@ def test_no_other_plugin_has_these_names():
 @pytest.mark.parametrize(
     "command",
     [
-        ["cluster", "list"],
         ["node", "show", "edge", "edge-01"],
-        ["allocation", "list", "--cluster", "edge", "--limit", "2"],
         ["explain", "resources=PCPU:64"],
         ["pod", "preview", "edge", POD, "-f", "json"],
         ["flavor", "translate", "--vcpus", "1", "--ram", "64", "-f", "yaml"],
