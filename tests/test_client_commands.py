@@ -486,7 +486,7 @@ def test_a_preview_ranks_nodes_and_tells_why_others_refuse(placement, rows, pods
     assert second["remarks"] == ["Insufficient cpu"]
     assert finished.stderr.startswith("1/2 nodes are available")
     assert rows("pod", "list", "farm") == []
-    only = rows("pod", "preview", "farm", file, "--node", "n2", "--limit", "1")
+    only = rows("pod", "preview", "farm", file, "--node", "n2", "--limit", "1", status=1)
     assert [row["node"] for row in only] == ["n2"]
 
 
