@@ -10,9 +10,6 @@ _NO_COLOUR = "NO_COLOR"
 
 
 def painted(text: str, colour: str, stream: TextIO) -> str:
-    """The text in this colour where a terminal shows it and nobody objects by NO_COLOR.
-
-    Source: no-color.org.
-    """
+    """The text in this colour where a terminal shows it and nobody objects by NO_COLOR (no-color.org)."""
     plain = os.environ.get(_NO_COLOUR) or os.environ.get("TERM") == "dumb" or not stream.isatty()
     return text if plain or not text else f"\033[{colour}m{text}\033[0m"
