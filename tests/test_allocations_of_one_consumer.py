@@ -234,6 +234,7 @@ def test_class_without_an_inventory_is_409(shared: Client, provider: str, consum
     assert code(answer) == "placement.undefined_code"
     assert detail(answer) == (
         f"Unable to allocate inventory: Inventory for 'PCI_DEVICE' on resource provider '{provider}' invalid."
+        " It has no inventory of PCI_DEVICE."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -20,6 +21,8 @@ from tests.test_demonstration_answers_what_it_prints import run
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _EXAMPLE = re.compile(r"^\$ ((?:placement|curl) .*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+# What is shown is what people see on a terminal of 80 columns.
+_TERMINAL = {"COLUMNS": "80", "CLIFF_FIT_WIDTH": "1"}
 _ADDRESS = "http://127.0.0.1:8778"
 
 
@@ -55,6 +58,7 @@ def test_example(server: RunningServer, command: str, shown: str, tmp_path: Path
         text=True,
         timeout=PATIENCE_SECONDS,
         check=False,
+        env={**os.environ, **_TERMINAL},
     )
     assert finished.stdout == shown
 

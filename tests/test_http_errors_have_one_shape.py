@@ -200,7 +200,10 @@ def test_no_token_is_401_before_anything_else(embedded: Client, path: str):
 def test_user_without_a_role_is_403_with_the_rule(embedded: Client):
     answer = embedded.as_("user").get("/resource_providers")
     assert answer.status_code == 403
-    assert detail(answer) == "Policy does not allow placement:resource_providers:list to be performed."
+    assert detail(answer) == (
+        "Policy does not allow placement:resource_providers:list to be performed."
+        " With auth_strategy noauth2 the token `admin` has a role, others have none."
+    )
     assert code(answer) == "placement.undefined_code"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from flask import Flask, Response, current_app, request
 from oslo_config import cfg
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.exceptions import NotFound as RoutingNotFound
 
 from placement.api import (
     auth,
@@ -30,7 +31,7 @@ from placement.api.policy import Policy
 from placement.api.rendering.candidates import CandidatesRenderer
 from placement.api.rendering.explanations import explanation_body
 from placement.api.rendering.pods import refusals_body
-from placement.api.route_guard import guarded_by
+from placement.api.route_guard import OWN_PATHS, guarded_by
 from placement.api.routes import (
     allocation_candidates,
     allocations,
@@ -57,13 +58,12 @@ from placement.api.tokens import NO_FILE, BadTokens, Tokens
 from placement.dialects.nova import FlavorRefused
 from placement.domain import deadline
 from placement.domain.allocation import UNKNOWN_OWNER
-from placement.domain.errors import NotFound, PlacementError
+from placement.domain.errors import Forbidden, NotFound, PlacementError
 from placement.services.clusters.pod_pages import Unschedulable
 from placement.services.health.probes import OPEN_PATHS, PATHS, answer
 from placement.services.use_cases import UseCases
 
 LOG = logging.getLogger(__name__)
-_EXTENSIONS = "/ext/"
 _NEED_NO_TOKEN = OPEN_PATHS | page.PATHS
 # How many nodes an error explains one by one; the message counts the reasons of all.
 _NODES_SHOWN = 100
@@ -198,7 +198,7 @@ def _check_head() -> None:
 
 
 def _agreed_version() -> microversions.Microversion:
-    if request.path.startswith(_EXTENSIONS):
+    if request.path.startswith(OWN_PATHS):
         # What is our own has no microversions; its errors are those of the newest one.
         return microversions.NEWEST
     try:
@@ -220,7 +220,16 @@ def _finish(response: Response) -> Response:
 
 
 def _placement_error(error: PlacementError) -> Response:
-    return errors.render(errors.status_of(error), str(error), code=error.code)
+    message = str(error)
+    if isinstance(error, Forbidden) and _believes_without_roles():
+        message += " With auth_strategy noauth2 the token `admin` has a role, others have none."
+    return errors.render(errors.status_of(error), message, code=error.code)
+
+
+def _believes_without_roles() -> bool:
+    """Whether everybody is believed here, and this caller has no role, as who signs in without a token."""
+    settings = current_app.extensions["placement_settings"]
+    return bool(settings.auth_strategy == "noauth2" and not context.current().caller.roles)
 
 
 def _flavor_refused(refused: FlavorRefused) -> Response:
@@ -247,10 +256,19 @@ def _routing_error(error: HTTPException) -> Response:
     message = ""
     if isinstance(error, MethodNotAllowed):
         message = "The method specified is not allowed for this resource."
+    elif isinstance(error, RoutingNotFound) and _ends_in_slash():
+        message = f"There is no slash at the end: ask for {request.path.rstrip('/')}"
     response = errors.render(error.code or 500, message)
     if isinstance(error, MethodNotAllowed) and error.valid_methods:
         response.headers["Allow"] = ", ".join(sorted(error.valid_methods))
     return response
+
+
+def _ends_in_slash() -> bool:
+    """Whether the path would exist without the slash at its end."""
+    routes = current_app.url_map.bind("")
+    shorter = request.path.rstrip("/")
+    return shorter not in ("", request.path) and bool(routes.allowed_methods(shorter))
 
 
 def _fault(error: Exception) -> Response:

@@ -115,7 +115,13 @@ class _Keys:
             reason = f"{listed} {verb} not match any of the regexes: {patterns}"
             schema = schema_of(self._single)
             schema["patternProperties"] = {pattern: {"type": "string"} for pattern in self._patterns}
-            raise violated(Violation(reason, "additionalProperties"), schema, parameters)
+            refused = violated(Violation(reason, "additionalProperties"), schema, parameters)
+            raise BadRequest(f"{refused}. Parameters of the Placement API: {self._in_words()}")
+
+    def _in_words(self) -> str:
+        """The parameters for whoever reads no regular expressions."""
+        groups, single = ", ".join(self._plain), ", ".join(self._single)
+        return f"{single}, and of each group, its suffix behind them as in resources1: {groups}"
 
     def _split(self, key: str) -> tuple[str, str] | None:
         """The keyword and the suffix of a group's parameter."""

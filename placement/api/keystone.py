@@ -31,6 +31,7 @@ _ANSWER_SECONDS = 5
 _RETRIES = 1
 _ASKING_AT_ONCE = 4
 _LATER = {"Retry-After": "1"}
+_UNREACHABLE = "The identity service cannot be asked."
 _MOST_REMEMBERED = 10_000
 _TOKEN, _SERVICE_TOKEN = "X-Auth-Token", "X-Service-Token"
 # Under this key the application behind the middleware leaves the caller and for how long it is known.
@@ -80,10 +81,13 @@ class Keystone:
         except self._failures as error:
             # It answers 503 itself unless it already fails to log in.
             LOG.warning("the identity service cannot be asked: %s", error)
-            raise HttpError(503, "The identity service cannot be asked.", headers=_LATER) from None
+            raise HttpError(503, _UNREACHABLE, headers=_LATER) from None
         found = environ.get(_FOUND)
         if found is None:
             status, headers = answered
+            if status.startswith("503"):
+                # The middleware's own page is HTML, whatever the caller accepts.
+                raise HttpError(503, _UNREACHABLE, headers=_LATER)
             raise Relayed(Response(body, status, headers))
         caller: Caller = found[0]
         if not caller.user_id:

@@ -11,12 +11,15 @@ from flask import Blueprint, current_app, request
 from placement.api import context
 from placement.api.described import Guard, Operation, describes
 from placement.api.errors import HttpError
-from placement.api.microversions import Feature
+from placement.api.microversions import HEADER, SERVICE, Feature
+from placement.api.queries import parameters, refuse_unknown
 from placement.api.responses import admits_json
 from placement.domain.errors import NotFound
 
 Handler = Callable[..., Any]
 Target = Callable[[], dict[str, str]]
+OWN_PATHS = "/ext/"
+"""How the paths of what is our own begin; it has no microversions."""
 _CLUSTER = "cluster"
 _RULES: set[str] = set()
 
@@ -50,10 +53,12 @@ def route(
     `target`: what of the request the policy rule may look at, beside the cluster in the path.
     `own_only`: the handler shows callers who are bound to clusters nothing but these.
     `reads`: the handler changes nothing, although its method could.
-    `described`: what it takes and gives; without that the OpenAPI document is not made.
+    `described`: what it takes and gives; without that the OpenAPI document is not made. Our own routes refuse
+    parameters that are not described.
     """
     _RULES.add(policy)
     guard = Guard(since, missing_method_below, takes_json, gives_json)
+    refuses_query = path.startswith(OWN_PATHS) and described is not None and not described.query
 
     def decorate(handler: Handler) -> Handler:
         @describes(described, guard)
@@ -63,7 +68,7 @@ def route(
             if media_types_first:
                 _check_media_types(takes_json, gives_json)
             if since is not None and not context.offers(since):
-                raise NotFound("")
+                raise NotFound(_not_yet(since))
             if missing_method_below is not None and not context.offers(missing_method_below):
                 raise HttpError(405, "The method specified is not allowed for this resource.")
             if not media_types_first:
@@ -72,12 +77,23 @@ def route(
             if _CLUSTER in path_arguments:
                 asked = {**asked, _CLUSTER: path_arguments[_CLUSTER]}
             current_app.extensions["placement_policy"].authorize(policy, asked, own_only=own_only)
+            if refuses_query and request.query_string:
+                refuse_unknown(parameters(), ())
             return handler(**path_arguments)
 
         blueprint.add_url_rule(path, endpoint=f"{method} {path}", view_func=guarded, methods=[method])
         return guarded
 
     return decorate
+
+
+def _not_yet(since: Feature) -> str:
+    """What clients that forget the version, and so ask for the oldest one, have to send."""
+    sent = context.version()
+    return (
+        f"{request.path} is there from microversion {since.value} on, and this request is of {sent}: "
+        f"send {HEADER}: {SERVICE} {since.value}"
+    )
 
 
 def _check_media_types(takes_json: bool, gives_json: bool) -> None:

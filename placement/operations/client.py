@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -13,12 +14,24 @@ from placement.domain.identifiers import is_loopback
 
 VERSION = "1.39"
 """The newest microversion, in whose form bodies are read and written."""
+HEADERS = {"Accept": "application/json", "OpenStack-API-Version": f"placement {VERSION}"}
+"""What every request says."""
 
 _TOKEN = "X-Auth-Token"
 _CONNECT_SECONDS = 5
-_ANSWER_SECONDS = 120
+ANSWER_SECONDS = 120
+"""Searches may take long."""
 _UNAUTHORIZED = 401
 _LONGEST_TEXT = 200
+_NEAREST = 3
+# How the service begins messages about bodies and parameters, and the rule that follows them.
+_OF_BODIES = "JSON does not validate: "
+_OF_QUERIES = "Invalid query string parameters: "
+_RULE = "  Failed validating "
+_KNOWN = ". Parameters of the Placement API: "
+_REGEXES = re.compile(r"do(?:es)? not match any of the regexes: .*")
+_PLACE = re.compile(r"  On instance((?:\[[^\]]*\])+):")
+_PARTS = re.compile(r"\['?([^\]']*)'?\]")
 
 Query = Iterable[tuple[str, str]]
 
@@ -34,6 +47,8 @@ class ServiceError(PlacementError):
 class Client:
     """One service, one caller; the connection is kept for the next call."""
 
+    _hint = "Is --token, or $PLACEMENT_TOKEN, right?"
+
     def __init__(self, url: str, token: str) -> None:
         if not (token.isascii() and token.isprintable()):
             raise ServiceError("--token: must be printable ASCII")
@@ -41,13 +56,7 @@ class Client:
         self._session = _Session()
         # A proxy of the environment does not know what we call loopback.
         self._session.trust_env = not is_loopback(_host(url))
-        self._session.headers.update(
-            {
-                "Accept": "application/json",
-                "OpenStack-API-Version": f"placement {VERSION}",
-                _TOKEN: token,
-            }
-        )
+        self._session.headers.update({**HEADERS, _TOKEN: token})
 
     def get(self, path: str, query: Query = ()) -> Any:
         """The body of a GET. Raises ServiceError."""
@@ -66,13 +75,27 @@ class Client:
         self._call("DELETE", path, query=query)
 
     def _call(self, method: str, path: str, body: object = None, query: Query = ()) -> Any:
+        answer = self._send(method, path, body, list(query))
+        if answer.status_code == _UNAUTHORIZED:
+            raise ServiceError(f"{_refusal(answer)} {self._hint}", _UNAUTHORIZED)
+        if not answer.ok:
+            raise ServiceError(_refusal(answer), answer.status_code)
+        if not answer.content:
+            return None
         try:
-            answer = self._session.request(
+            return answer.json()
+        except ValueError:
+            raise ServiceError(f"{self._url} answers, but is no placement service") from None
+
+    def _send(self, method: str, path: str, body: object, query: list[tuple[str, str]]) -> requests.Response:
+        """The answer, whatever it says. Raises ServiceError where there is none."""
+        try:
+            return self._session.request(
                 method,
                 self._url + path,
-                params=list(query),
+                params=query,
                 json=body,
-                timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS),
+                timeout=(_CONNECT_SECONDS, ANSWER_SECONDS),
             )
         except requests.Timeout:
             raise ServiceError(f"{self._url} does not answer in time") from None
@@ -82,16 +105,6 @@ class Client:
             ) from None
         except (requests.RequestException, ValueError) as error:
             raise ServiceError(f"{self._url}: {_one_line(str(error))}") from None
-        if answer.status_code == _UNAUTHORIZED:
-            raise ServiceError(f"{_refusal(answer)} Is --token, or $PLACEMENT_TOKEN, right?", _UNAUTHORIZED)
-        if not answer.ok:
-            raise ServiceError(_refusal(answer), answer.status_code)
-        if not answer.content:
-            return None
-        try:
-            return answer.json()
-        except ValueError:
-            raise ServiceError(f"{self._url} answers, but is no placement service") from None
 
 
 class _Session(requests.Session):
@@ -131,13 +144,32 @@ def _host(url: str) -> str:
 def _refusal(answer: requests.Response) -> str:
     """The messages of the error body; other servers on the way may answer anything."""
     try:
-        details = [error["detail"] for error in answer.json()["errors"]]
-        # A sentence about the status comes first; what is the matter is the last line.
-        messages = [detail.strip().splitlines()[-1].strip() for detail in details]
+        messages = [_message(error) for error in answer.json()["errors"]]
     except (ValueError, LookupError, TypeError, AttributeError):
         messages = [_one_line(answer.text)[:_LONGEST_TEXT]]
     said = "; ".join(message for message in messages if message)
     return said or f"the service answers {answer.status_code} {answer.reason}"
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    """What is the matter, and who comes closest to a request that fits nowhere."""
+    # A sentence about the status comes first; what is the matter is the last line.
+    text = error["detail"].strip().splitlines()[-1].strip()
+    nearest = [line for miss in error.get("explanation", {}).get("nearest", ()) for line in miss["sentences"]]
+    return "; ".join([_plain(text), *nearest[:_NEAREST]])
+
+
+def _plain(text: str) -> str:
+    """A message without the rule of JSON Schema that is broken, which is for programs."""
+    told, broken, rule = text.partition(_RULE)
+    if not broken:
+        return text
+    told = _REGEXES.sub("is no parameter of this request", told)
+    told = told.removeprefix(_OF_BODIES).removeprefix(_OF_QUERIES)
+    place = _PLACE.search(rule)
+    field = ".".join(_PARTS.findall(place[1])) if place else ""
+    _, more, known = rule.partition(_KNOWN)
+    return (f"{field}: {told}" if field else told) + more + known
 
 
 def _one_line(text: str) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from placement.domain.errors import PlacementError
 from placement.operations.commands import names
 from placement.operations.commands.arguments import argument, positive
 from placement.operations.commands.columns import ResourceAmounts
-from placement.operations.commands.display import Action, Listing
+from placement.operations.commands.display import PROSE, Action, Prose
+from placement.operations.commands.folding import Held, folded
 from placement.operations.commands.pages import PagedList
 
 if TYPE_CHECKING:
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
 
 _LISTED = ("Consumer", "Provider", "Amounts", "Project", "User", "Type", "Cluster", "UUID", "Dedicated CPUs")
 _COLUMNS = ("Provider", "Amounts", "Project", "User", "Type", "UUID")
+_TEXT = ("Allocations",)
+_SHOWN = 20
 _CONSUMER = argument("consumer", metavar="CONSUMER", help="uuid of the consumer")
 
 
-class ListAllocations(Listing):
-    """List allocations, a row for each provider of each consumer.
+class ListAllocations(Prose):
+    """List who holds what: consumers with their providers, or a row for each provider of each consumer.
 
     Formats that are written row by row, csv and value, begin with the first page of the service.
     """
@@ -33,8 +36,14 @@ class ListAllocations(Listing):
         argument("--type", help="of consumers of this type; unknown: without a type"),
         argument("--provider", metavar="UUID_OR_NAME", help="on this provider"),
         argument("--cluster", help="on providers of this cluster"),
-        argument("--limit", type=positive, metavar="N", help="of so many consumers at most"),
+        argument(
+            "--limit",
+            type=positive,
+            metavar="N",
+            help=f"of so many consumers at most (else {_SHOWN} for people)",
+        ),
     )
+    left_out_first = ("Dedicated CPUs", "UUID", "User", "Type", "Cluster", "Project")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask page by page and list."""
@@ -47,16 +56,20 @@ class ListAllocations(Listing):
         }
         if parsed_args.provider is not None:
             given["resource_provider"] = names.provider(client, parsed_args.provider)["uuid"]
-        consumers = PagedList(client, "/ext/v1/allocations", "consumers", "after").entries(
-            given, parsed_args.limit
-        )
+        pages = PagedList(client, "/ext/v1/allocations", "consumers", "after")
+        consumers: Iterable[dict[str, Any]] = pages.entries(given, parsed_args.limit)
+        if parsed_args.limit is None:
+            consumers = self.first(parsed_args, consumers, _SHOWN)
+        if parsed_args.formatter == PROSE:
+            return _TEXT, [(line,) for consumer in consumers for line in _told(consumer)]
         return _LISTED, (row for consumer in consumers for row in _rows(consumer))
 
 
-class ShowAllocation(Listing):
-    """Show what a consumer holds, a row for each provider, and which CPUs of its guest are dedicated."""
+class ShowAllocation(Prose):
+    """Show what a consumer holds of each provider, and which CPUs of its guest are dedicated."""
 
     arguments = (_CONSUMER,)
+    left_out_first = ("UUID", "User", "Type", "Project")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and list."""
@@ -69,6 +82,9 @@ class ShowAllocation(Listing):
         cpus = _dedicated_cpus(client, parsed_args.consumer)
         if cpus:
             self.note(f"dedicated CPUs of the guest: {cpus}")
+        if parsed_args.formatter == PROSE:
+            named = [(known.get(uuid, uuid), entry["resources"]) for uuid, entry in held.items()]
+            return _TEXT, [(line,) for line in _told_of(parsed_args.consumer, body, named)]
         owner = (body["project_id"], body["user_id"], body["consumer_type"])
         return _COLUMNS, [
             (known.get(uuid, uuid), ResourceAmounts(entry["resources"]), *owner, uuid)
@@ -92,6 +108,24 @@ def _rows(consumer: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     for provider, held in consumer["allocations"].items():
         amounts, cpus = ResourceAmounts(held["resources"]), consumer.get("dedicated_cpus")
         yield uuid, held["name"], amounts, *owner, held["cluster"], provider, cpus
+
+
+def _told(consumer: Mapping[str, Any]) -> Iterator[str]:
+    named = [(entry["name"], entry["resources"]) for entry in consumer["allocations"].values()]
+    yield from _told_of(consumer["consumer_uuid"], consumer, named)
+    if consumer.get("dedicated_cpus"):
+        yield f"   dedicated CPUs of the guest: {consumer['dedicated_cpus']}"
+
+
+def _told_of(uuid: str, consumer: Mapping[str, Any], held: Iterable[tuple[str, Held]]) -> Iterator[str]:
+    """A consumer, its owner, and what it holds, a line for each provider or row of alike ones."""
+    yield uuid
+    owner, user = consumer["project_id"], consumer["user_id"]
+    yield f"   {consumer['consumer_type']} of project {owner}, user {user}"
+    for name, amounts, count in folded(held):
+        each = " each" if count > 1 else ""
+        yield f"   {name}"
+        yield from (f"      {resource}={amount}{each}" for resource, amount in sorted(amounts.items()))
 
 
 def _dedicated_cpus(client: Client, consumer: str) -> str | None:

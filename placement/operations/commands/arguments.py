@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from placement.domain.errors import PlacementError
+from placement.domain.identifiers import normalize_uuid
 
 Argument = Callable[[argparse.ArgumentParser], object]
 """Adds itself to a parser."""
@@ -23,7 +24,6 @@ def argument(*names: str, **options: Any) -> Argument:
 
 
 CLUSTER = argument("cluster", help="name of the cluster")
-QUERY = argument("query", nargs="+", metavar="KEY=VALUE", help="query parameter, repeatable")
 
 
 def positive(text: str) -> int:
@@ -40,16 +40,22 @@ def port_number(text: str) -> int:
     return int(text)
 
 
-def query_of(texts: Sequence[str]) -> Pairs:
-    """The parameters in their order. Raises PlacementError naming the text that is none."""
-    return [_parameter(text) for text in texts]
+def consumer_uuid(text: str) -> str:
+    """The UUID of a consumer. Raises ArgumentTypeError."""
+    if normalize_uuid(text) is None:
+        raise argparse.ArgumentTypeError(f"must be a UUID, not {text!r}")
+    return text
 
 
-def _parameter(text: str) -> tuple[str, str]:
+def parameter(text: str) -> tuple[str, str]:
+    """A query parameter. Raises ArgumentTypeError."""
     key, separator, value = text.partition("=")
     if not separator:
-        raise PlacementError(f"{text}: is no KEY=VALUE, such as resources=VCPU:2")
+        raise argparse.ArgumentTypeError(f"{text}: is no KEY=VALUE, such as resources=VCPU:2")
     return key, value
+
+
+QUERY = argument("query", nargs="+", type=parameter, metavar="KEY=VALUE", help="query parameter, repeatable")
 
 
 def read_bytes(name: str) -> bytes:

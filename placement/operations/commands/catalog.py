@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import EntryPoint
 
+from cliff.command import Command
 from cliff.commandmanager import CommandManager
 
 _COMMANDS = {
@@ -43,7 +44,25 @@ _COMMANDS = {
     "flavor translate": "flavor:TranslateFlavor",
     "flavor candidates": "flavor:ListFlavorCandidates",
     "flavor explain": "flavor:ExplainFlavor",
+    "completion": "completion:PrintCompletion",
+    "help": "help:Help",
+    "man": "manual:WriteManual",
 }
+
+
+_OF_CLIFF = {"complete", "help"}
+_PREFIX = "placement"
+_LOCAL = {"serve", "db", "import", "export", "verify", "completion", "help", "man"}
+"""What is no question to a service; first words of commands."""
+
+
+def entry_points() -> dict[str, str]:
+    """The commands that the `openstack` client has, too, as entry points of pyproject.toml name them."""
+    return {
+        f"{_PREFIX}_{name.replace(' ', '_')}": f"{__package__}.{place}"
+        for name, place in _COMMANDS.items()
+        if name.split()[0] not in _LOCAL
+    }
 
 
 class Catalog(CommandManager):
@@ -53,3 +72,8 @@ class Catalog(CommandManager):
         super().__init__()
         for name, place in _COMMANDS.items():
             self.commands[name] = EntryPoint(name, f"{__package__}.{place}", "placement.commands")
+
+    def add_command(self, name: str, command_class: type[Command]) -> None:
+        """Add a command, but none of those that cliff adds to every program: ours are better."""
+        if name not in _OF_CLIFF:
+            super().add_command(name, command_class)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import uuid
 from typing import Any
 from urllib.parse import urlencode
+from uuid import uuid4
 
 from placement.operations.commands import names
-from placement.operations.commands.arguments import QUERY, argument, query_of
+from placement.operations.commands.arguments import QUERY, argument, consumer_uuid
 from placement.operations.commands.columns import Lines, ResourceAmounts
 from placement.operations.commands.display import Listing
 
@@ -24,21 +24,24 @@ class ClaimRequest(Listing):
     """
 
     arguments = (
-        argument("--consumer", metavar="UUID", help="who shall hold it (default: a new one)"),
+        argument(
+            "--consumer", type=consumer_uuid, metavar="UUID", help="who shall hold it (default a new one)"
+        ),
         argument("--project", default=_OWNER, help="its project (default %(default)s)"),
         argument("--user", default=_OWNER, help="its user (default %(default)s)"),
         argument("--type", default=_TYPE, help="what it is (default %(default)s)"),
         QUERY,
     )
+    left_out_first = ("UUID", "Groups")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Claim and list."""
         claim = {
-            "consumer_uuid": str(uuid.uuid4()) if parsed_args.consumer is None else parsed_args.consumer,
+            "consumer_uuid": str(uuid4()) if parsed_args.consumer is None else parsed_args.consumer,
             "project_id": parsed_args.project,
             "user_id": parsed_args.user,
             "consumer_type": parsed_args.type,
-            "query": urlencode(query_of(parsed_args.query)),
+            "query": urlencode(parsed_args.query),
         }
         client = self.client
         body = client.post("/ext/v1/claims", claim)

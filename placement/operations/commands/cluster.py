@@ -23,6 +23,8 @@ def cluster_path(*segments: str) -> str:
 class ListClusters(Listing):
     """List all clusters."""
 
+    left_out_first = ("aggregate", "uuid")
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and list."""
         return _COLUMNS, [_row(cluster) for cluster in self.client.get(cluster_path())["clusters"]]

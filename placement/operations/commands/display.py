@@ -6,59 +6,35 @@ longer than most commands do, so commands and formatters are wired by hand.
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from cliff.columns import FormattableColumn
 from cliff.command import Command
-from cliff.formatters.commaseparated import CSVLister
 from cliff.formatters.json_format import JSONFormatter
 from cliff.formatters.shell import ShellFormatter
-from cliff.formatters.table import TableFormatter
 from cliff.formatters.value import ValueFormatter
-from cliff.formatters.yaml_format import YAMLFormatter
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from placement.operations.commands.arguments import Argument
+from placement.operations.commands.formats import Csv, SingleCsv, Table, Text, Yaml
 
 if TYPE_CHECKING:
     from placement.operations.client import Client
 
 
-class _Csv(CSVLister):
-    """Rows whose cells are plain text: a spreadsheet has no use for Python's idea of a list."""
-
-    def emit_list(
-        self, column_names: Sequence[str], data: Iterable[Sequence[Any]], stdout: TextIO, parsed_args: Any
-    ) -> None:
-        """Write a header and the rows."""
-        # One row at a time: a list may be long.
-        rows = ([_in_one_line(cell) for cell in row] for row in data)
-        super().emit_list(column_names, rows, stdout, parsed_args)
-
-
-def _in_one_line(cell: object) -> object:
-    return "; ".join(str(cell).splitlines()) if isinstance(cell, FormattableColumn) else cell
-
-
-class _SingleCsv(_Csv):
-    """One thing as a header and a row."""
-
-    def emit_one(
-        self, column_names: Sequence[str], data: Sequence[Any], stdout: TextIO, parsed_args: Any
-    ) -> None:
-        """Write both."""
-        self.emit_list(column_names, [data], stdout, parsed_args)
-
-
-_BOTH = {"json": JSONFormatter, "table": TableFormatter, "value": ValueFormatter, "yaml": YAMLFormatter}
-_LIST = {**_BOTH, "csv": _Csv}
-_SINGLE = {**_BOTH, "csv": _SingleCsv, "shell": ShellFormatter}
+_TABLE = "table"
+_BOTH = {"json": JSONFormatter, _TABLE: Table, "value": ValueFormatter, "yaml": Yaml}
+_LIST = {**_BOTH, "csv": Csv}
+_SINGLE = {**_BOTH, "csv": SingleCsv, "shell": ShellFormatter}
 DRAWING = "tree"
 PROSE = "text"
+ENOUGH = 1000
+"""So many more are enough to be counted, and no fleet makes an answer for people large."""
+_Entry = TypeVar("_Entry")
 
 
 class _Formatters:
@@ -82,6 +58,10 @@ class _Wired(Command):
     """No plugins; the service at hand."""
 
     arguments: ClassVar[Sequence[Argument]] = ()
+    auth_required: ClassVar[bool] = True
+    """Whether it asks the service, so that the `openstack` client has to sign in."""
+    exit_status = 0
+    """How the command ends if nothing goes wrong."""
     _hooks: Any
 
     def get_parser(self, prog_name: str) -> ArgumentParser:
@@ -90,6 +70,10 @@ class _Wired(Command):
         for add in self.arguments:
             add(parser)
         return parser
+
+    def run(self, parsed_args: Namespace) -> int:
+        """Run it; returns the exit status."""
+        return super().run(parsed_args) or self.exit_status
 
     def _load_hooks(self) -> None:
         self._hooks = []
@@ -100,7 +84,11 @@ class _Wired(Command):
 
     @property
     def client(self) -> Client:
-        """The service that --url names."""
+        """The service that --url names, or that the `openstack` client is signed in to."""
+        manager = getattr(self.app, "client_manager", None)
+        if manager is not None:
+            found: Client = manager.placement_forest
+            return found
         from placement.operations.client import Client
 
         return Client(self.app.options.url, self.app.options.token)
@@ -114,7 +102,57 @@ class Action(_Wired):
     """A command that does something and prints little or nothing."""
 
 
-class Listing(_Wired, Lister):
+class _Rows(_Wired, Lister):
+    """A command that prints rows, or what people read in their place."""
+
+    left_out_first: ClassVar[Sequence[str]] = ()
+    """The columns that narrow terminals can do without, the least important one first."""
+    says_how_many = "--limit N"
+    _form = _TABLE
+    _rest = ""
+
+    def get_parser(self, prog_name: str) -> ArgumentParser:
+        """The parser of the command's arguments."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--wide", action="store_true", help="show all columns, however narrow the terminal is"
+        )
+        return parser
+
+    @property
+    def formatter_default(self) -> str:
+        """The form for people."""
+        return self._form
+
+    def run(self, parsed_args: Namespace) -> int:
+        """Run it; returns the exit status."""
+        parsed_args.left_out_first = self.left_out_first
+        if parsed_args.formatter == self._form and (parsed_args.columns or parsed_args.wide):
+            # Whoever chooses columns wants rows.
+            parsed_args.formatter = _TABLE
+        status = super().run(parsed_args)
+        if self._rest:
+            print(self._rest, file=self.app.stdout)
+        return status
+
+    def for_people(self, parsed_args: Namespace) -> bool:
+        """Whether a person reads the output, and not a program."""
+        return parsed_args.formatter in (_TABLE, self._form)
+
+    def first(self, parsed_args: Namespace, entries: Iterable[_Entry], most: int) -> Iterable[_Entry]:
+        """The entries, for people only the first ones; the number of the others follows the output."""
+        if not self.for_people(parsed_args):
+            return entries
+        begun = list(islice(entries, most + ENOUGH))
+        left = len(begun) - most
+        if left > 0:
+            self._rest = (
+                f"... {'at least ' if left == ENOUGH else ''}{left} more; {self.says_how_many} shows more"
+            )
+        return begun[:most]
+
+
+class Listing(_Rows):
     """A command that prints rows."""
 
     def _load_formatter_plugins(self) -> Any:
@@ -128,19 +166,11 @@ class Details(_Wired, ShowOne):
         return _Formatters(_SINGLE)
 
 
-class _InLines(_Wired, Lister):
+class _InLines(_Rows):
     """A command that writes lines of text, or prints the rows behind them."""
 
-    _form: str
-
-    @property
-    def formatter_default(self) -> str:
-        """The lines."""
-        return self._form
-
     def _load_formatter_plugins(self) -> Any:
-        # The value formatter writes every row as a line.
-        return _Formatters({**_LIST, self._form: ValueFormatter})
+        return _Formatters({**_LIST, self._form: Text})
 
 
 class Drawing(_InLines):

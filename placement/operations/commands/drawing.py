@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TextIO
 
+from placement.operations.commands.colour import GREEN, RED, YELLOW, painted
 from placement.operations.commands.provider_tree import Level, Provider
 
 _BAR_WIDTH = 20
 _CELLS_PER_LINE = 64
 # Fewer alike leaves are clearer when each has its name.
 _ALIKE = 4
+_NEARLY_FULL, _FULL = 0.75, 0.95
 
 
 class _Pen(NamedTuple):
@@ -31,7 +33,7 @@ _ASCII = _Pen("+- ", "`- ", "|  ", "#", "+", ".", "-")
 
 def draw(root: Provider, stdout: TextIO) -> list[str]:
     """The lines of a drawing, in characters that the output can take."""
-    artist = _Artist(_pen(stdout), f"{root.name}/")
+    artist = _Artist(_pen(stdout), f"{root.name}/", stdout)
     return [root.name, *artist.below(root, "")]
 
 
@@ -44,8 +46,9 @@ def _pen(stdout: TextIO) -> _Pen:
 
 
 class _Artist:
-    def __init__(self, pen: _Pen, prefix: str) -> None:
+    def __init__(self, pen: _Pen, prefix: str, stdout: TextIO) -> None:
         self._pen = pen
+        self._stdout = stdout
         self._prefix = prefix
 
     def below(self, provider: Provider, margin: str) -> Iterator[str]:
@@ -66,7 +69,9 @@ class _Artist:
         filled = min(_BAR_WIDTH, level.used * _BAR_WIDTH // level.capacity) if level.capacity else 0
         # Little is not nothing.
         begun = self._pen.part if level.used and not filled else ""
-        return (self._pen.full * filled + begun).ljust(_BAR_WIDTH, self._pen.free)
+        used = self._pen.full * filled + begun
+        free = self._pen.free * (_BAR_WIDTH - len(used))
+        return painted(used, _colour(level), self._stdout) + free
 
     def _cells(self, leaves: Sequence[Provider]) -> Iterator[str]:
         """Alike leaves, such as the cores of a NUMA node: their sums, then a character for each."""
@@ -87,6 +92,12 @@ class _Artist:
     def _short(self, provider: Provider) -> str:
         """Its name, without the name of the root where that comes first."""
         return provider.name.removeprefix(self._prefix)
+
+
+def _colour(level: Level) -> str:
+    """How near to its end a resource is."""
+    share = level.used / level.capacity if level.capacity else 1
+    return RED if share >= _FULL else YELLOW if share >= _NEARLY_FULL else GREEN
 
 
 def _parted(children: Sequence[Provider]) -> tuple[list[list[Provider]], list[Provider]]:

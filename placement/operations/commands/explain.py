@@ -6,13 +6,12 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from placement.operations.commands.arguments import QUERY, Pairs, query_of
+from placement.operations.commands.arguments import QUERY, Pairs
+from placement.operations.commands.colour import GREEN, RED, painted
 from placement.operations.commands.columns import Misses
-from placement.operations.commands.display import PROSE, Prose
+from placement.operations.commands.display import ENOUGH, PROSE, Prose
 
 _COLUMNS = ("#", "Condition", "Came", "Passed", "Trees", "Nearest")
-# So many candidates are enough to count trees, and no fleet makes the answer large.
-ENOUGH = 1000
 
 Explanation = Mapping[str, Any]
 
@@ -21,9 +20,12 @@ class Explaining(Prose):
     """A command that tells why something fits nowhere, in the same sentences or rows whatever that is."""
 
     def told(self, parsed_args: argparse.Namespace, explanation: Explanation) -> tuple[tuple[str, ...], Any]:
-        """The sentences, or the rows if a format is given."""
+        """The sentences, or the rows if a format is given; the command ends with 1 if nothing fits."""
+        self.exit_status = 0 if explanation["first_empty"] is None else 1
         if parsed_args.formatter == PROSE:
-            return ("Explanation",), [(line,) for line in _told(explanation)]
+            verdict, *others = _told(explanation)
+            shown = painted(verdict, RED if self.exit_status else GREEN, self.app.stdout)
+            return ("Explanation",), [(line,) for line in (shown, *others)]
         return _COLUMNS, list(_rows(explanation))
 
 
@@ -37,7 +39,7 @@ class ExplainRequest(Explaining):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Ask and tell."""
-        query = _explaining(query_of(parsed_args.query))
+        query = _explaining(parsed_args.query)
         return self.told(parsed_args, self.client.get("/ext/v1/allocation_candidates", query)["explanation"])
 
 

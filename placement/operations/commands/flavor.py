@@ -11,8 +11,8 @@ from placement.domain.errors import PlacementError
 from placement.operations.commands import candidates
 from placement.operations.commands.arguments import argument, read_json
 from placement.operations.commands.columns import Cells, Groups, Lines
-from placement.operations.commands.display import Details, Listing
-from placement.operations.commands.explain import ENOUGH, Explaining
+from placement.operations.commands.display import ENOUGH, Details
+from placement.operations.commands.explain import Explaining
 
 if TYPE_CHECKING:
     from placement.operations.client import Client
@@ -68,6 +68,7 @@ class TranslateFlavor(Details):
     """
 
     arguments = _FLAVOR
+    auth_required = False
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Translate and show."""
@@ -77,7 +78,7 @@ class TranslateFlavor(Details):
         return tuple(answer), [_SHOWN_AS.get(name, _plain)(value) for name, value in answer.items()]
 
 
-class ListFlavorCandidates(Listing):
+class ListFlavorCandidates(candidates.CandidateListing):
     """List the candidates of a flavor, a row for each provider of each candidate.
 
     FILE is what `openstack flavor show -f json` prints; options come before what it says.
@@ -87,10 +88,13 @@ class ListFlavorCandidates(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and list."""
+        limited = parsed_args.limit is not None
+        if self.for_people(parsed_args) and not limited:
+            parsed_args.limit = candidates.SHOWN + ENOUGH
         found = _searched(self.client, parsed_args)
         if found["query_used"] == "fallback_querystring":
             self.note("No dedicated CPUs are free; these candidates give shared ones.")
-        return candidates.COLUMNS, candidates.rows(self, found["candidates"])
+        return candidates.COLUMNS, self.rows(parsed_args, found["candidates"], limited=limited)
 
 
 class ExplainFlavor(Explaining):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from placement.domain.errors import PlacementError
@@ -38,6 +38,11 @@ _SHOWN = (
     "remarks",
     "unreadable",
 )
+_SHOWN_PODS = 50
+_SHOWN_NODES = 10
+_NAMED = 3
+# Kinds of refusal whose amounts are asked for, one by one.
+_EXPLAINED = 5
 _LINES = {"warnings", "remarks", "unreadable"}
 _FILE = argument("file", metavar="FILE", help="manifest; - for standard input")
 _NODES = argument("--node", action="append", help="look at this node only, repeatable")
@@ -59,14 +64,22 @@ class ListPods(Listing):
         argument("--namespace", help="in this namespace"),
         argument("--node", help="on this node"),
         argument("--qos", help="of this QoS class, such as LSR"),
-        argument("--limit", type=positive, metavar="N", help="so many at most"),
+        argument(
+            "--limit",
+            type=positive,
+            metavar="N",
+            help=f"so many at most (else {_SHOWN_PODS} for people)",
+        ),
     )
+    left_out_first = ("consumer_uuid", "phase", "qos_class", "cpuset")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask page by page and list."""
         given = {name: getattr(parsed_args, name) for name in ("namespace", "node", "qos")}
         pods = PagedList(self.client, cluster_path(parsed_args.cluster, "pods"), "pods", "marker")
-        found = pods.entries(given, parsed_args.limit)
+        found: Iterable[dict[str, Any]] = pods.entries(given, parsed_args.limit)
+        if parsed_args.limit is None:
+            found = self.first(parsed_args, found, _SHOWN_PODS)
         return _LISTED, (tuple(pod[name] for name in _LISTED) for pod in found)
 
 
@@ -124,21 +137,36 @@ class DeletePod(Action):
 
 
 class PreviewPod(Listing):
-    """List the nodes where a pod would go, best first, then those that refuse it and why; claims nothing."""
+    """List the nodes where a pod would go, best first, then those that refuse it and why; claims nothing.
+
+    For people nodes that refuse for the same reasons are one row, with those that come closest.
+    """
 
     arguments = (
         CLUSTER,
         _FILE,
         _NODES,
-        argument("--limit", type=positive, metavar="N", help="so many fitting nodes at most"),
+        argument(
+            "--limit",
+            type=positive,
+            metavar="N",
+            help=f"so many fitting nodes at most (else {_SHOWN_NODES} for people)",
+        ),
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and list."""
-        preview = _preview(self.client, parsed_args, parsed_args.limit)
+        client, cluster, pod = self.client, parsed_args.cluster, _manifest(parsed_args.file)
+        preview = _preview(client, cluster, pod, parsed_args.node, parsed_args.limit)
         for remark in (preview["message"], *preview["warnings"]):
             self.note(remark)
-        return ("#", "node", "score", "cpuset", "remarks"), [*_fitting(preview), *_refusing(preview)]
+        self.exit_status = 0 if preview["fitting"] else 1
+        fitting: Iterable[tuple[Any, ...]] = _fitting(preview)
+        if parsed_args.limit is None:
+            fitting = self.first(parsed_args, fitting, _SHOWN_NODES)
+        for_people = self.for_people(parsed_args)
+        refusing = _summed_up(client, cluster, pod, preview) if for_people else _refusing(preview)
+        return ("#", "node", "score", "cpuset", "remarks"), [*fitting, *refusing]
 
 
 class ExplainPod(Explaining):
@@ -148,7 +176,9 @@ class ExplainPod(Explaining):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and tell."""
-        return self.told(parsed_args, _preview(self.client, parsed_args, 0)["explanation"])
+        pod = _manifest(parsed_args.file)
+        preview = _preview(self.client, parsed_args.cluster, pod, parsed_args.node, 0)
+        return self.told(parsed_args, preview["explanation"])
 
 
 class TranslatePod(Listing):
@@ -173,14 +203,16 @@ class TranslatePod(Listing):
         ]
 
 
-def _preview(client: Client, parsed_args: argparse.Namespace, limit: int | None) -> Any:
-    """Where a pod would go, with so many places at most."""
-    request: dict[str, Any] = {"pod": _manifest(parsed_args.file)}
-    if parsed_args.node is not None:
-        request["nodeNames"] = parsed_args.node
+def _preview(
+    client: Client, cluster: str, pod: object, nodes: Sequence[str] | None, limit: int | None
+) -> Any:
+    """Where a pod would go, on some nodes or all, with so many places at most."""
+    request: dict[str, Any] = {"pod": pod}
+    if nodes is not None:
+        request["nodeNames"] = nodes
     if limit is not None:
         request["limit"] = limit
-    return client.post(cluster_path(parsed_args.cluster, "pods", "preview"), request)
+    return client.post(cluster_path(cluster, "pods", "preview"), request)
 
 
 def _fitting(preview: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
@@ -191,6 +223,23 @@ def _fitting(preview: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
 def _refusing(preview: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     for refusal in preview["rejected"]:
         yield None, refusal["node"], None, None, Lines(refusal["reasons"])
+
+
+def _summed_up(client: Client, cluster: str, pod: object, preview: Mapping[str, Any]) -> Iterator[Any]:
+    """A row for all nodes that refuse for the same reasons: some names, and what those nearest lack."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for refusal in preview["rejected"]:
+        groups.setdefault(tuple(refusal["reasons"]), []).append(refusal["node"])
+    for number, (reasons, nodes) in enumerate(sorted(groups.items(), key=lambda group: -len(group[1]))):
+        lacking = _lacking(client, cluster, pod, nodes) if number < _EXPLAINED else []
+        named = nodes if len(nodes) <= _NAMED else [*nodes[:_NAMED], f"... {len(nodes) - _NAMED} more"]
+        yield None, Lines(named), None, None, Lines([*reasons, *lacking])
+
+
+def _lacking(client: Client, cluster: str, pod: object, nodes: Sequence[str]) -> list[str]:
+    """The amounts that those of the nodes lack which come closest."""
+    nearest = _preview(client, cluster, pod, nodes, 0)["explanation"]["nearest"]
+    return [sentence for miss in nearest for sentence in miss["sentences"]][:_NAMED]
 
 
 def _cell(name: str, value: Any) -> object:

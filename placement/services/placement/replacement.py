@@ -192,6 +192,7 @@ def explain_refusal(
         )
         return CapacityExceeded(
             f"{prefix}Inventory for '{listed}' on resource provider '{uuids[provider_id]}' invalid."
+            f" It has no inventory of {listed}."
         )
     change = min(refused)
     record = stored[change.provider_id][change.class_id]

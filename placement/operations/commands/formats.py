@@ -1,0 +1,231 @@
+"""How rows and fields are written: tables that fit the terminal, CSV and YAML for whoever reads them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from shutil import get_terminal_size
+from typing import Any, TextIO
+
+from cliff.columns import FormattableColumn
+from cliff.formatters.commaseparated import CSVLister
+from cliff.formatters.table import TableFormatter
+from cliff.formatters.value import ValueFormatter
+from cliff.formatters.yaml_format import YAMLFormatter
+
+_ESCAPE = "\033"
+_BETWEEN = 3
+"""What a column takes beside its text: a blank on both sides and a line."""
+
+
+class Csv(CSVLister):
+    """Rows whose cells are plain text: a spreadsheet has no use for Python's idea of a list."""
+
+    def emit_list(
+        self, column_names: Sequence[str], data: Iterable[Sequence[Any]], stdout: TextIO, parsed_args: Any
+    ) -> None:
+        """Write a header and the rows."""
+        # One row at a time: a list may be long.
+        rows = ([_in_one_line(cell) for cell in row] for row in data)
+        super().emit_list(column_names, rows, stdout, parsed_args)
+
+
+class SingleCsv(Csv):
+    """One thing as a header and a row."""
+
+    def emit_one(
+        self, column_names: Sequence[str], data: Sequence[Any], stdout: TextIO, parsed_args: Any
+    ) -> None:
+        """Write both."""
+        self.emit_list(column_names, [data], stdout, parsed_args)
+
+
+class Yaml(YAMLFormatter):
+    """YAML that repeats what occurs twice, for anchors help no reader."""
+
+    def emit_list(
+        self, column_names: Sequence[str], data: Iterable[Sequence[Any]], stdout: TextIO, parsed_args: Any
+    ) -> None:
+        """Write a list of mappings."""
+        _dump([dict(zip(column_names, map(_plain, row), strict=True)) for row in data], stdout)
+
+    def emit_one(
+        self, column_names: Sequence[str], data: Sequence[Any], stdout: TextIO, parsed_args: Any
+    ) -> None:
+        """Write one mapping, in the order of the fields."""
+        for name, value in zip(column_names, data, strict=True):
+            _dump({name: _plain(value)}, stdout)
+
+
+class Table(TableFormatter):
+    """A table as wide as the terminal: text is broken between words only, so names and UUIDs stay whole.
+
+    Where that is too wide, columns are left out, `parsed_args.left_out_first` before those on the right,
+    unless `--wide` or `-c` asks for them.
+    """
+
+    def emit_list(
+        self, column_names: Sequence[str], data: Iterable[Sequence[Any]], stdout: TextIO, parsed_args: Any
+    ) -> None:
+        """Write a header and the rows; standard error tells what was left out."""
+        names, cells = list(column_names), [[_lines(cell) for cell in row] for row in data]
+        room = None if parsed_args.wide else _room(parsed_args, stdout)
+        if not (cells or parsed_args.print_empty):
+            return
+        shown = list(range(len(names)))
+        if room is not None and not parsed_args.columns:
+            shown = _fitting(names, cells, room, parsed_args.left_out_first)
+        kept = [[row[at] for at in shown] for row in cells]
+        right = [bool(cells) and all(_is_number(row[at]) for row in cells) for at in shown]
+        _write([names[at] for at in shown], kept, right, room, stdout)
+        missing = [name for at, name in enumerate(names) if at not in shown]
+        if missing:
+            stdout.flush()
+            print(f"Left out: {', '.join(missing)}; --wide shows all, -c COLUMN chooses.", file=sys.stderr)
+
+    def emit_one(
+        self, column_names: Sequence[str], data: Sequence[Any], stdout: TextIO, parsed_args: Any
+    ) -> None:
+        """Write a row for each field."""
+        rows = [[[name], _lines(value)] for name, value in zip(column_names, data, strict=True)]
+        _write(["Field", "Value"], rows, [False, False], _room(parsed_args, stdout), stdout)
+
+
+class Text(ValueFormatter):
+    """Lines of text; those that are longer than the terminal is wide go on below, indented."""
+
+    def emit_list(
+        self, column_names: Sequence[str], data: Iterable[Sequence[Any]], stdout: TextIO, parsed_args: Any
+    ) -> None:
+        """Write the only cell of each row."""
+        room = _room(parsed_args, stdout)
+        for (line,) in data:
+            # Coloured lines are drawings, which nobody could read in pieces.
+            if room is None or len(line) <= room or _ESCAPE in line:
+                written = [line]
+            else:
+                written = _continued(line, room)
+            stdout.write("\n".join(written) + "\n")
+
+
+def _continued(line: str, room: int) -> list[str]:
+    indent = line[: len(line) - len(line.lstrip(" 0123456789"))]
+    return textwrap.wrap(
+        line,
+        room,
+        subsequent_indent=" " * (len(indent) + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _room(parsed: argparse.Namespace, stdout: TextIO) -> int | None:
+    """How many characters fit a line; None in files and pipes, unless somebody says so."""
+    if parsed.max_width > 0:
+        return int(parsed.max_width)
+    return get_terminal_size().columns if stdout.isatty() or parsed.fit_width else None
+
+
+def _fitting(
+    names: Sequence[str], cells: Sequence[Sequence[list[str]]], room: int, first: Sequence[str]
+) -> list[int]:
+    """The columns that stay; the first one always does."""
+    order = [*(names.index(name) for name in first if name in names)]
+    order += [at for at in range(len(names) - 1, 0, -1) if at not in order]
+    shown = list(range(len(names)))
+    for at in order:
+        if sum(_least(names, cells, kept) + _BETWEEN for kept in shown) + 1 <= room:
+            break
+        shown.remove(at)
+    return shown
+
+
+def _least(names: Sequence[str], cells: Sequence[Sequence[list[str]]], at: int) -> int:
+    """The width of the longest word of a column."""
+    words = (len(word) for row in cells for line in row[at] for word in line.split())
+    return max(len(names[at]), max(words, default=0))
+
+
+def _write(
+    names: Sequence[str],
+    cells: Sequence[Sequence[list[str]]],
+    right: Sequence[bool],
+    room: int | None,
+    stdout: TextIO,
+) -> None:
+    widths = _widths(names, cells, room)
+    rule = f"+{'+'.join('-' * (width + 2) for width in widths)}+\n"
+    stdout.write(rule + _row([[name] for name in names], widths, [False] * len(names)) + rule)
+    for row in cells:
+        broken = [_broken(lines, width) for lines, width in zip(row, widths, strict=True)]
+        stdout.write(_row(broken, widths, right))
+    stdout.write(rule)
+
+
+def _widths(names: Sequence[str], cells: Sequence[Sequence[list[str]]], room: int | None) -> list[int]:
+    """How wide the columns are; those of many words share what the others leave."""
+    widths = [
+        max(len(name), max((len(line) for row in cells for line in row[at]), default=0))
+        for at, name in enumerate(names)
+    ]
+    if room is None:
+        return widths
+    least = [_least(names, cells, at) for at in range(len(names))]
+    spare = max(0, room - 1 - sum(width + _BETWEEN for width in least))
+    # Who needs little gets it, the rest is for who needs more.
+    order = sorted(range(len(names)), key=lambda at: widths[at] - least[at])
+    for waiting, at in zip(range(len(order), 0, -1), order, strict=True):
+        given = min(widths[at] - least[at], spare // waiting)
+        widths[at] = least[at] + given
+        spare -= given
+    return widths
+
+
+def _broken(lines: Sequence[str], width: int) -> list[str]:
+    broken: list[str] = []
+    for line in lines:
+        broken += textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
+    return broken
+
+
+def _row(cells: Sequence[Sequence[str]], widths: Sequence[int], right: Sequence[bool]) -> str:
+    written = ""
+    for at in range(max(1, *map(len, cells))):
+        texts = [lines[at] if at < len(lines) else "" for lines in cells]
+        padded = [
+            text.rjust(width) if numeric else text.ljust(width)
+            for text, width, numeric in zip(texts, widths, right, strict=True)
+        ]
+        written += f"| {' | '.join(padded)} |\n"
+    return written
+
+
+def _lines(cell: Any) -> list[str]:
+    """A cell as people read it; what is not there is empty."""
+    text = cell.human_readable() if isinstance(cell, FormattableColumn) else cell
+    return [""] if text is None else str(text).splitlines() or [""]
+
+
+def _is_number(lines: Sequence[str]) -> bool:
+    return len(lines) == 1 and (not lines[0] or lines[0].removeprefix("-").isdecimal())
+
+
+def _in_one_line(cell: object) -> object:
+    return "; ".join(str(cell).splitlines()) if isinstance(cell, FormattableColumn) else cell
+
+
+def _plain(cell: Any) -> Any:
+    return cell.machine_readable() if isinstance(cell, FormattableColumn) else cell
+
+
+def _dump(document: object, stdout: TextIO) -> None:
+    # Importing it takes long.
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: object) -> bool:
+            return True
+
+    yaml.dump(document, stdout, Dumper, default_flow_style=False)

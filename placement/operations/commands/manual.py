@@ -1,0 +1,110 @@
+"""`placement man`: manual pages, written from the parsers of the commands."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+from placement import DISTRIBUTION
+from placement.domain.errors import PlacementError
+from placement.operations.commands.arguments import argument
+from placement.operations.commands.display import Action
+from placement.operations.commands.parsers import CommandParser, explained, parsers
+
+_SECTION = 1
+_ENVIRONMENT = {
+    "PLACEMENT_URL": "the service that commands ask, unless --url names it",
+    "PLACEMENT_TOKEN": "what they identify themselves with, unless --token does",
+    "COLUMNS": "how wide the terminal is, if it is not to be asked",
+    "CLIFF_FIT_WIDTH": "if it is 1, tables fit that width in pipes and files, too",
+    "NO_COLOR": "if it is set, nothing is coloured",
+}
+_EXIT = {
+    "0": "done",
+    "1": "refused or failed; of questions where something fits: nowhere",
+    "2": "the arguments make no sense",
+}
+
+
+class WriteManual(Action):
+    """Write manual pages into a directory, a page for each command.
+
+    man placement-node-show finds them if the directory is the man1 of a directory in $MANPATH.
+    """
+
+    arguments = (argument("directory", metavar="DIRECTORY", help="where to write; it is created"),)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Write them."""
+        directory = Path(parsed_args.directory)
+        commands = list(parsers(self.app))
+        pages = {"placement": _main_page(self.app.parser, commands)}
+        pages |= {_title(command): _page(command) for command in commands}
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            for title, lines in pages.items():
+                (directory / f"{title}.{_SECTION}").write_text("\n".join(lines) + "\n")
+        except OSError as error:
+            raise PlacementError(f"{parsed_args.directory}: {error.strerror}") from None
+        print(f"{len(pages)} pages written.")
+
+
+def _main_page(parser: argparse.ArgumentParser, commands: list[CommandParser]) -> Iterator[str]:
+    yield from _begun("placement", "a resource allocation service, and what asks it")
+    yield from (".SH SYNOPSIS", ".B placement", "[OPTION]... COMMAND [ARGUMENT]...")
+    yield ".SH COMMANDS"
+    for command in commands:
+        yield from (".TP", f".BR {_title(command)} (1)", _text(command.summary))
+    root = CommandParser("", parser, "")
+    yield from _listed("OPTIONS", [(_written(action), explained(action)) for action in root.options])
+    yield from _listed("ENVIRONMENT", list(_ENVIRONMENT.items()))
+    yield from _listed("EXIT STATUS", list(_EXIT.items()))
+
+
+def _page(command: CommandParser) -> Iterator[str]:
+    summary = command.summary.rstrip(".")
+    yield from _begun(_title(command), summary[:1].lower() + summary[1:])
+    usage = " ".join(command.parser.format_usage().removeprefix("usage: ").split())
+    yield from (".SH SYNOPSIS", _text(usage))
+    yield ".SH DESCRIPTION"
+    for line in (command.parser.description or "").splitlines():
+        yield _text(line) if line else ".PP"
+    operands = [(_written(action), explained(action)) for action in command.operands]
+    if operands:
+        yield from _listed("ARGUMENTS", operands)
+    yield from _listed("OPTIONS", [(_written(action), explained(action)) for action in command.options])
+    yield from (".SH SEE ALSO", ".BR placement (1)")
+
+
+def _begun(title: str, summary: str) -> Iterator[str]:
+    yield f'.TH {_text(title.upper())} {_SECTION} "" "{DISTRIBUTION} {version(DISTRIBUTION)}"'
+    yield from (".SH NAME", f"{_text(title)} \\- {_text(summary)}")
+
+
+def _listed(heading: str, entries: list[tuple[str, str]]) -> Iterator[str]:
+    yield f".SH {heading}"
+    for name, meaning in entries:
+        yield from (".TP", f"\\fB{_text(name)}\\fR", _text(meaning))
+
+
+def _title(command: CommandParser) -> str:
+    return f"placement-{command.name.replace(' ', '-')}"
+
+
+def _written(action: argparse.Action) -> str:
+    """An argument as it is typed, with what stands for its value."""
+    value = action.metavar or (
+        "{" + ",".join(map(str, action.choices)) + "}" if action.choices else action.dest.upper()
+    )
+    if not action.option_strings:
+        return str(value)
+    told = ", ".join(action.option_strings)
+    return told if action.nargs == 0 else f"{told} {value}"
+
+
+def _text(text: str) -> str:
+    """Text that is none of troff's requests, on one line."""
+    escaped = " ".join(text.split()).replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped

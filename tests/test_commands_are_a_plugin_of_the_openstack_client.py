@@ -1,0 +1,120 @@
+"""`openstack placement ...` runs the commands of `placement`, signed in as that client is.
+
+Beside osc-placement, with a real python-openstackclient against a running service.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from placement.operations.commands import catalog
+from placement.operations.demonstration import examples
+from tests.patience import PATIENCE_SECONDS
+from tests.server import RunningServer, database_url, running_service
+
+pytest.importorskip("openstackclient")
+ROOT = Path(__file__).resolve().parents[1]
+ADMIN = ("--os-auth-type", "admin_token", "--os-token", "admin")
+POD = str(examples() / "pod.yaml")
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    with (
+        database_url("sqlite", migrated=False) as connection,
+        running_service(connection, workers=1, arguments=["--demo"]) as running,
+    ):
+        yield running
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "openstackclient.shell", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+
+
+@pytest.fixture
+def openstack(server) -> Run:
+    return lambda *arguments: run(*ADMIN, "--os-endpoint", server.url, *arguments)
+
+
+def test_the_plugin_has_every_command_that_asks_a_service():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    assert declared["openstack.placement_forest.v1"] == catalog.entry_points()
+    assert len(catalog.entry_points()) > 25
+    local = {name for name, _ in catalog.Catalog()} - {
+        name.removeprefix("placement_").replace("_", " ") for name in catalog.entry_points()
+    }
+    assert local == {
+        *("completion", "db upgrade", "db version", "export", "help", "import", "man", "serve", "verify")
+    }
+
+
+def test_no_other_plugin_has_these_names():
+    ours = {name.replace("_", " ") for name in catalog.entry_points()}
+    theirs = {
+        point.name.replace("_", " ")
+        for group in entry_points().groups
+        if group.startswith("openstack.") and group != "openstack.placement_forest.v1"
+        for point in entry_points(group=group)
+    }
+    assert len(theirs) > 100
+    assert not ours & theirs
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["node", "show", "edge", "edge-01"],
+        ["explain", "resources=PCPU:64"],
+        ["pod", "preview", "edge", POD, "-f", "json"],
+        ["flavor", "translate", "--vcpus", "1", "--ram", "64", "-f", "yaml"],
+        ["tree", "nobody"],
+    ],
+    ids=" ".join,
+)
+def test_both_commands_say_the_same(server, openstack, command):
+    ours = subprocess.run(
+        [sys.executable, "-m", "placement.operations", "--url", server.url, *command],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    theirs = openstack("placement", *command)
+    assert (theirs.returncode, theirs.stdout) == (ours.returncode, ours.stdout)
+    assert theirs.stderr == ours.stderr.replace("placement: ", "")
+
+
+def test_what_is_claimed_is_seen_by_the_plugin_of_openstack_placement(openstack):
+    held = json.loads(
+        openstack("placement", "claim", "resources=PCPU:2", "cluster=edge", "-f", "json").stdout
+    )
+    consumer = held[0]["Consumer"]
+    seen = json.loads(openstack("resource", "provider", "allocation", "show", consumer, "-f", "json").stdout)
+    assert [entry["resources"] for entry in seen] == [{"PCPU": 2}]
+    assert openstack("placement", "allocation", "delete", consumer).returncode == 0
+
+
+def test_a_client_without_a_token_is_told_why_it_is_refused(server):
+    refused = run("--os-auth-type", "none", "--os-endpoint", server.url, "placement", "cluster", "list")
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        "Policy does not allow placement:clusters:list to be performed. "
+        "With auth_strategy noauth2 the token `admin` has a role, others have none.\n"
+    )
+
+
+def test_a_service_that_is_not_there_is_one_line():
+    failed = run(*ADMIN, "--os-endpoint", "http://127.0.0.1:1", "placement", "cluster", "list")
+    assert failed.returncode == 1
+    assert "http://127.0.0.1:1/ext/v1/clusters" in failed.stderr
+    assert len(failed.stderr.splitlines()) == 1

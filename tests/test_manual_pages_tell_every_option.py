@@ -1,0 +1,51 @@
+"""`placement man` writes a page for every command, with every option that its parser has."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from placement.operations.cli import Placement
+from placement.operations.commands.parsers import parsers
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("man") / "new" / "man1"
+    command = [sys.executable, "-m", "placement.operations", "man", str(directory)]
+    subprocess.run(command, check=True, capture_output=True)
+    return directory
+
+
+def test_every_command_has_a_page_with_its_options(pages: Path):
+    commands = list(parsers(Placement()))
+    assert len(commands) > 30
+    main = (pages / "placement.1").read_text().replace("\\-", "-")
+    for command in commands:
+        title = f"placement-{command.name.replace(' ', '-')}"
+        assert f".BR {title} (1)\n{command.summary}" in main
+        page = (pages / f"{title}.1").read_text().replace("\\-", "-")
+        for action in command.options:
+            assert all(re.search(rf"\\fB.*{re.escape(string)}\b", page) for string in action.option_strings)
+    assert len(list(pages.iterdir())) == len(commands) + 1
+
+
+def test_troff_has_nothing_to_complain_about(pages: Path):
+    if shutil.which("groff") is None:
+        pytest.skip("groff is not installed")
+    files = [str(path) for path in sorted(pages.iterdir())]
+    finished = subprocess.run(
+        ["groff", "-man", "-ww", "-Tascii", "-z", *files], capture_output=True, text=True
+    )
+    assert (finished.returncode, finished.stderr) == (0, "")
+
+
+def test_a_directory_that_cannot_be_written_is_one_line():
+    command = [sys.executable, "-m", "placement.operations", "man", "/dev/null/man1"]
+    failed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (failed.returncode, failed.stderr) == (1, "placement: /dev/null/man1: Not a directory\n")
