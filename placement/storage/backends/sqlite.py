@@ -73,7 +73,10 @@ class SQLite:
     is_embedded: ClassVar[bool] = True
     alters_by_copying: ClassVar[bool] = True
     stamp: ClassVar[sa.ColumnElement[int]] = sa.bindparam("stamp", type_=Revision())
+    stamp_text: ClassVar[str] = ":stamp"
     horizon: ClassVar[str] = _HORIZON
+    moment: ClassVar[str] = "(SELECT CAST(value AS text) FROM change_counter)"
+    is_later: ClassVar[str] = "{column} > CAST(:since AS integer)"
 
     def __init__(self, url: sa.URL, *, durable: bool) -> None:
         """`durable` False may lose commits in a power cut."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from placement.domain.audit import Action, Kind
 from placement.storage import tables
 from placement.storage.backends.backend import Backend
 from placement.storage.changes.change_log import PROVIDER_DELETED, record_change
@@ -218,11 +219,15 @@ def has_allocations(transaction: Transaction, id_: int) -> bool:
 
 
 def delete(transaction: Transaction, ids: Sequence[int]) -> None:
-    """Remove providers, children before parents, with their inventories and memberships."""
+    """Remove providers, children before parents, with their inventories and memberships; record it."""
     for table in (tables.inventories, tables.provider_traits, tables.provider_aggregates):
         transaction.execute(sa.delete(table).where(table.c.resource_provider_id.in_(ids)))
     transaction.execute(
         sa.update(_self).where(_self.c.id.in_(ids)).values(parent_provider_id=None, root_provider_id=None)
     )
-    transaction.execute(sa.delete(_self).where(_self.c.id.in_(ids)))
+    gone = transaction.execute(
+        sa.delete(_self).where(_self.c.id.in_(ids)).returning(_self.c.uuid, _self.c.name)
+    )
+    for uuid, name in gone:
+        transaction.record(Action.DELETE, Kind.PROVIDER, uuid, before={"name": name})
     record_change(transaction, PROVIDER_DELETED, ids)
