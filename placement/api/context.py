@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 from flask import current_app, g, request
 from oslo_context import context as log_context
 
 from placement.api.microversions import OLDEST, Feature, Microversion
+from placement.domain.audit import act_as, initiator
 from placement.services.use_cases import UseCases
 
 # Places in the WSGI environment that the application shares with the middleware around it: the request's id,
@@ -49,9 +50,17 @@ class RequestContext:
 
 
 def identify(caller: Caller) -> None:
-    """Note who the caller is, for the handler and for every line in the log from now on."""
+    """Note who the caller is, for the handler, and for every audit record and line in the log from now on."""
     current().caller = caller
     request.environ[CALLER_KEY] = caller
+    act_as(
+        replace(
+            initiator(),
+            user_id=caller.user_id,
+            project_id=caller.project_id,
+            roles=tuple(sorted(caller.roles)),
+        )
+    )
     said = log_context.get_current()
     if said is not None:
         said.user_id, said.project_id = in_log(caller.user_id), in_log(caller.project_id)

@@ -24,6 +24,7 @@ from placement.api.context import (
 )
 from placement.api.observed import Observed
 from placement.domain import deadline
+from placement.domain.audit import Initiator, act_as
 
 _STATUSES = frozenset(HTTPStatus)
 REQUEST_ID = "x-openstack-request-id"
@@ -84,6 +85,7 @@ class RequestLog:
         caller_id = global_id(environ.get("HTTP_X_OPENSTACK_REQUEST_ID", ""))
         # Every line in the log carries it from here on; authentication adds who calls.
         RequestContext(request_id=request_id, global_request_id=caller_id)
+        act_as(Initiator(None, None, (), request_id, caller_id, environ.get("REMOTE_ADDR")))
         LOG.debug('Starting request: "%s %s"', environ["REQUEST_METHOD"], uri)
 
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:

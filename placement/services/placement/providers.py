@@ -114,8 +114,7 @@ class Providers:
                 providers.lock_trees(transaction, shared=False)
             locked = lock(transaction, uuid)
             _check_import(transaction, locked, name, parent, prefix)
-            former = provider_rows.find(transaction, uuid)
-            assert former is not None
+            former = None if parent is None else provider_rows.find(transaction, uuid)
             if parent is not None:
                 _move(transaction, locked, parent, prefix, may_move=may_move)
             if providers.name_taken(transaction, name, other_than=locked.id):
@@ -123,13 +122,8 @@ class Providers:
             providers.rename(transaction, locked.id, name)
             updated = provider_rows.find(transaction, uuid)
             assert updated is not None
-            transaction.record(
-                Action.UPDATE,
-                Kind.PROVIDER,
-                uuid,
-                before=_described(former),
-                after=_described(updated),
-            )
+            before = {**_described(former or updated), "name": locked.name}
+            transaction.record(Action.UPDATE, Kind.PROVIDER, uuid, before=before, after=_described(updated))
             return updated
 
         return attempt(self._database, work)

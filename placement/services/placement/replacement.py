@@ -148,7 +148,8 @@ class Replacement:
 
     def _record(self, class_names: ClassNames) -> None:
         known = {id_: name for name, id_ in self.class_ids.items()}
-        classes = known | class_names(self.transaction, {row.class_id for row in self.held} - known.keys())
+        others = {row.class_id for row in self.held} - known.keys()
+        classes = {**known, **class_names(self.transaction, others)}
         uuids = {id_: uuid for uuid, id_ in self.provider_ids.items()}
         before = holdings(self.held, uuids, classes)
         for claim in self.claims:

@@ -22,8 +22,8 @@ _INSERT = RowStatement(
     """
     INSERT INTO audit_records (recorded_at, action, kind, target, consumer_id, revision, before, after,
                                user_id, project_id, roles, request_id, global_request_id, address)
-    SELECT :now, given.action, given.kind, given.target, given.consumer_id, {stamp}, given.before, given.after,
-           :user_id, :project_id, :roles, :request_id, :global_request_id, :address
+    SELECT :now, given.action, given.kind, given.target, given.consumer_id, {stamp},
+           given.before, given.after, :user_id, :project_id, :roles, :request_id, :global_request_id, :address
       FROM {rows}
     """,
     "given",

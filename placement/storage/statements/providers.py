@@ -31,6 +31,7 @@ class LockedProvider(NamedTuple):
     root_id: int
     parent_id: int | None
     cluster_id: int | None
+    name: str
 
 
 _lockable = sa.select(
@@ -40,6 +41,7 @@ _lockable = sa.select(
     sa.func.coalesce(_self.c.root_provider_id, _self.c.id),
     _self.c.parent_provider_id,
     _self.c.cluster_id,
+    _self.c.name,
 )
 
 
@@ -225,9 +227,7 @@ def delete(transaction: Transaction, ids: Sequence[int]) -> None:
     transaction.execute(
         sa.update(_self).where(_self.c.id.in_(ids)).values(parent_provider_id=None, root_provider_id=None)
     )
-    gone = transaction.execute(
-        sa.delete(_self).where(_self.c.id.in_(ids)).returning(_self.c.uuid, _self.c.name)
-    )
-    for uuid, name in gone:
+    gone = sa.delete(_self).where(_self.c.id.in_(ids)).returning(_self.c.uuid, _self.c.name)
+    for uuid, name in transaction.execute(gone):
         transaction.record(Action.DELETE, Kind.PROVIDER, uuid, before={"name": name})
     record_change(transaction, PROVIDER_DELETED, ids)
