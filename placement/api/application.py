@@ -32,6 +32,7 @@ from placement.api.route_guard import guarded_by
 from placement.api.routes import (
     allocation_candidates,
     allocations,
+    audit,
     claims,
     clusters,
     extended_candidates,
@@ -83,6 +84,7 @@ _BLUEPRINTS = (
     extended_candidates.blueprint,
     claims.blueprint,
     listings.blueprint,
+    audit.blueprint,
 )
 
 

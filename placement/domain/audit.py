@@ -5,11 +5,15 @@ Actions, and the fields that are made of all this, are those of DMTF's Cloud Aud
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
+
+KEPT_DAYS = 90
+"""How long records are kept, unless the configuration says otherwise."""
 
 
 class Action(StrEnum):
@@ -85,3 +89,52 @@ class Record(NamedTuple):
     before: Mapping[str, Any] | None = None
     after: Mapping[str, Any] | None = None
     consumer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which records are wanted: those to which all that is given applies; times are UTC without a zone.
+
+    `request_id` is ours or the caller's; `until` itself is left out.
+    """
+
+    user_id: str | None = None
+    project_id: str | None = None
+    request_id: str | None = None
+    action: str | None = None
+    kind: str | None = None
+    target: str | None = None
+    consumer_id: str | None = None
+    since: datetime.datetime | None = None
+    until: datetime.datetime | None = None
+
+
+class StoredRecord(NamedTuple):
+    """A record as it is kept; `before` and `after` are JSON."""
+
+    id: int
+    recorded_at: datetime.datetime
+    action: str
+    kind: str
+    target: str
+    consumer_id: str | None
+    before: str | None
+    after: str | None
+    user_id: str | None
+    project_id: str | None
+    roles: str | None
+    request_id: str | None
+    global_request_id: str | None
+    address: str | None
+
+
+class Change(NamedTuple):
+    """A provider or consumer that changed; `generation` of providers that are still there.
+
+    `kind` is Kind.DATABASE where so much changed at once that nobody listed it.
+    """
+
+    kind: str
+    id: str
+    action: str
+    generation: int | None

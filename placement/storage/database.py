@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
-from placement.domain.audit import Action, Kind, Record
+from placement.domain.audit import KEPT_DAYS, Action, Kind, Record
 from placement.metrics.catalog import DATABASE_FAILURES
 from placement.storage import failures, pool
 from placement.storage.audit import writing
@@ -28,8 +28,6 @@ _LOST_COMMIT = (
     "Repeating the same request settles it."
 )
 _BEGIN = "placement_begin"
-# How long audit records are kept, unless the configuration says otherwise.
-KEPT_DAYS = 90
 
 
 def utcnow() -> datetime.datetime:

@@ -15,6 +15,8 @@ from placement.services.health.probes import PATHS
 
 LOG = logging.getLogger(__name__)
 _STATUS_PATHS = frozenset({"", "/", "/metrics"}) | PATHS
+# Its requests wait for changes.
+_EVENTS_PATH = "/ext/v1/events"
 _READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # These have a body, but change nothing.
 _READING_POSTS = re.compile(
@@ -146,21 +148,25 @@ class Lanes:
         self.status = Lane("status", limits.status_threads, most)
         self._reads = Lane("reads", limits.read_threads, most)
         self._writes = Lane("writes", limits.write_threads, most)
+        self._events = Lane("events", limits.event_threads, most)
+        self._all = (self.status, self._reads, self._writes, self._events)
 
     def of(self, method: str, path: str) -> Lane:
         """The lane of a request, by what it may have to wait for."""
         reading = method in _READING_METHODS
         if reading and path in _STATUS_PATHS:
             return self.status
+        if reading and path.endswith(_EVENTS_PATH):
+            return self._events
         if reading or (method == "POST" and _READING_POSTS.search(path)):
             return self._reads
         return self._writes
 
     def write_down(self) -> None:
         """Write down how many jobs wait and run, for who watches."""
-        for lane in (self.status, self._reads, self._writes):
+        for lane in self._all:
             lane.write_down()
 
     def overdue(self, now: float) -> list[Job]:
         """Remove from all lanes the jobs that waited too long."""
-        return [job for lane in (self.status, self._reads, self._writes) for job in lane.overdue(now)]
+        return [job for lane in self._all for job in lane.overdue(now)]
