@@ -64,5 +64,5 @@ class Retention:
                 .limit(AT_ONCE)
             )
             ids = transaction.backend.removable(oldest, _table.c.revision).cte("oldest")
-            statement = sa.delete(_table).where(_table.c.id.in_(sa.select(ids.c.id)))
-            return int(transaction.execute(statement).rowcount)
+            statement = sa.delete(_table).where(_table.c.id.in_(sa.select(ids.c.id))).returning(_table.c.id)
+            return len(transaction.execute(statement).all())
