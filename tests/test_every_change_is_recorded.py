@@ -241,3 +241,19 @@ def test_old_records_go_and_new_ones_stay(api: Client, database: Database):
     retention = Retention(database, datetime.timedelta(days=2))
     assert [retention.remove_some() for _ in range(3)] == [AT_ONCE, 1, 0]
     assert len(audited(api)) == 3
+
+
+def test_records_that_cannot_be_written_undo_what_they_tell_of(api: Client, database: Database):
+    """They share the message with the commit on PostgreSQL."""
+    api.put("/traits/CUSTOM_A")
+    rename = "ALTER TABLE audit_records RENAME TO {}"
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql(rename.format("hidden"))
+        connection.commit()
+    assert api.put("/traits/CUSTOM_B").status_code == 503
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql("ALTER TABLE hidden RENAME TO audit_records")
+        connection.commit()
+    assert api.get("/traits/CUSTOM_B").status_code == 404
+    assert api.put("/traits/CUSTOM_C").status_code == 201
+    assert [event["target"]["id"] for event in audited(api)] == ["CUSTOM_C", "CUSTOM_A"]

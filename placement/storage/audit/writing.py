@@ -40,7 +40,7 @@ _INSERT = RowStatement(
 
 
 def store(transaction: Transaction, records: Sequence[Record]) -> None:
-    """Write the records of a transaction, of which there must be some, by one statement."""
+    """Write the records of a transaction, of which there must be some; it is committed next."""
     # Whoever tells of a pod tells of its allocations.
     told = {record.consumer for record in records if record.kind in _OF_PODS}
     rows = [
@@ -49,7 +49,7 @@ def store(transaction: Transaction, records: Sequence[Record]) -> None:
         if record.kind is not Kind.ALLOCATIONS or record.consumer not in told
     ]
     who = dict(zip(_WHO, described(initiator()), strict=True))
-    _INSERT.run(transaction, rows, now=transaction.now, **who, **transaction.stamp_parameters)
+    _INSERT.run_last(transaction, rows, now=transaction.now, **who, **transaction.stamp_parameters)
 
 
 _WHO = ("user_id", "project_id", "roles", "request_id", "global_request_id", "address")

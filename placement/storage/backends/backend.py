@@ -97,6 +97,11 @@ class Backend(Protocol):
     def take_time(self, connection: sa.Connection) -> None:
         """Let the transaction on this connection last, and be idle, for as long as it takes."""
 
+    def run_last(
+        self, connection: sa.Connection, statement: sa.TextClause, parameters: Mapping[str, Any]
+    ) -> None:
+        """Run the last statement of a transaction, which has no result; it is committed next."""
+
     def confirm(self, connection: sa.Connection) -> None:
         """After a commit. Raises OutcomeUnknown if the server may have stopped being the database."""
 

@@ -176,6 +176,12 @@ class PostgreSQL:
         for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
             connection.exec_driver_sql(f"SET LOCAL {limit} = 0")
 
+    def run_last(
+        self, connection: sa.Connection, statement: sa.TextClause, parameters: Mapping[str, Any]
+    ) -> None:
+        """Send it with the commit, in one round trip."""
+        postgresql_driver.commit_with(connection, statement, parameters)
+
     def confirm(self, connection: sa.Connection) -> None:
         """Nothing: the server has said that it is stored."""
 

@@ -161,6 +161,12 @@ class SQLite:
     def take_time(self, connection: sa.Connection) -> None:
         """Nothing: there are no limits once it has begun."""
 
+    def run_last(
+        self, connection: sa.Connection, statement: sa.TextClause, parameters: Mapping[str, Any]
+    ) -> None:
+        """Run it: there is no round trip to be saved."""
+        connection.execute(statement, parameters)
+
     def confirm(self, connection: sa.Connection) -> None:
         """Raises OutcomeUnknown if the file was removed or replaced meanwhile."""
         if not self.is_present(connection.info[history.KEY]):
