@@ -14,10 +14,11 @@ from placement.domain.audit import act_as, initiator
 from placement.services.use_cases import UseCases
 
 # Places in the WSGI environment that the application shares with the middleware around it: the request's id,
-# the Caller, and whether the request changes nothing whatever its method.
+# the Caller, whether the request changes nothing whatever its method, and how many candidates it found.
 ENVIRONMENT_KEY = "placement.request_id"
 CALLER_KEY = "placement.caller"
 READS_KEY = "placement.reads"
+CANDIDATES_KEY = "placement.candidates"
 _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -65,12 +66,18 @@ def identify(caller: Caller) -> None:
     if said is not None:
         said.user_id, said.project_id = in_log(caller.user_id), in_log(caller.project_id)
         said.domain_id = in_log(caller.domain_id)
+        said.roles = sorted(in_log(role) or "" for role in caller.roles)
         said.system_scope = "all" if caller.system_scope else None
 
 
 def in_log(text: str | None) -> str | None:
     """A name as one word of a line in the log, whatever is in it."""
     return quote(text, safe="@:+~") if text else None
+
+
+def note_candidates(count: int) -> None:
+    """Note how many candidates the request at hand found, for its line in the log."""
+    request.environ[CANDIDATES_KEY] = count
 
 
 def begin() -> None:
