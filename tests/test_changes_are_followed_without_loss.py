@@ -292,8 +292,11 @@ def test_waiting_ends_when_something_changes(served: RunningServer):
     assert {event["uuid"] for event in found[0]["events"]} == {root}
 
 
-def test_a_service_that_stops_does_not_wait_for_its_readers():
+def test_a_service_that_stops_answers_those_who_wait():
     with database_url("sqlite") as connection, running_service(connection, workers=1) as server:
-        stream = _stream(server.url)
-        assert stream.status_code == 200
-    stream.close()
+        with _stream(server.url) as stream:
+            told = _events(stream)
+            assert next(value for field, value in told if field == "id")
+            server.process.terminate()
+            # Cut off, it would not be complete.
+            list(told)

@@ -148,8 +148,8 @@ class Lanes:
         self.status = Lane("status", limits.status_threads, most)
         self._reads = Lane("reads", limits.read_threads, most)
         self._writes = Lane("writes", limits.write_threads, most)
-        self._events = Lane("events", limits.event_threads, most)
-        self._all = (self.status, self._reads, self._writes, self._events)
+        self.events = Lane("events", limits.event_threads, most)
+        self._all = (self.status, self._reads, self._writes, self.events)
 
     def of(self, method: str, path: str) -> Lane:
         """The lane of a request, by what it may have to wait for."""
@@ -157,7 +157,7 @@ class Lanes:
         if reading and path in _STATUS_PATHS:
             return self.status
         if reading and path.endswith(_EVENTS_PATH):
-            return self._events
+            return self.events
         if reading or (method == "POST" and _READING_POSTS.search(path)):
             return self._reads
         return self._writes
