@@ -292,11 +292,14 @@ def test_waiting_ends_when_something_changes(served: RunningServer):
     assert {event["uuid"] for event in found[0]["events"]} == {root}
 
 
-def test_a_service_that_stops_answers_those_who_wait():
-    with database_url("sqlite") as connection, running_service(connection, workers=1) as server:
-        with _stream(server.url) as stream:
-            told = _events(stream)
-            assert next(value for field, value in told if field == "id")
-            server.process.terminate()
-            # Cut off, it would not be complete.
-            list(told)
+def test_a_service_that_stops_ends_its_streams():
+    with (
+        database_url("sqlite") as connection,
+        running_service(connection, workers=1) as server,
+        _stream(server.url) as stream,
+    ):
+        told = _events(stream)
+        assert next(value for field, value in told if field == "id")
+        server.process.terminate()
+        # One that was cut off would not be complete.
+        list(told)

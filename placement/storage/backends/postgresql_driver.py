@@ -114,7 +114,12 @@ class Dialect(PGDialect_psycopg2):
             return
         last = dbapi_connection.take_last()
         with dbapi_connection.cursor() as cursor:
-            cursor.execute(last + b"; COMMIT" if last else "COMMIT")
+            try:
+                cursor.execute(last + b"; COMMIT" if last else "COMMIT")
+            except psycopg2.Error:
+                # If what came before it failed, there was no COMMIT, and nobody else would end the transaction.
+                self.do_rollback(dbapi_connection)
+                raise
             if cursor.statusmessage != "COMMIT":
                 raise psycopg2.errors.InFailedSqlTransaction("a statement before had failed: rolled back")
 
