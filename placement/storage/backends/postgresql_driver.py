@@ -117,7 +117,7 @@ class Dialect(PGDialect_psycopg2):
             try:
                 cursor.execute(last + b"; COMMIT" if last else "COMMIT")
             except psycopg2.Error:
-                # If what came before it failed, there was no COMMIT, and nobody else would end the transaction.
+                # If what came before it failed there was no COMMIT, and nobody else would end this.
                 self.do_rollback(dbapi_connection)
                 raise
             if cursor.statusmessage != "COMMIT":
