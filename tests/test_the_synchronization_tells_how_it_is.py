@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tests.patience import eventually
+from tests.probes import figure, probed
 from tests.server import free_port
 from tests.synchronizing import Surroundings, join, pod_manifest
-from tests.test_figures_are_what_happened import figure
-from tests.test_health_is_told_without_waiting import probed
 
 
 def test_the_synchronization_tells_its_health_and_what_it_did(around: Surroundings):
@@ -19,12 +18,16 @@ def test_the_synchronization_tells_its_health_and_what_it_did(around: Surroundin
         eventually(200, lambda: probed(url, "/readyz")[0])
         assert probed(url, "/livez") == (200, "ok")
         assert probed(url, "/healthcheck") == (200, "OK")
+        assert probed(url, "/healthcheck", Accept="text/plain;q=1.2.3") == (200, "OK")
+        assert probed(url, "/healthcheck", "HEAD") == (204, "")
+        assert probed(url, "/readyz", "HEAD") == (200, "")
         said = probed(url, "/readyz?verbose")[1]
         for name in ("kubernetes-watched", "service-answers", "caught-up"):
             assert f"[+]{name} ok" in said
         assert probed(url, "/somewhere")[0] == 404
         eventually(1.0, lambda: figure(url, "placement_sync_objects", kind="pods"))
         assert figure(url, "placement_sync_objects", kind="nodes") == 1
+        assert figure(url, "placement_sync_objects", kind="reservations") == 0
         assert figure(url, "placement_sync_writes_total", kind="Node", outcome="accepted") >= 1
         assert figure(url, "placement_sync_writes_total", kind="Pod", outcome="accepted") == 1
         assert figure(url, "placement_sync_rejected") == 0

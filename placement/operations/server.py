@@ -21,12 +21,11 @@ from placement.metrics.sharing import forget
 from placement.operations.http.limits import Limits
 from placement.operations.ports import holder_of
 from placement.operations.reloading import CarefulArbiter
+from placement.services.health.probes import LIVE
 
 _GRACE_SECONDS = 30
 _WORKER = "placement.operations.http.worker.LaneWorker"
 _BACKLOG = 2048
-# What a worker answers without waiting for anybody.
-_PROBE = "/livez"
 _ANSWERS_WITHIN_SECONDS = 30
 _A_TRY_SECONDS = 1
 # Workers of a master that was killed leave within this time.
@@ -115,12 +114,12 @@ def _forget_figures(_: Any, worker: Any) -> None:
 
 
 def _await_answer(host: str, port: int) -> None:
-    """Ask a worker something. Raises OSError, HTTPException."""
+    """Ask a worker what it answers without waiting for anybody. Raises OSError, HTTPException."""
     # Who listens on all addresses answers on loopback.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     connection = http.client.HTTPConnection(host, port, timeout=_A_TRY_SECONDS)
     try:
-        connection.request("GET", _PROBE, headers={"Connection": "close"})
+        connection.request("GET", LIVE, headers={"Connection": "close"})
         connection.getresponse().read()
     finally:
         connection.close()

@@ -11,10 +11,9 @@ from typing import Protocol
 
 from placement.metrics.catalog import IN_LANES
 from placement.operations.http.limits import Limits
-from placement.services.health.probes import PATHS
+from placement.services.health.probes import OPEN_PATHS
 
 LOG = logging.getLogger(__name__)
-_STATUS_PATHS = frozenset({"", "/", "/metrics"}) | PATHS
 # Its requests wait for changes.
 _EVENTS_PATH = "/ext/v1/events"
 _READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -154,7 +153,7 @@ class Lanes:
     def of(self, method: str, path: str) -> Lane:
         """The lane of a request, by what it may have to wait for."""
         reading = method in _READING_METHODS
-        if reading and path in _STATUS_PATHS:
+        if reading and path in OPEN_PATHS:
             return self.status
         if reading and path.endswith(_EVENTS_PATH):
             return self.events
