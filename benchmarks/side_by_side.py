@@ -3,9 +3,11 @@
 python -m benchmarks.side_by_side ../before                          flat:10000 and numa:1000
 python -m benchmarks.side_by_side ../before --data cores:100 --seconds 10
 python -m benchmarks.side_by_side ../before --data pods:2000         pods on so many nodes of 128 CPUs
+python -m benchmarks.side_by_side --audit                            what it costs to record changes
 
 Each is a service with one worker on a PostgreSQL of its own with the same data. A ratio above 1 says that
-this checkout is faster. Both run under the interpreter that runs this, with its packages.
+this checkout is faster. Both run under the interpreter that runs this, with its packages. With --audit the
+other is this checkout, too, without audit records, and only what writes is measured.
 """
 
 from __future__ import annotations
@@ -52,29 +54,33 @@ def main() -> None:
     """Measure what the command line asks for and print a table for each data set."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.side_by_side", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("other", type=Path, help="the other checkout")
+    parser.add_argument("other", type=Path, nargs="?", default=_HERE, help="the other checkout")
+    parser.add_argument("--audit", action="store_true", help="the other keeps no audit records")
+    parser.add_argument("--claims", type=int, default=_CLAIMS, help="how many are made")
     parser.add_argument("--data", nargs="+", default=["flat:10000", "numa:1000"], metavar="KIND:HOSTS")
     parser.add_argument("--seconds", type=float, default=4, help="per query and checkout")
     given = parser.parse_args()
     for wanted in given.data:
         kind, _, count = wanted.partition(":")
         with ExitStack() as stack:
-            urls = [
-                stack.enter_context(_served(root, kind, count)) for root in (given.other.resolve(), _HERE)
-            ]
+            other = _served(given.other.resolve(), kind, count, audits=not given.audit)
+            urls = [stack.enter_context(each) for each in (other, _served(_HERE, kind, count))]
             if kind == "pods":
                 rows = list(_pods(urls, int(count)))
             else:
-                rows = [*_searches(urls, kind, given.seconds), *_claims(urls, kind)]
+                rows = [] if given.audit else list(_searches(urls, kind, given.seconds))
+                rows += _claims(urls, kind, given.claims)
         title = f"{wanted}, load {os.getloadavg()[0]:.1f}"
         print_table(title, ["work", "the other, p50", "this one, p50", "the other / this one", "runs"], rows)
 
 
 @contextmanager
-def _served(root: Path, kind: str, count: str) -> Iterator[str]:
+def _served(root: Path, kind: str, count: str, *, audits: bool = True) -> Iterator[str]:
     """The URL of a service of that checkout."""
     command = [sys.executable, "-c", _SERVE, str(root), kind, count]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    environment = os.environ if audits else {**os.environ, "OS_AUDIT__ENABLED": "false"}
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -100,14 +106,17 @@ def _searches(urls: list[str], kind: str, seconds: float) -> Iterator[list[str]]
         yield [name if len(sizes) == 1 else f"{name} (answers differ)", *_figures(timings)]
 
 
-def _claims(urls: list[str], kind: str) -> Iterator[list[str]]:
+def _claims(urls: list[str], kind: str, count: int) -> Iterator[list[str]]:
     if kind not in ("flat", "numa"):
         return
     wires = [Wire(url) for url in urls]
     host = identifier("flat-7" if kind == "flat" else "numa-7-n0")
     made, ended = [Timing() for _ in wires], [Timing() for _ in wires]
-    for _ in range(_CLAIMS):
-        for wire, put, delete in zip(wires, made, ended, strict=True):
+    both = list(zip(wires, made, ended, strict=True))
+    for _ in range(count):
+        # Whoever comes second finds the machine warm.
+        both.reverse()
+        for wire, put, delete in both:
             path = f"/allocations/{uuid.uuid4()}"
             took, status, body = wire.timed("PUT", path, claim_body({host: {"VCPU": 1}}))
             if status != 204:

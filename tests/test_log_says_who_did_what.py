@@ -69,7 +69,9 @@ def test_one_line_per_request_names_request_user_and_project(nova: Client, writt
     own = answer.headers["x-openstack-request-id"]
     assert f"[{SENT} {own} nova service - - - -] 127.0.0.1" in line
     length = answer.headers["Content-Length"]
-    assert line.endswith(f'"GET /traits?name=in:A%0AB" status: 200 len: {length} microversion: 1.39')
+    said, _, seconds = line.partition(" duration: ")
+    assert said.endswith(f'"GET /traits?name=in:A%0AB" status: 200 len: {length} microversion: 1.39')
+    assert float(seconds) >= 0
 
 
 def test_a_request_of_nobody_has_its_id(embedded: Client, written: Written):
@@ -91,7 +93,28 @@ def test_lines_as_json_have_it_in_fields(nova: Client, fields: Written):
     assert record["context"]["user"] == "nova"
     assert record["context"]["project"] == "service"
     assert record["context"]["request_id"] == answer.headers["x-openstack-request-id"]
+    assert record["context"]["roles"] == ["service"]
     assert "auth_token" not in record["context"] or record["context"]["auth_token"] is None
+    told = record["extra"]
+    assert (told["address"], told["method"], told["uri"]) == ("127.0.0.1", "GET", "/traits")
+    assert (told["status"], told["len"], told["microversion"]) == (
+        "200",
+        answer.headers["Content-Length"],
+        "1.39",
+    )
+    assert float(told["duration"]) >= 0
+
+
+@pytest.mark.parametrize("path", ["/allocation_candidates", "/ext/v1/allocation_candidates"])
+def test_searches_say_how_many_candidates_they_found(nova: Client, written: Written, path: str):
+    for name in ("one", "two"):
+        nova.provider(unique(name), PCPU=2)
+    count = len(nova.get(f"{path}?resources=PCPU:1").json["allocation_requests"])
+    assert count
+    line = written.lines(f"GET {path}")[-1]
+    assert line.endswith(f" candidates: {count}")
+    nova.get("/traits")
+    assert "candidates: " not in written.lines("GET /traits")[-1]
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from placement.api.route_guard import OWN_PATHS, guarded_by
 from placement.api.routes import (
     allocation_candidates,
     allocations,
+    audit,
     claims,
     clusters,
     extended_candidates,
@@ -88,6 +89,7 @@ _BLUEPRINTS = (
     extended_candidates.blueprint,
     claims.blueprint,
     listings.blueprint,
+    audit.blueprint,
 )
 
 

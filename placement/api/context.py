@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 from flask import current_app, g, request
 from oslo_context import context as log_context
 
 from placement.api.microversions import OLDEST, Feature, Microversion
+from placement.domain.audit import act_as, initiator
 from placement.services.use_cases import UseCases
 
 # Places in the WSGI environment that the application shares with the middleware around it: the request's id,
-# the Caller, and whether the request changes nothing whatever its method.
+# the Caller, whether the request changes nothing whatever its method, and how many candidates it found.
 ENVIRONMENT_KEY = "placement.request_id"
 CALLER_KEY = "placement.caller"
 READS_KEY = "placement.reads"
+CANDIDATES_KEY = "placement.candidates"
 _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -49,19 +51,33 @@ class RequestContext:
 
 
 def identify(caller: Caller) -> None:
-    """Note who the caller is, for the handler and for every line in the log from now on."""
+    """Note who the caller is, for the handler, and for every audit record and line in the log from now on."""
     current().caller = caller
     request.environ[CALLER_KEY] = caller
+    act_as(
+        replace(
+            initiator(),
+            user_id=caller.user_id,
+            project_id=caller.project_id,
+            roles=tuple(sorted(caller.roles)),
+        )
+    )
     said = log_context.get_current()
     if said is not None:
         said.user_id, said.project_id = in_log(caller.user_id), in_log(caller.project_id)
         said.domain_id = in_log(caller.domain_id)
+        said.roles = sorted(in_log(role) or "" for role in caller.roles)
         said.system_scope = "all" if caller.system_scope else None
 
 
 def in_log(text: str | None) -> str | None:
     """A name as one word of a line in the log, whatever is in it."""
     return quote(text, safe="@:+~") if text else None
+
+
+def note_candidates(count: int) -> None:
+    """Note how many candidates the request at hand found, for its line in the log."""
+    request.environ[CANDIDATES_KEY] = count
 
 
 def begin() -> None:

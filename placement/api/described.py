@@ -40,7 +40,14 @@ class OneOf:
     schemas: Sequence[type[VersionedSchema]]
 
 
-Shape = type[VersionedSchema] | fields.Field[Any] | Document | OneOf | Content | Empty | None
+@dataclass(frozen=True, slots=True)
+class ByMediaType:
+    """What the caller accepts decides: contents of media types of their own, and one schema of JSON."""
+
+    shapes: Sequence[type[VersionedSchema] | Content]
+
+
+Shape = type[VersionedSchema] | fields.Field[Any] | Document | OneOf | Content | ByMediaType | Empty | None
 
 
 class ByVersion:

@@ -21,6 +21,7 @@ _STATUS = {
     errors.Forbidden: 403,
     errors.NotFound: 404,
     errors.Conflict: 409,
+    errors.Gone: 410,
     errors.Unavailable: 503,
 }
 _LEAD = {
@@ -30,6 +31,7 @@ _LEAD = {
     404: "The resource could not be found.",
     406: "The resource could not be generated that was acceptable to your browser",
     409: "There was a conflict when trying to complete your request.",
+    410: "This resource is no longer available. No forwarding address is given.",
     411: "The length of the request is missing.",
     413: "The request is larger than this service takes.",
     429: "Too many requests are being answered; try again later.",

@@ -17,6 +17,7 @@ from oslo_middleware import cors, http_proxy_to_wsgi
 from placement.api.context import (
     ANONYMOUS,
     CALLER_KEY,
+    CANDIDATES_KEY,
     ENVIRONMENT_KEY,
     READS_KEY,
     global_id,
@@ -24,6 +25,7 @@ from placement.api.context import (
 )
 from placement.api.observed import Observed
 from placement.domain import deadline
+from placement.domain.audit import Initiator, act_as
 
 _STATUSES = frozenset(HTTPStatus)
 REQUEST_ID = "x-openstack-request-id"
@@ -84,6 +86,7 @@ class RequestLog:
         caller_id = global_id(environ.get("HTTP_X_OPENSTACK_REQUEST_ID", ""))
         # Every line in the log carries it from here on; authentication adds who calls.
         RequestContext(request_id=request_id, global_request_id=caller_id)
+        act_as(Initiator(None, None, (), request_id, caller_id, environ.get("REMOTE_ADDR")))
         LOG.debug('Starting request: "%s %s"', environ["REQUEST_METHOD"], uri)
 
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
@@ -92,19 +95,30 @@ class RequestLog:
             found = {name.lower(): value for name, value in headers}
             if REQUEST_ID not in found:
                 headers = [*headers, (REQUEST_ID, request_id)]
-            LOG.info(
-                '%s "%s %s" status: %s len: %s microversion: %s',
-                environ.get("REMOTE_ADDR", "-"),
-                environ["REQUEST_METHOD"],
-                uri,
-                status.partition(" ")[0],
-                found.get("content-length", "-"),
-                found.get("openstack-api-version", "-").rpartition(" ")[2],
-            )
+            seconds = time.monotonic() - (end - self._request_seconds)
+            _log(environ, uri, status, found, seconds)
             _audit(environ, uri, status)
             return start_response(status, headers, *rest)
 
         return self._application(environ, start)
+
+
+def _log(environ: dict[str, Any], uri: str, status: str, headers: dict[str, str], seconds: float) -> None:
+    """The line of a request, as text and, for formatters of JSON, in fields; `seconds` until its answer."""
+    told: dict[str, Any] = {
+        "address": environ.get("REMOTE_ADDR", "-"),
+        "method": environ["REQUEST_METHOD"],
+        "uri": uri,
+        "status": status.partition(" ")[0],
+        "len": headers.get("content-length", "-"),
+        "microversion": headers.get("openstack-api-version", "-").rpartition(" ")[2],
+        "duration": f"{seconds:.3f}",
+    }
+    if CANDIDATES_KEY in environ:
+        told["candidates"] = environ[CANDIDATES_KEY]
+    # The first three are the request.
+    rest = " ".join(f"{name}: {value}" for name, value in list(told.items())[3:])
+    LOG.info('%s "%s %s" %s', *list(told.values())[:3], rest, extra={"extra": told})
 
 
 def _with_usual_phrase(status: str) -> str:

@@ -162,6 +162,11 @@ _RULES: dict[str, tuple[str, Operations] | tuple[str, Operations, str]] = {
         "Bind, as a scheduler, a pod to a node.",
         (("POST", f"{_CLUSTER}/extender/bind"),),
     ),
+    "audit:list": ("List who changed what.", (("GET", "/ext/v1/audit"),), "rule:admin_api"),
+    "events:list": (
+        "Follow changes of providers and consumers.",
+        (("GET", "/ext/v1/events"),),
+    ),
     "flavors:translate": ("Translate a nova flavor.", (("POST", "/ext/v1/flavors/translation"),)),
     "flavors:candidates": ("Find where a nova flavor fits.", (("POST", "/ext/v1/flavors/candidates"),)),
 }

@@ -9,6 +9,7 @@ PlacementError
  |    +-- ConcurrentUpdate     another writer was faster; read again and retry
  |    +-- InventoryInUse       an inventory with allocations would disappear
  |    +-- CapacityExceeded     no room, or the amount breaks min_unit, max_unit or step_size
+ +-- Gone                  what was asked about cannot be told any more
  +-- Unanswered        another server did not say whether it did what it was asked for
  +-- Unavailable           the database cannot be reached or is overloaded; safe to retry
       +-- SearchTimeout        a search took longer than searches may
@@ -73,6 +74,10 @@ class ConcurrentUpdate(Conflict):
     """Another writer changed the same thing first."""
 
     code = "placement.concurrent_update"
+
+
+class Gone(PlacementError):
+    """What was asked about cannot be told any more; the message says what to do instead."""
 
 
 class Unanswered(PlacementError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from oslo_config import cfg
 
 from placement.domain.allocation import UNKNOWN_OWNER
+from placement.domain.audit import KEPT_DAYS
 
 DEFAULT = [
     cfg.BoolOpt("log_options", default=True, help="Write all options to the log at start, at level debug."),
@@ -183,6 +184,20 @@ METRICS: list[cfg.Opt] = [
         "otherwise of each cluster, or aggregate of hosts.",
     ),
 ]
+AUDIT: list[cfg.Opt] = [
+    cfg.BoolOpt(
+        "enabled",
+        default=True,
+        help="Keep a record of every change, in the transaction that makes it; /ext/v1/audit and "
+        "/ext/v1/events tell of them.",
+    ),
+    cfg.IntOpt(
+        "keep_days",
+        default=KEPT_DAYS,
+        min=2,
+        help="How many days the records are kept.",
+    ),
+]
 WORKAROUNDS: list[cfg.Opt] = [
     cfg.BoolOpt(
         "optimize_for_wide_provider_trees",
@@ -198,5 +213,6 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "scoring": SCORING,
     "kubernetes": KUBERNETES,
     "metrics": METRICS,
+    "audit": AUDIT,
     "workarounds": WORKAROUNDS,
 }

@@ -123,6 +123,8 @@ def open_database(settings: cfg.ConfigOpts) -> Database:
         durable=options.sqlite_synchronous,
         attempts=settings.placement.allocation_conflict_retry_count,
         statement_seconds=settings.api.request_timeout,
+        audits=settings.audit.enabled,
+        keep_audit_days=settings.audit.keep_days,
     )
 
 

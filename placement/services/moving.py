@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import asdict
 
+from placement.domain.audit import Action, Kind
 from placement.domain.errors import BadRequest
 from placement.services import schema
 from placement.storage import tables
@@ -40,6 +42,12 @@ def bring_in(
             database.backend.take_time(transaction.connection)
             target = Side(transaction.connection, tables, transaction)
             report = move(source, target, owner, progress, may_remove=may_remove)
+            # Millions of rows may have come: one record tells of all of them.
+            after = {
+                what: asdict(changes) for what, changes in report.changes.items() if changes != Changes()
+            }
+            if after:
+                transaction.record(Action.UPDATE, Kind.DATABASE, other.where, after=after)
             if rehearse:
                 raise _Rehearsed
     return report

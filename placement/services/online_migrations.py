@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from placement.domain.audit import Action, Kind
 from placement.services.transactions import attempt
-from placement.storage.database import Database
+from placement.storage.database import Database, Transaction
 from placement.storage.statements import online_migrations
 
 
@@ -42,9 +43,20 @@ class OnlineMigrations:
             left = most - sum(batch.completed for batch in batches)
             with self._database.read() as connection:
                 found = min(count(connection), left)
-            completed = attempt(self._database, partial(complete, most=found)) if found else 0
+            completed = self._completed(name, partial(complete, most=found)) if found else 0
             batches.append(Batch(name, found, completed))
         return batches
+
+    def _completed(self, name: str, complete: Callable[[Transaction], int]) -> int:
+        """How many rows a batch completed; one record tells of all of them."""
+
+        def work(transaction: Transaction) -> int:
+            completed = complete(transaction)
+            if completed:
+                transaction.record(Action.UPDATE, Kind.DATABASE, name, after={"completed": completed})
+            return completed
+
+        return attempt(self._database, work)
 
     def _migrations(self) -> list[tuple[str, Callable[..., int], Callable[..., int]]]:
         owner = self._owner

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from placement.services.auditing.events import Events
+from placement.services.auditing.trail import AuditTrail
 from placement.services.capacity import Capacity
 from placement.services.clusters.clusters import Clusters
 from placement.services.clusters.extender import Extender
@@ -66,11 +68,14 @@ class UseCases:
         self.reshaper = Reshaper(database, attributes)
         self.resource_classes = ResourceClasses(database)
         self.traits = Traits(database)
+        self.audit = AuditTrail(database)
+        self.events = Events(database)
 
     def close(self) -> None:
         """Give back the connections that are kept for looking at changes."""
         self.forest.close()
         self.cluster_cache.close()
+        self.events.close()
 
     @classmethod
     @contextmanager

@@ -11,8 +11,11 @@ from typing import Any, Protocol
 
 import sqlalchemy as sa
 
+from placement.domain.audit import KEPT_DAYS, Action, Kind, Record
 from placement.metrics.catalog import DATABASE_FAILURES
 from placement.storage import failures, pool
+from placement.storage.audit import writing
+from placement.storage.audit.retention import Retention
 from placement.storage.backends import urls
 from placement.storage.backends.backend import Backend, SingleWrite
 from placement.storage.backends.choice import backend_of
@@ -48,6 +51,20 @@ class Transaction:
         self.backend = backend
         self.now = utcnow()
         self.doubt = doubt
+        self.records: list[Record] = []
+
+    def record(
+        self,
+        action: Action,
+        kind: Kind,
+        target: str,
+        *,
+        before: Mapping[str, Any] | None = None,
+        after: Mapping[str, Any] | None = None,
+        consumer: str | None = None,
+    ) -> None:
+        """Have this change recorded with the transaction; see placement.domain.audit."""
+        self.records.append(Record(action, kind, target, before, after, consumer))
 
     def execute(self, statement: Any, parameters: Any = None, /) -> Any:
         """Run one statement."""
@@ -93,16 +110,21 @@ class Database:
         attempts: int = 10,
         statement_seconds: float = math.inf,
         log_failures: bool = True,
+        audits: bool = True,
+        keep_audit_days: int = KEPT_DAYS,
     ) -> None:
         """The database at `url`, whose query gets the `parameters`.
 
         `durable` False lets SQLite lose commits in a power cut. `attempts`: how often services try a
         transaction that concurrent ones keep from finishing. `statement_seconds`: how long a server may
         take for a statement, if that is less than usual. `log_failures` False is for callers that
-        report failures themselves.
+        report failures themselves. `audits` False keeps no record of changes; otherwise they are kept for
+        so many days.
         """
         self.url = urls.supported(url, parameters)
         self.attempts = attempts
+        self.audits = audits
+        self.retention = Retention(self, datetime.timedelta(days=keep_audit_days))
         self.history = History()
         self.backend = backend_of(
             self.url, self.history, durable=durable, statement_seconds=statement_seconds
@@ -193,9 +215,15 @@ class Database:
             begin = self.backend.begin_write(plain)
             connection = plain.execution_options(**{_BEGIN: begin})
             with connection.begin() as transaction:
-                yield Transaction(connection, self.backend, self.history.forget)
+                written = Transaction(connection, self.backend, self.history.forget)
+                yield written
+                is_recorded = self.audits and bool(written.records)
+                if is_recorded:
+                    writing.store(written, written.records)
                 self._commit(transaction)
             self.backend.confirm(connection)
+        if is_recorded:
+            self.retention.wrote()
 
     @contextmanager
     def single_write(self) -> Iterator[SingleWrite]:
@@ -209,6 +237,8 @@ class Database:
                     self._note(error)
                     raise OutcomeUnknown(_LOST_COMMIT) from error
                 raise
+        if self.audits:
+            self.retention.wrote()
 
     def _commit(self, transaction: sa.RootTransaction) -> None:
         try:

@@ -40,7 +40,10 @@ def upgrade(database: Database, revision: str = "head") -> None:
     database.create()
     alembic.command.upgrade(configuration(database), revision)
     with database.write() as transaction:
-        stamped = (tables.providers, tables.changes)
+        stamped = [tables.providers, tables.changes]
+        # Older schemas have none.
+        if sa.inspect(transaction.connection).has_table(tables.audit_records.name):
+            stamped.append(tables.audit_records)
         transaction.backend.forget_foreign_stamps(transaction.connection, stamped)
     sync_standard_names(database)
 

@@ -239,3 +239,25 @@ change_counter = sa.Table(
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("value", sa.BigInteger, nullable=False),
 )
+
+# Who changed what, a row per change in the transaction that made it. Texts are as long as they are sent.
+audit_records = sa.Table(
+    "audit_records",
+    metadata,
+    sa.Column("id", LONG_ID, primary_key=True),
+    sa.Column("recorded_at", sa.DateTime, nullable=False, index=True),
+    sa.Column("action", sa.String(16), nullable=False),
+    sa.Column("kind", sa.String(32), nullable=False),
+    sa.Column("target", sa.Text(), nullable=False, index=True),
+    # The consumer that it is about, if any; what tells of changed consumers looks for it by the stamp.
+    sa.Column("consumer_id", sa.String(36)),
+    sa.Column("revision", Revision, nullable=False, index=True),
+    sa.Column("before", sa.Text()),
+    sa.Column("after", sa.Text()),
+    sa.Column("user_id", sa.Text()),
+    sa.Column("project_id", sa.Text()),
+    sa.Column("roles", sa.Text()),
+    sa.Column("request_id", sa.String(64), index=True),
+    sa.Column("global_request_id", sa.String(64)),
+    sa.Column("address", sa.Text()),
+)

@@ -8,6 +8,7 @@ from typing import Any
 
 from placement.api.described import (
     JSON,
+    ByMediaType,
     Content,
     Empty,
     Guard,
@@ -17,10 +18,10 @@ from placement.api.described import (
 )
 from placement.api.microversions import HEADER, NEWEST, OLDEST, SERVICE, Microversion
 from placement.api.openapi.schemas import Schemas
+from placement.api.route_guard import OWN_PATHS
 from placement.api.schemas.answers.base import Error
 from placement.api.schemas.json_schema import Document
 
-EXTENSIONS = "/ext/"
 PATH_PARAMETER = re.compile("<([^<>]+)>")
 _TEXT: Document = {"type": "string"}
 _UUID: Document = {"type": "string", "format": "uuid"}
@@ -33,6 +34,7 @@ _WHY = {
     404: "What the path or the query names does not exist.",
     406: "The caller takes no such answer, or asks for a microversion that the service does not have.",
     409: "The present state refuses the request.",
+    410: "What the token stands for is not known any more: take a new one, and read everything again.",
     411: "The length of the body is missing.",
     413: "The body is too long.",
     415: "The body is of another media type.",
@@ -47,7 +49,7 @@ _RETRYABLE = (429, 503)
 
 def version_of(path: str, version: Microversion) -> Microversion:
     """The version that counts for a path: what is our own has none, and is as the newest is."""
-    return NEWEST if path.startswith(EXTENSIONS) else version
+    return NEWEST if path.startswith(OWN_PATHS) else version
 
 
 class Described:
@@ -61,7 +63,7 @@ class Described:
         self._rule = rule
         self._operation = operation
         self._guard = guard
-        self._extends = rule.startswith(EXTENSIONS)
+        self._extends = rule.startswith(OWN_PATHS)
         self._version = version_of(rule, version)
         self._names = PATH_PARAMETER.findall(rule)
 
@@ -136,9 +138,11 @@ class Described:
             described["headers"]["Location"] = {"schema": _TEXT}
         if isinstance(shape, Empty):
             return described
-        media_types = shape.media_types if isinstance(shape, Content) else (JSON,)
-        content = {"schema": schemas.of(shape, self._version)}
-        return {**described, "content": dict.fromkeys(media_types, content)}
+        content = {}
+        for each in shape.shapes if isinstance(shape, ByMediaType) else (shape,):
+            media_types = each.media_types if isinstance(each, Content) else (JSON,)
+            content.update({key: {"schema": schemas.of(each, self._version)} for key in media_types})
+        return {**described, "content": content}
 
     def _statuses(self, has_body: bool) -> set[int]:
         found = {400, 500, 503, *self._operation.errors}

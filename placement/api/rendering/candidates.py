@@ -12,6 +12,7 @@ from itertools import repeat
 
 import orjson
 
+from placement.api.context import note_candidates
 from placement.api.microversions import Feature, Microversion
 from placement.forest.texts import (
     Part,
@@ -56,10 +57,11 @@ class CandidatesRenderer:
         scores: Texts | None = None,
         appendix: bytes = b"",
     ) -> Iterator[bytes]:
-        """The JSON body in parts of bounded size, each made when it is asked for.
+        """The JSON body in parts of bounded size, each made when it is asked for, the first in the request.
 
         `scores`: members to add to each element, `appendix`: to the body; both JSON without braces.
         """
+        note_candidates(len(search.answer))
         yield b'{"allocation_requests":['
         yield from _elements(search, version, scores)
         yield b'],"provider_summaries":{'

@@ -40,6 +40,7 @@ _COMMANDS = {
     "allocation list": "allocation:ListAllocations",
     "allocation show": "allocation:ShowAllocation",
     "allocation delete": "allocation:DeleteAllocation",
+    "audit": "audit:ListAudit",
     "sync kubernetes": "sync:SyncKubernetes",
     "flavor translate": "flavor:TranslateFlavor",
     "flavor candidates": "flavor:ListFlavorCandidates",

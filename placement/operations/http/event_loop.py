@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import selectors
+import socket
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -100,6 +101,11 @@ class EventLoop:
         for connection in self._register:
             if connection.phase is Phase.IDLE:
                 connection.deadline = min(connection.deadline, linger)
+            elif connection.exchange is not None and connection.exchange.lane is self._lanes.events:
+                # Who waits for changes would be waited for: it is as if he had left, but he is answered.
+                connection.exchange.keep_alive = False
+                with suppress(OSError):
+                    connection.wire.shutdown(socket.SHUT_RD)
 
     def turn(self) -> None:
         """Wait for something to happen, at most until the next look at the deadlines."""

@@ -131,8 +131,9 @@ class Exchange:
                 self._produced = True
             else:
                 self._response.write(piece)
-            # Small pieces leave together.
-            if self.outgoing.waiting >= _TOGETHER_BYTES and not self.outgoing.flush():
+            # Small pieces leave together, unless an empty one says that nothing may follow for long.
+            is_due = piece == b"" or self.outgoing.waiting >= _TOGETHER_BYTES
+            if is_due and not self.outgoing.flush():
                 return State.BLOCKED
         if not self.outgoing.flush():
             return State.BLOCKED

@@ -14,6 +14,8 @@ from placement.operations.http.limits import Limits
 from placement.services.health.probes import OPEN_PATHS
 
 LOG = logging.getLogger(__name__)
+# Its requests wait for changes.
+_EVENTS_PATH = "/ext/v1/events"
 _READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # These have a body, but change nothing.
 _READING_POSTS = re.compile(
@@ -145,21 +147,25 @@ class Lanes:
         self.status = Lane("status", limits.status_threads, most)
         self._reads = Lane("reads", limits.read_threads, most)
         self._writes = Lane("writes", limits.write_threads, most)
+        self.events = Lane("events", limits.event_threads, most)
+        self._all = (self.status, self._reads, self._writes, self.events)
 
     def of(self, method: str, path: str) -> Lane:
         """The lane of a request, by what it may have to wait for."""
         reading = method in _READING_METHODS
         if reading and path in OPEN_PATHS:
             return self.status
+        if reading and path.endswith(_EVENTS_PATH):
+            return self.events
         if reading or (method == "POST" and _READING_POSTS.search(path)):
             return self._reads
         return self._writes
 
     def write_down(self) -> None:
         """Write down how many jobs wait and run, for who watches."""
-        for lane in (self.status, self._reads, self._writes):
+        for lane in self._all:
             lane.write_down()
 
     def overdue(self, now: float) -> list[Job]:
         """Remove from all lanes the jobs that waited too long."""
-        return [job for lane in (self.status, self._reads, self._writes) for job in lane.overdue(now)]
+        return [job for lane in self._all for job in lane.overdue(now)]

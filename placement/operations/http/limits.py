@@ -39,4 +39,6 @@ class Limits:
     status_threads: int = 3
     read_threads: int = 12
     write_threads: int = 8
+    # More than may wait for changes (api.routes.audit), also of one caller, so that others learn it at once.
+    event_threads: int = 12
     most_waiting: int = 512

@@ -9,6 +9,7 @@ from typing import Any
 
 from placement.dialects.koordinator.settings.scoring import SCORING, candidates_order
 from placement.dialects.koordinator.settings.settings import SETTINGS, scheduler_settings
+from placement.domain.audit import Action, Kind
 from placement.domain.errors import BadRequest, Conflict
 from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.cluster_lookup import NAME, found, unknown_node
@@ -83,11 +84,15 @@ class Clusters:
                     self._imports.check_readable(transaction, former._replace(settings=checked))
                 if former.settings != checked:
                     clusters.update_settings(transaction, id_, checked)
+                    transaction.record(
+                        Action.UPDATE, Kind.CLUSTER, name, before=former.settings, after=checked
+                    )
             else:
                 own = str(uuid.uuid5(_NAMESPACE, name))
                 aggregate = str(uuid.uuid5(_NAMESPACE, f"{name}/aggregate"))
                 if not clusters.insert(transaction, name, own, aggregate, checked):
                     raise TryAgain("Another writer created the cluster at the same moment.")
+                transaction.record(Action.CREATE, Kind.CLUSTER, name, after=checked)
             return id_ is None, found(transaction, name)
 
         return attempt(self._database, work)
@@ -101,6 +106,7 @@ class Clusters:
             if cluster.nodes:
                 raise Conflict(f"Cluster {name} still has {cluster.nodes} nodes; delete them first.")
             clusters.delete(transaction, cluster.id)
+            transaction.record(Action.DELETE, Kind.CLUSTER, name, before=cluster.settings)
 
         attempt(self._database, work)
 

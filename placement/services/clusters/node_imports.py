@@ -9,6 +9,7 @@ from typing import Any
 from placement.dialects.koordinator.node.node import NodeImport, import_node
 from placement.dialects.koordinator.node.tree import HostIdentity
 from placement.dialects.koordinator.settings.settings import node_labels
+from placement.domain.audit import Action, Kind
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import consumer_of
@@ -114,6 +115,8 @@ class NodeImports:
                 node_rows.lock(transaction, [node.provider_id])
                 state = self.state(transaction, cluster, node)
                 withdraw(transaction, self._writer, state, f"Node {node_name}")
+                host = {"resource_provider": state.root_uuid}
+                transaction.record(Action.DELETE, Kind.NODE, f"{name}/{node_name}", before=host)
 
         patiently(once)
 
@@ -182,7 +185,7 @@ class _Importing:
             self._write(state.id, state.identity, before, less)
             before = less
         root_id, change = bring_about(transaction, self.imported.tree, cluster.id)
-        node_id = self._save(known, root_id, node, topology)
+        node_id = self._save(known, root_id, node, topology, change)
         self._write(node_id, description.identity, before, after)
         return ImportedNode(known is None, change, self.imported.warnings)
 
@@ -221,7 +224,12 @@ class _Importing:
         self.writer.write(self.transaction, place, before, after, bearers)
 
     def _save(
-        self, known: Node | None, root_id: int, node: dict[str, Any], topology: dict[str, Any] | None
+        self,
+        known: Node | None,
+        root_id: int,
+        node: dict[str, Any],
+        topology: dict[str, Any] | None,
+        change: TreeChange,
     ) -> int:
         transaction, cluster = self.transaction, self.cluster
         joined = memberships.add_aggregate(transaction, root_id, cluster.aggregate_uuid)
@@ -229,9 +237,21 @@ class _Importing:
         if joined or not same:
             # Caches of the node learn of new manifests by the stamp of the host.
             providers.touch(transaction, (), [root_id])
+        if joined or not same or change != TreeChange():
+            self._record(Action.CREATE if known is None else Action.UPDATE, change)
         if known is not None and same:
             return known.id
         return clusters.save_node(transaction, cluster.id, self.imported.name, root_id, node, topology)
+
+    def _record(self, action: Action, change: TreeChange) -> None:
+        after = {
+            "resource_provider": self.imported.tree.root.uuid,
+            "providers_created": len(change.created),
+            "providers_changed": len(change.changed),
+            "providers_deleted": len(change.deleted),
+        }
+        target = f"{self.cluster.name}/{self.imported.name}"
+        self.transaction.record(action, Kind.NODE, target, after=after)
 
 
 def _check_cpus(state: NodeInfo, offers: NodeOffers) -> None:

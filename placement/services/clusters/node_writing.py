@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from placement.dialects.koordinator.node.tree import HostIdentity
+from placement.domain.audit import Action, Kind
 from placement.domain.errors import Conflict
 from placement.scheduling.node_allocations import NodeAllocations
 from placement.services.placement.replacement import changes_of
@@ -146,6 +147,8 @@ class _Writing:
         if not (changed or moved or bearers):
             return False
         existing = self._settle_consumers(changed | bearers.keys(), bearers)
+        for consumer in sorted(changed | bearers.keys()):
+            self._record(consumer)
         self._write_shares(changed, existing, class_ids)
         pods.disown(self.transaction, self.place.node_id, moved & self.before.cpus.keys())
         owners = {cpu: self.after.cpus[cpu] for cpu in moved & self.after.cpus.keys()}
@@ -176,6 +179,23 @@ class _Writing:
             self.transaction, [bearers[uuid] for uuid in sorted(locked.keys() & bearers.keys())]
         )
         return set(locked)
+
+    def _record(self, consumer: str) -> None:
+        """What nobody asked for is recorded, too: pods may get what another one leaves."""
+        before, after = self._described(self.before, consumer), self._described(self.after, consumer)
+        action = Action.DELETE if after is None else Action.CREATE if before is None else Action.UPDATE
+        self.transaction.record(
+            action, Kind.ALLOCATIONS, consumer, before=before, after=after, consumer=consumer
+        )
+
+    def _described(self, accounts: NodeAllocations, consumer: str) -> dict[str, object] | None:
+        shares = accounts.shares.get(consumer)
+        if shares is None:
+            return None
+        held: dict[str, dict[str, int]] = {}
+        for place, amount in shares.items():
+            held.setdefault(self.place.identity.uuid(place.path), {})[place.resource_class] = amount
+        return {"allocations": held}
 
     def _write_shares(self, changed: set[str], existing: set[str], class_ids: ClassIds) -> None:
         before, after = self.before.shares, self.after.shares

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from placement.scheduling.node_allocations import NodeAllocations
 from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.node_writing import PodAttributes
+from placement.services.clusters.pod_audit import arrived
 from placement.services.clusters.pod_writing import Arrival, pod_values
 from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.storage.backends.backend import Stamped
@@ -65,6 +66,7 @@ def place_at_once(
             for cpu, owner in sorted(after.accounts.cpus.items())
             if owner.consumer == recorded.consumer
         },
+        record=arrived(view.facts.name, arrival.answer),
     )
     try:
         written = pod_arrivals.place_at_once(database, wanted, now)

@@ -23,6 +23,7 @@ from placement.services.clusters.node_writing import (
     PodAttributes,
 )
 from placement.services.clusters.pod_answers import PodAnswer
+from placement.services.clusters.pod_audit import came_and_left, changed
 from placement.services.clusters.pod_documents import PodDocument
 from placement.services.clusters.pod_rows import FORMAT, consumer_of, ended_status, status_of
 from placement.services.following.cluster_cache import ClusterSnapshot
@@ -144,6 +145,7 @@ class PodWriting:
             node_rows.lock(transaction, {pod.root_id})
         self.check_namesakes(transaction, facts, PodKey(pod.namespace, pod.name, pod.uid), [pod])
         pods.touch(transaction, pod.id)
+        transaction.records.append(changed(facts.name, pod, claimed="again"))
 
     def change(
         self,
@@ -191,6 +193,8 @@ class PodWriting:
             _end(transaction, facts, ending)
         arriving = set() if arrival is None or arrival.recorded is None else {arrival.recorded.consumer}
         consumers.delete_idle(transaction, gone - arriving)
+        answer = None if arrival is None else arrival.answer
+        transaction.records.extend(came_and_left(facts.name, leaving, answer))
         if arrival is not None:
             node_id = None if target is None else locked.states[target].id
             pods.insert(transaction, facts.id, pod_values(arrival, node_id))
@@ -212,10 +216,11 @@ def pod_values(arrival: Arrival, node_id: int | None, before: StoredPod | None =
 
 def _end(transaction: Transaction, facts: ClusterFacts, ending: Sequence[Ending]) -> None:
     by_uid = {each.reservation.uid: each for each in ending}
-    statuses = {
-        row.id: ended_status(row.status, by_uid[row.uid].phase, by_uid[row.uid].remark)
-        for row in pods.reservations(transaction, facts.id, by_uid.keys())
-    }
+    statuses = {}
+    for row in pods.reservations(transaction, facts.id, by_uid.keys()):
+        end = by_uid[row.uid]
+        statuses[row.id] = ended_status(row.status, end.phase, end.remark)
+        transaction.records.append(changed(facts.name, row, phase=end.phase, remark=end.remark))
     pods.leave_nodes(transaction, statuses, FORMAT)
 
 

@@ -18,6 +18,7 @@ from placement.kubernetes.pod_identity import consumer_of, derived_uid
 from placement.scheduling.reservation_looks import kept_on
 from placement.services.clusters.cluster_lookup import found, unknown_pod
 from placement.services.clusters.pod_answers import PodAnswer
+from placement.services.clusters.pod_audit import changed
 from placement.services.clusters.pod_documents import PodDocument, check_name, checked_uid
 from placement.services.clusters.pod_pages import next_page
 from placement.services.clusters.pod_placing import asks_for_the_same
@@ -143,6 +144,8 @@ class Reservations:
             self._ends.writing.check_namesakes(transaction, view.facts, key, [row])
             pods.update(transaction, row.id, row.values(status, FORMAT, row.node_id))
             providers.touch(transaction, (), [row.root_id])
+            terms = None if document.keeps is None else document.keeps.document()
+            transaction.records.append(changed(view.facts.name, row, terms=terms))
         return self.get(view.facts.name, row.name)
 
     def _one(self, view: ClusterSnapshot, cluster: str, name: str) -> StoredPod:

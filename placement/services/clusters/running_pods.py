@@ -26,6 +26,7 @@ from placement.scheduling.filter import loose_amounts
 from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.node_writing import NodeChanged, PodAttributes
 from placement.services.clusters.pod_answers import PodAnswer
+from placement.services.clusters.pod_audit import arrived
 from placement.services.clusters.pod_documents import PodDocument
 from placement.services.clusters.pod_placing import container_cpus, same_pod
 from placement.services.clusters.pod_rows import answer_of
@@ -70,6 +71,7 @@ class Recording:
         before = _recorded_before(state, document)
         if same is not None and known == [same] and same.root_id == root_id and before == arrival.recorded:
             pods.update(transaction, same.id, pod_values(arrival, same.node_id, same))
+            transaction.records.append(arrived(facts.name, arrival.answer, same))
         else:
             self.writing.change(transaction, facts, locked, known, arrival, self.attributes)
         return not known, arrival.answer

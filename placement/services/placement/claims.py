@@ -12,13 +12,16 @@ from collections.abc import Mapping, Sequence
 from math import gcd
 
 from placement.domain.allocation import ConsumerClaim
+from placement.domain.audit import Action, Kind
 from placement.domain.errors import BadRequest, NotFound
 from placement.services.outcomes import counted
 from placement.services.placement.replacement import (
     LARGEST_AMOUNT,
     Replacement,
     attributes_of,
+    claim_document,
     consumer_attributes,
+    holdings,
 )
 from placement.services.transactions import attempt, ensure
 from placement.storage.database import Database, Transaction
@@ -44,7 +47,14 @@ class Claims:
         """
 
         def work(transaction: Transaction) -> None:
-            consumers.note_dedicated_cpus(transaction, consumer_uuid, generation, cpus)
+            if consumers.note_dedicated_cpus(transaction, consumer_uuid, generation, cpus):
+                transaction.record(
+                    Action.UPDATE,
+                    Kind.ALLOCATIONS,
+                    consumer_uuid,
+                    after={"dedicated_cpus": cpus},
+                    consumer=consumer_uuid,
+                )
 
         attempt(self._database, work)
 
@@ -69,7 +79,7 @@ class Claims:
             _check_classes(claims, ids, of_one_consumer=of_one_consumer)
             replacement.resolve(ids)
             replacement.apply()
-            replacement.store()
+            replacement.store(self._class_ids.names)
 
         attempt(self._database, work, before=lambda: self._attributes.register(attributes))
 
@@ -85,7 +95,8 @@ class Claims:
         ]
         consumers_attributes = [consumer_attributes(claim) for claim in claims]
         try:
-            return claim_at_once(self._database, consumers_attributes, _rises(amounts), amounts)
+            documents = [claim_document(claim) for claim in claims]
+            return claim_at_once(self._database, consumers_attributes, _rises(amounts), amounts, documents)
         except Unreachable:
             raise
         except TryAgain:
@@ -103,13 +114,22 @@ class Claims:
             if not held:
                 raise NotFound(f"No allocations for consumer '{consumer_uuid}'")
             touched = {row.provider_id for row in held}
-            providers.lock_all(transaction, (), touched)
+            locked = providers.lock_all(transaction, (), touched)
             allocations.apply_changes(
                 transaction, [Change(row.provider_id, row.class_id, -row.amount, 0, 0, 0) for row in held]
             )
             allocations.replace(transaction, [consumer_uuid], ())
             consumers.delete(transaction, [consumer_uuid])
             providers.touch(transaction, (), touched)
+            uuids = {row.id: row.uuid for row in locked}
+            classes = self._class_ids.names(transaction, {row.class_id for row in held})
+            transaction.record(
+                Action.DELETE,
+                Kind.ALLOCATIONS,
+                consumer_uuid,
+                before={"allocations": holdings(held, uuids, classes)[consumer_uuid]},
+                consumer=consumer_uuid,
+            )
 
         attempt(self._database, work)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 
+from placement.domain.audit import Action, Kind
 from placement.domain.errors import (
     BadRequest,
     ConcurrentUpdate,
@@ -58,6 +60,7 @@ class Inventories:
             if class_id in inventories.stored(transaction, [locked.id]).get(locked.id, {}):
                 raise ConcurrentUpdate(f"Update conflict: Inventory of class {class_name} exists on {uuid}.")
             inventories.insert(transaction, [(locked.id, class_id, inventory)])
+            record_inventories(transaction, uuid, (), {class_name: inventory}, Action.CREATE)
             return _raise_generation(transaction, locked)
 
         return attempt(self._database, work)
@@ -84,7 +87,8 @@ class Inventories:
                         f"No such resource class {name}."
                     )
             by_id = {ids[name]: inventory for name, inventory in wanted.items()}
-            replace_records(transaction, locked, by_id, "update conflict: ")
+            former = replace_records(transaction, locked, by_id, "update conflict: ")
+            record_inventories(transaction, uuid, former, wanted)
             return _raise_generation(transaction, locked)
 
         return attempt(self._database, work)
@@ -113,6 +117,7 @@ class Inventories:
                 )
             _warn_of_shrinking(records[class_id], inventory, uuid)
             inventories.update(transaction, [(locked.id, class_id, inventory)])
+            record_inventories(transaction, uuid, [records[class_id]], {class_name: inventory})
             return _raise_generation(transaction, locked)
 
         return attempt(self._database, work)
@@ -131,6 +136,7 @@ class Inventories:
                     f"Unable to delete inventory of class {class_name}: {in_use(chosen, uuid)}"
                 )
             inventories.delete(transaction, [(locked.id, chosen[0].class_id)])
+            record_inventories(transaction, uuid, chosen, {}, Action.DELETE)
             _raise_generation(transaction, locked)
 
         attempt(self._database, work)
@@ -140,7 +146,8 @@ class Inventories:
 
         def work(transaction: Transaction) -> None:
             locked = lock(transaction, uuid)
-            replace_records(transaction, locked, {}, "")
+            former = replace_records(transaction, locked, {}, "")
+            record_inventories(transaction, uuid, former, {}, Action.DELETE)
             _raise_generation(transaction, locked)
 
         attempt(self._database, work)
@@ -154,8 +161,11 @@ def check_generation(locked: LockedProvider, generation: int) -> None:
 
 def replace_records(
     transaction: Transaction, locked: LockedProvider, wanted: Mapping[int, Inventory], in_use_prefix: str
-) -> None:
-    """Insert, update and delete records until they are those wanted (by class id). Raises InventoryInUse."""
+) -> list[Stored]:
+    """Insert, update and delete records until they are those wanted (by class id); what was there before.
+
+    Raises InventoryInUse.
+    """
     records = inventories.stored(transaction, [locked.id]).get(locked.id, {})
     gone = [record for class_id, record in records.items() if class_id not in wanted]
     blocking = [record for record in gone if record.used]
@@ -172,6 +182,20 @@ def replace_records(
     inventories.update(transaction, [(locked.id, *change) for change in changed.items()])
     fresh = sorted(wanted.keys() - records.keys())
     inventories.insert(transaction, [(locked.id, class_id, wanted[class_id]) for class_id in fresh])
+    return list(records.values())
+
+
+def record_inventories(
+    transaction: Transaction,
+    uuid: str,
+    before: Iterable[Stored],
+    after: Mapping[str, Inventory],
+    action: Action = Action.UPDATE,
+) -> None:
+    """Have a change of what a provider offers recorded."""
+    former = {stored.class_name: asdict(stored.inventory) for stored in before}
+    later = {name: asdict(inventory) for name, inventory in after.items()}
+    transaction.record(action, Kind.INVENTORIES, uuid, before=former or None, after=later or None)
 
 
 def _warn_of_shrinking(stored: Stored, wanted: Inventory, uuid: str) -> None:

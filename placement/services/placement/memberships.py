@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from placement.domain.audit import Action, Kind
 from placement.domain.errors import BadRequest, ConcurrentUpdate
 from placement.services.placement.providers import lock, missing
 from placement.services.transactions import attempt
 from placement.storage.database import Database, Transaction
 from placement.storage.statements import memberships, names, providers
-from placement.storage.statements.memberships import Members
+from placement.storage.statements.memberships import Members, Replaced
 from placement.storage.statements.providers import LockedProvider
 
 _STALE = "Resource provider's generation already changed. Please update the generation and try again."
@@ -53,8 +54,10 @@ class Memberships:
             unknown = sorted(set(wanted) - ids.keys())
             if unknown:
                 raise BadRequest(f"No such trait {', '.join(unknown)}")
-            if memberships.replace_traits(transaction, locked.id, ids.values()):
+            replaced = memberships.replace_traits(transaction, locked.id, ids.values())
+            if replaced.changed:
                 providers.touch(transaction, [locked.id])
+                _record(transaction, Kind.TRAITS, uuid, replaced, wanted)
             return self._present(memberships.traits_of(transaction, uuid), uuid)
 
         return attempt(self._database, work)
@@ -64,8 +67,10 @@ class Memberships:
 
         def work(transaction: Transaction) -> None:
             locked = lock(transaction, uuid)
-            if memberships.replace_traits(transaction, locked.id, ()):
+            replaced = memberships.replace_traits(transaction, locked.id, ())
+            if replaced.changed:
                 providers.touch(transaction, [locked.id])
+                _record(transaction, Kind.TRAITS, uuid, replaced, ())
 
         attempt(self._database, work)
 
@@ -80,12 +85,21 @@ class Memberships:
             locked = lock(transaction, uuid)
             if generation is not None:
                 _check_generation(locked, generation)
-            memberships.replace_aggregates(transaction, locked.id, wanted)
+            replaced = memberships.replace_aggregates(transaction, locked.id, wanted)
+            _record(transaction, Kind.AGGREGATES, uuid, replaced, wanted)
             raised = [] if generation is None else [locked.id]
             providers.touch(transaction, raised, [] if raised else [locked.id])
             return locked.generation + len(raised)
 
         return attempt(self._database, work)
+
+
+def _record(
+    transaction: Transaction, kind: Kind, uuid: str, replaced: Replaced, wanted: Collection[str]
+) -> None:
+    transaction.record(
+        Action.UPDATE, kind, uuid, before={kind: replaced.before}, after={kind: sorted(wanted)}
+    )
 
 
 def _check_generation(locked: LockedProvider, generation: int) -> None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import os_resource_classes
 
+from placement.domain.audit import Action, Kind
 from placement.domain.errors import BadRequest, Conflict, NotFound
 from placement.services.transactions import attempt
 from placement.storage.database import Database, Transaction
@@ -43,6 +44,10 @@ class ResourceClasses:
                 raise BadRequest(f"Cannot update standard resource class {name}")
             if new != name and not catalog.rename_class(transaction, entry.id, new):
                 raise Conflict(f"Resource class already exists: {new}")
+            if new != name:
+                transaction.record(
+                    Action.UPDATE, Kind.RESOURCE_CLASS, name, before={"name": name}, after={"name": new}
+                )
 
         attempt(self._database, work)
 
@@ -56,6 +61,7 @@ class ResourceClasses:
                 raise BadRequest(f"{prefix}standard resource class {name}.")
             if not catalog.delete_class(transaction, entry.id):
                 raise Conflict(f"{prefix}resource class {name}. Class is in use in inventory.")
+            transaction.record(Action.DELETE, Kind.RESOURCE_CLASS, name)
 
         attempt(self._database, work)
 
@@ -125,5 +131,6 @@ class Traits:
                 raise BadRequest(f"Cannot delete standard trait {name}.")
             if not catalog.delete_trait(transaction, entry.id):
                 raise Conflict(f"The trait {name} is in use by a resource provider.")
+            transaction.record(Action.DELETE, Kind.TRAIT, name)
 
         attempt(self._database, work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from placement.domain.audit import Action, Kind
 from placement.domain.errors import BadRequest, Conflict, NotFound
 from placement.domain.groups import RequestGroup
 from placement.domain.identifiers import normalize_uuid
@@ -95,6 +96,7 @@ class Providers:
                 raise Conflict(f"Conflicting resource provider {which} already exists.", code=_DUPLICATE)
             created = provider_rows.find(transaction, uuid)
             assert created is not None
+            transaction.record(Action.CREATE, Kind.PROVIDER, uuid, after=_described(created))
             return created
 
         return attempt(self._database, work)
@@ -112,6 +114,7 @@ class Providers:
                 providers.lock_trees(transaction, shared=False)
             locked = lock(transaction, uuid)
             _check_import(transaction, locked, name, parent, prefix)
+            former = None if parent is None else provider_rows.find(transaction, uuid)
             if parent is not None:
                 _move(transaction, locked, parent, prefix, may_move=may_move)
             if providers.name_taken(transaction, name, other_than=locked.id):
@@ -119,6 +122,8 @@ class Providers:
             providers.rename(transaction, locked.id, name)
             updated = provider_rows.find(transaction, uuid)
             assert updated is not None
+            before = {**_described(former or updated), "name": locked.name}
+            transaction.record(Action.UPDATE, Kind.PROVIDER, uuid, before=before, after=_described(updated))
             return updated
 
         return attempt(self._database, work)
@@ -151,6 +156,10 @@ class Providers:
             providers.delete(transaction, [locked.id])
 
         attempt(self._database, work)
+
+
+def _described(provider: Provider) -> dict[str, str | None]:
+    return {"name": provider.name, "parent_provider_uuid": provider.parent_uuid}
 
 
 def missing(uuid: str) -> NotFound:

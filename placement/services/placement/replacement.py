@@ -7,11 +7,12 @@ order of `Claims.replace`, so that all lock in the same order: consumers, then p
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 
 from placement.domain.allocation import AnyGeneration, ConsumerClaim
+from placement.domain.audit import Action, Kind
 from placement.domain.errors import BadRequest, CapacityExceeded, ConcurrentUpdate
 from placement.storage.database import Transaction
 from placement.storage.statements import (
@@ -25,6 +26,7 @@ from placement.storage.statements.consumers import Attribute, ConsumerAttributes
 
 # More than any max_unit, so such an amount is refused for its units; larger ones need not be told apart.
 LARGEST_AMOUNT = 2**40
+ClassNames = Callable[[Transaction, Collection[int]], Mapping[int, str]]
 
 
 @dataclass(slots=True)
@@ -128,8 +130,9 @@ class Replacement:
             classes = {id_: name for name, id_ in self.class_ids.items()}
             raise explain_refusal(self.transaction, refused, self.fresh, uuids, classes)
 
-    def store(self) -> None:
-        """Write the allocations, the consumers' attributes and generations."""
+    def store(self, class_names: ClassNames) -> None:
+        """Write the allocations, the consumers' attributes and generations, and record it."""
+        self._record(class_names)
         holders = {row.consumer_uuid for row in self.held}
         allocations.replace(self.transaction, holders, self.fresh)
         consumers.advance(
@@ -142,6 +145,51 @@ class Replacement:
         )
         emptied = {claim.consumer_uuid for claim in self.claims if not claim.resources}
         consumers.delete(self.transaction, emptied & self.existing)
+
+    def _record(self, class_names: ClassNames) -> None:
+        known = {id_: name for name, id_ in self.class_ids.items()}
+        others = {row.class_id for row in self.held} - known.keys()
+        classes = {**known, **class_names(self.transaction, others)}
+        uuids = {id_: uuid for uuid, id_ in self.provider_ids.items()}
+        before = holdings(self.held, uuids, classes)
+        for claim in self.claims:
+            uuid = claim.consumer_uuid
+            if claim.resources or uuid in self.existing:
+                self.transaction.record(
+                    _action(claim, self.existing),
+                    Kind.ALLOCATIONS,
+                    uuid,
+                    before={"allocations": before.get(uuid, {})} if uuid in self.existing else None,
+                    after=claim_document(claim) if claim.resources else None,
+                    consumer=uuid,
+                )
+
+
+def _action(claim: ConsumerClaim, existing: Collection[str]) -> Action:
+    if not claim.resources:
+        return Action.DELETE
+    return Action.UPDATE if claim.consumer_uuid in existing else Action.CREATE
+
+
+def claim_document(claim: ConsumerClaim) -> dict[str, object]:
+    """What a record says that a consumer holds from now on."""
+    return {
+        "allocations": {uuid: dict(amounts) for uuid, amounts in claim.resources.items()},
+        "project_id": claim.project_id,
+        "user_id": claim.user_id,
+        "consumer_type": claim.consumer_type,
+    }
+
+
+def holdings(
+    held: Sequence[Held], uuids: Mapping[int, str], classes: Mapping[int, str]
+) -> dict[str, dict[str, dict[str, int]]]:
+    """What records say that consumers held: consumer -> provider -> class -> amount."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for row in held:
+        of_consumer = found.setdefault(row.consumer_uuid, {})
+        of_consumer.setdefault(uuids[row.provider_id], {})[classes[row.class_id]] = row.amount
+    return found
 
 
 def consumer_attributes(claim: ConsumerClaim) -> ConsumerAttributes:

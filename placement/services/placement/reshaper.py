@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from placement.domain.allocation import ConsumerClaim
 from placement.domain.errors import BadRequest, ConcurrentUpdate, InventoryInUse
 from placement.domain.inventory import Inventory, ProviderInventories
-from placement.services.placement.inventories import check_capacity, in_use
+from placement.services.placement.inventories import check_capacity, in_use, record_inventories
 from placement.services.placement.replacement import Replacement, attributes_of
 from placement.services.transactions import attempt
 from placement.storage.database import Database, Transaction
@@ -67,7 +67,7 @@ class _Reshape:
         replacement.resolve(class_ids)
         replacement.apply()
         self._shrink()
-        replacement.store()
+        replacement.store(names.class_names)
         providers.advance(self.transaction, self._steps())
 
     def _lock_providers(self) -> None:
@@ -112,6 +112,13 @@ class _Reshape:
     def _extend(self, class_ids: Mapping[str, int]) -> None:
         """Insert and change inventories; note those to be deleted when the allocations have moved."""
         stored = inventories.stored(self.transaction, [self._id(provider) for provider in self.wanted])
+        for provider in self.wanted:
+            record_inventories(
+                self.transaction,
+                provider.provider_uuid,
+                stored.get(self._id(provider), {}).values(),
+                provider.inventories,
+            )
         added: list[tuple[int, int, Inventory]] = []
         changed: list[tuple[int, int, Inventory]] = []
         for provider in self.wanted:

@@ -97,6 +97,11 @@ class Backend(Protocol):
     def take_time(self, connection: sa.Connection) -> None:
         """Let the transaction on this connection last, and be idle, for as long as it takes."""
 
+    def run_last(
+        self, connection: sa.Connection, statement: sa.TextClause, parameters: Mapping[str, Any]
+    ) -> None:
+        """Run the last statement of a transaction, which has no result; it is committed next."""
+
     def confirm(self, connection: sa.Connection) -> None:
         """After a commit. Raises OutcomeUnknown if the server may have stopped being the database."""
 
@@ -118,6 +123,8 @@ class Backend(Protocol):
 
     # The value for `revision` columns (storage.backends.types.Revision) in statements that are made once.
     stamp: ClassVar[sa.ColumnElement[int]]
+    # The same as text, for statements that are written as text.
+    stamp_text: ClassVar[str]
 
     def stamp_parameters(self, connection: sa.Connection) -> Mapping[str, int]:
         """Take the stamp of a transaction, once in each: the parameters of `stamp`."""
@@ -178,6 +185,10 @@ class Backend(Protocol):
 
     # A statement on the stamp to look from next, and the two parts of the witness (storage.changes.history).
     horizon: ClassVar[str]
+    # An expression for the present moment as text, by which what is written later can be told from what was
+    # there; and the condition that a {column} with stamps is later than the moment :since.
+    moment: ClassVar[str]
+    is_later: ClassVar[str]
 
     def lookout(self, connection: sa.Connection) -> Lookout:
         """Prepare a connection for looks; it is only read from."""

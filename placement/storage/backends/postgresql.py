@@ -93,7 +93,15 @@ class PostgreSQL:
     is_embedded: ClassVar[bool] = False
     alters_by_copying: ClassVar[bool] = False
     stamp: ClassVar[sa.ColumnElement[int]] = sa.func.pg_current_xact_id(type_=Revision())
+    stamp_text: ClassVar[str] = "pg_current_xact_id()"
     horizon: ClassVar[str] = _HORIZON
+    # Which transactions were over and which were not: whatever order they commit in, none is told of twice,
+    # and none is missed.
+    moment: ClassVar[str] = "CAST(pg_current_snapshot() AS text)"
+    is_later: ClassVar[str] = (
+        "{column} >= pg_snapshot_xmin(CAST(:since AS pg_snapshot)) "
+        "AND NOT pg_visible_in_snapshot({column}, CAST(:since AS pg_snapshot))"
+    )
 
     def __init__(self, url: sa.URL, history: History, statement_seconds: float) -> None:
         """`statement_seconds`: how long a statement may take, if that is less than usual."""
@@ -167,6 +175,12 @@ class PostgreSQL:
         """No limits but those of the driver, and for locks."""
         for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
             connection.exec_driver_sql(f"SET LOCAL {limit} = 0")
+
+    def run_last(
+        self, connection: sa.Connection, statement: sa.TextClause, parameters: Mapping[str, Any]
+    ) -> None:
+        """Send it with the commit, in one round trip."""
+        postgresql_driver.commit_with(connection, statement, parameters)
 
     def confirm(self, connection: sa.Connection) -> None:
         """Nothing: the server has said that it is stored."""

@@ -58,6 +58,17 @@ held AS (
     SELECT (SELECT count(*) FROM applied) AS applied, (SELECT count(*) FROM allocated) AS allocated
 )
 """
+# Who acts, in the order of storage.audit.writing.
+_WHO_TYPES = "text, text, text, varchar, varchar, text"
+# The records of what was changed (storage.audit); an empty array of texts keeps none.
+_RECORDED = """
+recorded AS (
+    INSERT INTO audit_records (recorded_at, action, kind, target, consumer_id, revision, after,
+                               user_id, project_id, roles, request_id, global_request_id, address)
+    SELECT $1, 'create', {kind}, {target}, given.consumer, pg_current_xact_id(), given.after, {who}
+      FROM unnest($2, {texts}) AS given(consumer, after) WHERE cardinality({texts}) > 0
+)
+"""
 # The time, and the columns of three kinds of rows: consumers, rises of use, amounts.
 _CLAIM_TYPES = (
     "timestamp, varchar[], varchar[], varchar[], varchar[], integer[], "
@@ -77,17 +88,22 @@ _NOT_A_NUMBER = "22P02"
 
 _FRESH_CLAIM = f"""
 WITH consumer AS ({_CONSUMERS.format(condition="true")}),
-{_AMOUNTS.format(providers="$7")}
+{_AMOUNTS.format(providers="$7")}, {
+    _RECORDED.format(
+        kind="'allocations'", target="given.consumer", texts="$17", who="$18, $19, $20, $21, $22, $23"
+    )
+}
 {_OUTCOME.format(is_whole=_IS_WHOLE, besides="")}
 """
 
 # -- a pod on a node ------------------------------------------------------------------------------------
 
 # Beside the above: the providers to stamp; id and stamp of the host, units in use below it; logical CPUs and
-# their exclusive levels; the row of the pod.
+# their exclusive levels; the row of the pod; kind, name and texts of the record.
 _POD_TYPES = (
     f"{_CLAIM_TYPES}, varchar[], integer, varchar, bigint, integer[], varchar[], "
-    "integer, varchar, varchar, varchar, json, json, integer, integer"
+    "integer, varchar, varchar, varchar, json, json, integer, integer, "
+    f"varchar, text, text[], {_WHO_TYPES}"
 )
 _POD_IS_WHOLE = f"""
     {_IS_WHOLE} AND (SELECT count(*) FROM owned) = cardinality($21) AND (SELECT count(*) FROM pod) = 1
@@ -111,12 +127,14 @@ WITH host AS (
     INSERT INTO pods (cluster_id, namespace, name, uid, manifest, status, format, node_id, created_at)
     SELECT $23, $24, $25, $26, $27, $28, $29, $30, $1 FROM consumer
     ON CONFLICT DO NOTHING RETURNING 1
-), {_AMOUNTS.format(providers="$17")}
+), {_AMOUNTS.format(providers="$17")}, {
+    _RECORDED.format(kind="$31", target="$32", texts="$33", who="$34, $35, $36, $37, $38, $39")
+}
 {_OUTCOME.format(is_whole=_POD_IS_WHOLE, besides=_FORMER_STAMPS)}
 """
 
 _STATEMENTS = {
-    "placement_fresh_claim": (_CLAIM_TYPES, _FRESH_CLAIM),
+    "placement_fresh_claim": (f"{_CLAIM_TYPES}, text[], {_WHO_TYPES}", _FRESH_CLAIM),
     "placement_pod_arrival": (_POD_TYPES, _POD_ARRIVAL),
 }
 # Prepared once per connection: planning them would cost more than running them. A pooler may have given the

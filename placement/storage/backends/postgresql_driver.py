@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import select
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg2
@@ -112,8 +112,14 @@ class Dialect(PGDialect_psycopg2):
         """Commit, if a transaction was begun. Raises an error of the driver if it had failed before."""
         if dbapi_connection.get_transaction_status() == _IDLE:
             return
+        last = dbapi_connection.take_last()
         with dbapi_connection.cursor() as cursor:
-            cursor.execute("COMMIT")
+            try:
+                cursor.execute(last + b"; COMMIT" if last else "COMMIT")
+            except psycopg2.Error:
+                # If what came before it failed there was no COMMIT, and nobody else would end this.
+                self.do_rollback(dbapi_connection)
+                raise
             if cursor.statusmessage != "COMMIT":
                 raise psycopg2.errors.InFailedSqlTransaction("a statement before had failed: rolled back")
 
@@ -121,11 +127,20 @@ class Dialect(PGDialect_psycopg2):
         """Roll back, if a transaction was begun; for a connection that is lost the server has done so."""
         if dbapi_connection.get_transaction_status() in (_IDLE, _UNKNOWN):
             return
+        dbapi_connection.take_last()
         try:
             with dbapi_connection.cursor() as cursor:
                 cursor.execute("ROLLBACK")
         except (psycopg2.OperationalError, psycopg2.InterfaceError):
             dbapi_connection.close()
+
+
+def commit_with(connection: sa.Connection, statement: sa.TextClause, parameters: Mapping[str, Any]) -> None:
+    """Have the statement sent together with the COMMIT that must follow now."""
+    driver: Any = connection.connection.dbapi_connection
+    with driver.cursor() as cursor:
+        text = statement.compile(dialect=connection.dialect)
+        driver.keep_last(cursor.mogrify(str(text), parameters))
 
 
 sa.dialects.registry.register("postgresql.placement", __name__, "Dialect")

@@ -40,6 +40,7 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
         self.autocommit = True
         self.cursor_factory = WatchedCursor
         self.expires = math.inf
+        self._last_statement = b""
         # A descriptor of our own for the same socket: libpq may close its own at any time, and the number
         # would then stand for something else.
         try:
@@ -55,6 +56,15 @@ class WatchedConnection(psycopg2.extensions.connection):  # type: ignore[misc]
     def __repr__(self) -> str:
         """Without the connection string, for that of the driver hides the password but no other secrets."""
         return f"<connection {id(self):#x}, closed: {self.closed}>"
+
+    def keep_last(self, statement: bytes) -> None:
+        """Keep a statement that is to be sent in one message with the end of the present transaction."""
+        self._last_statement = statement
+
+    def take_last(self) -> bytes:
+        """The statement that was kept, once; empty if there is none."""
+        last, self._last_statement = self._last_statement, b""
+        return last
 
     def allow(self) -> None:
         """Note until when the statement that begins now may take."""

@@ -73,7 +73,10 @@ class SQLite:
     is_embedded: ClassVar[bool] = True
     alters_by_copying: ClassVar[bool] = True
     stamp: ClassVar[sa.ColumnElement[int]] = sa.bindparam("stamp", type_=Revision())
+    stamp_text: ClassVar[str] = ":stamp"
     horizon: ClassVar[str] = _HORIZON
+    moment: ClassVar[str] = "(SELECT CAST(value AS text) FROM change_counter)"
+    is_later: ClassVar[str] = "{column} > CAST(:since AS integer)"
 
     def __init__(self, url: sa.URL, *, durable: bool) -> None:
         """`durable` False may lose commits in a power cut."""
@@ -157,6 +160,12 @@ class SQLite:
 
     def take_time(self, connection: sa.Connection) -> None:
         """Nothing: there are no limits once it has begun."""
+
+    def run_last(
+        self, connection: sa.Connection, statement: sa.TextClause, parameters: Mapping[str, Any]
+    ) -> None:
+        """Run it: there is no round trip to be saved."""
+        connection.execute(statement, parameters)
 
     def confirm(self, connection: sa.Connection) -> None:
         """Raises OutcomeUnknown if the file was removed or replaced meanwhile."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from placement.domain.audit import initiator
 from placement.storage import tables
+from placement.storage.audit.writing import described, document
 from placement.storage.database import Database, Executor, Transaction, utcnow
 from placement.storage.fit_rule import CHANGE_FITS
 from placement.storage.statements.consumers import ConsumerAttributes
@@ -239,11 +241,16 @@ def claim_at_once(
     consumers: Sequence[ConsumerAttributes],
     rises: Sequence[Rise],
     amounts: Sequence[Amount],
+    records: Sequence[Mapping[str, object]],
 ) -> bool:
     """Create the consumers with their allocations; False, and nothing done, if any of it cannot be.
 
-    So it is, too, where the database has no such statement. None of the sequences may be empty. Raises
+    `records` are the documents that the records of the consumers show, in the order of the consumers.
+
+    It is refused, too, where the database has no such statement. None of the sequences may be empty. Raises
     TryAgain, OutcomeUnknown, Unavailable.
     """
     columns = [list(column) for rows in (consumers, rises, amounts) for column in zip(*rows, strict=True)]
-    return database.backend.claim_at_once(database.single_write, (utcnow(), *columns))
+    texts = [document(record) for record in records] if database.audits else []
+    who = described(initiator())
+    return database.backend.claim_at_once(database.single_write, (utcnow(), *columns, texts, *who))

@@ -223,10 +223,10 @@ def _check_registered(transaction: Transaction, given: Collection[ConsumerAttrib
         )
 
 
-def note_dedicated_cpus(transaction: Transaction, uuid: str, generation: int, cpus: str | None) -> None:
-    """Keep the dedicated CPUs of a guest with its consumer, unless that has another generation by now."""
+def note_dedicated_cpus(transaction: Transaction, uuid: str, generation: int, cpus: str | None) -> bool:
+    """Keep the dedicated CPUs of a guest with its consumer; False if that has another generation by now."""
     mine = (_table.c.uuid == uuid, _table.c.generation == generation)
-    transaction.execute(sa.update(_table).where(*mine).values(dedicated_cpus=cpus))
+    return bool(transaction.execute(sa.update(_table).where(*mine).values(dedicated_cpus=cpus)).rowcount)
 
 
 def delete(transaction: Transaction, uuids: Collection[str]) -> None:

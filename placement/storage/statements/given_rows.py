@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from placement.storage.backends.backend import Backend
-from placement.storage.database import Transaction
+
+if TYPE_CHECKING:
+    from placement.storage.database import Transaction
 
 
 class RowStatement:
@@ -18,6 +20,8 @@ class RowStatement:
         self, text: str, name: str, columns: Mapping[str, str], *parameters: sa.BindParameter[Any]
     ) -> None:
         """`text` has {rows} where the table `name` of these columns (names and SQL types) is to stand.
+
+        Where it has {stamp}, that of the transaction is to stand, whose parameters then come with the others.
 
         `parameters` are those whose type the driver has to know.
         """
@@ -32,9 +36,16 @@ class RowStatement:
         given = transaction.backend.row_parameters(self._columns, rows)
         return transaction.execute(self._for(transaction.backend), {**given, **others})
 
+    def run_last(self, transaction: Transaction, rows: Sequence[Sequence[Any]], **others: Any) -> None:
+        """The same for a statement without result that ends its transaction: it is committed next."""
+        backend = transaction.backend
+        given = backend.row_parameters(self._columns, rows)
+        backend.run_last(transaction.connection, self._for(backend), {**given, **others})
+
     def _for(self, backend: Backend) -> sa.TextClause:
         statement = self._made.get(type(backend))
         if statement is None:
-            text = self._text.format(rows=backend.given_rows(self._name, self._columns))
+            rows = backend.given_rows(self._name, self._columns)
+            text = self._text.format(rows=rows, stamp=backend.stamp_text)
             statement = self._made[type(backend)] = sa.text(text).bindparams(*self._parameters)
         return statement

@@ -60,16 +60,23 @@ def _members(
     return Members(rows[0][0], [row[1] for row in present], max((row[2] for row in present), default=None))
 
 
-def replace_traits(transaction: Transaction, provider_id: int, trait_ids: Collection[int]) -> bool:
-    """Make these the provider's traits; whether anything changed."""
-    return _replace(transaction, _provider_traits, "trait_id", provider_id, trait_ids)
+class Replaced(NamedTuple):
+    """Which members a provider had before, and whether they are others now."""
+
+    before: list[str]
+    changed: bool
 
 
-def replace_aggregates(transaction: Transaction, provider_id: int, uuids: Collection[str]) -> bool:
-    """Make these the provider's aggregates, creating those never seen before; whether anything changed."""
+def replace_traits(transaction: Transaction, provider_id: int, trait_ids: Collection[int]) -> Replaced:
+    """Make these the provider's traits."""
+    return _replace(transaction, _provider_traits, "trait_id", _traits.c.name, provider_id, trait_ids)
+
+
+def replace_aggregates(transaction: Transaction, provider_id: int, uuids: Collection[str]) -> Replaced:
+    """Make these the provider's aggregates, creating those never seen before."""
     names.insert_ignoring_known(transaction, _aggregates, "uuid", uuids)
     ids = names.aggregate_ids(transaction, uuids).values()
-    return _replace(transaction, _provider_aggregates, "aggregate_id", provider_id, ids)
+    return _replace(transaction, _provider_aggregates, "aggregate_id", _aggregates.c.uuid, provider_id, ids)
 
 
 def add_aggregate(transaction: Transaction, provider_id: int, uuid: str) -> bool:
@@ -82,11 +89,17 @@ def add_aggregate(transaction: Transaction, provider_id: int, uuid: str) -> bool
 
 
 def _replace(
-    transaction: Transaction, pairs: sa.Table, column: str, provider_id: int, ids: Collection[int]
-) -> bool:
+    transaction: Transaction,
+    pairs: sa.Table,
+    column: str,
+    shown: sa.Column[Any],
+    provider_id: int,
+    ids: Collection[int],
+) -> Replaced:
     mine = pairs.c.resource_provider_id == provider_id
-    present = set(transaction.execute(sa.select(pairs.c[column]).where(mine)).scalars())
-    gone, fresh = present - set(ids), set(ids) - present
+    named = sa.select(pairs.c[column], shown).join(shown.table, shown.table.c.id == pairs.c[column])
+    present = {row[0]: row[1] for row in transaction.execute(named.where(mine))}
+    gone, fresh = present.keys() - set(ids), set(ids) - present.keys()
     if gone:
         transaction.execute(sa.delete(pairs).where(mine, pairs.c[column].in_(sorted(gone))))
     if fresh:
@@ -95,4 +108,4 @@ def _replace(
             for id_ in sorted(fresh)
         ]
         transaction.execute(sa.insert(pairs), rows)
-    return bool(gone or fresh)
+    return Replaced(sorted(present.values()), bool(gone or fresh))

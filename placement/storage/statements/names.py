@@ -10,6 +10,7 @@ import os_resource_classes
 import os_traits
 import sqlalchemy as sa
 
+from placement.domain.audit import Action, Kind
 from placement.storage import tables
 from placement.storage.changes.change_log import NAMES_CHANGED, record_change
 from placement.storage.changes.history import History
@@ -80,9 +81,11 @@ def insert_ignoring_known(
 
 
 def create(transaction: Transaction, table: sa.Table, name: str) -> bool:
-    """Insert a class or trait; False if it exists."""
+    """Insert a class or trait, and record it; False if it exists."""
     created = bool(insert_ignoring_known(transaction, table, "name", [name]))
     if created:
+        kind = Kind.TRAIT if table is tables.traits else Kind.RESOURCE_CLASS
+        transaction.record(Action.CREATE, kind, name)
         record_change(transaction, NAMES_CHANGED)
     return created
 
@@ -95,6 +98,15 @@ def class_ids(connection: Executor, wanted: Iterable[str]) -> dict[str, int]:
 def trait_ids(connection: Executor, wanted: Iterable[str]) -> dict[str, int]:
     """The ids of the traits that exist."""
     return ids_of(connection, tables.traits, wanted)
+
+
+def class_names(connection: Executor, ids: Collection[int]) -> dict[int, str]:
+    """The names of resource classes by id."""
+    if not ids:
+        return {}
+    table = tables.resource_classes
+    rows = connection.execute(sa.select(table.c.id, table.c.name).where(table.c.id.in_(sorted(ids))))
+    return {row[0]: row[1] for row in rows}
 
 
 class ClassIds:
@@ -110,6 +122,17 @@ class ClassIds:
         known = {name: standard[server, name] for name in wanted if (server, name) in standard}
         found = class_ids(transaction, [name for name in wanted if name not in known])
         standard.update(((server, name), id_) for name, id_ in found.items() if name in STANDARD_CLASSES)
+        return {**found, **known}
+
+    def names(self, transaction: Transaction, ids: Collection[int]) -> dict[int, str]:
+        """The names of resource classes by id."""
+        server = transaction.server
+        standard = {id_: name for (where, name), id_ in self._standard.items() if where == server}
+        known = {id_: standard[id_] for id_ in ids if id_ in standard}
+        found = class_names(transaction, [id_ for id_ in ids if id_ not in known])
+        self._standard.update(
+            ((server, name), id_) for id_, name in found.items() if name in STANDARD_CLASSES
+        )
         return {**found, **known}
 
     def forget(self) -> None:

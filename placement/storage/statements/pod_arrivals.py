@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from placement.domain.audit import Record, initiator
+from placement.storage.audit.writing import described, document
 from placement.storage.backends.backend import Stamped
 from placement.storage.database import Database
 from placement.storage.statements.allocations import Amount, Rise
@@ -20,7 +22,7 @@ class PodArrival:
 
     `providers` are the uuids of all providers to stamp. The host must still carry the stamp `host_revision`,
     and `used_below` units must be in use of what its import made, all classes added. `levels` are the
-    exclusive levels of the logical CPUs that become its own, by CPU.
+    exclusive levels of the logical CPUs that become its own, by CPU. `record` is what its record shows.
     """
 
     cluster_id: int
@@ -32,6 +34,7 @@ class PodArrival:
     providers: Sequence[str]
     amounts: Sequence[Amount]
     levels: Mapping[int, str]
+    record: Record
 
 
 def place_at_once(database: Database, arrival: PodArrival, now: datetime.datetime) -> Stamped | None:
@@ -62,8 +65,11 @@ def place_at_once(database: Database, arrival: PodArrival, now: datetime.datetim
     )
     host = (arrival.host_id, str(arrival.host_revision), arrival.used_below)
     cpus = (list(arrival.levels), [level or None for level in arrival.levels.values()])
+    record = arrival.record
+    texts = [document(record.after)] if database.audits else []
+    recorded = (record.kind, record.target, texts, *described(initiator()))
     return database.backend.place_at_once(
-        database.single_write, (now, *columns, list(arrival.providers), *host, *cpus, *row)
+        database.single_write, (now, *columns, list(arrival.providers), *host, *cpus, *row, *recorded)
     )
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from placement.domain.audit import Action, Kind
 from placement.domain.portions import portions
 from placement.storage import tables
 from placement.storage.backends.backend import Backend
@@ -31,6 +32,7 @@ class LockedProvider(NamedTuple):
     root_id: int
     parent_id: int | None
     cluster_id: int | None
+    name: str
 
 
 _lockable = sa.select(
@@ -40,6 +42,7 @@ _lockable = sa.select(
     sa.func.coalesce(_self.c.root_provider_id, _self.c.id),
     _self.c.parent_provider_id,
     _self.c.cluster_id,
+    _self.c.name,
 )
 
 
@@ -218,11 +221,13 @@ def has_allocations(transaction: Transaction, id_: int) -> bool:
 
 
 def delete(transaction: Transaction, ids: Sequence[int]) -> None:
-    """Remove providers, children before parents, with their inventories and memberships."""
+    """Remove providers, children before parents, with their inventories and memberships; record it."""
     for table in (tables.inventories, tables.provider_traits, tables.provider_aggregates):
         transaction.execute(sa.delete(table).where(table.c.resource_provider_id.in_(ids)))
     transaction.execute(
         sa.update(_self).where(_self.c.id.in_(ids)).values(parent_provider_id=None, root_provider_id=None)
     )
-    transaction.execute(sa.delete(_self).where(_self.c.id.in_(ids)))
+    gone = sa.delete(_self).where(_self.c.id.in_(ids)).returning(_self.c.uuid, _self.c.name)
+    for uuid, name in transaction.execute(gone):
+        transaction.record(Action.DELETE, Kind.PROVIDER, uuid, before={"name": name})
     record_change(transaction, PROVIDER_DELETED, ids)

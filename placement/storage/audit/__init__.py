@@ -1,0 +1,1 @@
+"""Records of who changed what, and what they tell of changes."""

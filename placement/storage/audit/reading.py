@@ -1,0 +1,85 @@
+"""Reading records: pages of them, and what changed since a moment."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from placement.domain.audit import Action, AuditFilter, Change, Kind, StoredRecord
+from placement.storage import tables
+from placement.storage.backends.backend import Backend
+from placement.storage.database import Executor
+
+_table = tables.audit_records
+
+
+_LAST = 2**62
+_columns = [_table.c[name] for name in StoredRecord._fields]
+
+
+def page(connection: Executor, wanted: AuditFilter, before: int | None, count: int) -> list[StoredRecord]:
+    """Records from the newest to the oldest, those with smaller ids than `before`, at most `count`."""
+    statement = sa.select(*_columns).order_by(_table.c.id.desc()).limit(count)
+    for name in ("user_id", "project_id", "action", "kind", "target", "consumer_id"):
+        value = getattr(wanted, name)
+        if value is not None:
+            statement = statement.where(_table.c[name] == value)
+    if wanted.request_id is not None:
+        own, callers = _table.c.request_id, _table.c.global_request_id
+        statement = statement.where(sa.or_(own == wanted.request_id, callers == wanted.request_id))
+    if wanted.since is not None:
+        statement = statement.where(_table.c.recorded_at >= wanted.since)
+    if wanted.until is not None:
+        statement = statement.where(_table.c.recorded_at < wanted.until)
+    if before is not None:
+        statement = statement.where(_table.c.id < before)
+    return [StoredRecord(*row) for row in connection.execute(statement)]
+
+
+def moment(connection: Executor, backend: Backend) -> str:
+    """The present moment, in a transaction that sees one state."""
+    return str(connection.execute(sa.text(f"SELECT {backend.moment}")).scalar_one())
+
+
+def changes_since(connection: Executor, backend: Backend, since: str, most: int) -> list[Change]:
+    """What changed after a moment, each thing once, in the order of its last change; at most `most`."""
+    rows = connection.execute(_changes(type(backend)), {"since": since, "most": most})
+    last: dict[tuple[str, str], Change] = {}
+    for row in rows:
+        change = Change(*row[:4])
+        # The last one counts, and has its place.
+        last.pop((change.kind, change.id), None)
+        last[change.kind, change.id] = change
+    return list(last.values())
+
+
+@cache
+def _changes(backend: type[Backend]) -> sa.TextClause:
+    """Providers that are there carry the stamp of their last change; all else is told by records.
+
+    A provider that is there was deleted before, if at all, be it in the same transaction.
+    """
+    provider, record = (
+        backend.is_later.format(column=f"{table}.revision") for table in ("provider", "record")
+    )
+    stamp: Any = "CAST(CAST({}.revision AS text) AS bigint)"
+    return sa.text(
+        f"""
+        SELECT '{Kind.PROVIDER}' AS kind, provider.uuid AS id, '{Action.UPDATE}' AS action,
+               provider.generation AS generation, {stamp.format("provider")} AS stamp,
+               {_LAST} AS number
+          FROM resource_providers AS provider WHERE {provider}
+        UNION ALL
+        SELECT CASE WHEN record.kind IN ('{Kind.PROVIDER}', '{Kind.DATABASE}') THEN record.kind
+                    ELSE 'consumer' END,
+               COALESCE(record.consumer_id, record.target), record.action, NULL, {stamp.format("record")},
+               record.id
+          FROM audit_records AS record
+         WHERE {record}
+           AND (record.consumer_id IS NOT NULL OR record.kind = '{Kind.DATABASE}'
+                OR record.kind = '{Kind.PROVIDER}' AND record.action = '{Action.DELETE}')
+         ORDER BY 5, 6 LIMIT :most
+        """
+    )

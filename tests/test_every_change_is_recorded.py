@@ -1,0 +1,259 @@
+"""Every write leaves records in its transaction that name who did what; /ext/v1/audit lists them."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from placement.app import build
+from placement.storage import tables
+from placement.storage.audit.retention import AT_ONCE, Retention
+from placement.storage.database import Database
+from tests.client import Client
+from tests.conftest import compatible
+from tests.kubernetes import node_manifests, pod_manifest
+from tests.server import BACKENDS, database_url
+from tests.statements import Scene
+
+SENT = "req-00000000-1111-2222-3333-444444444444"
+NO_CHANGE = {"PUT node again"}
+
+
+def audited(api: Client, **query: str) -> list[dict[str, Any]]:
+    answer = api.as_("admin").get("/ext/v1/audit?" + "&".join(f"{k}={v}" for k, v in query.items()))
+    assert answer.status_code == 200, answer.text
+    return answer.json["events"]
+
+
+def documents(event: dict[str, Any]) -> dict[str, Any]:
+    return {each["name"]: each["content"] for each in event["attachments"]}
+
+
+def test_every_route_that_writes_leaves_a_record_of_the_caller(api: Client):
+    scene = Scene(api)
+    for name, (method, path, body) in scene.calls().items():
+        content = body()
+        answer = api.call(method, path, content)
+        assert answer.status_code < 300, (name, answer.text)
+        found = audited(api, request_id=answer.headers["x-openstack-request-id"])
+        assert bool(found) == (method != "GET" and "preview" not in name and name not in NO_CHANGE), name
+        assert {event["initiator"]["id"] for event in found} <= {"admin"}
+
+
+def test_a_record_says_who_what_and_when_in_the_words_of_cadf(api: Client):
+    before = datetime.datetime.now(datetime.UTC)
+    nova = api.as_("nova:service", X_Roles="service,reader")
+    root = nova.provider("root", VCPU=8)
+    consumer = "00000000-0000-0000-0000-000000000001"
+    nova.claim({root: {"VCPU": 2}}, consumer)
+    answer = nova.put(
+        f"/allocations/{consumer}", nova.allocations({root: {"VCPU": 3}}, 1), X_Openstack_Request_Id=SENT
+    )
+    assert answer.status_code == 204
+    (event,) = audited(api, request_id=SENT)
+    assert (
+        event.items()
+        >= {
+            "typeURI": "http://schemas.dmtf.org/cloud/audit/1.0/event",
+            "eventType": "activity",
+            "action": "update",
+            "outcome": "success",
+            "target": {"typeURI": "service/placement/allocations", "id": consumer},
+            "observer": {"id": "target", "typeURI": "service/placement", "name": "placement"},
+            "initiator": {
+                "typeURI": "service/security/account/user",
+                "id": "nova",
+                "project_id": "service",
+                "roles": ["reader", "service"],
+                "host": {"address": "127.0.0.1"},
+                "request_id": answer.headers["x-openstack-request-id"],
+                "global_request_id": SENT,
+            },
+        }.items()
+    )
+    assert (
+        before <= datetime.datetime.fromisoformat(event["eventTime"]) <= datetime.datetime.now(datetime.UTC)
+    )
+    assert documents(event) == {
+        "before": {"allocations": {root: {"VCPU": 2}}},
+        "after": {
+            "allocations": {root: {"VCPU": 3}},
+            "project_id": "project",
+            "user_id": "user",
+            "consumer_type": "INSTANCE",
+        },
+    }
+
+
+def test_a_claim_of_many_new_consumers_has_a_record_for_each(api: Client):
+    root = api.provider("root", VCPU=100)
+    consumers = [f"00000000-0000-0000-0000-{number:012}" for number in range(20)]
+    assert (
+        api.post("/allocations", {who: api.allocations({root: {"VCPU": 1}}) for who in consumers}).status_code
+        == 204
+    )
+    found = audited(api, target_type="allocations", action="create")
+    assert sorted(event["target"]["id"] for event in found) == consumers
+    assert all(documents(event)["after"]["allocations"] == {root: {"VCPU": 1}} for event in found)
+
+
+def test_what_is_refused_leaves_nothing(api: Client):
+    root = api.provider("root", VCPU=1)
+    consumer = "00000000-0000-0000-0000-000000000001"
+    body = api.allocations({root: {"VCPU": 2}})
+    assert api.put(f"/allocations/{consumer}", body).status_code == 409
+    assert api.post("/resource_providers", {"name": "root"}).status_code == 409
+    assert audited(api, consumer_uuid=consumer) == []
+    assert len(audited(api, target_type="resource_provider")) == 1
+
+
+def test_providers_and_what_belongs_to_them_show_before_and_after(api: Client):
+    root = api.provider("root", VCPU=8)
+    api.put(f"/resource_providers/{root}", {"name": "renamed"})
+    api.delete(f"/resource_providers/{root}/inventories")
+    api.put(
+        f"/resource_providers/{root}/traits",
+        {"traits": ["HW_CPU_X86_VMX"], "resource_provider_generation": api.generation(root)},
+    )
+    api.delete(f"/resource_providers/{root}/traits")
+    api.delete(f"/resource_providers/{root}")
+    told = [
+        (event["target"]["typeURI"].rpartition("/")[2], event["action"], documents(event))
+        for event in reversed(audited(api, target=root))
+    ]
+    inventory = told[1][2]["after"]
+    assert inventory["VCPU"]["total"] == 8
+    at = {"parent_provider_uuid": None}
+    assert told == [
+        ("resource_provider", "create", {"after": {"name": "root", **at}}),
+        ("inventories", told[1][1], {"after": inventory}),
+        (
+            "resource_provider",
+            "update",
+            {"before": {"name": "root", **at}, "after": {"name": "renamed", **at}},
+        ),
+        ("inventories", "delete", {"before": inventory}),
+        ("traits", "update", {"before": {"traits": []}, "after": {"traits": ["HW_CPU_X86_VMX"]}}),
+        ("traits", "update", {"before": {"traits": ["HW_CPU_X86_VMX"]}, "after": {"traits": []}}),
+        ("resource_provider", "delete", {"before": {"name": "renamed"}}),
+    ]
+
+
+def test_pods_and_nodes_are_told_by_their_names(api: Client):
+    cluster = "/ext/v1/clusters/edge"
+    api.put(cluster)
+    api.put(f"{cluster}/nodes/n1", node_manifests("n1"))
+    pod = api.put(f"{cluster}/pods/default/web", pod_manifest()).json
+    (created,) = audited(api, target="edge/default/web")
+    assert (created["action"], documents(created)["after"]["node"]) == ("create", "n1")
+    assert audited(api, consumer_uuid=pod["consumer_uuid"]) == [created]
+    api.delete(f"{cluster}/pods/default/web")
+    api.delete(f"{cluster}/nodes/n1")
+    assert [event["action"] for event in audited(api, target="edge/default/web")] == ["delete", "create"]
+    assert [event["action"] for event in audited(api, target="edge/n1")] == ["delete", "create"]
+    gone = audited(api, target_type="resource_provider", action="delete")
+    assert len(gone) == documents(audited(api, target="edge/n1")[1])["after"]["providers_created"]
+
+
+def test_pages_lead_through_all_records_newest_first(api: Client):
+    for number in range(5):
+        api.put(f"/traits/CUSTOM_{number}")
+    page = api.get("/ext/v1/audit?target_type=trait&limit=2").json
+    seen = [event["target"]["id"] for event in page["events"]]
+    while page["next"] is not None:
+        page = api.get(f"/ext/v1/audit?target_type=trait&limit=2&marker={page['next']}").json
+        seen += [event["target"]["id"] for event in page["events"]]
+    assert seen == [f"CUSTOM_{number}" for number in reversed(range(5))]
+
+
+def test_times_bound_what_is_listed(api: Client):
+    api.put("/traits/CUSTOM_OLD")
+    between = datetime.datetime.now(datetime.UTC).isoformat().replace("+", "%2B")
+    api.put("/traits/CUSTOM_NEW")
+    assert [event["target"]["id"] for event in audited(api, since=between)] == ["CUSTOM_NEW"]
+    assert [event["target"]["id"] for event in audited(api, until=between)] == ["CUSTOM_OLD"]
+
+
+@pytest.mark.parametrize(
+    "query", ["since=yesterday", "action=read", "target_type=cpu", "marker=x", "limit=0", "nonsense=1"]
+)
+def test_filters_that_make_no_sense_are_named(embedded: Client, query: str):
+    answer = embedded.get(f"/ext/v1/audit?{query}")
+    assert answer.status_code == 400
+    assert query.partition("=")[0] in answer.text
+
+
+def test_only_administrators_see_records(embedded: Client):
+    assert embedded.as_("nova", X_Roles="service").get("/ext/v1/audit").status_code == 403
+    assert embedded.as_("nova", X_Roles="service").get("/ext/v1/events").status_code == 200
+    assert embedded.as_("eve", X_Roles="reader").get("/ext/v1/events").status_code == 403
+
+
+def test_long_documents_are_left_out(api: Client):
+    root = api.provider("root")
+    names = [f"CUSTOM_{number:0100}" for number in range(100)]
+    for name in names:
+        api.put(f"/traits/{name}")
+    api.put(
+        f"/resource_providers/{root}/traits",
+        {"traits": names, "resource_provider_generation": api.generation(root)},
+    )
+    (event,) = audited(api, target=root, target_type="traits")
+    assert set(documents(event)["after"]) == {"omitted_characters"}
+
+
+@pytest.fixture(params=BACKENDS)
+def silent(request: pytest.FixtureRequest) -> Iterator[Client]:
+    with database_url(request.param) as url:
+        database = Database(url, audits=False)
+        application = build(database, compatible())
+        yield Client(application.test_client())
+        application.extensions["placement_use_cases"].close()
+        database.dispose()
+
+
+def test_where_it_is_switched_off_nothing_is_kept(silent: Client):
+    root = silent.provider("root", VCPU=8)
+    silent.claim({root: {"VCPU": 1}})
+    cluster = "/ext/v1/clusters/edge"
+    silent.put(cluster)
+    silent.put(f"{cluster}/nodes/n1", node_manifests("n1"))
+    assert silent.put(f"{cluster}/pods/default/web", pod_manifest()).status_code == 201
+    assert audited(silent) == []
+    assert silent.get("/ext/v1/events").status_code == 404
+
+
+def test_old_records_go_and_new_ones_stay(api: Client, database: Database):
+    for number in range(3):
+        api.put(f"/traits/CUSTOM_{number}")
+    table = tables.audit_records
+    long_ago = datetime.datetime(2020, 1, 1)
+    with database.write() as transaction:
+        old = sa.insert(table).values(
+            recorded_at=long_ago, action="create", kind="trait", target="OLD", revision=transaction.stamp
+        )
+        for _ in range(AT_ONCE + 1):
+            transaction.execute(old)
+    retention = Retention(database, datetime.timedelta(days=2))
+    assert [retention.remove_some() for _ in range(3)] == [AT_ONCE, 1, 0]
+    assert len(audited(api)) == 3
+
+
+def test_records_that_cannot_be_written_undo_what_they_tell_of(api: Client, database: Database):
+    """They share the message with the commit on PostgreSQL."""
+    api.put("/traits/CUSTOM_A")
+    rename = "ALTER TABLE audit_records RENAME TO {}"
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql(rename.format("hidden"))
+        connection.commit()
+    assert api.put("/traits/CUSTOM_B").status_code == 503
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql("ALTER TABLE hidden RENAME TO audit_records")
+        connection.commit()
+    assert api.get("/traits/CUSTOM_B").status_code == 404
+    assert api.put("/traits/CUSTOM_C").status_code == 201
+    assert [event["target"]["id"] for event in audited(api)] == ["CUSTOM_C", "CUSTOM_A"]
