@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -19,6 +20,13 @@ _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 120
 _UNAUTHORIZED = 401
 _LONGEST_TEXT = 200
+
+# Files for TLS: the authority of the service, and what the caller shows of himself.
+AUTHORITY_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE = (
+    "PLACEMENT_CACERT",
+    "PLACEMENT_CERT",
+    "PLACEMENT_KEY",
+)
 
 Query = Iterable[tuple[str, str]]
 
@@ -72,8 +80,12 @@ class Client:
                 self._url + path,
                 params=list(query),
                 json=body,
+                verify=os.environ.get(AUTHORITY_VARIABLE) or None,
+                cert=_certificate(),
                 timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS),
             )
+        except requests.exceptions.SSLError as error:
+            raise ServiceError(f"{self._url}: TLS: {_innermost(error)} (${AUTHORITY_VARIABLE})") from None
         except requests.Timeout:
             raise ServiceError(f"{self._url} does not answer in time") from None
         except requests.ConnectionError:
@@ -92,6 +104,19 @@ class Client:
             return answer.json()
         except ValueError:
             raise ServiceError(f"{self._url} answers, but is no placement service") from None
+
+
+def _certificate() -> tuple[str, str] | str | None:
+    """The certificate and its key, which may be in the same file."""
+    certificate, key = os.environ.get(CERTIFICATE_VARIABLE), os.environ.get(KEY_VARIABLE)
+    return (certificate, key) if certificate and key else certificate
+
+
+def _innermost(error: BaseException) -> str:
+    """What TLS itself says, below what the libraries say about it."""
+    reason = getattr(error.args[0] if error.args else None, "reason", None)
+    said = reason.args[0] if isinstance(reason, Exception) and reason.args else error
+    return _one_line(str(said))
 
 
 class _Session(requests.Session):

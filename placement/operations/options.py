@@ -175,6 +175,19 @@ KUBERNETES: list[cfg.Opt] = [
         "extender filters and prioritizes, but does not bind.",
     ),
 ]
+SSL: list[cfg.Opt] = [
+    cfg.StrOpt(
+        "cert_file",
+        help="Certificate of `placement serve`, PEM, with those of intermediate authorities behind it. With it "
+        "and key_file the service speaks TLS.",
+    ),
+    cfg.StrOpt("key_file", help="Its key, PEM, not encrypted. Only its owner may be able to read it."),
+    cfg.StrOpt(
+        "ca_file",
+        help="Authority that signs the certificates of clients, PEM. With it only clients that have one are "
+        "answered, except for probes.",
+    ),
+]
 METRICS: list[cfg.Opt] = [
     cfg.BoolOpt(
         "per_host",
@@ -198,5 +211,6 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "scoring": SCORING,
     "kubernetes": KUBERNETES,
     "metrics": METRICS,
+    "ssl": SSL,
     "workarounds": WORKAROUNDS,
 }
