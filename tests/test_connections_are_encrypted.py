@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import ssl
+import stat
 import subprocess
 import sys
 import time
@@ -14,7 +16,12 @@ from pathlib import Path
 
 import pytest
 import requests
+from cryptography.hazmat.primitives import serialization
 
+from placement.api.connection import watch_of
+from placement.domain.errors import PlacementError
+from placement.domain.private_files import is_open_to_others
+from placement.operations.http.tls import Tls, TlsFiles
 from tests.certificates import Authority, Pair
 from tests.client import unique
 from tests.patience import PATIENCE_SECONDS, eventually
@@ -112,10 +119,11 @@ def test_without_a_certificate_only_probes_are_answered(server, authority):
 
 def test_certificates_of_others_are_refused(server, authority, tmp_path):
     pair = Authority(tmp_path, "others").sign("client")
-    with requests.Session() as session, pytest.raises(requests.ConnectionError):
+    with requests.Session() as session:
         session.trust_env = False
         session.verify, session.cert = str(authority.file), (str(pair.certificate), str(pair.key))
-        session.get(server.url + "/livez", timeout=60)
+        with pytest.raises(requests.ConnectionError):
+            session.get(server.url + "/livez", timeout=60)
 
 
 def test_old_versions_and_plain_requests_get_nothing(server, authority, client):
@@ -126,9 +134,9 @@ def test_old_versions_and_plain_requests_get_nothing(server, authority, client):
     context = ssl.create_default_context(cafile=authority.file)
     # Clients that would still speak it, too.
     context.set_ciphers("ALL:@SECLEVEL=0")
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
         context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
-    with pytest.raises(ssl.SSLError, match="(?i)version"):
+    with pytest.raises(ssl.SSLError, match=r"(?i)version"):
         connected(server, context)
     assert client.get(server.url + "/", timeout=60).status_code == 200
 
@@ -195,43 +203,65 @@ def test_a_certificate_is_renewed_while_the_service_runs(tmp_path):
         eventually(third, lambda: serial(server, authority))
 
 
-def refused(*arguments: str, connection: str = "sqlite://") -> str:
-    """What `placement serve` says when it does not start."""
-    command = [sys.executable, "-m", "placement.operations", "serve", "--auth", "noauth2", "--port"]
-    command += [str(free_port()), "--database", connection, *arguments]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
-    assert finished.returncode == 1
-    assert finished.stderr.count("\n") == 1
-    return finished.stderr
+def refused(certificate: Path, key: Path, authority: Path | None = None) -> str:
+    """What is said about files that are of no use."""
+    with pytest.raises(PlacementError) as told:
+        Tls(TlsFiles(str(certificate), str(key), str(authority) if authority else None))
+    return str(told.value)
 
 
 def test_what_cannot_be_used_is_refused_in_a_sentence(tmp_path, authority):
     one, other = authority.sign("one"), authority.sign("other")
-    empty = tmp_path / "empty"
+    empty, missing = tmp_path / "empty", tmp_path / "missing"
     empty.write_text("")
     empty.chmod(0o600)
-    pair, key = one.arguments, str(one.key)
-    certificate = str(one.certificate)
-    assert "[ssl] key_file is not set" in refused("--tls-cert", certificate)
-    assert "[ssl] cert_file is not set" in refused("--tls-client-ca", str(authority.file))
-    missing = str(tmp_path / "missing")
-    assert f"{missing}: No such file" in refused("--tls-cert", missing, "--tls-key", key)
-    assert f"{missing}: No such file" in refused(*pair, "--tls-client-ca", missing)
-    mismatched = refused("--tls-cert", certificate, "--tls-key", str(other.key))
-    assert f"{other.key} is not the key of the certificate in {certificate}" in mismatched
-    assert f"{empty}: there is no PEM" in refused("--tls-cert", str(empty), "--tls-key", key)
-    assert f"{empty}: there is no PEM" in refused("--tls-cert", certificate, "--tls-key", str(empty))
-    assert f"{empty}: there is no PEM" in refused(*pair, "--tls-client-ca", str(empty))
-    other.key.chmod(0o640)
-    opened = refused("--tls-cert", str(other.certificate), "--tls-key", str(other.key))
-    assert f"{other.key}: others than its owner may read this key" in opened
+    assert f"{missing}: No such file" in refused(missing, one.key)
+    assert f"{missing}: No such file" in refused(one.certificate, missing)
+    assert f"{missing}: No such file" in refused(one.certificate, one.key, missing)
+    mismatched = refused(one.certificate, other.key)
+    assert f"{other.key} is not the key of the certificate in {one.certificate}" in mismatched
+    assert f"{empty}: there is no PEM" in refused(empty, one.key)
+    assert f"{empty}: there is no PEM" in refused(one.certificate, empty)
+    assert f"{empty}: there is no PEM" in refused(one.certificate, one.key, empty)
+    other.key.chmod(0o644)
+    assert f"{other.key}: others than its owner may read" in refused(other.certificate, other.key)
+    locked = serialization.BestAvailableEncryption(b"secret")
+    plain = serialization.load_pem_private_key(one.key.read_bytes(), None)
+    one.key.write_bytes(
+        plain.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
+    )
+    assert "needs a password" in refused(one.certificate, one.key)
+
+
+def test_a_key_without_certificate_is_told_before_anything_starts(authority):
+    command = [sys.executable, "-m", "placement.operations", "serve", "--auth", "noauth2", "--port"]
+    command += [str(free_port()), "--database", "sqlite://", "--tls-key", str(authority.sign("lonely").key)]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+    assert finished.returncode == 1
+    assert finished.stderr == (
+        "placement: [ssl] cert_file is not set: TLS takes cert_file and key_file, or --tls-cert and --tls-key\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "process", "is_open"),
+    [
+        (1000, 0o600, 1000, False),
+        (1000, 0o640, 1000, True),
+        (0, 0o440, 1000, False),
+        (0, 0o460, 1000, True),
+        (0, 0o444, 1000, True),
+        (0, 0o440, 0, True),
+    ],
+)
+def test_root_may_lend_a_secret_to_the_group_of_the_service(monkeypatch, owner, mode, process, is_open):
+    monkeypatch.setattr(os, "geteuid", lambda: process)
+    status = os.stat_result((stat.S_IFREG | mode, 0, 0, 1, owner, 0, 0, 0, 0, 0))
+    assert is_open_to_others(status) is is_open
 
 
 def test_searches_of_callers_who_left_are_noticed(authority, folder):
     """The farewell of TLS is something to read, and yet the caller is gone."""
-    from placement.api.connection import watch_of
-    from placement.operations.http.tls import Tls, TlsFiles
-
     pair = authority.sign("watched")
     tls = Tls(TlsFiles(str(pair.certificate), str(pair.key)))
     ours, theirs = socket.socketpair()

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from placement.domain.errors import PlacementError
+from placement.domain.private_files import is_open_to_others
 
 LOG = logging.getLogger(__name__)
 _HIDDEN = re.compile(r"([?&][^=&]*password[^=&]*=)[^&]*", re.IGNORECASE)

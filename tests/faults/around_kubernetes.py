@@ -20,7 +20,7 @@ from tests.synchronizing import ENVIRONMENT, Synchronizing, eventually
 
 CLUSTER = "edge"
 # kube-scheduler can send it only as a password.
-_TOKEN = "the-token-of-everybody-in-this-laboratory"
+TOKEN = "the-token-of-everybody-in-this-laboratory"
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Lab:
 
     def service(self, method: str, path: str, body: Any = None) -> Any:
         """A call below the cluster that must succeed."""
-        return Service(self.url, _TOKEN).must(method, f"/ext/v1/clusters/{CLUSTER}{path}", body)
+        return Service(self.url, TOKEN).must(method, f"/ext/v1/clusters/{CLUSTER}{path}", body)
 
     def claims(self) -> dict[str, str]:
         """The node of each pod that the service has on one, by name."""
@@ -66,7 +66,7 @@ class Lab:
     def extender(self, **options: Any) -> dict[str, Any]:
         """The extender as kube-scheduler's configuration names it."""
         return {
-            "urlPrefix": f"{self.url.replace('//', f'//:{_TOKEN}@')}/ext/v1/clusters/{CLUSTER}/extender",
+            "urlPrefix": f"{self.url.replace('//', f'//:{TOKEN}@')}/ext/v1/clusters/{CLUSTER}/extender",
             "filterVerb": "filter",
             "prioritizeVerb": "prioritize",
             "bindVerb": "bind",
@@ -87,7 +87,7 @@ class Lab:
         output = self.folder / f"sync-{len(list(self.folder.iterdir()))}.txt"
         command = [sys.executable, "-m", "placement.operations", "--url", self.url, "sync", "kubernetes"]
         command += ["--cluster", CLUSTER, "--kubeconfig", str(self.kubernetes.sync_kubeconfig(CLUSTER))]
-        environment = {**ENVIRONMENT, "PLACEMENT_TOKEN": _TOKEN}
+        environment = {**ENVIRONMENT, "PLACEMENT_TOKEN": TOKEN}
         with output.open("wb") as stream:
             process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, env=environment)
         running = Synchronizing(process, output)
@@ -106,7 +106,7 @@ class Lab:
 def lab(kubernetes: ControlPlane, connection: str, folder: Path) -> Iterator[Lab]:
     """A service beside that Kubernetes."""
     tokens = folder / "tokens.yaml"
-    tokens.write_text(json.dumps({_TOKEN: {"user": "lab", "project": "lab", "roles": ["admin", "service"]}}))
+    tokens.write_text(json.dumps({TOKEN: {"user": "lab", "project": "lab", "roles": ["admin", "service"]}}))
     tokens.chmod(0o600)
     environment = {
         **ENVIRONMENT,

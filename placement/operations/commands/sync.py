@@ -94,8 +94,8 @@ class SyncKubernetes(Action):
             "--lease",
             metavar="NAMESPACE/NAME",
             type=_lease,
-            help="take turns with the other processes that name the same Lease of Kubernetes: only its holder "
-            "sends (default: none)",
+            help="take turns with the other processes that name the same Lease of Kubernetes: only its "
+            "holder sends (default: none)",
         ),
         argument(
             "--lease-duration",

@@ -1,4 +1,4 @@
-"""TLS for the connections of a worker: certificate, key, and the authority that signs clients' certificates."""
+"""TLS for the connections of a worker: certificate, key, and the authority that signs those of clients."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Wire(ssl.SSLSocket):
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
             raise BlockingIOError from error
 
-    def sendmsg(self, buffers: Any, *_: object) -> int:
+    def sendmsg(self, buffers: Any, *_: object) -> int:  # type: ignore[override]
         """Send some of it; how many bytes. What is sent again begins the same and is no shorter.
 
         Raises OSError.

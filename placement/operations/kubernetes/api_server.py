@@ -36,8 +36,8 @@ _LONGEST_TEXT = 300
 _MALFORMED = (OSError, ValueError, TypeError, AttributeError, LookupError)
 
 _NOT_GIVEN = (
-    "no kubeconfig: --kubeconfig is not given, $KUBECONFIG not set, this is no pod with a service account, and "
-    "~/.kube/config of no use"
+    "no kubeconfig: --kubeconfig is not given, $KUBECONFIG not set, this is no pod with a service account, "
+    "and ~/.kube/config of no use"
 )
 
 Object = Mapping[str, Any]

@@ -1,8 +1,8 @@
 """Which of several processes writes: the one that holds a Lease of Kubernetes (coordination.k8s.io/v1).
 
-As the leader election of client-go does it. Clocks of hosts need not agree: who does not hold the Lease counts
-from when it saw that it had changed, and the holder counts from before it asked to renew it and stops a third
-of the time before anybody else may begin.
+As the leader election of client-go does it. Clocks of hosts need not agree: who does not hold the Lease
+counts from when it saw that it had changed, and the holder counts from before it asked to renew it and stops
+a third of the time before anybody else may begin.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from placement.domain.errors import PlacementError
 from placement.operations.client import ServiceError
@@ -48,7 +49,8 @@ class Synchronization:
         self._summary = _Summary(journal)
         self._leadership = leadership
         self._events = RejectionEvents(api_server, journal)
-        self._new_reconciler = lambda: Reconciler(
+        self._new_reconciler: Callable[[], Reconciler] = partial(
+            Reconciler,
             service,
             self._store,
             journal,
