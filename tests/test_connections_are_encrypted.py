@@ -239,7 +239,8 @@ def test_a_key_without_certificate_is_told_before_anything_starts(authority):
     finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert finished.returncode == 1
     assert finished.stderr == (
-        "placement: [ssl] cert_file is not set: TLS takes cert_file and key_file, or --tls-cert and --tls-key\n"
+        "placement: [ssl] cert_file is not set: TLS takes cert_file and key_file, "
+        "or --tls-cert and --tls-key\n"
     )
 
 

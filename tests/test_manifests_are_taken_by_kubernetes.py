@@ -1,4 +1,4 @@
-"""etc/kubernetes: kubectl renders it, a real API server takes it, and its pods are started as the command wants."""
+"""etc/kubernetes: kubectl renders it, a real API server takes it, and the command knows its arguments."""
 
 from __future__ import annotations
 

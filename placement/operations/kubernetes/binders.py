@@ -84,7 +84,8 @@ class Binders:
             return ApiServer()
         if self._kubeconfig is None:
             raise PlacementError(
-                f"this service binds pods of cluster {self._own_cluster} only: [kubernetes] kubeconfig is not set"
+                f"this service binds pods of cluster {self._own_cluster} only: "
+                "[kubernetes] kubeconfig is not set"
             )
         return ApiServer(self._kubeconfig, cluster)
 
