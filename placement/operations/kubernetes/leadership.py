@@ -20,13 +20,14 @@ from placement.domain.errors import PlacementError
 from placement.metrics.synchronization import LEADS
 from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path
 from placement.operations.kubernetes.journal import Journal
+from placement.operations.kubernetes.watching import SOURCE
 
 LEASE_SECONDS = 15
 SHORTEST_LEASE_SECONDS, LONGEST_LEASE_SECONDS = 3, 3600
 _GROUP = "coordination.k8s.io/v1"
 _TRUSTED_SHARE = 2 / 3
 _LOOKS_PER_LEASE = 7.5
-_SOURCE = "leadership"
+_SOURCE = f"{SOURCE}lease"
 
 
 class NotLeading(PlacementError):
@@ -85,9 +86,10 @@ class Leadership(threading.Thread):
             return
         self._leads_until = 0.0
         try:
-            lease = self._found()
-            if lease is not None and lease["spec"].get("holderIdentity") == self.identity:
-                self._replace(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
+            with deadline.within(self._seconds * _TRUSTED_SHARE):
+                lease = self._found()
+                if lease is not None and lease["spec"].get("holderIdentity") == self.identity:
+                    self._replace(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
         except (ApiServerError, LookupError) as error:
             self._journal.trouble(_SOURCE, str(error))
 
@@ -143,7 +145,8 @@ class Leadership(threading.Thread):
     def _tell(self) -> None:
         leads = self.leads
         LEADS.set(leads)
-        text = "this process leads" if leads else f"stands by, {self.holder or 'nobody'} leads"
+        other = "cannot renew it" if self.holder == self.identity else f"{self.holder or 'nobody'} leads"
+        text = "this process leads" if leads else f"stands by, {other}"
         if text != self._told:
             self._told = text
             self._journal.note(f"Lease {self._lease}: {text}")
