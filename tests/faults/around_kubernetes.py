@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ class Lab:
     kubernetes: ControlPlane
     url: str
     folder: Path
+    # How its clients speak TLS, if it does.
+    tls: ssl.SSLContext | None = None
 
     def add_node(self, name: str, **options: Any) -> None:
         """A machine of 16 CPUs, unless said otherwise, joins Kubernetes."""
@@ -45,7 +48,7 @@ class Lab:
 
     def service(self, method: str, path: str, body: Any = None) -> Any:
         """A call below the cluster that must succeed."""
-        return Service(self.url, TOKEN).must(method, f"/ext/v1/clusters/{CLUSTER}{path}", body)
+        return Service(self.url, TOKEN, self.tls).must(method, f"/ext/v1/clusters/{CLUSTER}{path}", body)
 
     def claims(self) -> dict[str, str]:
         """The node of each pod that the service has on one, by name."""
@@ -103,8 +106,14 @@ class Lab:
 
 
 @contextmanager
-def lab(kubernetes: ControlPlane, connection: str, folder: Path) -> Iterator[Lab]:
-    """A service beside that Kubernetes."""
+def lab(
+    kubernetes: ControlPlane,
+    connection: str,
+    folder: Path,
+    arguments: Sequence[str] = (),
+    tls: ssl.SSLContext | None = None,
+) -> Iterator[Lab]:
+    """A service beside that Kubernetes, with more arguments, and TLS if these say so."""
     tokens = folder / "tokens.yaml"
     tokens.write_text(json.dumps({TOKEN: {"user": "lab", "project": "lab", "roles": ["admin", "service"]}}))
     tokens.chmod(0o600)
@@ -114,8 +123,8 @@ def lab(kubernetes: ControlPlane, connection: str, folder: Path) -> Iterator[Lab
         "OS_API__AUTH_STRATEGY": "token",
         "OS_API__TOKENS_FILE": str(tokens),
     }
-    with running_service(connection, workers=2, environment=environment) as server:
-        found = Lab(kubernetes, server.url, folder)
+    with running_service(connection, workers=2, arguments=arguments, environment=environment) as server:
+        found = Lab(kubernetes, server.url, folder, tls)
         found.service("PUT", "")
         yield found
 

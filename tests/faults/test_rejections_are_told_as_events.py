@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.faults.around_kubernetes import CLUSTER, TOKEN, Lab, lab
-from tests.kubernetes import QOS, RESERVATION, pod_manifest
+from tests.kubernetes import QOS, node_manifests, pod_manifest
 from tests.patience import PATIENCE_SECONDS, eventually
 from tests.real_kubernetes import ControlPlane
 from tests.server import database_url
@@ -51,6 +51,19 @@ def once(around: Lab) -> subprocess.CompletedProcess[str]:
     )
 
 
+def broken(around: Lab, name: str) -> None:
+    """A machine whose topology tells of a NUMA node twice, which is of no use."""
+    topology = node_manifests(name)["nodeResourceTopology"]
+    for zone in topology["zones"]:
+        zone["name"] = "node-0"
+        for entry in zone["resources"]:
+            entry |= {"available": entry["allocatable"], "capacity": entry["allocatable"]}
+    around.kubernetes.create(topology)
+    node = node_manifests(name)["node"]
+    del node["metadata"]["uid"]
+    around.kubernetes.create(node)
+
+
 def running(around: Lab, name: str) -> None:
     """A pod that the scheduler of Kubernetes has put on the node."""
     manifest = pod_manifest("2")
@@ -62,13 +75,13 @@ def running(around: Lab, name: str) -> None:
 
 
 def test_rejected_nodes_and_pods_have_events_until_they_are_well(around: Lab):
-    around.add_node("host-1", annotations={RESERVATION: {"resources": {"cpu": "many"}}})
+    broken(around, "host-1")
     running(around, "web")
     with around.synchronized(1) as sync:
         eventually(1, lambda: len(told(around, "host-1")))
         (event,) = told(around, "host-1")
         assert event["type"] == "Warning"
-        assert "many" in event["message"]
+        assert "listed twice" in event["message"]
         assert event["count"] == 1
         assert event["involvedObject"] == {**event["involvedObject"], "kind": "Node", "uid": "host-1"}
         assert told(around, "host-0") == told(around, "web") == []
@@ -93,7 +106,7 @@ def test_who_may_write_no_events_goes_on_and_says_so(around: Lab):
     fewer = [rule for rule in rules if "events" not in rule["resources"]]
     around.kubernetes.call("PATCH", role, {"rules": fewer}, _MERGE)
     try:
-        around.add_node("host-1", annotations={RESERVATION: {"resources": {"cpu": "many"}}})
+        broken(around, "host-1")
         done = once(around)
     finally:
         around.kubernetes.call("PATCH", role, {"rules": rules}, _MERGE)

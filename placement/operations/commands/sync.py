@@ -41,7 +41,8 @@ def _lease(text: str) -> LeaseName:
 
 def _lease_seconds(text: str) -> int:
     """Whole seconds, as a Lease takes them. Raises ArgumentTypeError."""
-    if not text.isdecimal() or not SHORTEST_LEASE_SECONDS <= int(text) <= LONGEST_LEASE_SECONDS:
+    is_number = text.isascii() and text.isdecimal()
+    if not is_number or not SHORTEST_LEASE_SECONDS <= int(text) <= LONGEST_LEASE_SECONDS:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no whole number from {SHORTEST_LEASE_SECONDS} to {LONGEST_LEASE_SECONDS}"
         )

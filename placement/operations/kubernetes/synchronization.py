@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from placement.domain.errors import PlacementError
+from placement.metrics.synchronization import LEADS
 from placement.operations.client import ServiceError
 from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path
 from placement.operations.kubernetes.claims import LOOK_EVERY_SECONDS, PATIENCE_SECONDS
@@ -48,6 +49,8 @@ class Synchronization:
         self._store = InformerStore([collection.title for collection in self._collections])
         self._summary = _Summary(journal)
         self._leadership = leadership
+        # Who need not ask leads.
+        LEADS.set(leadership is None)
         self._events = RejectionEvents(api_server, journal)
         self._new_reconciler: Callable[[], Reconciler] = partial(
             Reconciler,
