@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from placement.operations.commands.sync import SyncKubernetes
 from tests.real_kubernetes import ETC, ControlPlane
 
 _BASE = ETC / "kubernetes"
+_PAGE = ETC.parent / "docs" / "deploying.md"
 _OWN = shutil.which("kubectl")
 # What the release that the tests have calls it; 1.21 and newer call it as the base does.
 _BUDGETS = ("apiVersion: policy/v1\n", "apiVersion: policy/v1beta1\n")
@@ -86,6 +88,20 @@ def test_the_kubectl_of_this_machine_renders_it(tmp_path):
     generated = [each["metadata"]["name"] for each in manifests if each["kind"] == "ConfigMap"]
     volumes = found(manifests, "Deployment", "placement")["spec"]["template"]["spec"]["volumes"]
     assert [each["configMap"]["name"] for each in volumes if "configMap" in each] == generated
+
+
+@pytest.mark.skipif(not _OWN, reason="NOT RUN: no kubectl is installed")
+def test_the_overlay_of_the_page_brings_its_image(tmp_path):
+    (overlay,) = re.findall(r"^```yaml\n(.*?)^```$", _PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    shutil.copytree(_BASE, tmp_path / "placement" / "etc" / "kubernetes")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "kustomization.yaml").write_text(overlay)
+    finished = subprocess.run(
+        [str(_OWN), "kustomize", str(tmp_path / "mine")], capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 0, finished.stderr
+    images = re.findall(r"image: (\S+)", finished.stdout)
+    assert images == ["registry.example.org/placement:1.0"] * 3
 
 
 def test_the_command_knows_the_arguments_and_the_options():

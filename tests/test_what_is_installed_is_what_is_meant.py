@@ -11,6 +11,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from keystonemiddleware.opts import list_auth_token_opts
+
+from placement.operations import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 _CONTAINERFILE = (ROOT / "Containerfile").read_text()
@@ -68,6 +71,18 @@ def test_the_image_is_built_and_runs():
         check=True,
     )
     assert shown.stdout.startswith("placement ")
+
+
+def test_the_configuration_of_the_walk_through_keystone_is_understood(tmp_path: Path):
+    page = (ROOT / "docs" / "deploying.md").read_text()
+    (written,) = re.findall(r"cat > /etc/placement/placement.conf <<END\n(.*?)^END$", page, re.M | re.S)
+    file = tmp_path / "placement.conf"
+    file.write_text(written)
+    loaded = settings.load([str(file)])
+    assert loaded.api.auth_strategy == "keystone"
+    for group, options in list_auth_token_opts():
+        loaded.register_opts(options, group=group)
+    assert loaded.keystone_authtoken.memcached_servers == ["localhost:11211"]
 
 
 @pytest.mark.skipif(not _VERIFIER, reason="NOT RUN: no systemd-analyze is installed")
