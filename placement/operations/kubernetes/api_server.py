@@ -228,14 +228,13 @@ def _client(kubeconfig: str | None, context: str | None) -> Any:
     configuration = client.Configuration()
     # With fewer the threads would open and close connections all the time.
     configuration.connection_pool_maxsize = _CONNECTIONS
-    named = kubeconfig or context or os.environ.get("KUBECONFIG")
+    file = kubeconfig or os.environ.get("KUBECONFIG")
+    named = file or context
     try:
         if not named and is_inside():
             InClusterConfigLoader(TOKEN_FILE, AUTHORITY_FILE).load_and_set(configuration)
         else:
-            config.load_kube_config(
-                kubeconfig, context, client_configuration=configuration, persist_config=False
-            )
+            config.load_kube_config(file, context, client_configuration=configuration, persist_config=False)
     except (config.ConfigException, yaml.YAMLError, *_MALFORMED) as error:
         where = kubeconfig or (_NOT_GIVEN if not named else "$KUBECONFIG or ~/.kube/config")
         raise PlacementError(f"{where}: {_one_line(error)}") from None

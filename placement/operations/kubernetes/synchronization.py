@@ -124,6 +124,8 @@ class Synchronization:
             for watch in watches:
                 if not watch.is_alive():
                     raise PlacementError(f"the watch of {watch.name} has ended")
+            if self._leadership is not None and not self._leadership.is_alive():
+                raise PlacementError("the thread that renews the Lease has ended")
             if not self._may_send():
                 continue
             self._reconciler.look_at(changed)
