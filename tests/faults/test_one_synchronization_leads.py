@@ -78,11 +78,8 @@ def test_the_other_leads_when_the_leader_is_killed(around: Lab):
             assert "nodes 1" not in second.said
             held = spec(around, lease)
             first.process.kill()
-            killed_at = time.monotonic()
             around.add_node("host-1")
             eventually(_LEADS, lambda: last_word(second))
-            # Not before the Lease had run out since it was renewed last, which was not long ago.
-            assert time.monotonic() - killed_at > _SECONDS / 2
             eventually({"host-0", "host-1"}, around.nodes)
             after = spec(around, lease)
             assert after["holderIdentity"] != held["holderIdentity"]

@@ -18,11 +18,11 @@ from placement.metrics.synchronization import EVENTS
 from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path
 from placement.operations.kubernetes.informer_store import Key, Kind
 from placement.operations.kubernetes.journal import Journal
+from placement.operations.kubernetes.service import CONFLICT
 
 REASON = "PlacementRejected"
 _COMPONENT = "placement-sync"
 _SOURCE = "events"
-_EXISTS = 409
 # Events of objects that are in no namespace are in this one.
 _DEFAULT_NAMESPACE = "default"
 _MOST_WAITING = 100
@@ -95,7 +95,7 @@ class RejectionEvents(threading.Thread):
         try:
             self._api_server.post(collection, event)
         except ApiServerError as error:
-            if error.status != _EXISTS:
+            if error.status != CONFLICT:
                 raise
             self._count_up(object_path(collection, event["metadata"]["name"]), event)
 

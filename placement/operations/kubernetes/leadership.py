@@ -20,6 +20,7 @@ from placement.domain.errors import PlacementError
 from placement.metrics.synchronization import LEADS
 from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path
 from placement.operations.kubernetes.journal import Journal
+from placement.operations.kubernetes.service import CONFLICT
 from placement.operations.kubernetes.watching import SOURCE
 
 LEASE_SECONDS = 15
@@ -99,7 +100,9 @@ class Leadership(threading.Thread):
             with deadline.within(self._seconds * _TRUSTED_SHARE):
                 held = self._hold()
         except (ApiServerError, LookupError, TypeError, AttributeError) as error:
-            self._journal.trouble(_SOURCE, f"Lease {self._lease}: {error}")
+            # Where somebody was faster, the next look tells who; nobody else leads before ours has run out.
+            if getattr(error, "status", None) != CONFLICT:
+                self._journal.trouble(_SOURCE, f"Lease {self._lease}: {error}")
         else:
             self._journal.well(_SOURCE)
             self._leads_until = asked_at + self._seconds * _TRUSTED_SHARE if held else 0.0
@@ -107,18 +110,12 @@ class Leadership(threading.Thread):
 
     def _hold(self) -> bool:
         """Take or renew the Lease; whether this process has it now. Raises ApiServerError."""
-        try:
-            lease = self._found()
-            if lease is None:
-                self._create()
-            elif self._may_take(lease["spec"]):
-                self._take(lease)
-            else:
-                return False
-        except ApiServerError as error:
-            # Somebody else was faster; the next look tells who.
-            if error.status != 409:
-                raise
+        lease = self._found()
+        if lease is None:
+            self._create()
+        elif self._may_take(lease["spec"]):
+            self._take(lease)
+        else:
             return False
         self.holder = self.identity
         return True
