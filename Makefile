@@ -65,18 +65,18 @@ bench: $(VENV)/.test ## Compare with the incumbent (takes long; BENCH="--data fl
 TOOLS   := build/tools
 EXTRAS  := --extra keystone --extra kubernetes --extra mysql
 COMPILE := $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
-build/tools/.made: pyproject.toml
+$(TOOLS)/.made: pyproject.toml
 	$(PYTHON) -m venv $(TOOLS)
 	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check uv 'cyclonedx-bom>=7'
 	@touch $@
 
-constraints: build/tools/.made ## Pin the newest releases that fit, with their hashes (PACKAGE=flask: only that one)
+constraints: $(TOOLS)/.made ## Pin the newest releases that fit, with their hashes (PACKAGE=flask: only that one)
 	$(COMPILE) $(RENEW) pyproject.toml constraints/build.in $(EXTRAS) --output-file constraints/run.txt
 	$(COMPILE) $(RENEW) pyproject.toml constraints/build.in --extra test --output-file constraints/test.txt
 
-sbom: build/tools/.made ## Write build/sbom.json, what the service consists of (CycloneDX)
+sbom: $(TOOLS)/.made ## Write build/sbom.json, what the service consists of (CycloneDX)
 	$(TOOLS)/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
 	    --output-file build/sbom.json constraints/run.txt
 
-clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+clean: ## Remove the virtual environments and caches
+	rm -rf $(VENV) $(TOOLS) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

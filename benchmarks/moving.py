@@ -77,10 +77,10 @@ def _speed(kind: str, into: str, providers: int) -> None:
         for title, more in (("dry run", ["--dry-run"]), ("import", []), ("import again", [])):
             started, before = time.perf_counter(), _processor_seconds()
             _placement("import", there, "--database", here, *more)
-            took, client = time.perf_counter() - started, _processor_seconds() - before
+            took, used = time.perf_counter() - started, _processor_seconds() - before
             load = os.getloadavg()[0]
             print(
-                f"  {title}: {took:.0f} s, {client:.0f} s of CPU without the server, load {load:.1f}",
+                f"  {title}: {took:.0f} s, {used:.0f} s of CPU with that of PostgreSQL, load {load:.1f}",
                 flush=True,
             )
 

@@ -15,7 +15,8 @@ from oslo_config import cfg
 from oslo_middleware.healthcheck import Healthcheck
 
 from placement.services.health import probes
-from placement.services.health.checks import FOREST, SCHEMA, WRITABLE, Check
+from placement.services.health.checks import FOREST, SCHEMA, WRITABLE
+from placement.services.health.probes import Check
 from tests.patience import PATIENCE_SECONDS, eventually
 from tests.server import BACKENDS, RunningServer, database_url, running_service
 
@@ -55,6 +56,7 @@ def test_a_service_that_works_says_so_by_every_name(backend: str):
         assert forest.endswith("s behind")
         assert end == "readyz check passed"
         assert probed(server.url, "/healthcheck") == (200, "OK")
+        assert probed(server.url, "/healthcheck", Accept="text/plain;q=1.2.3") == (200, "OK")
         assert probed(server.url, "/healthcheck", "HEAD") == (204, "")
         assert probed(server.url, "/readyz", "HEAD") == (200, "")
 
@@ -159,11 +161,13 @@ def test_healthcheck_is_answered_as_oslo_middleware_does(
     # What has no content has no type of it.
     assert ours.content_type == theirs.content_type or ours.status == 204
     assert ours.body == said
+    assert ours.headers.get("Content-Length") == (str(len(said)) if said else None)
 
 
 def test_other_servers_answer_probes_with_the_same_application(http):
     assert http.get("/livez").text == "ok"
     assert http.get("/livez").status_code == 200
+    assert http.get("/livez").headers["Cache-Control"] == "no-store"
     answer = http.get("/readyz")
     assert answer.status_code == 503
     assert f"[-]{SCHEMA} failed: not looked at yet" in answer.text

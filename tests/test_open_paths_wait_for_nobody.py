@@ -3,10 +3,11 @@
 import pytest
 from flask import Flask, Response
 
-from placement.api import auth
+from placement.api import application
 from placement.api.application import create_application
 from placement.operations.http.lanes import Lanes
 from placement.operations.http.limits import Limits
+from placement.services.health.probes import OPEN_PATHS
 from tests.client import Client
 from tests.conftest import compatible
 
@@ -14,13 +15,13 @@ from tests.conftest import compatible
 @pytest.fixture
 def served(embedded_application: Flask, monkeypatch: pytest.MonkeyPatch) -> Client:
     """Requests without a token to a service that answers one request of a caller at a time, with /open."""
-    monkeypatch.setattr(auth, "NEEDS_NO_TOKEN", auth.NEEDS_NO_TOKEN | {"/open"})
-    application = create_application(
+    monkeypatch.setattr(application, "OPEN_PATHS", OPEN_PATHS | {"/open"})
+    made = create_application(
         embedded_application.extensions["placement_use_cases"], compatible(requests_per_caller=1)
     )
     for path in ("/open", "/closed"):
-        application.add_url_rule(path, endpoint=path, view_func=lambda: Response(iter([b"x", b"x"])))
-    return Client(application.test_client(), token=None)
+        made.add_url_rule(path, endpoint=path, view_func=lambda: Response(iter([b"x", b"x"])))
+    return Client(made.test_client(), token=None)
 
 
 @pytest.mark.parametrize("path", ["/", "/open"])
@@ -40,4 +41,4 @@ def test_other_paths_are_neither(served: Client):
 
 def test_open_paths_have_threads_of_their_own():
     lanes = Lanes(Limits())
-    assert all(lanes.of("GET", path) is lanes.status for path in auth.NEEDS_NO_TOKEN)
+    assert all(lanes.of("GET", path) is lanes.status for path in OPEN_PATHS)

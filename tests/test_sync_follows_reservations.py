@@ -12,8 +12,10 @@ from tests.api_server import ApiServer
 from tests.kubernetes import STATUS
 from tests.kubernetes import pod_manifest as any_pod
 from tests.reservations import ALLOCATED, WEB, reservation
+from tests.server import free_port
 from tests.service import Service
 from tests.synchronizing import eventually, join, pod_manifest
+from tests.test_health_is_told_without_waiting import probed
 
 
 @pytest.fixture(autouse=True)
@@ -99,3 +101,22 @@ def test_where_kubernetes_knows_no_reservations_those_of_the_service_stay(around
     assert once.returncode == 0
     assert "eservation" not in once.stdout + once.stderr
     assert list(held(around)) == ["mine"]
+
+
+def test_reservations_stay_where_kubernetes_stops_knowing_them_and_nothing_is_wrong(around, api_server):
+    port = free_port()
+    api_server.put(resource())
+    api_server.put(resource("too-large", cpu="1000"))
+    with around.running("--health-port", str(port)) as sync:
+        eventually(["kept"], lambda: list(held(around)))
+        eventually(True, lambda: "reservation too-large: rejected" in sync.said)
+        # The watch breaks off, and goes on with a list.
+        with api_server.away():
+            api_server.unknown_kinds.add("Reservation")
+        eventually(True, lambda: "Kubernetes, reservations: well again" in sync.said)
+        # Everything that was due before this node has been done when the service has it.
+        join(api_server, "host-2")
+        eventually(3, lambda: len(around.nodes()))
+        eventually(200, lambda: probed(f"http://127.0.0.1:{port}", "/readyz")[0])
+        eventually(True, lambda: "0 rejected" in probed(f"http://127.0.0.1:{port}", "/readyz?verbose")[1])
+        assert list(held(around)) == ["kept"]

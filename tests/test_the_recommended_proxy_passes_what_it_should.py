@@ -106,6 +106,12 @@ def test_reads_and_writes_pass(session):
     assert chunked.status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/metrics", "/livez", "/readyz", "/healthcheck"])
+def test_what_is_for_who_watches_does_not_pass(session, path: str):
+    url, client = session
+    assert client.get(f"{url}{path}", timeout=60).status_code == 404
+
+
 def test_nobody_gets_a_role_by_a_header(session):
     url, client = session
     claimed = {"X-Auth-Token": "somebody", "X-Roles": "admin", "X-Is-Admin-Project": "True"}

@@ -19,12 +19,16 @@ def test_the_synchronization_tells_its_health_and_what_it_did(around: Surroundin
         eventually(200, lambda: probed(url, "/readyz")[0])
         assert probed(url, "/livez") == (200, "ok")
         assert probed(url, "/healthcheck") == (200, "OK")
+        assert probed(url, "/healthcheck", Accept="text/plain;q=1.2.3") == (200, "OK")
+        assert probed(url, "/healthcheck", "HEAD") == (204, "")
+        assert probed(url, "/readyz", "HEAD") == (200, "")
         said = probed(url, "/readyz?verbose")[1]
         for name in ("kubernetes-watched", "service-answers", "caught-up"):
             assert f"[+]{name} ok" in said
         assert probed(url, "/somewhere")[0] == 404
         eventually(1.0, lambda: figure(url, "placement_sync_objects", kind="pods"))
         assert figure(url, "placement_sync_objects", kind="nodes") == 1
+        assert figure(url, "placement_sync_objects", kind="reservations") == 0
         assert figure(url, "placement_sync_writes_total", kind="Node", outcome="accepted") >= 1
         assert figure(url, "placement_sync_writes_total", kind="Pod", outcome="accepted") == 1
         assert figure(url, "placement_sync_rejected") == 0

@@ -56,7 +56,7 @@ from placement.domain import deadline
 from placement.domain.allocation import UNKNOWN_OWNER
 from placement.domain.errors import NotFound, PlacementError
 from placement.services.clusters.pod_pages import Unschedulable
-from placement.services.health.probes import PATHS, answer
+from placement.services.health.probes import OPEN_PATHS, PATHS, answer
 from placement.services.use_cases import UseCases
 
 LOG = logging.getLogger(__name__)
@@ -171,7 +171,8 @@ def _begin(*, only_this_machine: bool) -> None:
     deadline.attend(watch_of(request.environ))
     if only_this_machine and request.path not in PATHS and (reason := objection(request.environ)) is not None:
         raise HttpError(403, reason)
-    if request.path not in auth.NEEDS_NO_TOKEN:
+    # On all other paths the caller has a user id.
+    if request.path not in OPEN_PATHS:
         context.identify(current_app.extensions["placement_authentication"]())
 
 

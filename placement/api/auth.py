@@ -9,11 +9,8 @@ from flask import request
 from placement.api.context import Caller
 from placement.api.errors import HttpError
 from placement.api.tokens import Tokens
-from placement.services.health.probes import PATHS
 
 Strategy = Callable[[], Caller]
-# Paths that need no credentials. On all others the caller has a user id.
-NEEDS_NO_TOKEN = frozenset({"", "/", "/metrics"}) | PATHS
 
 
 def noauth2() -> Caller:

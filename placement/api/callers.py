@@ -40,7 +40,7 @@ class Callers:
 def limit(application: Flask, most: int) -> None:
     """Answer 429 to more than that many requests of a caller at a time; 0 means any number.
 
-    What needs no token is not limited (api.auth.NEEDS_NO_TOKEN).
+    What needs no token is not limited (services.health.probes.OPEN_PATHS).
     """
     if not most:
         return

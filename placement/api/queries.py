@@ -14,7 +14,7 @@ from placement.domain.grammar import parse_positive
 
 PREFIX = "Invalid query string parameters: "
 POLICIES = ("none", "isolate")
-LAST_ID = 2**31 - 1
+_LAST_ID = 2**31 - 1
 _PAGE = 1000
 _LARGEST_PAGE = 10_000
 # Parameters whose values have a rule; the others may be any text.
@@ -101,6 +101,15 @@ def page_size(found: Parameters) -> int:
     number = _PAGE if value is None else parse_positive(value)
     if number is None or number > _LARGEST_PAGE:
         raise BadRequest(f"limit: must be 1 to {_LARGEST_PAGE}, not {value!r}")
+    return number
+
+
+def page_start(found: Parameters, key: str) -> int:
+    """The id after which a page of a list begins, by the parameter `key`. Raises BadRequest."""
+    value = single(found, key)
+    number = 0 if value is None else parse_positive(value)
+    if number is None or number > _LAST_ID:
+        raise BadRequest(f"{key}: must be the `next` of an earlier page, not {value!r}")
     return number
 
 

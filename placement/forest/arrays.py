@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Any, Self, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from placement.domain.portions import portions
 
 Indices = NDArray[np.int32]
 # Rows to look at; the index type of the machine, for numpy converts any other before each use.
@@ -24,22 +25,14 @@ Ratios = NDArray[np.float32]
 HUGE = 2**60
 _FIRST_ROWS = 64
 _RECENT = 4096
-_CHUNK = 20_000
-
-
-Item = TypeVar("Item")
-
-
-def chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """The items in lists of bounded length, so that a stream never stands in memory as Python objects."""
-    source = iter(items)
-    while chunk := list(islice(source, _CHUNK)):
-        yield chunk
+# So that a stream of rows never stands in memory as Python objects.
+ROWS_AT_ONCE = 20_000
 
 
 def table_of(rows: Iterable[Sequence[int]], width: int) -> Amounts:
     """Rows of integers as one (n, width) array."""
-    return np.concatenate([np.empty((0, width), np.int64), *(np.array(c, np.int64) for c in chunks(rows))])
+    parts = (np.array(some, np.int64) for some in portions(rows, ROWS_AT_ONCE))
+    return np.concatenate([np.empty((0, width), np.int64), *parts])
 
 
 class Columns:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from placement.forest.arrays import Amounts, Columns, IdIndex, Indices, chunks
+from placement.domain.portions import portions
+from placement.forest.arrays import ROWS_AT_ONCE, Amounts, Columns, IdIndex, Indices
 from placement.forest.records import ProviderRow
 from placement.forest.uuids import Uuids, from_text
 
@@ -52,7 +53,7 @@ class ProviderColumns(Columns):
         Returns how many they are.
         """
         numbers, uuids = [np.empty((0, 5), np.int64)], [from_text(())]
-        for chunk in chunks(rows):
+        for chunk in portions(rows, ROWS_AT_ONCE):
             uuids.append(from_text([row.uuid for row in chunk]))
             values = [
                 (row.id, row.generation, row.parent_id or NONE, row.root_id, row.revision) for row in chunk

@@ -1,6 +1,7 @@
-"""Every figure by its name. Labels have few values: rules of routes, never paths; kinds, never texts.
+"""The figures of the service by their names; `synchronization` has its own.
 
-Gauges are written by each process now and then (services.health); `live` ones leave with their process.
+Labels have few values: rules of routes, never paths; kinds, never texts. Gauges are written by each process
+now and then (services.health.figures); `live` ones leave with their process.
 """
 
 from __future__ import annotations

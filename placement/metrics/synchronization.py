@@ -7,7 +7,9 @@ from prometheus_client import Counter, Gauge
 LAG_SECONDS = Gauge(
     "placement_sync_lag_seconds", "How long ago the service was last known to have all that Kubernetes told"
 )
-REJECTED = Gauge("placement_sync_rejected", "Nodes and pods that the service refuses as they are")
+REJECTED = Gauge(
+    "placement_sync_rejected", "Nodes, pods and reservations that the service refuses as they are"
+)
 OBJECTS = Gauge("placement_sync_objects", "What the service holds, and pods that wait for a node", ["kind"])
 WRITES = Counter(
     "placement_sync_writes", "What was sent to the service, by whether it was taken", ["kind", "outcome"]
@@ -19,5 +21,5 @@ EVENTS = Counter(
     ["outcome"],
 )
 WATCH_FAILURES = Counter(
-    "placement_sync_watch_failures", "Watches that broke off, by what they watch", ["collection"]
+    "placement_sync_watch_failures", "Lists and watches that failed, by what they are of", ["collection"]
 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
+from placement.domain.portions import portions
 from placement.operations.client import Client, path
 
 _OF_PROVIDER = ("inventories", "usages", "traits", "aggregates", "allocations")
@@ -69,7 +69,7 @@ class Comparison:
         met: set[str] = set()
         with ThreadPoolExecutor(self._clients) as pool:
             done = 0
-            for portion in _portions(uuids):
+            for portion in portions(uuids, _PORTION):
                 for consumers, differences in pool.map(lambda uuid: self._one(what, uuid, read), portion):
                     met |= consumers
                     self._found.differences += differences
@@ -123,9 +123,3 @@ def _consumer(client: Client, uuid: str) -> dict[str, Any]:
     found = dict(client.get(path("allocations", uuid)))
     held = found.pop("allocations")
     return {**found, "resources": {provider: entry["resources"] for provider, entry in held.items()}}
-
-
-def _portions(uuids: Iterable[str]) -> Iterator[list[str]]:
-    rest = iter(uuids)
-    while portion := list(islice(rest, _PORTION)):
-        yield portion

@@ -23,12 +23,11 @@ from placement.operations.http.limits import Limits
 from placement.operations.http.tls import Tls
 from placement.operations.ports import holder_of
 from placement.operations.reloading import CarefulArbiter
+from placement.services.health.probes import LIVE
 
 _GRACE_SECONDS = 30
 _WORKER = "placement.operations.http.worker.LaneWorker"
 _BACKLOG = 2048
-# What a worker answers without waiting for anybody.
-_PROBE = "/livez"
 _ANSWERS_WITHIN_SECONDS = 30
 _A_TRY_SECONDS = 1
 # Workers of a master that was killed leave within this time.
@@ -121,7 +120,7 @@ def _forget_figures(_: Any, worker: Any) -> None:
 
 
 def _await_answer(host: str, port: int, *, encrypted: bool) -> None:
-    """Ask a worker something. Raises OSError, HTTPException."""
+    """Ask a worker what it answers without waiting for anybody. Raises OSError, HTTPException."""
     # Who listens on all addresses answers on loopback.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     connection = http.client.HTTPConnection(host, port, timeout=_A_TRY_SECONDS)
@@ -130,7 +129,7 @@ def _await_answer(host: str, port: int, *, encrypted: bool) -> None:
         unverified = ssl._create_unverified_context()
         connection = http.client.HTTPSConnection(host, port, timeout=_A_TRY_SECONDS, context=unverified)
     try:
-        connection.request("GET", _PROBE, headers={"Connection": "close"})
+        connection.request("GET", LIVE, headers={"Connection": "close"})
         connection.getresponse().read()
     finally:
         connection.close()

@@ -11,6 +11,7 @@ import heapq
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,8 +49,7 @@ class PodShape:
     settings: SchedulerSettings
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """A node on which a pod fits, and how well, 0 to 100; `missed`: what the pod prefers and does not get.
 
     `reservations` are those of the node that the pod may use. `used` is the one that it does use, `opened`
@@ -101,7 +101,7 @@ class ShapeRanking:
         found: list[tuple[int, int, int, Fit]] = []
         for row, least, highest in self._foretold(columns):
             # What was found may be as good as anything that comes: then it is next.
-            while found and found[0][:3] < (least, -highest, row):
+            while found and found[0] < (least, -highest, row):
                 yield _ranked(columns, *heapq.heappop(found))
             verdict = self.look(columns.nodes[row])
             if isinstance(verdict.answer, Fit):

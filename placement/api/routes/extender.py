@@ -83,7 +83,7 @@ def bind(cluster: str) -> Response:
 def _counted(call: str) -> Iterator[None]:
     try:
         yield
-    except PlacementError:
+    except Exception:
         EXTENDER_CALLS.labels(call, "error").inc()
         raise
     EXTENDER_CALLS.labels(call, "ok").inc()

@@ -23,4 +23,4 @@ def health() -> Response:
         request.headers.get("Accept", ""),
         context.use_cases().health.checks,
     )
-    return Response(probe.body, probe.status, content_type=f"{probe.content_type}; charset=UTF-8")
+    return Response(probe.body, probe.status, probe.headers)

@@ -7,14 +7,13 @@ from typing import Any
 from flask import Blueprint, Response
 
 from placement.api.context import use_cases
-from placement.api.queries import LAST_ID, Parameters, page_size, parameters, refuse_unknown, single
+from placement.api.queries import Parameters, page_size, page_start, parameters, refuse_unknown, single
 from placement.api.rendering.listings import allocations_body, providers_body
 from placement.api.responses import json_response
 from placement.api.route_guard import route
 from placement.api.targets import cluster_of_query
 from placement.domain.allocation import UNKNOWN_CONSUMER_TYPE, AllocationFilter
 from placement.domain.errors import BadRequest
-from placement.domain.grammar import parse_positive
 from placement.domain.identifiers import normalize_uuid
 from placement.services.placement.listings import Include
 
@@ -70,7 +69,7 @@ def resource_providers() -> Response:
     given = parameters()
     refuse_unknown(given, ("include", "cluster", "limit", "after"))
     include = _include(given)
-    cluster, after = single(given, "cluster"), _after_id(given)
+    cluster, after = single(given, "cluster"), page_start(given, "after")
     page = use_cases().listings.providers(cluster, include, after, page_size(given))
     return json_response(providers_body(page, include))
 
@@ -91,11 +90,3 @@ def _uuid(given: Parameters, key: str) -> str | None:
     if normal is None:
         raise BadRequest(f"{key}: {value!r} is no uuid")
     return normal
-
-
-def _after_id(given: Parameters) -> int:
-    value = single(given, "after")
-    number = 0 if value is None else parse_positive(value)
-    if number is None or number > LAST_ID:
-        raise BadRequest(f"after: must be the `next` of an earlier page, not {value!r}")
-    return number

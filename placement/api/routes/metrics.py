@@ -13,6 +13,7 @@ from placement.api import context
 from placement.domain.errors import Unavailable
 from placement.metrics.sharing import exposition
 from placement.services.capacity import Capacity
+from placement.services.health.probes import METRICS
 
 LOG = logging.getLogger(__name__)
 blueprint = Blueprint("metrics", __name__)
@@ -26,7 +27,7 @@ _CAPACITY = {
 }
 
 
-@blueprint.get("/metrics")
+@blueprint.get(METRICS)
 def metrics() -> Response:
     """All figures in the text format of Prometheus; needs no token."""
     settings = current_app.extensions["placement_settings"]

@@ -8,7 +8,7 @@ from flask import Blueprint, Response
 
 from placement.api.bodies import manifests
 from placement.api.context import use_cases
-from placement.api.queries import LAST_ID, Parameters, page_size, parameters, refuse_unknown, single
+from placement.api.queries import Parameters, page_size, page_start, parameters, refuse_unknown, single
 from placement.api.rendering.pods import (
     claims_body,
     page_body,
@@ -19,7 +19,6 @@ from placement.api.rendering.pods import (
 from placement.api.responses import empty_response, json_response
 from placement.api.route_guard import route
 from placement.domain.errors import BadRequest
-from placement.domain.grammar import parse_positive
 from placement.services.clusters.pod_pages import PodFilter
 from placement.services.clusters.pod_writing import Precondition
 from placement.services.manifests import pod_manifest
@@ -40,7 +39,7 @@ def listed(cluster: str) -> Response:
     wanted = PodFilter(
         single(given, "namespace"), single(given, "node"), single(given, "qos"), _flag(given, "scheduled")
     )
-    after, count = _marker(given), page_size(given)
+    after, count = page_start(given, "marker"), page_size(given)
     body = claims_body if wanted.scheduled else page_body
     return json_response(body(cluster, use_cases().pods.listed(cluster, wanted, after, count)))
 
@@ -106,11 +105,3 @@ def _flag(given: Parameters, name: str) -> bool:
     if text not in (None, "true"):
         raise BadRequest(f"{name}: must be true, or left out, not {text!r}")
     return text is not None
-
-
-def _marker(given: Parameters) -> int:
-    text = single(given, "marker")
-    number = 0 if text is None else parse_positive(text)
-    if number is None or number > LAST_ID:
-        raise BadRequest(f"marker: must be 1 to {LAST_ID}, not {text!r}")
-    return number

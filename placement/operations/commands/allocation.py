@@ -95,11 +95,16 @@ def _rows(consumer: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def _dedicated_cpus(client: Client, consumer: str) -> str | None:
-    """The dedicated CPUs of the guest, if the service keeps them."""
+    """The dedicated CPUs of the guest, if the service keeps them and shows them. Raises ServiceError."""
+    from placement.operations.client import ServiceError
+
     try:
         listed = client.get("/ext/v1/allocations", [("consumer_uuid", consumer)])["consumers"]
-    except PlacementError:
-        return None
+    except ServiceError as error:
+        # The incumbent has no such path, and not everybody may list.
+        if error.status in (403, 404):
+            return None
+        raise
     found: str | None = next((each.get("dedicated_cpus") for each in listed), None)
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -102,19 +103,25 @@ class Meter:
 
     def __init__(self) -> None:
         self._what = ""
-        self._told = 0.0
+        self._told = -math.inf
+        self._width = 0
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """`done` of `total` are there."""
         is_terminal = sys.stderr.isatty()
         now = time.monotonic()
         ends = done >= total
+        if what != self._what:
+            self._what, self._told = what, -math.inf
         if not ends and now - self._told < (0.1 if is_terminal else _EVERY_SECONDS):
             return
         self._told = now
-        begin = "\r" if is_terminal else ""
+        line = f"{what}: {done} of {total}"
+        # What is left of a longer line is written over.
+        begin = f"\r{line:{self._width}}" if is_terminal else line
+        self._width = 0 if ends else len(line)
         end = "\n" if ends or not is_terminal else ""
-        print(f"{begin}{what}: {done} of {total}", end=end, file=sys.stderr, flush=True)
+        print(begin, end=end, file=sys.stderr, flush=True)
 
 
 def _tell(report: Report, is_rehearsed: bool) -> None:

@@ -333,7 +333,7 @@ class EventLoop:
         """Answer here and now: probes wait for no thread, whatever the others do."""
         accept = next((value for name, value in request.headers if name == "ACCEPT"), "")
         probe = probes(request.method, request.path, request.query or "", accept)
-        self._end_with(connection, refusals.probe_written(probe, request.method))
+        self._end_with(connection, refusals.probe_written(probe))
 
     def _is_busy(self, connection: Connection) -> None:
         """Leave the connection to threads; the event loop waits for their report."""

@@ -11,10 +11,9 @@ from typing import Protocol
 
 from placement.metrics.catalog import IN_LANES
 from placement.operations.http.limits import Limits
-from placement.services.health.probes import PATHS
+from placement.services.health.probes import OPEN_PATHS
 
 LOG = logging.getLogger(__name__)
-_STATUS_PATHS = frozenset({"", "/", "/metrics"}) | PATHS
 _READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # These have a body, but change nothing.
 _READING_POSTS = re.compile(
@@ -150,7 +149,7 @@ class Lanes:
     def of(self, method: str, path: str) -> Lane:
         """The lane of a request, by what it may have to wait for."""
         reading = method in _READING_METHODS
-        if reading and path in _STATUS_PATHS:
+        if reading and path in OPEN_PATHS:
             return self.status
         if reading or (method == "POST" and _READING_POSTS.search(path)):
             return self._reads

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -62,25 +63,25 @@ def written(refusal: HttpRefusal) -> bytes:
         "request_id": request_id,
     }
     body = json.dumps({"errors": [error]}).encode()
-    more = [f"x-openstack-request-id: {request_id}"]
+    headers = {
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body)),
+        "x-openstack-request-id": request_id,
+    }
     if refusal.status in _TRY_AGAIN:
-        more.append(f"Retry-After: {_RETRY_AFTER_SECONDS}")
-    return _head(refusal.status, "application/json", len(body), *more) + body
+        headers["Retry-After"] = str(_RETRY_AFTER_SECONDS)
+    return _head(refusal.status, headers) + body
 
 
-def probe_written(probe: Probe, method: str) -> bytes:
-    """The whole answer to a probe; one without content has no length."""
-    body = probe.body.encode()
-    size = None if probe.status == HTTPStatus.NO_CONTENT or method == "HEAD" else len(body)
-    return _head(probe.status, f"{probe.content_type}; charset=UTF-8", size, "Cache-Control: no-store") + body
+def probe_written(probe: Probe) -> bytes:
+    """The whole answer to a probe."""
+    return _head(probe.status, probe.headers) + probe.body.encode()
 
 
-def _head(status: int, content_type: str, size: int | None, *more: str) -> bytes:
+def _head(status: int, headers: Mapping[str, str]) -> bytes:
     lines = [
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
         "Connection: close",
-        f"Content-Type: {content_type}",
-        *([] if size is None else [f"Content-Length: {size}"]),
-        *more,
+        *(f"{name}: {value}" for name, value in headers.items()),
     ]
     return "\r\n".join([*lines, "", ""]).encode()

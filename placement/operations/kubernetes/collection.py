@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from placement.dialects.koordinator.reservation.reservation import API_VERSION
-from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path
+from placement.operations.kubernetes.api_server import NOT_FOUND, ApiServer, ApiServerError, object_path
 from placement.operations.kubernetes.informer_store import (
     Key,
     Kind,
@@ -18,7 +18,7 @@ _CORE = "/api/v1"
 ALL_PODS = f"{_CORE}/pods"
 _TOPOLOGY_GROUP = "topology.node.k8s.io/v1alpha1"
 RESERVATIONS = "reservations"
-_UNKNOWN = frozenset({404})
+_UNKNOWN = frozenset({NOT_FOUND})
 _FORBIDDEN = 403
 _NO_TOPOLOGIES = "nodes have no NUMA nodes and cores"
 

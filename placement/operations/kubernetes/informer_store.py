@@ -109,8 +109,8 @@ class InformerStore:
 
     def lacks(self, collection: str) -> None:
         """Note that there is no such collection."""
-        self.replace(collection, {})
         with self._condition:
+            self.replace(collection, {})
             self._lacking.add(collection)
 
     def is_lacking(self, collection: str) -> bool:

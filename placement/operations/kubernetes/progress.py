@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from placement.metrics.synchronization import LAG_SECONDS, OBJECTS, REJECTED
 from placement.operations.kubernetes.journal import Journal
 from placement.operations.kubernetes.watching import SOURCE, UNKNOWN_KIND
-from placement.services.health.checks import Check
+from placement.services.health.probes import Check
 
 SERVICE = "service"
 # Rounds follow each other within a second; a long one sends a lot.
@@ -20,7 +20,7 @@ class Progress:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._began = self._settled_at = time.monotonic()
+        self._settled_at = time.monotonic()
         self._rejected: int | None = None
         self._leader: str | None = None
         LAG_SECONDS.set_function(self._behind_seconds)

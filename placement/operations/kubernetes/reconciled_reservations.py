@@ -45,6 +45,9 @@ class ReconciledReservations:
         for name in sorted(self._due):
             seen = self._store.get(_key(name))
             if seen is None or seen.over:
+                # They are not gone if Kubernetes stopped knowing the kind, which loses all of them at once.
+                if self._store.is_lacking(RESERVATIONS):
+                    self._held.clear()
                 deleted += self._delete(name)
                 self._sending.settled(_key(name))
                 self._due.discard(name)

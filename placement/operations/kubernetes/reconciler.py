@@ -52,8 +52,13 @@ class Reconciler:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many nodes and pods the service holds, and how many pods wait for their node."""
-        return {"nodes": len(self._nodes), "pods": len(self._pods), "waiting": self._pods.waiting}
+        """How many nodes, pods and reservations the service holds, and how many pods wait for their node."""
+        return {
+            "nodes": len(self._nodes),
+            "pods": len(self._pods),
+            "reservations": len(self._reservations),
+            "waiting": self._pods.waiting,
+        }
 
     def summary(self) -> str:
         """What the service holds, in a line."""

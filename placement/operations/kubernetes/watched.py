@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -11,9 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from placement.domain.errors import PlacementError
 from placement.metrics.sharing import exposition
 from placement.services.health import probes
-from placement.services.health.checks import Check
-
-_METRICS = "/metrics"
+from placement.services.health.probes import Check
 
 
 def serve_health(host: str, port: int, checks: Callable[[], Sequence[Check]]) -> None:
@@ -25,21 +23,23 @@ def serve_health(host: str, port: int, checks: Callable[[], Sequence[Check]]) ->
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path, _, query = self.path.partition("?")
-            if path == _METRICS:
-                self._send(200, CONTENT_TYPE_PLAIN_0_0_4, exposition())
+            if path == probes.METRICS:
+                figures = exposition()
+                size = {"Content-Length": str(len(figures))}
+                self._send(200, {"Content-Type": CONTENT_TYPE_PLAIN_0_0_4, **size}, figures)
             elif path in probes.PATHS:
                 accept = self.headers.get("Accept") or ""
                 probe = probes.answer(self.command, path, query, accept, checks)
-                self._send(probe.status, f"{probe.content_type}; charset=UTF-8", probe.body.encode())
+                self._send(probe.status, probe.headers, probe.body.encode())
             else:
-                self._send(404, "text/plain; charset=UTF-8", b"")
+                self._send(404, {"Content-Length": "0"}, b"")
 
         do_HEAD = do_GET
 
-        def _send(self, status: int, content_type: str, body: bytes) -> None:
+        def _send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
             self.send_response(status)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(body)

@@ -78,10 +78,10 @@ class Watching(threading.Thread):
         self._journal.well(self._source)
 
     def _recover(self, error: ApiServerError) -> None:
-        WATCH_FAILURES.labels(self._collection.title).inc()
         if error.status == GONE:
             self._journal.note(f"{self._source}: too much happened meanwhile, listing again")
         else:
+            WATCH_FAILURES.labels(self._collection.title).inc()
             self._journal.trouble(self._source, str(error))
         time.sleep(self._pause.after_failure())
 
@@ -102,6 +102,8 @@ def list_into(
         store.lacks(collection.title)
         if collection.without:
             journal.trouble(source, f"{UNKNOWN_KIND} {collection.kind}, so {collection.without}")
+        else:
+            journal.well(source)
         return None
     store.replace(collection.title, found)
     journal.well(source)

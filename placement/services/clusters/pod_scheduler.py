@@ -173,7 +173,7 @@ class PodScheduler:
         usable = columns.without(doubtful) if doubtful else columns
         unplaced: dict[str, Refusal] = {}
         place = best_place(ranking, usable, incoming, document, unplaced)
-        unplaced.update((each.name, INVENTORIES_DIFFER) for each in columns.nodes if each.name in doubtful)
+        unplaced.update((name, INVENTORIES_DIFFER) for name in doubtful if name in columns.by_name)
         return _Choice(place, ranking, columns, unplaced)
 
     def _renewed(self, view: ClusterSnapshot, pod: StoredPod, node: str | None) -> Taken:

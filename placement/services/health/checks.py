@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import NamedTuple
 
 from placement.domain import deadline
 from placement.domain.errors import Unavailable
 from placement.services.following.cluster_cache import ClusterCache
 from placement.services.following.forest_keeper import ForestKeeper
 from placement.services.health.figures import publish
+from placement.services.health.probes import Check
 from placement.storage import schema
 from placement.storage.database import Database
 from placement.storage.failures import NO_SLOT
@@ -22,14 +22,6 @@ _DATABASE_ANSWERS_WITHIN_SECONDS = 3.0
 # Rounds are seconds apart; who has told nothing for so long is stuck.
 _STALE_SECONDS = 10.0
 SCHEMA, WRITABLE, FOREST = "schema-version", "database-writable", "forest-loaded"
-
-
-class Check(NamedTuple):
-    """One thing that has to be well, and what was found."""
-
-    name: str
-    ok: bool
-    said: str
 
 
 class Health:

@@ -12,18 +12,27 @@ from html import escape
 from typing import NamedTuple
 from urllib.parse import parse_qs
 
-from placement.services.health.checks import Check
 
-LIVE, READY, HEALTHCHECK = "/livez", "/readyz", "/healthcheck"
+class Check(NamedTuple):
+    """One thing that has to be well, and what was found."""
+
+    name: str
+    ok: bool
+    said: str
+
+
+LIVE, READY, HEALTHCHECK, METRICS = "/livez", "/readyz", "/healthcheck", "/metrics"
 PATHS = frozenset({LIVE, READY, HEALTHCHECK})
 METHODS = frozenset({"GET", "HEAD"})
+# Whoever watches asks for these, without credentials and past those who wait.
+OPEN_PATHS = frozenset({"", "/", METRICS}) | PATHS
 # What answers is alive.
 _ALIVE = [Check("ping", True, "")]
 _WELL = "OK"
 _PLAIN, _HTML, _JSON = "text/plain", "text/html", "application/json"
 # In the order in which oslo.middleware prefers them.
 _OFFERED = (_PLAIN, _HTML, _JSON)
-_QUALITY = re.compile(r";\s*q=([0-9.]+)")
+_QUALITY = re.compile(r";\s*q=([0-9]+(?:\.[0-9]*)?)")
 
 
 class Probe(NamedTuple):
@@ -32,6 +41,16 @@ class Probe(NamedTuple):
     status: int
     content_type: str
     body: str
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What goes before the body; an answer without one has no length."""
+        size = {"Content-Length": str(len(self.body.encode()))} if self.body else {}
+        return {
+            "Content-Type": f"{self.content_type}; charset=UTF-8",
+            **size,
+            "Cache-Control": "no-store",
+        }
 
 
 def answer(method: str, path: str, query: str, accept: str, checks: Callable[[], Sequence[Check]]) -> Probe:

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from placement.domain.inventory import Inventory
+from placement.domain.portions import portions
 from placement.forest.records import (
     MILLION,
     InventoryRow,
@@ -26,9 +27,8 @@ _LARGEST_RATIO = 1e9
 def read(connection: sa.Connection, ids: Sequence[int]) -> list[ProviderRecord]:
     """The present state of some providers, each consistent in itself; missing ones are left out."""
     records: list[ProviderRecord] = []
-    for start in range(0, len(ids), _AT_ONCE):
-        wanted = {"ids": list(ids[start : start + _AT_ONCE])}
-        records.extend(_assemble(connection.execute(_RECORDS, wanted)))
+    for some in portions(ids, _AT_ONCE):
+        records.extend(_assemble(connection.execute(_RECORDS, {"ids": some})))
     return records
 
 

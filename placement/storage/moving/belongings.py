@@ -35,9 +35,6 @@ class _Kind:
     columns: tuple[str, ...]
     key: int
 
-    def key_of(self, content: Sequence[Any]) -> dict[str, Any]:
-        return dict(zip(self.columns[: self.key], content, strict=False))
-
 
 _ALLOCATIONS = _Kind(
     "allocations", "allocations", (_PROVIDER, "resource_class_id", "consumer_id", "used"), key=3
@@ -107,7 +104,7 @@ def _write(target: Side, kind: _Kind, wanted: Rows, here: Sequence[int], report:
     else:
         surplus, missing = present.keys() - wanted.keys(), wanted.keys() - present.keys()
     table = getattr(target.tables, kind.table)
-    target.delete(table, [kind.key_of(row) for row in surplus])
+    target.delete(table, kind.columns[: kind.key], [row[: kind.key] for row in surplus])
     # In the order of the source, as far as it has one.
     rows = [(*row, *times) for row, times in wanted.items() if row in missing]
     target.insert(table, (*kind.columns, "created_at", "updated_at"), rows)

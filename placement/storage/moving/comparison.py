@@ -10,7 +10,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from placement.storage.moving.side import Progress, Side, batches, with_progress
+from placement.domain.portions import portions
+from placement.storage.moving.side import AT_ONCE, Progress, Side, with_progress
 
 _PROVIDERS_AT_ONCE = 1000
 _CONSUMERS_AT_ONCE = 2000
@@ -37,7 +38,7 @@ def differences(
     for some in with_progress(progress, "consumers compared", consumers, _CONSUMERS_AT_ONCE):
         yield from _told("consumer", _records(source, some), _records(target, some))
         yield from _told("consumer", _amounts(source, some), _amounts(target, some))
-    for some in batches(orphans):
+    for some in portions(orphans, AT_ONCE):
         yield from _told("consumer", _amounts(source, some), _amounts(target, some))
 
 

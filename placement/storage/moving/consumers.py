@@ -7,10 +7,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from placement.domain.errors import Conflict
+from placement.domain.portions import portions
 from placement.storage.moving import names
 from placement.storage.moving.names import Ids
 from placement.storage.moving.providers import foreign_ids
-from placement.storage.moving.side import AT_ONCE, Progress, Report, Side, batches
+from placement.storage.moving.side import AT_ONCE, Progress, Report, Side
 
 _CONTENT = ("uuid", "project_id", "user_id", "consumer_type_id", "generation")
 
@@ -82,7 +83,7 @@ def complete(source: Side, target: Side, owner: tuple[str, str], report: Report)
     if orphans:
         project = names.id_of(target, "projects", owner[0])
         user = names.id_of(target, "users", owner[1])
-        for some in batches(orphans):
+        for some in portions(orphans, AT_ONCE):
             _write([_incomplete(uuid, project, user) for uuid in some], target, report)
     report.completed_consumers = len(orphans)
     return orphans
@@ -114,6 +115,6 @@ def only_in(target: Side, wanted: set[str]) -> list[str]:
 def remove(gone: list[str], target: Side, report: Report) -> None:
     """Remove consumers; what they held was removed with what their providers have."""
     table = target.tables.consumers
-    for some in batches(gone):
+    for some in portions(gone, AT_ONCE):
         target.connection.execute(sa.delete(table).where(table.c.uuid.in_(some)))
     report.of("consumers").removed += len(gone)

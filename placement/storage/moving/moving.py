@@ -32,7 +32,7 @@ def move(
     providers.refuse_taken(wanted, present)
     gone = providers.only_in(present, wanted)
     ids = names.copy(source, target, report)
-    at = providers.write(wanted, present, target, report, progress)
+    at = providers.write(wanted, present, gone, target, report, progress)
     known = consumers.copy(source, target, ids, report, progress)
     orphans = consumers.complete(source, target, owner, report)
     left = consumers.only_in(target, known.union(orphans))

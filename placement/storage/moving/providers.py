@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from placement.domain.errors import Conflict
+from placement.domain.portions import portions
 from placement.storage.changes.change_log import PROVIDER_DELETED, record_change
-from placement.storage.moving.side import Progress, Report, Side, batches, with_progress
+from placement.storage.moving.side import AT_ONCE, Progress, Report, Side, with_progress
 
 _SHOWN = 5
 _COLUMNS = (
@@ -109,14 +110,18 @@ def only_in(present: Known, wanted: Known) -> list[str]:
     ]
 
 
-def write(wanted: Known, present: Known, target: Side, report: Report, progress: Progress) -> dict[str, int]:
-    """Add and change providers of the target until those of the source are there; their ids by uuid."""
+def write(
+    wanted: Known, present: Known, gone: Iterable[str], target: Side, report: Report, progress: Progress
+) -> dict[str, int]:
+    """Add and change providers of the target until those of the source are there; their ids by uuid.
+
+    `gone` are those that the target has alone: their names may be taken.
+    """
     changed = [
         uuid
         for uuid, row in wanted.providers.items()
         if uuid in present.providers and present.providers[uuid] != row
     ]
-    gone = only_in(present, wanted)
     _free_names([*changed, *gone], wanted, present, target)
     ids = {uuid: id_ for uuid, id_ in present.ids.items() if uuid in wanted.providers}
     new = [uuid for uuid in wanted.providers if uuid not in present.providers]
@@ -149,7 +154,7 @@ def _insert(new: list[str], wanted: Known, target: Side, ids: dict[str, int], pr
         ]
         if not ready:
             raise Conflict(f"providers whose parents lead round in a circle: {_some(new)}")
-        for some in batches(ready):
+        for some in portions(ready, AT_ONCE):
             rows = [_values(uuid, wanted, ids) for uuid in some]
             target.insert(target.tables.providers, _COLUMNS, rows, **target.stamped)
             ids.update(_ids(target, some))
@@ -175,7 +180,7 @@ def _ids(target: Side, uuids: list[str]) -> dict[str, int]:
 
 def _root_themselves(ids: list[int], target: Side) -> None:
     table = target.tables.providers
-    for some in batches(ids):
+    for some in portions(ids, AT_ONCE):
         target.connection.execute(
             sa.update(table).where(table.c.id.in_(some)).values(root_provider_id=table.c.id)
         )
@@ -200,7 +205,7 @@ def remove(gone: list[str], present: Known, target: Side, report: Report, progre
         target.connection.execute(
             sa.update(tables.providers).where(tables.providers.c.id.in_(some)).values(**alone)
         )
-    for some in batches(ids):
+    for some in portions(ids, AT_ONCE):
         target.connection.execute(sa.delete(tables.providers).where(tables.providers.c.id.in_(some)))
     if target.transaction is not None and ids:
         record_change(target.transaction, PROVIDER_DELETED, ids)
@@ -212,7 +217,7 @@ def touch(ids: Iterable[int], target: Side) -> None:
     if target.transaction is None:
         return
     table = target.tables.providers
-    for some in batches(ids):
+    for some in portions(ids, AT_ONCE):
         target.connection.execute(sa.update(table).where(table.c.id.in_(some)).values(**target.stamped))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from placement.domain.portions import portions
 from placement.storage import tables as ours
 from placement.storage.backends import bulk
 from placement.storage.database import Transaction
@@ -54,20 +55,19 @@ class Side:
     ) -> None:
         """Insert rows, with values in the order of the columns; `same` are expressions alike in all."""
         alike = [self.rows(sa.select(sa.cast(value, sa.Text)))[0][0] for value in same.values()]
-        for some in batches(rows, _WRITTEN_AT_ONCE):
+        for some in portions(rows, _WRITTEN_AT_ONCE):
             bulk.insert(self.connection, table, (*columns, *same), [(*row, *alike) for row in some])
 
-    def delete(self, table: sa.Table, keys: Iterable[dict[str, Any]]) -> None:
-        """Delete the rows with these values in the columns that the keys name."""
-        for some in batches(keys, _WRITTEN_AT_ONCE):
-            # Bound parameters must not be called like columns.
-            matched = [table.c[column] == sa.bindparam(f"key_{column}") for column in some[0]]
-            given = [{f"key_{column}": value for column, value in key.items()} for key in some]
-            self.connection.execute(sa.delete(table).where(*matched), given)
+    def delete(self, table: sa.Table, columns: Sequence[str], keys: Iterable[Sequence[Any]]) -> None:
+        """Delete the rows with these values in these columns."""
+        place = sa.tuple_(*(table.c[column] for column in columns))
+        for some in portions(keys, AT_ONCE):
+            self.connection.execute(sa.delete(table).where(place.in_(some)))
 
     def update(self, table: sa.Table, rows: Iterable[dict[str, Any]], **same: Any) -> None:
         """Give the rows with these ids the other values in the dictionaries; `same` as for `insert`."""
-        for some in batches(rows, _WRITTEN_AT_ONCE):
+        for some in portions(rows, _WRITTEN_AT_ONCE):
+            # Bound parameters must not be called like columns.
             given = [{"key_id": row["id"], **{k: v for k, v in row.items() if k != "id"}} for row in some]
             values: dict[str, Any] = {column: sa.bindparam(column) for column in some[0] if column != "id"}
             statement = sa.update(table).where(table.c.id == sa.bindparam("key_id"))
@@ -96,23 +96,13 @@ class Report:
         return self.changes.setdefault(what, Changes())
 
 
-def batches(rows: Iterable[Any], size: int = AT_ONCE) -> Iterator[list[Any]]:
-    """The rows in lists of at most `size`; none is empty."""
-    some: list[Any] = []
-    for row in rows:
-        some.append(row)
-        if len(some) == size:
-            yield some
-            some = []
-    if some:
-        yield some
-
-
 def with_progress(progress: Progress, what: str, rows: Sequence[Any], size: int = AT_ONCE) -> Iterator[Any]:
     """The rows in lists of at most `size`, telling how far they are."""
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]
-        progress(what, min(start + size, len(rows)), len(rows))
+    done = 0
+    for some in portions(rows, size):
+        yield some
+        done += len(some)
+        progress(what, done, len(rows))
 
 
 def rounded(ratio: float, digits: int) -> float:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from placement.domain.inventory import Inventory
+from placement.domain.portions import portions
 from placement.storage import tables
 from placement.storage.database import Executor, Transaction
 
@@ -18,8 +19,6 @@ _classes = tables.resource_classes
 _providers = tables.providers
 # SQLite may refuse statements with more than 32,766 values; a record has fewer than sixteen.
 _AT_ONCE = 2000
-
-_Row = TypeVar("_Row")
 
 
 class Stored(NamedTuple):
@@ -76,7 +75,7 @@ def offer(connection: Executor, uuid: str) -> Offer | None:
 def stored(connection: Executor, provider_ids: Collection[int]) -> dict[int, dict[int, Stored]]:
     """The inventory records of some providers: provider id -> class id -> record."""
     found: dict[int, dict[int, Stored]] = {}
-    for some in _portions(sorted(provider_ids)):
+    for some in portions(sorted(provider_ids), _AT_ONCE):
         for row in connection.execute(_offer.where(_providers.c.id.in_(some))):
             if row[2] is not None:
                 record = Stored(row[2], row[3], Inventory(*row[4:10]), row[10], row[11])
@@ -102,7 +101,7 @@ def insert(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]
 
 def update(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]]) -> None:
     """Replace records; what is used of them stays."""
-    for some in _portions(wanted):
+    for some in portions(wanted, _AT_ONCE):
         _update_some(transaction, some)
 
 
@@ -131,10 +130,5 @@ def _update_some(transaction: Transaction, wanted: Sequence[tuple[int, int, Inve
 def delete(transaction: Transaction, keys: Collection[tuple[int, int]]) -> None:
     """Remove records: (provider id, class id)."""
     place = sa.tuple_(_table.c.resource_provider_id, _table.c.resource_class_id)
-    for some in _portions(sorted(keys)):
+    for some in portions(sorted(keys), _AT_ONCE):
         transaction.execute(sa.delete(_table).where(place.in_(some)))
-
-
-def _portions(rows: Sequence[_Row]) -> Iterator[Sequence[_Row]]:
-    """The rows in portions that a statement can take."""
-    return (rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE))

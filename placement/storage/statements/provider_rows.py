@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from placement.domain.portions import portions
 from placement.storage import tables
 from placement.storage.database import Executor
 
@@ -68,11 +69,10 @@ def listed(
         statement = statement.where(_self.c.uuid == uuid)
     if ids is None:
         return [Provider(*row) for row in connection.execute(statement)]
-    ordered = sorted(ids)
     return [
         Provider(*row)
-        for start in range(0, len(ordered), _AT_ONCE)
-        for row in connection.execute(statement.where(_self.c.id.in_(ordered[start : start + _AT_ONCE])))
+        for some in portions(sorted(ids), _AT_ONCE)
+        for row in connection.execute(statement.where(_self.c.id.in_(some)))
     ]
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from placement.domain.portions import portions
 from placement.storage import tables
 from placement.storage.backends.backend import Backend
 from placement.storage.changes.change_log import PROVIDER_DELETED, record_change
@@ -164,11 +165,10 @@ def move(
     """Put a provider with its subtree (`members`) below another parent, or make it a root."""
     parent_id = parent.id if parent else None
     root_id = parent.root_id if parent else locked.id
-    ordered = sorted(members)
-    for start in range(0, len(ordered), _AT_ONCE):
+    for some in portions(sorted(members), _AT_ONCE):
         transaction.execute(
             sa.update(_self)
-            .where(_self.c.id.in_(ordered[start : start + _AT_ONCE]))
+            .where(_self.c.id.in_(some))
             .values(root_provider_id=root_id, revision=transaction.stamp)
         )
     transaction.execute(
