@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
+
 ROOT = Path(__file__).resolve().parents[1]
 INSTALLED = ROOT / "benchmarks" / ".incumbent" / "venv" / "bin" / "placement-manage"
 
@@ -27,6 +29,7 @@ def test_there_and_back():
         cwd=ROOT,
         capture_output=True,
         text=True,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,10 +11,10 @@ from placement.app import build
 from placement.numa.cpuset import parse_cpu_list
 from placement.services.following.cluster_cache import ClusterCache
 from placement.storage.database import Database
+from tests.callers import Caller
 from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import node_manifests, pod_manifest
-from tests.patience import PATIENCE_SECONDS
 from tests.pod_invariants import check, nothing_is_held
 from tests.server import RunningServer
 
@@ -31,21 +30,8 @@ SPECS = (
 )
 
 
-class Caller:
-    """One client with a connection of its own."""
-
-    def __init__(self, url: str, seed: int = 0) -> None:
-        self.url = url
-        self.random = random.Random(seed)
-        self.session = requests.Session()
-        self.session.trust_env = False
-        self.session.headers.update(HEADERS)
-        self.statuses: Counter[tuple[str, int]] = Counter()
-
-    def call(self, method: str, path: str, body: object = None) -> requests.Response:
-        answer = self.session.request(method, f"{self.url}{path}", json=body, timeout=PATIENCE_SECONDS)
-        self.statuses[method, answer.status_code] += 1
-        return answer
+class Tenant(Caller):
+    """Places and deletes pods, and sends nodes again."""
 
     def send_node(self, name: str) -> requests.Response:
         annotations = {"note": str(self.random.randint(0, 9))}
@@ -70,15 +56,15 @@ class Caller:
                 self.send_node(self.random.choice(NODES))
 
 
-def prepare(url: str) -> Caller:
-    caller = Caller(url)
+def prepare(url: str) -> Tenant:
+    caller = Tenant(url)
     assert caller.call("PUT", CLUSTER).ok
     for name in NODES:
         assert caller.send_node(name).ok
     return caller
 
 
-def placed(caller: Caller) -> list[dict]:
+def placed(caller: Tenant) -> list[dict]:
     return caller.call("GET", f"{CLUSTER}/pods").json()["pods"]
 
 
@@ -92,7 +78,7 @@ def check_owners(pods: list[dict]) -> None:
 
 def test_pods_deletions_and_nodes_mixed(two_workers: RunningServer, database: Database) -> None:
     caller = prepare(two_workers.url)
-    callers = [Caller(two_workers.url, seed) for seed in range(CLIENTS)]
+    callers = [Tenant(two_workers.url, seed) for seed in range(CLIENTS)]
     # Half of the pods are contended: several clients place and delete the same ones.
     names = [
         [f"own-{seed}-{n}" for n in range(4)] + [f"common-{n}" for n in range(4)] for seed in range(CLIENTS)
@@ -118,7 +104,7 @@ def test_exactly_as_many_pods_fit_as_there_is_room_for(
 
     def place(number: int) -> int:
         path = f"{CLUSTER}/pods/default/p{number}"
-        return Caller(two_workers.url).call("PUT", path, pod_manifest(cpu="2", memory="1Gi")).status_code
+        return Tenant(two_workers.url).call("PUT", path, pod_manifest(cpu="2", memory="1Gi")).status_code
 
     with ThreadPoolExecutor(CLIENTS) as pool:
         statuses = Counter(pool.map(place, range(40)))
@@ -136,7 +122,7 @@ def test_the_same_pod_from_many_clients_is_placed_once(
     path = f"{CLUSTER}/pods/default/web"
 
     def place(_: int) -> tuple[int, str]:
-        answer = Caller(two_workers.url).call("PUT", path, pod_manifest(cpu="4"))
+        answer = Tenant(two_workers.url).call("PUT", path, pod_manifest(cpu="4"))
         return answer.status_code, answer.json()["cpuset"] + answer.json()["node"]
 
     with ThreadPoolExecutor(CLIENTS) as pool:

@@ -15,6 +15,7 @@ from prometheus_client import REGISTRY
 
 from placement.api.routes import metrics
 from placement.metrics import catalog, synchronization
+from tests.patience import PATIENCE_SECONDS
 
 ETC = Path(__file__).resolve().parents[1] / "etc"
 ALERTS = ETC / "prometheus" / "alerts.yaml"
@@ -89,5 +90,10 @@ def test_promtool_accepts_the_rules_and_every_expression(tmp_path: Path):
     file = tmp_path / "expressions.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "expressions", "rules": rules}]}))
     for checked in (ALERTS, file):
-        finished = subprocess.run([promtool, "check", "rules", str(checked)], capture_output=True, text=True)
+        finished = subprocess.run(
+            [promtool, "check", "rules", str(checked)],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+        )
         assert finished.returncode == 0, finished.stdout + finished.stderr

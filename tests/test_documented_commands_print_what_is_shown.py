@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from placement.operations.commands.catalog import Catalog
-from tests.patience import eventually
+from tests.patience import PATIENCE_SECONDS, eventually
+from tests.probes import is_ready, probed
 from tests.server import RunningServer, database_url, running_service
 from tests.test_demonstration_answers_what_it_prints import run
 
@@ -35,13 +36,16 @@ def server() -> Iterator[RunningServer]:
         database_url("sqlite", migrated=False) as connection,
         running_service(connection, workers=1, arguments=["--demo"]) as running,
     ):
+        # What looks at the database from time to time has to have looked once.
+        eventually(True, lambda: is_ready(running.url))
+        eventually(True, lambda: "openstack_placement_resource_total" in probed(running.url, "/metrics")[1])
         yield running
 
 
 @pytest.mark.parametrize(("command", "shown"), list(examples()), ids=lambda text: text[:60].strip())
 def test_example(server: RunningServer, command: str, shown: str, tmp_path: Path) -> None:
     if command.startswith("curl"):
-        eventually(shown, lambda: run(command.replace(_ADDRESS, server.url), tmp_path).stdout)
+        assert run(command.replace(_ADDRESS, server.url), tmp_path).stdout == shown
         return
     arguments = shlex.split(command)[1:]
     finished = subprocess.run(
@@ -49,6 +53,7 @@ def test_example(server: RunningServer, command: str, shown: str, tmp_path: Path
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert finished.stdout == shown

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import uuid
 
-from tests.server import RunningServer, running_service
+import pytest
+
+from tests.server import RunningServer, database_url, running_service
 from tests.test_claims_hand_nothing_out_twice import Claimant, providers
 
 QUERY = "/allocation_candidates?resources=VCPU:1&limit=1000"
@@ -18,9 +20,11 @@ def found(client: Claimant) -> set[str]:
     }
 
 
-def test_next_search_of_another_process_knows_the_write(connection_url: str) -> None:
+@pytest.mark.parametrize(("backend", "turns"), [("sqlite", 30), ("postgresql", 10)])
+def test_next_search_of_another_process_knows_the_write(backend: str, turns: int) -> None:
     """Two services on one database, one worker each: whoever writes, the other one knows at once."""
     with (
+        database_url(backend) as connection_url,
         running_service(connection_url, workers=1) as one,
         running_service(connection_url, workers=1) as other,
     ):
@@ -28,7 +32,7 @@ def test_next_search_of_another_process_knows_the_write(connection_url: str) -> 
         for client in clients:
             assert found(client) == set()
         known: set[str] = set()
-        for turn in range(30):
+        for turn in range(turns):
             writer, reader = clients[turn % 2], clients[1 - turn % 2]
             (host,) = providers(writer, 1, 1)
             known.add(host)

@@ -7,55 +7,42 @@ import re
 import signal
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client import REGISTRY
 
+from tests.client import Client
+from tests.kubernetes import node_manifests, pod_manifest
 from tests.patience import eventually
+from tests.probes import figure, figures
+from tests.reservations import reservation
 from tests.server import BACKENDS, RunningServer, database_url, running_service
 from tests.service import Service
-from tests.test_health_is_told_without_waiting import probed
 
-Figures = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
-_SEARCH = "/allocation_candidates?resources=VCPU:1"
+_SEARCH = "/allocation_candidates?resources=DISK_GB:1"
 
 
-def figures(url: str) -> Figures:
-    """Every figure by its name and labels."""
-    status, text = probed(url, "/metrics")
-    assert status == 200
-    families = text_string_to_metric_families(text)
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in families
-        for sample in family.samples
-    }
-
-
-def figure(url: str, name: str, **labels: str) -> float:
-    return figures(url).get((name, frozenset(labels.items())), 0)
-
-
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(scope="module", params=BACKENDS)
 def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+    """A service that the tests of this module share: each has resource classes of its own."""
     with database_url(request.param) as url, running_service(url, workers=2) as running:
         eventually(2.0, lambda: figure(running.url, "placement_workers"))
         yield running
 
 
-def offering(service: Service, name: str, **inventory: float) -> str:
+def offering(service: Service, name: str, resource_class: str = "VCPU", **inventory: float) -> str:
     own = str(uuid.uuid4())
     service.must("POST", "/resource_providers", {"name": name, "uuid": own})
-    body = {"resource_provider_generation": 0, "inventories": {"VCPU": inventory}}
+    body = {"resource_provider_generation": 0, "inventories": {resource_class: inventory}}
     service.must("PUT", f"/resource_providers/{own}/inventories", body)
     return own
 
 
-def claimed(service: Service, provider: str, amount: int) -> int:
+def claimed(service: Service, provider: str, amount: int, resource_class: str = "VCPU") -> int:
     body = {
-        "allocations": {provider: {"resources": {"VCPU": amount}}},
+        "allocations": {provider: {"resources": {resource_class: amount}}},
         "project_id": "project",
         "user_id": "user",
         "consumer_type": "INSTANCE",
@@ -66,21 +53,22 @@ def claimed(service: Service, provider: str, amount: int) -> int:
 
 def test_requests_searches_and_claims_of_all_workers_are_counted(server: RunningServer):
     service = Service(server.url)
-    host = offering(service, "host", total=4)
-    searches = 12
+    host = offering(service, "host", "DISK_GB", total=4)
+    searches, before = 12, figures(server.url)
     threads = [threading.Thread(target=service.call, args=("GET", _SEARCH)) for _ in range(searches)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [claimed(service, host, amount) for amount in (3, 3, 1)] == [204, 409, 204]
+    assert [claimed(service, host, amount, "DISK_GB") for amount in (3, 3, 1)] == [204, 409, 204]
     service.call("GET", f"/resource_providers/{uuid.uuid4()}")
     service.call("GET", f"/resource_providers/{uuid.uuid4()}")
     service.call("GET", f"/nothing/{uuid.uuid4()}")
     found = figures(server.url)
 
     def of(name: str, **labels: str) -> float:
-        return found[name, frozenset(labels.items())]
+        key = (name, frozenset(labels.items()))
+        return found[key] - before.get(key, 0)
 
     route = {"route": "/allocation_candidates", "method": "GET"}
     assert of("placement_http_requests_total", status="200", **route) == searches
@@ -96,6 +84,24 @@ def test_requests_searches_and_claims_of_all_workers_are_counted(server: Running
     assert of("placement_claims_total", kind="consumer", outcome="won") == 2
     assert of("placement_claims_total", kind="consumer", outcome="no_room") == 1
     assert not any(host in str(labels) for _, labels in found)
+
+
+def test_only_who_gets_a_place_has_won_it(api: Client):
+    def won(kind: str) -> float:
+        return REGISTRY.get_sample_value("placement_claims_total", {"kind": kind, "outcome": "won"}) or 0
+
+    cluster = "/ext/v1/clusters/edge"
+    api.put(cluster)
+    api.put(f"{cluster}/nodes/n1", node_manifests("n1"))
+    before = won("pod"), won("reservation")
+    running = pod_manifest("2", node="n1", status={"cpuset": "14-15"})
+    ended = pod_manifest("2", phase="Succeeded")
+    for _ in range(2):
+        assert api.put(f"{cluster}/pods/default/web", pod_manifest("2")).json["node"] == "n1"
+        assert api.put(f"{cluster}/pods/default/running", running).status_code < 300
+        assert api.put(f"{cluster}/pods/default/ended", ended).status_code < 300
+        assert api.put(f"{cluster}/reservations/kept", reservation()).status_code < 300
+    assert (won("pod"), won("reservation")) == (before[0] + 1, before[1] + 1)
 
 
 def test_capacity_is_that_of_the_inventories_by_aggregate(server: RunningServer):

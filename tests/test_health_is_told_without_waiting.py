@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import urllib.error
-import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,124 +12,119 @@ import webob
 from oslo_config import cfg
 from oslo_middleware.healthcheck import Healthcheck
 
+from placement.api.middleware import REQUEST_ID
 from placement.services.health import probes
 from placement.services.health.checks import FOREST, SCHEMA, WRITABLE
 from placement.services.health.probes import Check
-from tests.patience import PATIENCE_SECONDS, eventually
-from tests.server import BACKENDS, RunningServer, database_url, running_service
+from tests.hostile import Wire
+from tests.patience import eventually
+from tests.probes import is_ready, probed
+from tests.server import RunningServer, database_url, running_service
 
 _ACCEPTED = ["", "*/*", "text/plain", "application/json", "text/*;q=0.3, application/json", "image/png"]
 
 
-def probed(url: str, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
-    """Status and text of an answer, asked without any token."""
-    request = urllib.request.Request(url + path, method=method, headers=headers)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(request, timeout=PATIENCE_SECONDS) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
-
-
-def is_ready(server: RunningServer) -> bool:
-    return probed(server.url, "/readyz")[0] == 200
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_service_that_works_says_so_by_every_name(backend: str):
-    # Tokens are asked for, but not here.
-    with database_url(backend) as url, running_service(url, workers=1) as server:
-        eventually(True, lambda: is_ready(server))
-        assert probed(server.url, "/livez") == (200, "ok")
-        assert probed(server.url, "/livez?verbose") == (200, "[+]ping ok\nlivez check passed\n")
-        assert probed(server.url, "/readyz") == (200, "ok")
-        status, said = probed(server.url, "/readyz?verbose")
-        assert status == 200
-        schema, writable, forest, end = said.splitlines()
-        assert schema.startswith(f"[+]{SCHEMA} ok: 0")
-        assert writable == f"[+]{WRITABLE} ok: it takes writes"
-        assert forest.startswith(f"[+]{FOREST} ok: 0 providers, ")
-        assert forest.endswith("s behind")
-        assert end == "readyz check passed"
-        assert probed(server.url, "/healthcheck") == (200, "OK")
-        assert probed(server.url, "/healthcheck", Accept="text/plain;q=1.2.3") == (200, "OK")
-        assert probed(server.url, "/healthcheck", "HEAD") == (204, "")
-        assert probed(server.url, "/readyz", "HEAD") == (200, "")
-
-
-def test_a_database_that_takes_no_writes_makes_unready_by_its_name():
+@pytest.fixture(scope="module")
+def on_postgresql() -> Iterator[tuple[RunningServer, str]]:
+    """A service and its database, which the tests of this module share: each leaves them ready."""
     with database_url("postgresql") as url, running_service(url, workers=1) as server:
-        eventually(True, lambda: is_ready(server))
-        engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
-        name = sa.make_url(url).database
-        others = "FROM pg_stat_activity WHERE datname = :name AND pid <> pg_backend_pid()"
-        end = f"SELECT pg_terminate_backend(pid) {others}"
-        with engine.connect() as connection:
-            connection.execute(sa.text(f"ALTER DATABASE {name} SET default_transaction_read_only = on"))
-            connection.execute(sa.text(end), {"name": name})
-        eventually(False, lambda: is_ready(server))
-        status, said = probed(server.url, "/readyz")
-        assert status == 503
-        assert f"[-]{WRITABLE} failed" in said
-        assert "readyz check failed" in said
-        assert probed(server.url, "/livez") == (200, "ok")
-        assert probed(server.url, "/healthcheck")[0] == 503
-        with engine.connect() as connection:
-            connection.execute(sa.text("SET default_transaction_read_only = off"))
-            connection.execute(sa.text(f"ALTER DATABASE {name} RESET default_transaction_read_only"))
-        engine.dispose()
-        eventually(True, lambda: is_ready(server))
+        yield server, url
 
 
-def test_a_schema_that_is_too_old_or_a_file_that_is_gone_makes_unready(tmp_path: Path):
+@pytest.fixture
+def on_sqlite(tmp_path: Path) -> Iterator[tuple[RunningServer, Path]]:
+    """A service and the file of its database."""
     file = tmp_path / "placement.sqlite"
     with running_service(f"sqlite:///{file}", workers=1) as server:
-        eventually(True, lambda: is_ready(server))
-        with sqlite3.connect(file) as connection:
-            ((newest,),) = connection.execute("SELECT version_num FROM alembic_version")
-            connection.execute("UPDATE alembic_version SET version_num = '0001'")
-        eventually(False, lambda: is_ready(server))
-        assert f"[-]{SCHEMA} failed: 0001, this release needs {newest}" in probed(server.url, "/readyz")[1]
-        with sqlite3.connect(file) as connection:
-            connection.execute("UPDATE alembic_version SET version_num = 'of_the_next_release'")
-        eventually(True, lambda: is_ready(server))
-        file.unlink()
-        eventually(False, lambda: is_ready(server))
+        yield server, file
+
+
+@pytest.mark.parametrize("service", ["on_sqlite", "on_postgresql"])
+def test_a_service_that_works_says_so_by_every_name(request: pytest.FixtureRequest, service: str):
+    # Tokens are asked for, but not here.
+    url = request.getfixturevalue(service)[0].url
+    eventually(True, lambda: is_ready(url))
+    assert probed(url, "/livez") == (200, "ok")
+    assert probed(url, "/livez?verbose") == (200, "[+]ping ok\nlivez check passed\n")
+    assert probed(url, "/readyz") == (200, "ok")
+    status, said = probed(url, "/readyz?verbose")
+    assert status == 200
+    schema, writable, forest, end = said.splitlines()
+    assert schema.startswith(f"[+]{SCHEMA} ok: 0")
+    assert writable == f"[+]{WRITABLE} ok: it takes writes"
+    assert forest.startswith(f"[+]{FOREST} ok: 0 providers, ")
+    assert forest.endswith("s behind")
+    assert end == "readyz check passed"
+    assert probed(url, "/healthcheck") == (200, "OK")
+    assert probed(url, "/healthcheck", Accept="text/plain;q=1.2.3") == (200, "OK")
+    assert probed(url, "/healthcheck", "HEAD") == (204, "")
+    assert probed(url, "/readyz", "HEAD") == (200, "")
+
+
+def test_probes_need_no_thread_that_others_may_occupy(on_postgresql: tuple[RunningServer, str]):
+    """The event loop answers them by itself: what passes a thread has the id of a request."""
+
+    def named(path: str) -> bool:
+        with Wire(on_postgresql[0].url) as wire:
+            return REQUEST_ID in wire.get(path).answer().headers
+
+    assert named("/")
+    assert not any(named(path) for path in ("/livez", "/readyz", "/healthcheck"))
+
+
+def test_a_database_that_takes_no_writes_makes_unready_by_its_name(on_postgresql: tuple[RunningServer, str]):
+    server, url = on_postgresql
+    eventually(True, lambda: is_ready(server.url))
+    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    name = sa.make_url(url).database
+    others = "FROM pg_stat_activity WHERE datname = :name AND pid <> pg_backend_pid()"
+    end = f"SELECT pg_terminate_backend(pid) {others}"
+    with engine.connect() as connection:
+        connection.execute(sa.text(f"ALTER DATABASE {name} SET default_transaction_read_only = on"))
+        connection.execute(sa.text(end), {"name": name})
+    eventually(False, lambda: is_ready(server.url))
+    status, said = probed(server.url, "/readyz")
+    assert status == 503
+    assert f"[-]{WRITABLE} failed" in said
+    assert "readyz check failed" in said
+    assert probed(server.url, "/livez") == (200, "ok")
+    assert probed(server.url, "/healthcheck")[0] == 503
+    with engine.connect() as connection:
+        connection.execute(sa.text("SET default_transaction_read_only = off"))
+        connection.execute(sa.text(f"ALTER DATABASE {name} RESET default_transaction_read_only"))
+    engine.dispose()
+    eventually(True, lambda: is_ready(server.url))
+
+
+def test_a_schema_that_is_too_old_or_a_file_that_is_gone_makes_unready(on_sqlite: tuple[RunningServer, Path]):
+    server, file = on_sqlite
+    eventually(True, lambda: is_ready(server.url))
+    with sqlite3.connect(file) as connection:
+        ((newest,),) = connection.execute("SELECT version_num FROM alembic_version")
+        connection.execute("UPDATE alembic_version SET version_num = '0001'")
+    eventually(False, lambda: is_ready(server.url))
+    assert f"[-]{SCHEMA} failed: 0001, this release needs {newest}" in probed(server.url, "/readyz")[1]
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'of_the_next_release'")
+    eventually(True, lambda: is_ready(server.url))
+    file.unlink()
+    eventually(False, lambda: is_ready(server.url))
+    assert probed(server.url, "/livez") == (200, "ok")
+
+
+def test_a_database_that_falls_silent_is_noticed_though_nobody_is_waited_for(
+    on_postgresql: tuple[RunningServer, str],
+):
+    server, url = on_postgresql
+    eventually(True, lambda: is_ready(server.url))
+    engine = sa.create_engine(url)
+    with engine.connect() as connection:
+        # A lock on what every look reads: the server is there, and does not answer.
+        connection.execute(sa.text("LOCK TABLE alembic_version, resource_providers IN ACCESS EXCLUSIVE MODE"))
+        eventually(False, lambda: is_ready(server.url))
         assert probed(server.url, "/livez") == (200, "ok")
-
-
-def test_a_database_that_falls_silent_is_noticed_though_nobody_is_waited_for():
-    with database_url("postgresql") as url, running_service(url, workers=1) as server:
-        eventually(True, lambda: is_ready(server))
-        engine = sa.create_engine(url)
-        with engine.connect() as connection:
-            # A lock on what every look reads: the server is there, and does not answer.
-            connection.execute(
-                sa.text("LOCK TABLE alembic_version, resource_providers IN ACCESS EXCLUSIVE MODE")
-            )
-            eventually(False, lambda: is_ready(server))
-            assert probed(server.url, "/livez") == (200, "ok")
-        engine.dispose()
-        eventually(True, lambda: is_ready(server))
-
-
-def test_probes_are_answered_while_no_thread_is_free(tmp_path: Path):
-    with running_service(f"sqlite:///{tmp_path}/placement.sqlite", workers=1) as server:
-        eventually(True, lambda: is_ready(server))
-        (worker,) = server.workers()
-        threads = {
-            Path(f"/proc/{worker}/task/{task}/comm").read_text()
-            for task in os.listdir(f"/proc/{worker}/task")
-        }
-        assert probed(server.url, "/readyz") == (200, "ok")
-        # Threads of lanes start with the first request that needs one.
-        again = {
-            Path(f"/proc/{worker}/task/{task}/comm").read_text()
-            for task in os.listdir(f"/proc/{worker}/task")
-        }
-        assert threads == again
+    engine.dispose()
+    eventually(True, lambda: is_ready(server.url))
 
 
 @pytest.mark.parametrize("accept", _ACCEPTED)

@@ -160,10 +160,22 @@ def test_json_policy_file_fails_the_check(use, tmp_path: Path, capsys):
     assert status.main(["--config-file", str(file), "upgrade", "check"]) == 2
 
 
-def test_check_that_crashes_is_255(use, tmp_path: Path, capsys):
+def test_a_database_without_tables_is_255(use, tmp_path: Path, capsys):
     use(f"sqlite:///{tmp_path}/empty.sqlite")
     assert status.main(["upgrade", "check"]) == 255
-    assert "run `placement-manage db sync` first" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "run `placement-manage db sync` first" in said
+    assert "Traceback" not in said
+
+
+def test_a_check_that_crashes_is_255_with_the_place_of_the_error(use, tmp_path: Path, capsys, monkeypatch):
+    use(f"sqlite:///{tmp_path}/x.sqlite")
+    manage.main(["db", "sync"])
+    monkeypatch.setitem(status._CHECKS, "Broken", lambda _: {}["nothing"])
+    assert status.main(["upgrade", "check"]) == 255
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert "KeyError: 'nothing'" in said
 
 
 @pytest.mark.parametrize("module", ["manage", "status"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from placement.numa.cpuset import parse_cpu_list
 from placement.storage.database import Database
+from tests.callers import Caller
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.machines import ServiceMachine, of_many_steps
 from tests.patience import PATIENCE_SECONDS
@@ -50,22 +50,12 @@ def claim_of(consumer: str, vcpus: int, specs: Mapping[str, str]) -> dict[str, A
     return {**applicant, "flavor": flavor, "cluster": "edge"}
 
 
-class Caller:
-    """One client with a connection of its own; it places and ends pods and instances at random."""
+class Tenant(Caller):
+    """Places and ends pods and instances at random."""
 
     def __init__(self, url: str, seed: int = 0) -> None:
-        self.url = url
-        self.random = random.Random(seed)
-        self.session = requests.Session()
-        self.session.trust_env = False
-        self.session.headers.update(HEADERS)
-        self.statuses: Counter[tuple[str, int]] = Counter()
+        super().__init__(url, seed)
         self.instances: list[str] = []
-
-    def call(self, method: str, path: str, body: object = None) -> requests.Response:
-        answer = self.session.request(method, f"{self.url}{path}", json=body, timeout=PATIENCE_SECONDS)
-        self.statuses[method, answer.status_code] += 1
-        return answer
 
     def read(self, path: str) -> Any:
         return self.session.get(f"{self.url}{path}", timeout=PATIENCE_SECONDS).json()
@@ -91,8 +81,8 @@ class Caller:
             self.call("DELETE", f"/allocations/{self.instances.pop()}")
 
 
-def prepare(url: str) -> Caller:
-    caller = Caller(url)
+def prepare(url: str) -> Tenant:
+    caller = Tenant(url)
     assert caller.session.put(f"{url}{CLUSTER}", timeout=PATIENCE_SECONDS).ok
     for name in NODES:
         answer = caller.session.put(
@@ -132,7 +122,7 @@ def check_cpus(get: Get, instances: list[str]) -> None:
         assert not foreign & {(node, cpu // THREADS) for cpus in pools for cpu in cpus}
 
 
-def end_all(caller: Caller, instances: list[str], database: Database) -> None:
+def end_all(caller: Tenant, instances: list[str], database: Database) -> None:
     for pod in caller.session.get(f"{caller.url}{CLUSTER}/pods").json()["pods"]:
         assert caller.call("DELETE", f"{CLUSTER}/pods/default/{pod['name']}").status_code == 204
     for consumer in instances:
@@ -142,9 +132,9 @@ def end_all(caller: Caller, instances: list[str], database: Database) -> None:
 
 def test_pods_and_instances_come_and_go_side_by_side(two_workers: RunningServer, database: Database) -> None:
     caller = prepare(two_workers.url)
-    callers = [Caller(two_workers.url, seed) for seed in range(CLIENTS)]
+    callers = [Tenant(two_workers.url, seed) for seed in range(CLIENTS)]
 
-    def storm(each: Caller) -> None:
+    def storm(each: Tenant) -> None:
         for _ in range(CALLS):
             each.step([f"pod-{number}" for number in range(12)])
 
@@ -165,7 +155,7 @@ def test_exactly_as_many_cores_are_given_as_there_are(two_workers: RunningServer
     caller = prepare(two_workers.url)
 
     def place(number: int) -> tuple[int, list[str]]:
-        each = Caller(two_workers.url, number)
+        each = Tenant(two_workers.url, number)
         if number % 2:
             path = f"{CLUSTER}/pods/default/p{number}"
             return each.call("PUT", path, pod_manifest(cpu="2", memory="1Gi")).status_code, []
@@ -247,4 +237,4 @@ class TenantsOnPostgresql(Tenants):
 
 TestTenants = Tenants.TestCase
 TestTenantsOnPostgresql = TenantsOnPostgresql.TestCase
-TestTenants.settings = TestTenantsOnPostgresql.settings = of_many_steps(8)
+TestTenants.settings = TestTenantsOnPostgresql.settings = of_many_steps(4)

@@ -9,17 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-import requests
 
 from placement.app import build
 from placement.numa.amounts import summed
 from placement.numa.cpuset import parse_cpu_list
 from placement.scheduling.node_info import NodeInfo
 from placement.storage.database import Database
+from tests.callers import Caller
 from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import node_manifests, pod_manifest
-from tests.patience import PATIENCE_SECONDS
 from tests.pod_invariants import check, nothing_is_held
 from tests.reservations import AFFINITY, ALLOCATED, IGNORED, WEB, reservation
 from tests.server import RunningServer
@@ -31,22 +30,10 @@ KEPT = ("kept-0", "kept-1", "kept-2")
 MUST = {AFFINITY: json.dumps({"reservationSelector": {}})}
 
 
-class Caller:
-    """One client with a connection of its own."""
+class Tenant(Caller):
+    """Places and deletes pods and reservations of one cluster."""
 
-    def __init__(self, url: str, seed: int = 0) -> None:
-        self.url = url
-        self.random = random.Random(seed)
-        self.session = requests.Session()
-        self.session.trust_env = False
-        self.session.headers.update({"X-Auth-Token": "admin"})
-        self.statuses: Counter[tuple[str, int]] = Counter()
-
-    def call(self, method: str, path: str, body: object = None) -> requests.Response:
-        url = f"{self.url}{CLUSTER}{path}"
-        answer = self.session.request(method, url, json=body, timeout=PATIENCE_SECONDS)
-        self.statuses[method, answer.status_code] += 1
-        return answer
+    root = CLUSTER
 
     def prepare(self, nodes: int) -> None:
         assert self.call("PUT", "").ok
@@ -118,7 +105,7 @@ def _of_host(state: NodeInfo, consumer: str) -> list[tuple[Any, int]]:
 def test_one_reservation_has_one_owner_if_it_is_allocated_once(
     two_workers: RunningServer, database: Database
 ) -> None:
-    caller = Caller(two_workers.url)
+    caller = Tenant(two_workers.url)
     caller.prepare(nodes=1)
     for number in range(4):
         name = f"kept-{number}"
@@ -126,7 +113,7 @@ def test_one_reservation_has_one_owner_if_it_is_allocated_once(
 
     def place(number: int) -> int:
         body = pod_manifest("4", labels=WEB)
-        return Caller(two_workers.url).call("PUT", f"/pods/default/p{number}", body).status_code
+        return Tenant(two_workers.url).call("PUT", f"/pods/default/p{number}", body).status_code
 
     with ThreadPoolExecutor(CLIENTS) as pool:
         statuses = Counter(pool.map(place, range(3 * CLIENTS)))
@@ -140,7 +127,7 @@ def test_as_many_owners_fit_into_a_reservation_as_it_has_room_for(
     two_workers: RunningServer, database: Database
 ) -> None:
     """Twelve CPUs are kept, four have somebody else: six of many owners that want a core get one."""
-    caller = Caller(two_workers.url)
+    caller = Tenant(two_workers.url)
     caller.prepare(nodes=1)
     body = reservation(template=pod_manifest("12", memory="12Gi"), allocateOnce=False)
     assert caller.call("PUT", "/reservations/kept", body).status_code == 201
@@ -149,7 +136,7 @@ def test_as_many_owners_fit_into_a_reservation_as_it_has_room_for(
     def place(number: int) -> int:
         labels = WEB if number % 4 else {}
         body = pod_manifest("2", memory="1Gi", labels=labels)
-        return Caller(two_workers.url).call("PUT", f"/pods/default/p{number}", body).status_code
+        return Tenant(two_workers.url).call("PUT", f"/pods/default/p{number}", body).status_code
 
     with ThreadPoolExecutor(CLIENTS) as pool:
         statuses = Counter(pool.map(place, range(24)))
@@ -162,14 +149,15 @@ def test_as_many_owners_fit_into_a_reservation_as_it_has_room_for(
 
 
 def test_reservations_pods_and_deletions_mixed(two_workers: RunningServer, database: Database) -> None:
-    caller = Caller(two_workers.url)
+    caller = Tenant(two_workers.url)
     caller.prepare(nodes=2)
-    callers = [Caller(two_workers.url, seed) for seed in range(CLIENTS)]
+    callers = [Tenant(two_workers.url, seed) for seed in range(CLIENTS)]
     names = [[f"own-{seed}", "common-0", "common-1"] for seed in range(CLIENTS)]
     with ThreadPoolExecutor(CLIENTS) as pool:
         list(pool.map(lambda pair: pair[0].storm(pair[1]), zip(callers, names, strict=True)))
     statuses = sum((each.statuses for each in callers), Counter())
     assert {status for _, status in statuses} <= {200, 201, 204, 400, 404, 409}, statuses
+    assert statuses["PUT", 201] > CLIENTS
     check_shares(check(database, "edge"), ignored=True)
     for pod in caller.pods():
         assert caller.call("DELETE", f"/pods/default/{pod['name']}").status_code == 204
@@ -178,7 +166,7 @@ def test_reservations_pods_and_deletions_mixed(two_workers: RunningServer, datab
     assert nothing_is_held(database)
 
 
-@pytest.mark.parametrize(("seed", "ignoring"), [(0, False), (1, False), (2, True), (46, False)])
+@pytest.mark.parametrize(("seed", "ignoring"), [(2, True), (46, False)])
 def test_one_by_one_everything_is_where_it_belongs_after_every_call(
     database: Database, seed: int, ignoring: bool
 ) -> None:

@@ -278,7 +278,9 @@ def test_another_template_needs_another_reservation(cluster: Client):
 def test_reservations_are_listed_and_forgotten(cluster: Client):
     for name in ("b", "a"):
         reserve(cluster, name)
-    listed = cluster.get(f"{CLUSTER}/reservations").json["reservations"]
+    everything = cluster.get(f"{CLUSTER}/reservations").json
+    assert everything["next"] is None
+    listed = everything["reservations"]
     assert [each["name"] for each in listed] == ["b", "a"]
     assert cluster.get(f"{CLUSTER}/reservations/b").json == listed[0]
     assert cluster.delete(f"{CLUSTER}/nodes/n1").status_code == 409
@@ -288,6 +290,32 @@ def test_reservations_are_listed_and_forgotten(cluster: Client):
         assert cluster.delete(f"{CLUSTER}/reservations/{name}").status_code == 404
     assert cluster.delete(f"{CLUSTER}/nodes/n1").status_code == 204
     assert cluster.delete(CLUSTER).status_code == 204
+
+
+def test_reservations_come_in_pages_and_by_node(cluster: Client):
+    add_node(cluster, "n2")
+    for name, node in (("a", "n2"), ("b", "n1"), ("c", "n1")):
+        reserve(cluster, name, template=pod_manifest("4", nodeName=node))
+    path = f"{CLUSTER}/reservations?limit=1&node=n1"
+    first = cluster.get(path).json
+    second = cluster.get(f"{path}&marker={first['next']}").json
+    assert [each["name"] for page in (first, second) for each in page["reservations"]] == ["b", "c"]
+    assert second["next"] is None
+    assert cluster.get(f"{CLUSTER}/reservations?node=n3").json == {"reservations": [], "next": None}
+    for wrong in ("limit=0", "marker=x", "name=a"):
+        assert cluster.get(f"{CLUSTER}/reservations?{wrong}").status_code == 400
+
+
+def test_all_that_expired_ends_at_once_and_nothing_else(cluster: Client, monkeypatch):
+    add_node(cluster, "n2")
+    for name in ("a", "b", "c"):
+        reserve(cluster, name, cpu="8", ttl="1h" if name < "c" else "0")
+    now = reservation_ends.utcnow
+    monkeypatch.setattr(reservation_ends, "utcnow", lambda: now() + datetime.timedelta(hours=2))
+    listed = cluster.get(f"{CLUSTER}/reservations").json["reservations"]
+    assert [(each["phase"], each["remarks"]) for each in listed[:2]] == [("Failed", ["expired"])] * 2
+    assert listed[2]["phase"] == "Available"
+    assert sum(use(cluster, node)["PCPU"] for node in ("n1", "n2")) == 8
 
 
 def test_a_reservation_that_fits_nowhere_is_refused_as_its_pod_would_be(cluster: Client):

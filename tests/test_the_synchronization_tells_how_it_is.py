@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tests.patience import eventually
+from tests.probes import figure, probed
 from tests.server import free_port
 from tests.synchronizing import Surroundings, join, pod_manifest
-from tests.test_figures_are_what_happened import figure
-from tests.test_health_is_told_without_waiting import probed
 
 
 def test_the_synchronization_tells_its_health_and_what_it_did(around: Surroundings):

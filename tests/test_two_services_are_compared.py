@@ -58,6 +58,19 @@ def claim(client: Client, consumer: str, number: int, amount: int) -> None:
     client.put(f"/allocations/{consumer}", body)
 
 
+def change(client: Client, newcomer: str, more: str) -> None:
+    """Add a consumer to the second provider, a trait and one more provider."""
+    claim(client, newcomer, 1, 3)
+    client.put("/traits/CUSTOM_ODD", None)
+    client.post("/resource_providers", {"name": "more", "uuid": more})
+
+
+def change_back(client: Client, newcomer: str, more: str) -> None:
+    client.delete(f"/allocations/{newcomer}")
+    client.delete("/traits/CUSTOM_ODD")
+    client.delete(f"/resource_providers/{more}")
+
+
 def verify(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "placement.operations", "verify", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
@@ -70,15 +83,16 @@ def test_equal_ones_differ_in_nothing(services: tuple[Client, Client, str, str])
 
 
 def test_each_difference_is_told(services: tuple[Client, Client, str, str]):
-    _, other, *urls = services
+    first, other, *urls = services
     newcomer, more = str(uuid.uuid4()), str(uuid.uuid4())
-    claim(other, newcomer, 1, 3)
-    other.put("/traits/CUSTOM_ODD", None)
-    other.post("/resource_providers", {"name": "more", "uuid": more})
-    found = verify(*urls)
-    other.delete(f"/allocations/{newcomer}")
-    other.delete("/traits/CUSTOM_ODD")
-    other.delete(f"/resource_providers/{more}")
+    try:
+        change(other, newcomer, more)
+        found = verify(*urls)
+    finally:
+        # Generations only grow, so the first has to go through the same before both are equal again.
+        change(first, newcomer, more)
+        for client in (first, other):
+            change_back(client, newcomer, more)
     assert found.returncode == 1
     *told, summary = found.stdout.splitlines()
     assert told[:2] == ["traits: only B has CUSTOM_ODD", f"providers: only B has {more}"]

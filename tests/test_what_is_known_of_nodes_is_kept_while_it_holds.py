@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from weakref import ref
 
 import pytest
@@ -11,12 +12,15 @@ from flask import Flask
 from placement.dialects.koordinator.pod.pod_request import import_pod
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.scheduling.columns.node_columns import NodeColumns
+from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pipeline import PodShape, ShapeRankings
+from placement.scheduling.reservation_looks import Look, ReservationLooks
 from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.storage.database import Database
 from tests.client import Client
 from tests.kubernetes import ALLOCS, KUBELET, node_manifests, pod_manifest
 from tests.pod_invariants import loaded
+from tests.reservations import IGNORED, WEB, reservation
 
 CLUSTER = "/ext/v1/clusters/edge"
 ROUNDS = 60
@@ -86,8 +90,8 @@ def test_being_asked_about_one_node_does_not_forget_the_others(cluster: Client, 
         columns = columns.updated([replace(state) for state in list(columns.nodes)[:600]])
         list(rankings.of(1, shape(2), columns).best_first(columns))
     assert all(
-        ranking.look(state) is verdict
-        for state, verdict in zip(list(columns.nodes)[600:], found[600:], strict=True)
+        ranking.look(state) is result
+        for state, result in zip(list(columns.nodes)[600:], found[600:], strict=True)
     )
 
 
@@ -106,7 +110,7 @@ def test_clusters_asked_about_in_turn_do_not_make_each_other_forgotten(cluster: 
     found = [ranking.look(state) for state in here.nodes]
     list(rankings.of(2, shape(2), there).best_first(there))
     again = rankings.of(1, shape(2), here)
-    assert all(again.look(state) is verdict for state, verdict in zip(here.nodes, found, strict=True))
+    assert all(again.look(state) is result for state, result in zip(here.nodes, found, strict=True))
 
 
 def test_the_clusters_that_were_asked_for_last_are_kept(
@@ -132,3 +136,46 @@ def test_a_pod_that_was_placed_here_is_not_read_again(cluster: Client, applicati
     changed = {name for name, state in after.by_name.items() if state is not before.by_name[name]}
     assert changed == {placed["node"]}
     assert [pod.name for pod in after.by_name[placed["node"]].pods] == ["web"]
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[NodeInfo]:
+    """The nodes with reservations that were looked at for a pod, or counted anew without these."""
+    seen: list[NodeInfo] = []
+    look, without = ReservationLooks._looked, NodeInfo.without
+
+    def looked(self: ReservationLooks, node: NodeInfo, *arguments: Any) -> Look:
+        seen.append(node)
+        return look(self, node, *arguments)
+
+    def counted(self: NodeInfo, consumers: frozenset[str]) -> NodeInfo:
+        after = without(self, consumers)
+        if after is not self:
+            seen.append(self)
+        return after
+
+    monkeypatch.setattr(ReservationLooks, "_looked", looked)
+    monkeypatch.setattr(NodeInfo, "without", counted)
+    return seen
+
+
+@pytest.mark.parametrize("labels", [WEB, {IGNORED: "true"}])
+def test_nodes_with_reservations_are_looked_at_again_only_if_they_changed(
+    cluster: Client, judged: list[NodeInfo], labels: dict[str, str]
+):
+    for name in ("n1", "n2"):
+        kept = reservation(name, template=pod_manifest("4", nodeName=name), allocateOnce=False)
+        assert cluster.put(f"{CLUSTER}/reservations/{name}", kept).status_code == 201
+
+    def preview() -> list[str]:
+        judged.clear()
+        answer = cluster.post(f"{CLUSTER}/pods/preview", pod_manifest("2", labels=labels))
+        assert [place["cpuset"] for place in answer.json["nodes"]] == ["0-1", "0-1"]
+        return sorted({node.name for node in judged})
+
+    assert preview() == ["n1", "n2"]
+    assert preview() == []
+    other = pod_manifest("2", node="n2", status={"cpuset": "14-15"})
+    assert cluster.put(f"{CLUSTER}/pods/default/other", other).status_code == 201
+    assert preview() == ["n2"]
+    assert preview() == []

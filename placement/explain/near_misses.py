@@ -55,7 +55,7 @@ class NearMisses:
         if isinstance(passed.condition, Fits):
             yield from self._by_amount(passed)
         elif passed.before is not None and not isinstance(passed.condition, Exists):
-            rows = self._at_allowed_roots(passed.before)[: self._most]
+            rows = at_admitted_roots(self._forest, self._query, passed.before)[: self._most]
             yield from self._failing(passed.condition, rows)
 
     def _by_amount(self, passed: ProvidersPassed) -> Iterator[Miss]:
@@ -65,7 +65,7 @@ class NearMisses:
         rows = passed.before
         if rows is None:
             rows = column.entries.provider[column.occupied()].astype(np.intp)
-        rows = self._at_allowed_roots(rows)
+        rows = at_admitted_roots(self._forest, self._query, rows)
         free = column.free_of(rows)
         missing = np.maximum(wanted.amount - free, 0)
         nearest = _smallest(missing, self._most)
@@ -74,9 +74,6 @@ class NearMisses:
         for uuid, lack, left in zip(uuids, missing[nearest].tolist(), free[nearest].tolist(), strict=True):
             reason, groups = Reason.AMOUNT if lack else Reason.UNITS, (passed.group.suffix,)
             yield Miss(uuid, (Shortage(reason, groups, uuid, name, wanted.amount, max(left, 0), lack),))
-
-    def _at_allowed_roots(self, rows: Rows) -> Rows:
-        return at_admitted_roots(self._forest, self._query, rows)
 
     def trees(self, trees: Sequence[TreesPassed], empty: int) -> Iterator[Miss]:
         """The trees that can serve most groups, or that met all conditions before the empty one."""
@@ -119,7 +116,7 @@ class NearMisses:
         for at, passed in enumerate(groups):
             present[at] = passed.alone
         served = present.sum(axis=0)
-        roots = self._at_allowed_roots(np.flatnonzero(served))
+        roots = at_admitted_roots(self._forest, self._query, np.flatnonzero(served))
         if not len(roots):
             return
         lacks = len(groups) - served[roots]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.domain.explanation import Reason, Shortage
+from placement.domain.traits import NUMA_ROOT
 from placement.explain.arrangement import NO_POSITION, Want, arrange
 from placement.explain.split_shortages import lacks
 from placement.explain.vocabulary import Vocabulary
@@ -21,9 +22,6 @@ from placement.search.filters import Choices, choices_of
 from placement.search.problem import Problem
 from placement.search.query import ForestQuery, Slot, demands_of, slots_of
 from placement.search.trace import Trace
-
-NUMA_ROOT = "HW_NUMA_ROOT"
-"""The trait of providers that are NUMA nodes."""
 
 # The distance of a tree without any provider for a group; missing amounts make at most 1.
 _NO_PROVIDER = 2.0

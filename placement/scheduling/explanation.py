@@ -158,7 +158,7 @@ def _miss(
 
 def _of_reservations(node: NodeInfo) -> Iterator[str]:
     """What is kept there for others than the pod, which was refused."""
-    for each in node.holders[len(node.pods) :]:
+    for each in node.reservations_left:
         cpus = f"CPUs {format_cpu_list(each.holding.cpus)}" if each.holding.cpus else ""
         amounts = (f"{name} {amount}" for name, amount in quantities(each.requests).items())
         kept = ", ".join(filter(None, (cpus, *amounts)))

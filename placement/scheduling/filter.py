@@ -10,7 +10,6 @@ from placement.dialects.koordinator.resources import host_class, numa_class
 from placement.domain.explanation import Kind, Obstacle
 from placement.numa.amounts import Amounts, NumaAmounts, bound_cost
 from placement.numa.demand import PodDemand
-from placement.numa.host import FACE_VALUE
 from placement.numa.host_score import HostTotals
 from placement.numa.refusal import Refusal, Refused
 from placement.numa.reservations import NO_RESERVATIONS, Reservations
@@ -124,7 +123,7 @@ class PodJudge:
     def __init__(self, request: PodRequest | None, scoring: Strategy = DEFAULT_SCORING) -> None:
         self._request = request
         self._scoring = scoring
-        self._opinions: dict[Host, _HostResult] = {}
+        self._host_results: dict[Host, _HostResult] = {}
 
     def judge(
         self, host: Host, totals: HostTotals, reservations: Reservations = NO_RESERVATIONS
@@ -133,27 +132,29 @@ class PodJudge:
         if self._request is None:
             return FilterResult(Fit(nominated=0 if reservations.matched else None))
         if reservations is not NO_RESERVATIONS:
-            return _verdict(host, totals, reservations, self._form_opinion(self._request, host, reservations))
-        opinion = self._opinions.get(host)
-        if opinion is None:
-            opinion = self._form_opinion(self._request, host, reservations)
-            self._opinions[host] = opinion
-        return _verdict(host, totals, reservations, opinion)
+            return _filter_result(
+                host, totals, reservations, self._host_result(self._request, host, reservations)
+            )
+        found = self._host_results.get(host)
+        if found is None:
+            found = self._host_result(self._request, host, reservations)
+            self._host_results[host] = found
+        return _filter_result(host, totals, reservations, found)
 
-    def _form_opinion(self, request: PodRequest, host: Host, reservations: Reservations) -> _HostResult:
+    def _host_result(self, request: PodRequest, host: Host, reservations: Reservations) -> _HostResult:
         demand, at_once = demand_on(host, request), screen_host(host, request)
         answer = at_once or fit_host(host, request, reservations)
         rating = rate_host(host, request, answer, self._scoring, reservations)
         return _HostResult(at_once, demand, answer, rating)
 
 
-def _verdict(
-    host: Host, totals: HostTotals, reservations: Reservations, opinion: _HostResult
+def _filter_result(
+    host: Host, totals: HostTotals, reservations: Reservations, found: _HostResult
 ) -> FilterResult:
-    answer = opinion.answer
-    if opinion.at_once is None and host.state.cpu_ratio > FACE_VALUE:
+    answer = found.answer
+    if found.at_once is None:
         try:
-            check_amplified(host, totals, opinion.demand, reservations)
+            check_amplified(host, totals, found.demand, reservations)
         except Refused as refused:
             return FilterResult(refused.refusal)
-    return FilterResult(answer, opinion.rating.scorer(totals), opinion.rating.missed)
+    return FilterResult(answer, found.rating.scorer(totals), found.rating.missed)

@@ -131,6 +131,16 @@ class NodeInfo:
         """Everybody who holds something: the pods, then the reservations with what they have left."""
         return holders(self.template.imported, self.offers, self.pods, self.reservations)
 
+    @property
+    def reservations_left(self) -> tuple[RecordedPod, ...]:
+        """The reservations in their order, each with what it has left."""
+        return self.holders[len(self.pods) :]
+
+    @property
+    def reserving(self) -> frozenset[str]:
+        """The consumers that are its reservations."""
+        return frozenset(each.consumer for each in self.reservations)
+
     @cached_property
     def host(self) -> Host:
         """The node as pods see it that look for a place."""
@@ -219,6 +229,15 @@ class NodeInfo:
                 requested[resource] = requested.get(resource, 0) - amount
         totals = HostTotals(self.totals.allocatable, requested)
         return replace(self, pods=pods, unused=unused, totals=totals, counted=None)
+
+    def opened(self, reserving: frozenset[str]) -> NodeInfo:
+        """The same node without these reservations; remembered, as counting anew takes long."""
+        found = self._opened.get(reserving)
+        return found or self._opened.setdefault(reserving, self.without(reserving))
+
+    @cached_property
+    def _opened(self) -> dict[frozenset[str], NodeInfo]:
+        return {}
 
     def _with(self, pods: tuple[RecordedPod, ...], reservations: tuple[RecordedPod, ...]) -> NodeInfo:
         after = replace(self, pods=pods, reservations=reservations, counted=None)

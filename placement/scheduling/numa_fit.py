@@ -18,7 +18,7 @@ from placement.numa.host import FACE_VALUE, HostState
 from placement.numa.host_score import HostTotals
 from placement.numa.preassigned import allocate_designated
 from placement.numa.refusal import NOT_ENOUGH_CPUS, Refusal, Refused
-from placement.numa.reservations import NO_RESERVATIONS, Placing, Reservations
+from placement.numa.reservations import NO_RESERVATIONS, Placing, Reservation, Reservations
 from placement.scheduling.host import Host
 from placement.scheduling.host_demand import (
     alignment_on,
@@ -141,12 +141,12 @@ def check_amplified(
 
 def _returned(reservations: Reservations) -> tuple[int, int]:
     """The CPUs, and the millicores of the host as a whole, that a pod gets back of what reservations hold."""
-    sizes = [
-        (cpus, max(each.milli_cpus, 1000 * cpus))
-        for each in reservations.matched
-        for cpus in (each.cpus.bit_count(),)
-    ]
-    return max(sizes, default=(0, 0))
+    return max(map(_size, reservations.matched), default=(0, 0))
+
+
+def _size(reservation: Reservation) -> tuple[int, int]:
+    cpus = reservation.cpus.bit_count()
+    return cpus, max(reservation.milli_cpus, 1000 * cpus)
 
 
 def _designated(host: Host, status: ResourceStatus, demand: PodDemand) -> Allocation:

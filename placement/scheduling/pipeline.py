@@ -30,6 +30,7 @@ from placement.scheduling.columns.score import highest_scores
 from placement.scheduling.filter import FilterResult, PodJudge, lacking
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.numa_fit import Fit
+from placement.scheduling.reservation_looks import ReservationLooks
 from placement.scoring.rule import BEST
 
 _SHAPES_KEPT = 32
@@ -91,7 +92,8 @@ class ShapeRanking:
         self.shape = shape
         self._estimates: Estimates | None = None
         self._judge = PodJudge(shape.request, shape.settings.host_scoring)
-        self._verdicts: dict[NodeInfo, FilterResult] = {}
+        self.on_reservations = ReservationLooks(shape.request, shape.selection, shape.settings.host_scoring)
+        self._results: dict[NodeInfo, FilterResult] = {}
 
     def best_first(self, columns: NodeColumns) -> Iterator[Ranked]:
         """The nodes on which the pod fits, looked at one by one.
@@ -103,9 +105,9 @@ class ShapeRanking:
             # What was found may be as good as anything that comes: then it is next.
             while found and found[0] < (least, -highest, row):
                 yield _ranked(columns, *heapq.heappop(found))
-            verdict = self.look(columns.nodes[row])
-            if isinstance(verdict.answer, Fit):
-                heapq.heappush(found, (verdict.missed, -verdict.score, row, verdict.answer))
+            result = self.look(columns.nodes[row])
+            if isinstance(result.answer, Fit):
+                heapq.heappush(found, (result.missed, -result.score, row, result.answer))
         while found:
             yield _ranked(columns, *heapq.heappop(found))
 
@@ -120,19 +122,27 @@ class ShapeRanking:
 
     def look(self, node: NodeInfo) -> FilterResult:
         """How the pod stands with one node, for certain."""
-        verdict = self._verdicts.get(node)
-        if verdict is None:
+        result = self._results.get(node)
+        if result is None:
             refusal = self._screen(node)
-            verdict = self._judge.judge(node.host, node.totals) if refusal is None else FilterResult(refusal)
-            self._verdicts[node] = verdict
-        return verdict
+            result = self._judge.judge(node.host, node.totals) if refusal is None else FilterResult(refusal)
+            self._results[node] = result
+        return result
 
     def trim(self, columns: NodeColumns) -> None:
         """Forget now and then what the nodes of the cluster were before they were what they are now."""
-        if len(self._verdicts) > len(columns.nodes) + len(columns.nodes) // 4 + _CHANGES_KEPT:
-            known = self._verdicts
-            self._verdicts = {node: known[node] for node in columns.nodes if node in known}
+        most = len(columns.nodes) + len(columns.nodes) // 4 + _CHANGES_KEPT
+        self.on_reservations.trim(columns, most)
+        if len(self._results) > most:
+            known = self._results
+            # What a pod sees that ignores reservations are nodes without these.
+            seen = (node.opened(node.reserving) if self._ignores else node for node in columns.nodes)
+            self._results = {node: known[node] for node in seen if node in known}
             self._judge = PodJudge(self.shape.request, self.shape.settings.host_scoring)
+
+    @property
+    def _ignores(self) -> bool:
+        return self.shape.request is not None and self.shape.request.ignores_reservations
 
     def _foretold(self, columns: NodeColumns) -> Iterator[tuple[int, int, int]]:
         """The rows of nodes that may take the pod, what it misses there at least and their scores at most.
@@ -163,13 +173,12 @@ class ShapeRanking:
 
     def _part(self, columns: NodeColumns, rows: Rows) -> Estimates:
         """The estimates for some rows; a few nodes are looked at sooner than columns are."""
-        some = columns.rows(rows)
         if len(rows) > _FEW:
-            return self._made(some)
-        verdicts = [self.look(node) for node in some.nodes]
-        figures = [(verdict.fits, verdict.missed, verdict.score) for verdict in verdicts]
+            return self._made(columns.rows(rows))
+        results = [self.look(columns.nodes[row]) for row in rows]
+        figures = [(result.fits, result.missed, result.score) for result in results]
         fits, missed, scores = np.array(figures, np.int64).reshape(-1, 3).T
-        return Estimates(some.order, some.nodes, fits.astype(np.bool_), missed, scores)
+        return Estimates(columns.order, columns.nodes, fits.astype(np.bool_), missed, scores)
 
     def _made(self, columns: NodeColumns) -> Estimates:
         shape = self.shape

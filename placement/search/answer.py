@@ -33,11 +33,15 @@ class ProviderSummary(NamedTuple):
 
 
 class Element(NamedTuple):
-    """One candidate: amounts by provider and class id, providers by suffix, and its score (0: unordered)."""
+    """One candidate: amounts by provider and class id, providers by suffix, and its score (0: unordered).
+
+    `turn` tells which of the searches found it, by number, that have one answer.
+    """
 
     amounts: dict[str, dict[int, int]]
     mappings: dict[str, list[str]]
     score: int
+    turn: int = 0
 
 
 class Use(NamedTuple):

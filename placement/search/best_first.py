@@ -34,7 +34,7 @@ def best_first(
     *,
     by_turn: bool,
 ) -> Iterator[Candidates]:
-    """Blocks of candidates, best first; the caller stops reading when it has enough.
+    """Batches of candidates, best first; the caller stops reading when it has enough.
 
     `enumeration` gives the candidates of trees of one score in their order; `by_turn` tells that it is one
     candidate per tree in turn, not tree by tree.
@@ -83,13 +83,13 @@ def _batches(
         if end - start > 2 * size and previous > start:
             end = previous
         if scores[start] == scores[end - 1]:
-            for block in enumeration(equivalence, roots[start:end], maximum - found):
-                found += len(block)
-                yield block
+            for batch in enumeration(equivalence, roots[start:end], maximum - found):
+                found += len(batch)
+                yield batch
         else:
-            block = _merged(equivalence, roots[start:end], scores[start:end], maximum - found, by_turn)
-            found += len(block)
-            yield block
+            batch = _merged(equivalence, roots[start:end], scores[start:end], maximum - found, by_turn)
+            found += len(batch)
+            yield batch
         start = end
         size = min(_GROWTH * size, max(_FIRST_BATCH, start * (maximum - found) // max(1, found)))
 
@@ -143,15 +143,15 @@ def _merged(
 
 def _one_each(found: Sequence[tuple[EquivalenceClass, list[Solution]]], count: int) -> Candidates:
     """The only candidate of each tree that has one, in order of the trees."""
-    blocks = [(trees, np.array(solved[0], np.intp)) for trees, solved in found if solved]
-    if not blocks:
+    firsts = [(trees, np.array(solved[0], np.intp)) for trees, solved in found if solved]
+    if not firsts:
         return np.empty(0, np.int32)
-    if len(blocks) == 1:
+    if len(firsts) == 1:
         # Like trees come in order of their ranks.
-        trees, positions = blocks[0]
+        trees, positions = firsts[0]
         return trees.providers[:, positions]
-    table = np.full((count, len(blocks[0][1])), -1, np.int32)
-    for trees, positions in blocks:
+    table = np.full((count, len(firsts[0][1])), -1, np.int32)
+    for trees, positions in firsts:
         table[trees.ranks] = trees.providers[:, positions]
     return table[table[:, 0] >= 0]
 

@@ -39,8 +39,12 @@ class Budget:
         self.stage_seconds: dict[str, float] = {}
         self._stage_began = self._began
 
+    def begin_stages(self) -> None:
+        """The search begins now: whatever its time went to before is no stage of it."""
+        self._stage_began = time.monotonic()
+
     def note_stage(self, name: str) -> None:
-        """A stage of the search ends now; it took the time since the last one ended, or the search began."""
+        """A stage of the search ends now; it took the time since the last one ended, or the first began."""
         now = time.monotonic()
         self.stage_seconds[name] = self.stage_seconds.get(name, 0.0) + now - self._stage_began
         self._stage_began = now

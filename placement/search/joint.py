@@ -38,7 +38,7 @@ class JointAnswer(Answer):
     def elements(self) -> Iterator[Element]:
         """The candidates one by one."""
         parts = [part.elements() for part in self._parts]
-        return (next(parts[turn]) for turn in self._turns.tolist())
+        return (next(parts[turn])._replace(turn=turn) for turn in self._turns.tolist())
 
     def contributing(self) -> Indices:
         """The providers that give resources to some candidate, ascending."""

@@ -66,6 +66,7 @@ def search(
     A `trace` is filled with what passed each stage, for explaining the search; it stays empty where a look at
     the `first_trees` (or a few more) was enough. Raises SearchEnded.
     """
+    query.budget.begin_stages()
     slots = slots_of(query)
     sharing = sharing_map.of(forest, query.sharing_trait)
     explained = trace is not None and trace.one_by_one
@@ -220,8 +221,8 @@ class _Combination:
             self.query.budget.look()
             scores = ranking.of_trees(self.roots)
             by_turn = not self.query.depth_first
-            blocks = best_first(self.equivalence, self.roots, scores, maximum, enumeration, by_turn=by_turn)
-            return self._taken(blocks, maximum)
+            batches = best_first(self.equivalence, self.roots, scores, maximum, enumeration, by_turn=by_turn)
+            return self._taken(batches, maximum)
         considered = max(maximum, self.query.considered)
         everything = self._taken(enumeration(self.equivalence, self.roots, considered), considered)
         self.query.budget.look()
@@ -232,16 +233,16 @@ class _Combination:
         """The first `maximum` different candidates of the source."""
         unique = _Unique(self.sharers)
         width = len(self.slots)
-        blocks = [np.empty((0, width), np.int32)]
+        taken = [np.empty((0, width), np.int32)]
         total = 0
-        for block in source:
+        for batch in source:
             self.query.budget.look()
-            fresh = unique.keep(block.reshape(-1, width))
-            blocks.append(fresh[: maximum - total])
-            total += len(blocks[-1])
+            fresh = unique.keep(batch.reshape(-1, width))
+            taken.append(fresh[: maximum - total])
+            total += len(taken[-1])
             if total >= maximum:
                 break
-        return np.concatenate(blocks)
+        return np.concatenate(taken)
 
 
 @dataclass(slots=True)
@@ -251,15 +252,15 @@ class _Unique:
     sharers: Mask | None
     _seen: set[bytes] = field(default_factory=set)
 
-    def keep(self, block: Candidates) -> Candidates:
+    def keep(self, batch: Candidates) -> Candidates:
         """The candidates not seen before, in their order."""
-        if self.sharers is None or not len(block):
-            return block
-        movable = self.sharers[block].all(axis=1)
+        if self.sharers is None or not len(batch):
+            return batch
+        movable = self.sharers[batch].all(axis=1)
         kept: Mask = np.logical_not(movable)
         for at in np.flatnonzero(movable).tolist():
-            key = block[at].tobytes()
+            key = batch[at].tobytes()
             if key not in self._seen:
                 self._seen.add(key)
                 kept[at] = True
-        return block[kept]
+        return batch[kept]

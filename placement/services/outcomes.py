@@ -30,17 +30,28 @@ def counted(kind: str) -> Callable[[Callable[Parameters, Result]], Callable[Para
     def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         @wraps(function)
         def call(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
-            try:
-                result = function(*arguments, **named)
-            except errors.PlacementError as error:
-                CLAIMS.labels(kind, _outcome(error)).inc()
-                raise
-            CLAIMS.labels(kind, "won").inc()
-            return result
+            return attempted(kind, lambda: function(*arguments, **named))
 
         return call
 
     return decorate
+
+
+def attempted(
+    kind: str, attempt: Callable[[], Result], has_won: Callable[[Result], bool] = lambda _: True
+) -> Result:
+    """Count one attempt to get something for a consumer of this kind, and what became of it.
+
+    `has_won`: whether it got something; who has all already that it asks for is not counted.
+    """
+    try:
+        result = attempt()
+    except errors.PlacementError as error:
+        CLAIMS.labels(kind, _outcome(error)).inc()
+        raise
+    if has_won(result):
+        CLAIMS.labels(kind, "won").inc()
+    return result
 
 
 def _outcome(error: errors.PlacementError) -> str:

@@ -66,10 +66,10 @@ def bind_policy(given: Json, profile: Profile) -> Outcome:
 def _fit(host: Host, totals: HostTotals, request: PodRequest | None, given: Json) -> Fit:
     if request is not None and not (request.amounts or request.bound or request.designated):
         request = None  # the service does not make a request of a pod that asks for nothing
-    verdict = PodJudge(request).judge(host, totals, read.reservations(given.get("reservations")))
-    if isinstance(verdict.answer, Refusal):
-        raise Refused(*verdict.answer.reasons, status=verdict.answer.status)
-    return verdict.answer
+    result = PodJudge(request).judge(host, totals, read.reservations(given.get("reservations")))
+    if isinstance(result.answer, Refusal):
+        raise Refused(*result.answer.reasons, status=result.answer.status)
+    return result.answer
 
 
 def _totals(host: Json) -> HostTotals:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,19 +11,16 @@ import pytest
 import requests
 
 from tests.hostile import Wire, request
+from tests.patience import PATIENCE_SECONDS, eventually
 from tests.server import RunningServer, running_service
 
 OLD, NEW = "o" * 40, "n" * 40
-PATIENCE = 60
 BROKEN_RULES = '"placement:traits:list": ['
 KEPT = "Everything stays as it was"
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.05)
+    eventually(True, condition)
 
 
 def write(path: Path, text: str) -> None:
@@ -51,7 +47,7 @@ def status(server: RunningServer, token: str) -> int:
     session.trust_env = False
     try:
         answer = session.get(
-            f"{server.url}/resource_providers", headers={"X-Auth-Token": token}, timeout=PATIENCE
+            f"{server.url}/resource_providers", headers={"X-Auth-Token": token}, timeout=PATIENCE_SECONDS
         )
     except requests.ConnectionError:
         # The worker that had taken the connection was told to end.
@@ -79,6 +75,12 @@ def test_sighup_reads_the_files_anew_if_they_can_be_used(configured: list[str], 
         until(lambda: not set(before) & {*server.workers()})
 
 
+def greeted(server: RunningServer) -> list[int]:
+    """The workers, when the master has found out that they answer: without any of them it would give up."""
+    until(lambda: "listens on" in server.log.read_text())
+    return server.workers()
+
+
 def refused_sighup(server: RunningServer) -> None:
     said = server.log.read_text().count(KEPT) + 1
     server.process.send_signal(signal.SIGHUP)
@@ -88,7 +90,7 @@ def refused_sighup(server: RunningServer) -> None:
 def test_a_refused_sighup_hands_new_workers_nothing_new(configured: list[str], tmp_path: Path):
     """Even if only one of the files is broken."""
     with running_service(f"sqlite:///{tmp_path}/x.sqlite", workers=1, arguments=configured) as server:
-        (before,) = server.workers()
+        (before,) = greeted(server)
         write(tmp_path / "tokens.yaml", tokens(NEW))
         write(tmp_path / "policy.yaml", BROKEN_RULES)
         refused_sighup(server)
@@ -121,8 +123,7 @@ def test_a_configuration_that_only_workers_find_broken_leaves_those_of_before(
 ):
     with running_service(f"sqlite:///{tmp_path}/x.sqlite", workers=2, arguments=configured) as server:
         # One that is still starting would read the broken file, too.
-        until(lambda: "listens on" in server.log.read_text())
-        before = set(server.workers())
+        before = set(greeted(server))
         file = tmp_path / "placement.conf"
         file.write_text(f"[DEFAULT]\nlog_config_append = /nonexistent.ini\n{file.read_text()}")
         server.process.send_signal(signal.SIGHUP)
@@ -154,7 +155,7 @@ def test_a_worker_that_starts_beside_broken_files_has_what_the_others_have(
     configured: list[str], tmp_path: Path
 ):
     with running_service(f"sqlite:///{tmp_path}/x.sqlite", workers=1, arguments=configured) as server:
-        (before,) = server.workers()
+        (before,) = greeted(server)
         write(tmp_path / "tokens.yaml", "nonsense")
         write(tmp_path / "policy.yaml", BROKEN_RULES)
         os.kill(before, signal.SIGKILL)

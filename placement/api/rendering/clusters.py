@@ -10,7 +10,7 @@ from placement.dialects.koordinator.node.host_cpus import KubeletPod
 from placement.dialects.koordinator.settings.scoring import scoring_remarks
 from placement.numa.cpuset import format_cpu_list
 from placement.numa.pools import SharedPool
-from placement.scheduling.reservation_use import Kept
+from placement.scheduling.reservation_looks import Kept
 from placement.services.clusters.clusters import NodeTree
 from placement.services.clusters.node_views import CpuView, NodeView
 

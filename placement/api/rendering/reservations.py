@@ -12,7 +12,7 @@ from placement.dialects.koordinator.pod.annotations import (
 from placement.dialects.koordinator.reservation.terms import AllocatePolicy
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.numa.cpuset import format_cpu_list
-from placement.services.clusters.reservations import ReservationAnswer
+from placement.services.clusters.reservations import ReservationAnswer, ReservationPage
 
 
 def reservation_body(cluster: str, reservation: ReservationAnswer) -> dict[str, Any]:
@@ -41,6 +41,14 @@ def reservation_body(cluster: str, reservation: ReservationAnswer) -> dict[str, 
         "warnings": pod.warnings,
         "remarks": pod.remarks,
         "unreadable": pod.unreadable,
+    }
+
+
+def reservations_body(cluster: str, page: ReservationPage) -> dict[str, Any]:
+    """Reservations in the order in which they were made; `next` is the marker of the following page."""
+    return {
+        "reservations": [reservation_body(cluster, each) for each in page.reservations],
+        "next": page.next,
     }
 
 

@@ -6,7 +6,8 @@ from flask import Blueprint, Response
 
 from placement.api.bodies import manifests
 from placement.api.context import use_cases
-from placement.api.rendering.reservations import reservation_body
+from placement.api.queries import page_size, page_start, parameters, refuse_unknown, single
+from placement.api.rendering.reservations import reservation_body, reservations_body
 from placement.api.responses import empty_response, json_response
 from placement.api.route_guard import route
 from placement.services.manifests import reservation_manifest
@@ -19,9 +20,12 @@ _RULE = "placement:clusters:reservations:"
 
 @route(blueprint, _ALL, "GET", f"{_RULE}list", gives_json=True)
 def listed(cluster: str) -> Response:
-    """The reservations of a cluster, those that are over included."""
-    found = use_cases().reservations.listed(cluster)
-    return json_response({"reservations": [reservation_body(cluster, each) for each in found]})
+    """Reservations by node, those that are over included, page by page."""
+    given = parameters()
+    refuse_unknown(given, ("node", "limit", "marker"))
+    node, after, count = single(given, "node"), page_start(given, "marker"), page_size(given)
+    page = use_cases().reservations.listed(cluster, node, after, count)
+    return json_response(reservations_body(cluster, page))
 
 
 @route(blueprint, _ONE, "GET", f"{_RULE}show", gives_json=True)

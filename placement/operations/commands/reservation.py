@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from placement.domain.errors import PlacementError
-from placement.operations.commands.arguments import CLUSTER, argument, read_bytes
+from placement.operations.commands.arguments import CLUSTER, argument, positive, read_bytes
 from placement.operations.commands.cluster import cluster_path
 from placement.operations.commands.columns import Lines, Pairs
 from placement.operations.commands.display import Action, Details, Listing
+from placement.operations.commands.pages import PagedList
 
 _LISTED = ("name", "phase", "node", "held", "left", "used_by", "expires_at")
 _SHOWN = (
@@ -36,14 +37,23 @@ _RESERVATION = (CLUSTER, argument("reservation", help="name of the reservation")
 
 
 class ListReservations(Listing):
-    """List the reservations of a cluster, those that are over included."""
+    """List the reservations of a cluster, those that are over included.
 
-    arguments = (CLUSTER,)
+    Formats that are written row by row, csv and value, begin with the first page of the service.
+    """
+
+    arguments = (
+        CLUSTER,
+        argument("--node", help="on this node"),
+        argument("--limit", type=positive, metavar="N", help="so many at most"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Ask and list."""
-        found = self.client.get(cluster_path(parsed_args.cluster, "reservations"))["reservations"]
-        return _LISTED, [_row(_LISTED, reservation) for reservation in found]
+        """Ask page by page and list."""
+        path = cluster_path(parsed_args.cluster, "reservations")
+        pages = PagedList(self.client, path, "reservations", "marker")
+        found = pages.entries({"node": parsed_args.node}, parsed_args.limit)
+        return _LISTED, (_row(_LISTED, reservation) for reservation in found)
 
 
 class ShowReservation(Details):

@@ -71,8 +71,7 @@ class ServiceCluster:
 
     def reservations(self, node: str | None = None) -> list[str]:
         """The names of its reservations, or of those on one of its nodes."""
-        found = self._client.get(f"{self._path}/reservations")["reservations"]
-        return [each["name"] for each in found if node in (None, each["node"])]
+        return [each["name"] for each in self._listed("reservations", _on(node))]
 
     def put_reservation(self, name: str, reservation: Mapping[str, Any]) -> list[str]:
         """Place a reservation, or change its terms; the warnings about it."""
@@ -86,18 +85,18 @@ class ServiceCluster:
 
     def pods(self, node: str | None = None) -> Iterator[HeldPod]:
         """Its pods, or those on one of its nodes."""
-        return self._pods([] if node is None else [("node", node)])
+        return map(_held, self._listed("pods", _on(node)))
 
     def claims(self) -> Iterator[HeldPod]:
         """Pods that the service has placed and that were not reported on their nodes yet."""
-        return self._pods([("scheduled", "true")])
+        return map(_held, self._listed("pods", [("scheduled", "true")]))
 
-    def _pods(self, wanted: list[tuple[str, str]]) -> Iterator[HeldPod]:
+    def _listed(self, kind: str, wanted: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+        """All entries of a list that comes in pages."""
         marker: list[tuple[str, str]] = []
         while True:
-            page = self._client.get(f"{self._path}/pods", wanted + marker)
-            for pod in page["pods"]:
-                yield _held(pod)
+            page = self._client.get(f"{self._path}/{kind}", wanted + marker)
+            yield from page[kind]
             if page["next"] is None:
                 return
             marker = [("marker", str(page["next"]))]
@@ -135,6 +134,10 @@ class ServiceCluster:
                 raise
             return False
         return True
+
+
+def _on(node: str | None) -> list[tuple[str, str]]:
+    return [] if node is None else [("node", node)]
 
 
 def _held(pod: Mapping[str, Any]) -> HeldPod:

@@ -240,7 +240,7 @@ def _check_cpus(state: NodeInfo, offers: NodeOffers) -> None:
     held = {f"CPU {cpu} of pod {pod.full_name}" for pod in state.pods for cpu in pod.holding.cpus & gone}
     held |= {
         f"CPU {cpu} of reservation {each.name}"
-        for each in state.holders[len(state.pods) :]
+        for each in state.reservations_left
         for cpu in each.holding.cpus & gone
     }
     if held:

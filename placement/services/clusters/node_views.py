@@ -15,7 +15,7 @@ from placement.numa.pools import SharedPool
 from placement.scheduling.host import foreign_cpus, ledger_of
 from placement.scheduling.host_pools import host_pools, pod_cpus, report_differences
 from placement.scheduling.node_info import NodeInfo
-from placement.scheduling.reservation_use import Kept, kept_on
+from placement.scheduling.reservation_looks import Kept, kept_on
 
 _BLIND = (
     "kubelet's CPU manager policy is not reported; CPUs that kubelet pins could be handed out a second time"

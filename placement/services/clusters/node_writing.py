@@ -88,8 +88,11 @@ class NodeWriter:
 
     def attributes(self, cluster: str, cluster_id: int, namespace: str | None = None) -> PodAttributes:
         """The attributes of consumers in this namespace; to be asked for before the transaction begins."""
-        wanted = {("project", cluster), ("type", POD), ("type", KUBELET), ("user", _KUBELET_USER)}
-        wanted |= {("type", RESERVATION), ("user", _RESERVATION_USER)}
+        wanted = {
+            ("project", cluster),
+            *(("type", kind) for kind in (POD, KUBELET, RESERVATION)),
+            *(("user", user) for user in (_KUBELET_USER, _RESERVATION_USER)),
+        }
         if namespace:
             wanted.add(("user", namespace))
         self._attributes.register(wanted)

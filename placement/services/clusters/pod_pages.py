@@ -14,6 +14,7 @@ from placement.scheduling.explanation import explain_pod
 from placement.scheduling.pipeline import PodShape
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_placing import Placed
+from placement.storage.statements.pods import StoredPod
 
 
 class Unschedulable(Conflict):
@@ -22,7 +23,7 @@ class Unschedulable(Conflict):
     code = "unschedulable"
 
     def __init__(self, refusals: Mapping[str, Refusal], explanation: Explanation) -> None:
-        super().__init__(verdict(refusals.values()))
+        super().__init__(nodes_available(refusals.values()))
         self.refusals = refusals
         self.explanation = explanation
 
@@ -50,7 +51,7 @@ class Preview:
     @property
     def message(self) -> str:
         """How many nodes are available, and why the others are not."""
-        return verdict(self.refusals.values(), self.fitting)
+        return nodes_available(self.refusals.values(), self.fitting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,12 @@ class PodPage:
     next: int | None
 
 
-def verdict(refusals: Collection[Refusal], fitting: int = 0) -> str:
+def next_page(rows: Sequence[StoredPod], count: int) -> int | None:
+    """The cursor of the page after the first `count` rows; there is one if there are more rows."""
+    return rows[count - 1].id if len(rows) > count else None
+
+
+def nodes_available(refusals: Collection[Refusal], fitting: int = 0) -> str:
     """How many nodes are available and why the others are not, as kube-scheduler counts it."""
     counts: Counter[str] = Counter()
     for refusal in refusals:

@@ -31,9 +31,7 @@ from placement.services.clusters.node_writing import (
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_arrivals import place_at_once
 from placement.services.clusters.pod_documents import PodDocument
-from placement.services.clusters.pod_pages import (
-    Unschedulable,
-)
+from placement.services.clusters.pod_pages import Unschedulable
 from placement.services.clusters.pod_placing import (
     Placed,
     asks_for_the_same,
@@ -59,9 +57,13 @@ INVENTORIES_DIFFER = Refusal(
 
 
 class Taken(NamedTuple):
-    """A pod that has its place; `before`: when it was last given it, or claimed it, if it had one already."""
+    """A pod that has its place; `is_placed`: it was given that just now.
+
+    `before`: when it was last given it, or claimed it, if it had one already.
+    """
 
     is_new: bool
+    is_placed: bool
     answer: PodAnswer
     before: datetime.datetime | None = None
 
@@ -106,9 +108,9 @@ class PodScheduler:
         ranking = self._rankings.of(view.facts.id, shape, view.columns)
         if not (view.reserved or incoming.reservation_affinity) or document.keeps is not None:
             return ranking
-        nodes = [node.name for node in view.reserved.values()]
         if incoming.request is not None and incoming.request.ignores_reservations:
-            return IgnoringRanking(ranking, nodes)
+            return IgnoringRanking(ranking)
+        nodes = [node.name for node in view.reserved.values()]
         return ReservationRanking(ranking, incoming, document.manifest, nodes, utcnow())
 
     def place(
@@ -179,10 +181,10 @@ class PodScheduler:
     def _renewed(self, view: ClusterSnapshot, pod: StoredPod, node: str | None) -> Taken:
         """Whoever asks again for its place still means to use it, so the claim is its own from now on."""
         if node != pod.node and (node is not None or not is_claim(pod)):
-            return Taken(False, told(view.nodes, pod), pod.changed_at)
+            return Taken(False, False, told(view.nodes, pod), pod.changed_at)
         with self._database.write() as transaction:
             self._writing.renew(transaction, view.facts, pod)
-        return Taken(False, told(view.nodes, pod._replace(changed_at=transaction.now)), pod.changed_at)
+        return Taken(False, False, told(view.nodes, pod._replace(changed_at=transaction.now)), pod.changed_at)
 
     def _claim(
         self,
@@ -204,6 +206,7 @@ class PodScheduler:
         return transaction.now
 
     def attributes(self, view: ClusterSnapshot, document: PodDocument) -> PodAttributes:
+        """The attributes of the pod's consumer; to be asked for before the transaction begins."""
         return self._writer.attributes(view.facts.name, view.facts.id, document.namespace)
 
     def known(self, view: ClusterSnapshot, sought: PodKey) -> list[StoredPod]:
@@ -228,7 +231,7 @@ def _taken(
     same: StoredPod | None = None,
 ) -> Taken:
     before = same.changed_at if same is not None and same.node is not None else None
-    return Taken(not known, replace(place.answer, changed_at=changed_at.isoformat()), before)
+    return Taken(not known, True, replace(place.answer, changed_at=changed_at.isoformat()), before)
 
 
 def _without(view: ClusterSnapshot, leaving: Sequence[StoredPod]) -> NodeColumns:

@@ -187,8 +187,8 @@ class PodWriting:
                 # Pods that hold nothing come and go, too.
                 providers.touch(transaction, (), [root_id])
         pods.delete(transaction, [pod.id for pod in leaving])
-        for each in ending:
-            _end(transaction, facts, each)
+        if ending:
+            _end(transaction, facts, ending)
         arriving = set() if arrival is None or arrival.recorded is None else {arrival.recorded.consumer}
         consumers.delete_idle(transaction, gone - arriving)
         if arrival is not None:
@@ -210,11 +210,13 @@ def pod_values(arrival: Arrival, node_id: int | None, before: StoredPod | None =
     )
 
 
-def _end(transaction: Transaction, facts: ClusterFacts, ending: Ending) -> None:
-    reservation = ending.reservation
-    for row in pods.namesakes(transaction, facts.id, pods.RESERVED, reservation.name):
-        status = ended_status(row.status, ending.phase, ending.remark)
-        pods.update(transaction, row.id, row.values(status, FORMAT, None))
+def _end(transaction: Transaction, facts: ClusterFacts, ending: Sequence[Ending]) -> None:
+    by_uid = {each.reservation.uid: each for each in ending}
+    statuses = {
+        row.id: ended_status(row.status, by_uid[row.uid].phase, by_uid[row.uid].remark)
+        for row in pods.reservations(transaction, facts.id, by_uid.keys())
+    }
+    pods.leave_nodes(transaction, statuses, FORMAT)
 
 
 def _state_of(pod: StoredPod) -> tuple[object, ...]:

@@ -22,6 +22,7 @@ from placement.services.clusters.pod_pages import (
     PodFilter,
     PodPage,
     Preview,
+    next_page,
 )
 from placement.services.clusters.pod_placing import (
     Placed,
@@ -38,7 +39,7 @@ from placement.services.clusters.pod_writing import (
 from placement.services.clusters.reservation_ends import ReservationEnds
 from placement.services.clusters.running_pods import Recording
 from placement.services.following.cluster_cache import ClusterCache
-from placement.services.outcomes import counted
+from placement.services.outcomes import attempted
 from placement.services.transactions import patiently
 from placement.storage.database import Database
 from placement.storage.statements import pods
@@ -90,8 +91,7 @@ class Pods:
                 after=after,
                 count=count + 1,
             )
-        shown = rows[:count]
-        return PodPage([answer_of(row) for row in shown], shown[-1].id if len(rows) > count else None)
+        return PodPage([answer_of(row) for row in rows[:count]], next_page(rows, count))
 
     def preview(
         self,
@@ -183,7 +183,6 @@ class Pods:
 
         patiently(once)
 
-    @counted("pod")
     def place(self, cluster: str, document: PodDocument, node: str | None = None) -> Taken:
         """Place a pod or a reservation, on one node if it is given, or record where it runs.
 
@@ -192,11 +191,16 @@ class Pods:
         refusing: set[NodeInfo] = set()
 
         def once() -> Taken:
-            view = self._ends.current(cluster)
-            if not document.host and not document.has_ended:
-                return self._scheduler.place(view, document, node, refusing)
-            recording = Recording(self._writing, view, document, self._scheduler.attributes(view, document))
-            with self._database.write() as transaction:
-                return Taken(*recording.run(transaction))
+            return self._scheduler.place(self._ends.current(cluster), document, node, refusing)
 
-        return patiently(once)
+        if document.host or document.has_ended:
+            return patiently(lambda: self._record(cluster, document))
+        kind = "pod" if document.keeps is None else "reservation"
+        return attempted(kind, lambda: patiently(once), lambda taken: taken.is_placed)
+
+    def _record(self, cluster: str, document: PodDocument) -> Taken:
+        view = self._ends.current(cluster)
+        recording = Recording(self._writing, view, document, self._scheduler.attributes(view, document))
+        with self._database.write() as transaction:
+            is_new, answer = recording.run(transaction)
+        return Taken(is_new, False, answer)

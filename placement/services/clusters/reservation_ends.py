@@ -60,8 +60,10 @@ class ReservationEnds:
 
     def release_on(self, facts: ClusterFacts, node: NodeInfo) -> bool:
         """Release what has expired on one node; whether there was any. Raises NodeChanged, Unavailable."""
-        columns = NodeColumns().updated([node])
-        return self._release(ClusterSnapshot(facts, columns, {node.root_id: node}))
+        reserved = {node.root_id: node}
+        if not due_on(reserved):
+            return False
+        return self._release(ClusterSnapshot(facts, NodeColumns().updated([node]), reserved))
 
     def _release(self, view: ClusterSnapshot) -> bool:
         due = due_on(view.reserved)

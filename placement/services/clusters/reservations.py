@@ -15,10 +15,11 @@ from placement.dialects.koordinator.status.recorded_pod import RecordedPod, reco
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import consumer_of, derived_uid
-from placement.scheduling.reservation_use import kept_on
+from placement.scheduling.reservation_looks import kept_on
 from placement.services.clusters.cluster_lookup import found, unknown_pod
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_documents import PodDocument, check_name, checked_uid
+from placement.services.clusters.pod_pages import next_page
 from placement.services.clusters.pod_placing import asks_for_the_same
 from placement.services.clusters.pod_rows import FORMAT, answer_of
 from placement.services.clusters.pod_writing import PodKey
@@ -31,7 +32,6 @@ from placement.storage.statements import pods, providers
 from placement.storage.statements.pods import StoredPod
 
 AVAILABLE = "Available"
-_MOST = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,14 @@ class ReservationAnswer:
         return self.pod.phase or AVAILABLE
 
 
+@dataclass(frozen=True, slots=True)
+class ReservationPage:
+    """Some reservations, and the cursor of the following page, None on the last one."""
+
+    reservations: list[ReservationAnswer]
+    next: int | None
+
+
 class Reservations:
     """What can be done with reservations."""
 
@@ -65,22 +73,25 @@ class Reservations:
         view = self._ends.current(cluster)
         return _answer(view, self._one(view, cluster, name))
 
-    def listed(self, cluster: str) -> list[ReservationAnswer]:
-        """All reservations, in the order in which they were made. Raises NotFound."""
+    def listed(self, cluster: str, node: str | None, after: int, count: int) -> ReservationPage:
+        """The next reservations of a cluster, or of a node, in the order in which they were made.
+
+        Raises NotFound for the cluster.
+        """
         view = self._ends.current(cluster)
         with self._database.read() as connection:
             rows = pods.page(
                 connection,
                 found(connection, cluster).id,
                 namespace=None,
-                node=None,
+                node=node,
                 qos=None,
                 scheduled=False,
-                after=0,
-                count=_MOST,
+                after=after,
+                count=count + 1,
                 reservations=True,
             )
-        return [_answer(view, row) for row in rows]
+        return ReservationPage([_answer(view, row) for row in rows[:count]], next_page(rows, count))
 
     def put(self, cluster: str, name: str, manifest: Mapping[str, Any]) -> tuple[bool, ReservationAnswer]:
         """Place a reservation, or change its terms; whether it is new.
@@ -92,8 +103,10 @@ class Reservations:
 
         def once() -> tuple[bool, ReservationAnswer]:
             view = self._ends.current(cluster)
-            document, node, warnings = self._read(view, name, manifest)
-            same = next((row for row in self._rows(view, name) if row.uid == document.uid), None)
+            check_name("name", name)
+            known = {row.uid: row for row in self._rows(view, name)}
+            document, node, warnings = _read(view, known, name, manifest)
+            same = known.get(document.uid)
             if same is not None:
                 return False, self._changed(view, same, document)
             taken = self._pods.place(cluster, document, node)
@@ -109,32 +122,6 @@ class Reservations:
         Raises NotFound, Unavailable.
         """
         self._pods.delete(cluster, pods.RESERVED, name)
-
-    def _read(
-        self, view: ClusterSnapshot, name: str, manifest: Mapping[str, Any]
-    ) -> tuple[PodDocument, str | None, tuple[str, ...]]:
-        """The reservation as a pod, the node to which its template is pinned, and warnings."""
-        check_name("name", name)
-        cluster = view.facts.name
-        first = import_reservation(manifest, utcnow())
-        if first.name != name:
-            raise BadRequest(f"Reservation.metadata.name: {first.name!r} is not that of the path, {name!r}")
-        uid = checked_uid("Reservation", first.uid or derived_uid(cluster, pods.RESERVED, name))
-        stored = next((row for row in self._rows(view, name) if row.uid == uid), None)
-        since = None if stored is None else _held(stored).keeps
-        read = import_reservation(manifest, utcnow(), None if since is None else since.since)
-        if read.terms.is_over(utcnow()) and stored is None:
-            raise BadRequest(f"Reservation.spec: it expired at {read.terms.expires_at} already")
-        pod = _as_pod(read, name, uid)
-        node = pod["spec"].pop("nodeName", None)
-        try:
-            import_pod(pod, view.facts.settings)
-        except ManifestError as error:
-            raise ManifestError(
-                tuple(finding.replace("Pod.", "Reservation.spec.template.", 1) for finding in error.findings)
-            ) from None
-        document = PodDocument(pod, pods.RESERVED, name, uid, consumer_of(cluster, uid), read.terms)
-        return document, node or None, read.warnings
 
     def _changed(self, view: ClusterSnapshot, row: StoredPod, document: PodDocument) -> ReservationAnswer:
         """The stored reservation, on the terms that the document has."""
@@ -167,6 +154,35 @@ class Reservations:
     def _rows(self, view: ClusterSnapshot, name: str) -> list[StoredPod]:
         with self._database.read() as connection:
             return pods.namesakes(connection, view.facts.id, pods.RESERVED, name)
+
+
+def _read(
+    view: ClusterSnapshot, known: Mapping[str, StoredPod], name: str, manifest: Mapping[str, Any]
+) -> tuple[PodDocument, str | None, tuple[str, ...]]:
+    """The reservation as a pod, the node to which its template is pinned, and warnings.
+
+    `known` are the rows of that name, by uid.
+    """
+    cluster = view.facts.name
+    read = import_reservation(manifest, utcnow())
+    if read.name != name:
+        raise BadRequest(f"Reservation.metadata.name: {read.name!r} is not that of the path, {name!r}")
+    uid = checked_uid("Reservation", read.uid or derived_uid(cluster, pods.RESERVED, name))
+    before = _held(known[uid]).keeps if uid in known else None
+    if before is not None:
+        read = read.seen_first(before.since)
+    if read.terms.is_over(utcnow()) and uid not in known:
+        raise BadRequest(f"Reservation.spec: it expired at {read.terms.expires_at} already")
+    pod = _as_pod(read, name, uid)
+    node = pod["spec"].pop("nodeName", None)
+    try:
+        import_pod(pod, view.facts.settings)
+    except ManifestError as error:
+        raise ManifestError(
+            tuple(finding.replace("Pod.", "Reservation.spec.template.", 1) for finding in error.findings)
+        ) from None
+    document = PodDocument(pod, pods.RESERVED, name, uid, consumer_of(cluster, uid), read.terms)
+    return document, node or None, read.warnings
 
 
 def _as_pod(read: ReservationImport, name: str, uid: str) -> dict[str, Any]:

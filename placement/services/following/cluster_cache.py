@@ -94,8 +94,9 @@ class ClusterCache(Follower):
     @property
     def held(self) -> tuple[int, int]:
         """How many nodes are remembered, and the bytes of their columns."""
-        views = [image.view for image in list(self._images.values())]
-        return sum(len(view.nodes) for view in views), sum(view.columns.table.bytes for view in views)
+        # Whoever asks does not wait for those who load or drop clusters meanwhile.
+        tables = [image.view.columns.table for image in list(self._images.values())]
+        return self._nodes_kept(), sum(table.bytes for table in tables)
 
     def view(self, cluster: str) -> ClusterSnapshot:
         """The cluster as it is now. Raises NotFound, Unavailable; never guesses."""
@@ -182,10 +183,7 @@ class ClusterCache(Follower):
             self.horizon = horizon
         self._images[facts.id] = image
         self._ids[name] = facts.id
-        while (
-            len(self._images) > 1
-            and sum(len(kept.view.nodes) for kept in self._images.values()) > _MOST_NODES
-        ):
+        while len(self._images) > 1 and self._nodes_kept() > _MOST_NODES:
             self._drop(next(iter(self._images)))
         # Thousands of nodes that stay would be walked through by every full collection.
         gc.collect()
@@ -193,7 +191,7 @@ class ClusterCache(Follower):
         return image
 
     def _nodes_kept(self) -> int:
-        return sum(len(image.view.nodes) for image in self._images.values())
+        return sum(len(image.view.nodes) for image in list(self._images.values()))
 
     def _drop(self, id_: int) -> None:
         image = self._images.pop(id_, None)

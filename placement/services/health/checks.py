@@ -98,8 +98,8 @@ class Health:
         if self._known is None:
             self._known = schema.newest(self._database), schema.revisions(self._database)
         newest, known = self._known
-        if present == newest:
-            return Check(SCHEMA, True, f"{present}")
+        if present is not None and present == newest:
+            return Check(SCHEMA, True, present)
         if present is None or present in known:
             return Check(SCHEMA, False, f"{present}, this release needs {newest}")
         # In a rolling upgrade the release before goes on beside the next one.

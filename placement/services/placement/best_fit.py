@@ -23,7 +23,7 @@ from placement.domain.groups import CandidateQuery, SplitRule
 from placement.domain.mappings import Mappings, rebuilt, settled
 from placement.explain.sentences import first_obstacle
 from placement.search.answer import Element
-from placement.services.placement.candidates import Candidates, Search
+from placement.services.placement.candidates import Candidates, Search, queries_of
 from placement.services.placement.claims import Claims
 from placement.services.placement.holdings import Holdings
 from placement.services.placement.search_options import SearchOptions
@@ -219,10 +219,8 @@ def _proposal(element: Element, search: Search, query: CandidateQuery) -> _Propo
         uuid: {classes[class_id]: amount for class_id, amount in amounts.items()}
         for uuid, amounts in element.amounts.items()
     }
-    on_cores = query.on_core_trees
-    if on_cores is not None and element.mappings.keys() == {group.suffix for group in on_cores.groups}:
-        query = on_cores
-    return _Proposal(resources, settled(query, element.mappings))
+    asked = queries_of(query)[element.turn]
+    return _Proposal(resources, settled(asked, element.mappings))
 
 
 def _reason(search: Search) -> str:

@@ -18,6 +18,7 @@ from placement.domain import deadline
 from placement.domain.errors import BadRequest, SearchTimeout
 from placement.domain.explanation import MOST_MISSES, Explanation
 from placement.domain.groups import CandidateQuery, RequestGroup
+from placement.domain.traits import NUMA_ROOT
 from placement.explain.explanation import explain
 from placement.explain.sentences import first_obstacle
 from placement.explain.vocabulary import Vocabulary
@@ -136,6 +137,7 @@ class Candidates:
         cores = replace(self._resolve(view.names, on_cores, options, aggregates), tree_kind=is_core)
         flat, why = self._search(view, query, others, options, aggregates)
         cored, core_why = self._search(view, on_cores, cores, options, aggregates)
+        # In the order of `queries_of`.
         answer = JointAnswer(view.forest, (flat, cored), min(wanted.maximum, query.limit or wanted.maximum))
         only_flat = len(flat.candidates) and not len(cored.candidates)
         return Search(answer, view.names, why if only_flat else core_why)
@@ -264,9 +266,14 @@ class Candidates:
         return min(rows) >= 0 and bool(inside.among(forest, forest.providers.root[rows]).all())
 
 
+def queries_of(query: CandidateQuery) -> tuple[CandidateQuery, ...]:
+    """What was asked by turn of the candidates: of trees without cores first, then of core trees."""
+    return (query,) if query.on_core_trees is None else (query, query.on_core_trees)
+
+
 def _is_core_tree(view: View) -> IsCoreTree:
     classes, traits = view.names.class_ids, view.names.trait_ids
-    return IsCoreTree(classes["MEMORY_MB"], classes["PCPU"], traits["HW_NUMA_ROOT"])
+    return IsCoreTree(classes["MEMORY_MB"], classes["PCPU"], traits[NUMA_ROOT])
 
 
 def _has_core_trees(view: View, wanted: ForestQuery) -> bool:

@@ -218,7 +218,9 @@ def _check_registered(transaction: Transaction, given: Collection[ConsumerAttrib
         found += transaction.execute(count).scalar_one() if of_kind else 0
     if found < len(wanted):
         transaction.doubt()
-        raise TryAgain("The database does not know a label any more: it is another one than before.")
+        raise TryAgain(
+            "The database does not know a project, user or type of consumers any more: it is another one."
+        )
 
 
 def note_dedicated_cpus(transaction: Transaction, uuid: str, generation: int, cpus: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 
 from placement.storage import tables
 from placement.storage.database import Executor, Transaction
+from placement.storage.statements.given_rows import RowStatement
 
 _pods = tables.pods
 _nodes = tables.nodes
@@ -44,6 +46,16 @@ class StoredPod(NamedTuple):
         return PodValues(self.namespace, self.name, self.uid, self.manifest, status, form, node_id)
 
 
+_LEAVE = RowStatement(
+    """
+    UPDATE pods SET status = given.status, format = :form, node_id = NULL, updated_at = :now
+      FROM {rows} WHERE pods.id = given.id
+    """,
+    "given",
+    {"id": "integer", "status": "json"},
+    sa.bindparam("now", type_=sa.DateTime),
+)
+
 _stored = (
     sa.select(
         _pods.c.id,
@@ -75,6 +87,14 @@ def namesakes(
     return [StoredPod(*row) for row in connection.execute(statement)]
 
 
+def reservations(connection: Executor, cluster_id: int, uids: Collection[str]) -> list[StoredPod]:
+    """The reservations with these uids."""
+    statement = _stored.where(
+        _pods.c.cluster_id == cluster_id, _pods.c.namespace == RESERVED, _pods.c.uid.in_(sorted(uids))
+    )
+    return [StoredPod(*row) for row in connection.execute(statement.order_by(_pods.c.id))]
+
+
 @dataclass(frozen=True, slots=True)
 class PodValues:
     """The columns of a pod's row besides cluster and name; `format` tells in which form `status` is."""
@@ -98,6 +118,13 @@ def update(transaction: Transaction, id_: int, values: PodValues) -> None:
     """Replace what a pod's row says."""
     row = {**_row(values), "updated_at": transaction.now}
     transaction.execute(sa.update(_pods).where(_pods.c.id == id_).values(row))
+
+
+def leave_nodes(transaction: Transaction, statuses: Mapping[int, Mapping[str, Any]], form: int) -> None:
+    """Let rows, by id, have these statuses, in that form, and be on no node any more."""
+    if statuses:
+        rows = [(id_, json.dumps(status)) for id_, status in statuses.items()]
+        _LEAVE.run(transaction, rows, form=form, now=transaction.now)
 
 
 def touch(transaction: Transaction, id_: int) -> None:

@@ -66,6 +66,9 @@ def test_a_place_that_does_not_exist_is_an_error(monkeypatch, variable, value, s
         ("[api]\nzebra = 1\n", "there is no option zebra in [api]"),
         ("[apis]\nauth_strategy = token\n", "there is no group [apis]; did you mean [api]?"),
         ("[api\n", "Invalid section"),
+        ("[DEFAULT]\nconnection = sqlite:///x\n", "did you mean the one in [placement_database]?"),
+        ("[oslo_policy]\npolicy_fil = x\n", "did you mean policy_file?"),
+        ("[keystone_authtoken]\nmemcache_server = x\n", "did you mean memcache_servers?"),
     ],
 )
 def test_a_slip_in_a_file_is_named(file, text, said):

@@ -49,6 +49,10 @@ class TestNode:
         return self.pods
 
     @property
+    def reservations_left(self) -> tuple[RecordedPod, ...]:
+        return self.reservations
+
+    @property
     def root_id(self) -> int:
         return int.from_bytes(self.name.encode()) * 1000 + self.times_made
 

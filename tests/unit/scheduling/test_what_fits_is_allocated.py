@@ -79,13 +79,13 @@ def test_what_is_found_to_fit_is_allocated_within_what_is_free(document, node, n
     chosen = SchedulerSettings(profile)
     pod = import_pod(document, chosen)
     place = host(*neighbours, settings=chosen, **node)
-    verdict = PodJudge(pod.request).judge(place, totals())
+    result = PodJudge(pod.request).judge(place, totals())
     assert all(remarks_on(place, pod.request))
-    if not isinstance(verdict.answer, Fit):
-        assert verdict.answer.reasons
+    if not isinstance(result.answer, Fit):
+        assert result.answer.reasons
         return
-    assert 0 <= verdict.score <= 100
-    allocation = allocate_on_host(place, pod.request, verdict.answer)
+    assert 0 <= result.score <= 100
+    allocation = allocate_on_host(place, pod.request, result.answer)
     given_cpus = allocation.status.cpus
     bound = pod.request.bound or (bool(node["labels"][BIND]) and profile is Profile.KOORD_SCHEDULER)
     assert len(given_cpus) == (pod.request.need if bound else 0)

@@ -32,7 +32,7 @@ def hosts(draw: st.DrawFn, strategy: Strategy) -> list[dict[str, tuple[int, int]
     )
 
 
-@settings(max_examples=1500)
+@settings(max_examples=700)
 @given(st.data(), st.one_of(scorers(), scorers(KUBERNETES_NAMES)), st.booleans())
 def test_vectors_agree_with_single_hosts(data: st.DataObject, strategy: Strategy, wide: bool) -> None:
     many = data.draw(hosts(strategy))

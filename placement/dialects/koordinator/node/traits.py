@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from placement.dialects.koordinator.node.host_policies import HostBindPolicy, HostPolicies
+from placement.domain.traits import NUMA_ROOT
 from placement.kubernetes.manifest import Field
 from placement.numa.cpus import CpuTopology
 from placement.numa.demand import NumaPolicy, NumaStrategy
@@ -13,7 +14,7 @@ from placement.numa.demand import NumaPolicy, NumaStrategy
 _OTHER = re.compile(r"[^A-Z0-9_]")
 _LONGEST_TRAIT = 255
 
-NUMA_TRAITS = frozenset({"HW_NUMA_ROOT"})
+NUMA_TRAITS = frozenset({NUMA_ROOT})
 
 _ARCHITECTURES = {"amd64": "HW_ARCH_X86_64", "arm64": "HW_ARCH_AARCH64"}
 BIND_TRAITS = {

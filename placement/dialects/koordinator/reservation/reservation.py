@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from placement.dialects.koordinator import keys
@@ -33,38 +33,47 @@ _ORDER = re.compile(r"[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class ReservationImport:
-    """What a manifest says about a reservation; `template` is the Pod that it stands for, without a name."""
+    """What a manifest says about a reservation; `template` is the Pod that it stands for, without a name.
+
+    `dated`: it says when it was created. `ends`: it names the moment at which it expires, rather than how
+    long it lasts.
+    """
 
     name: str
     uid: str
     template: Mapping[str, Any]
     terms: ReservationTerms
+    dated: bool
+    ends: bool
     warnings: tuple[str, ...]
 
+    def seen_first(self, since: datetime.datetime) -> ReservationImport:
+        """The same if it was seen first then: its time began then, unless it says when it was created."""
+        if self.dated:
+            return self
+        end = self.terms.expires_at
+        if end is not None and not self.ends:
+            end += since - self.terms.since
+        return replace(self, terms=replace(self.terms, since=since, expires_at=end))
 
-def import_reservation(
-    document: Mapping[str, Any], now: datetime.datetime, since: datetime.datetime | None = None
-) -> ReservationImport:
+
+def import_reservation(document: Mapping[str, Any], now: datetime.datetime) -> ReservationImport:
     """What a parsed Reservation says; its template is not judged, that is for `import_pod`.
 
-    Its time begins at its creationTimestamp, else at `since`, when it was seen first, else now.
-    Raises ManifestError with everything that is wrong. Source: koordinator.md, "Reservations".
+    Its time begins at its creationTimestamp, else now. Raises ManifestError with everything that is wrong.
+    Source: koordinator.md, "Reservations".
     """
     report = Report()
     manifest = read_manifest(document, API_VERSION, KIND, report)
     spec = manifest.root.member("spec")
-    begin = _moment(manifest.root.member("metadata").member("creationTimestamp")) or since or now
-    found = ReservationImport(
-        name=manifest.name.text() or "",
-        uid=manifest.uid.text() or "",
-        template=_template(spec.member("template")),
-        terms=_terms(manifest, spec, begin),
-        warnings=(),
-    )
+    created = _moment(manifest.root.member("metadata").member("creationTimestamp"))
+    name, uid = manifest.name.text() or "", manifest.uid.text() or ""
+    template, terms = _template(spec.member("template")), _terms(manifest, spec, created or now)
     report.raise_findings()
-    for name in sorted(spec.mapping().keys() - set(_UNDERSTOOD)):
-        spec.member(name).warn("has no effect here")
-    return ReservationImport(found.name, found.uid, found.template, found.terms, report.warnings)
+    for unknown in sorted(spec.mapping().keys() - set(_UNDERSTOOD)):
+        spec.member(unknown).warn("has no effect here")
+    ends = spec.member("expires").value is not None
+    return ReservationImport(name, uid, template, terms, created is not None, ends, report.warnings)
 
 
 def _terms(manifest: Manifest, spec: Field, begin: datetime.datetime) -> ReservationTerms:

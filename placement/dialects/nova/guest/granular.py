@@ -8,9 +8,9 @@ from placement.dialects.nova.errors import Problems
 from placement.dialects.nova.groups import BASE, FlavorGroup, Groups
 from placement.dialects.nova.guest.cells import Cell
 from placement.dialects.nova.resource_classes import MEMORY_MB, PCPU, VCPU
+from placement.domain.traits import NUMA_ROOT
 
 CELL_SUFFIX = "_numa"
-NUMA_ROOT = "HW_NUMA_ROOT"
 PER_CELL = (VCPU, PCPU, MEMORY_MB)
 
 

@@ -103,11 +103,13 @@ def test_when_it_expires(spec, after):
 def test_its_time_begins_with_its_creation():
     manifest = reservation(ttl="1h")
     earlier = NOW - datetime.timedelta(minutes=30)
-    assert import_reservation(manifest, NOW, earlier).terms.expires_at == earlier + datetime.timedelta(
-        hours=1
-    )
+    assert import_reservation(manifest, NOW).seen_first(
+        earlier
+    ).terms.expires_at == earlier + datetime.timedelta(hours=1)
     manifest["metadata"]["creationTimestamp"] = "2026-05-01T10:00:00Z"
-    assert import_reservation(manifest, NOW, earlier).terms.since == datetime.datetime(2026, 5, 1, 10)
+    assert import_reservation(manifest, NOW).seen_first(earlier).terms.since == datetime.datetime(
+        2026, 5, 1, 10
+    )
 
 
 @pytest.mark.parametrize("text", ["", "Default", "Aligned", "Restricted"])

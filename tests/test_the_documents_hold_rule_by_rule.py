@@ -1,4 +1,4 @@
-"""What the design documents promise of clusters holds over HTTP, one case for each row."""
+"""What the design documents and the reference promise of clusters holds over HTTP, one case for each rule."""
 
 import json
 from pathlib import Path
@@ -8,14 +8,16 @@ import pytest
 from tests.cases.clusters import difference
 from tests.client import Client
 
+DATA = Path(__file__).parent / "data"
 CASES = {
     case["id"]: case
-    for case in json.loads((Path(__file__).parent / "data" / "design.json").read_text())["cases"]
+    for file in ("design.json", "reservations.json")
+    for case in json.loads((DATA / file).read_text())["cases"]
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_row_holds(name, shared_application):
+def test_the_rule_holds(name, shared_application):
     api = Client(shared_application.test_client())
 
     def call(method, path, body):
