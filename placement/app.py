@@ -28,8 +28,9 @@ def build(
 
 def configured(settings: cfg.ConfigOpts) -> Flask:
     """The service as the configuration wants it. Raises Misconfigured, PlacementError."""
-    kubeconfig = settings.kubernetes.kubeconfig
-    binders = Binders(kubeconfig) if kubeconfig else None
+    kubernetes = settings.kubernetes
+    binds = kubernetes.kubeconfig or kubernetes.own_cluster
+    binders = Binders(kubernetes.kubeconfig, kubernetes.own_cluster) if binds else None
     return build(open_database(settings), _api(settings), _search(settings), binders)
 
 

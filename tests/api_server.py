@@ -58,6 +58,8 @@ class ApiServer:
         self.unlisted: set[str] = set()
         self.calls: Counter[tuple[str, str]] = Counter()
         self.writes: list[tuple[str, str, Any]] = []
+        # Events about rejected objects.
+        self.told: list[Any] = []
         self.condition = threading.Condition()
         self.connections = 0
         self.is_away = False

@@ -66,6 +66,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer_is_lost = False
         if self._is_refused(method, self.path):
             return
+        if method == "POST" and self.path.endswith("/events"):
+            self._cluster.told.append(body)
+            self._answer(201, body)
+            return
         self._cluster.wait_where_held(method, self.path)
         kind, namespace, name = _meant(self.path)
         stored = kind and name and self._cluster.get(kind, name, namespace or "")

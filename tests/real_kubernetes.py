@@ -32,7 +32,7 @@ from tests.server import free_port
 
 VARIABLE = "PLACEMENT_TEST_KUBERNETES"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler", "kubectl")
-_EXAMPLES = Path(__file__).resolve().parents[1] / "etc" / "examples"
+ETC = Path(__file__).resolve().parents[1] / "etc"
 _PATIENCE_SECONDS = 120
 _ADMIN, _SCHEDULER = "admin", "system:kube-scheduler"
 _ACCOUNTS = "system:serviceaccount:placement"
@@ -163,7 +163,7 @@ class ControlPlane:
         return file
 
     def sync_kubeconfig(self, context: str) -> Path:
-        """For the synchronisation, with the rights that etc/examples gives it."""
+        """For the synchronisation, with the rights that etc/kubernetes gives it."""
         return self.kubeconfig("sync", f"{_ACCOUNTS}:placement-sync", context)
 
     def bind_kubeconfig(self, context: str) -> Path:
@@ -200,7 +200,7 @@ def _collection(manifest: dict[str, Any]) -> str:
 
 @contextmanager
 def running_control_plane(source: Path, folder: Path) -> Iterator[ControlPlane]:
-    """etcd and an API server, with the rights of etc/examples and the custom resource of nodes."""
+    """etcd and an API server, with the rights of etc/kubernetes and the custom resource of nodes."""
     unpack(source, folder)
     tokens = {
         user: secrets.token_hex(16)
@@ -273,8 +273,8 @@ def _await_ready(plane: ControlPlane, process: subprocess.Popen[bytes], log: Pat
 
 
 def _install(plane: ControlPlane) -> None:
-    for file in ("kubernetes-rights.yaml", "kubernetes-topologies.yaml"):
-        for manifest in yaml.safe_load_all((_EXAMPLES / file).read_text()):
+    for file in ("kubernetes/rights.yaml", "examples/kubernetes-topologies.yaml"):
+        for manifest in yaml.safe_load_all((ETC / file).read_text()):
             plane.create(manifest)
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:

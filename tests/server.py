@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -153,10 +154,13 @@ def running_service(
             cwd=_ROOT,
             env={**os.environ, **(environment or {})},
         )
-        server = RunningServer(f"http://127.0.0.1:{port}", process, Path(log.name))
+        scheme = "https" if "--tls-cert" in arguments else "http"
+        server = RunningServer(f"{scheme}://127.0.0.1:{port}", process, Path(log.name))
         try:
             try:
-                await_answer(server.url, lambda: process.poll() is not None)
+                # The version document may be for clients with certificates only.
+                asked = f"{server.url}/livez" if scheme == "https" else server.url
+                await_answer(asked, lambda: process.poll() is not None)
             except AssertionError as error:
                 raise AssertionError(f"the service does not start:\n{server.log.read_text()}") from error
             yield server
@@ -186,7 +190,9 @@ def free_port() -> int:
 
 def await_answer(url: str, ended: Callable[[], bool] = lambda: False) -> None:
     """Wait until something answers there, or has `ended`. Raises AssertionError if nothing does."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    # Whom they trust is for tests to check that are about it.
+    unverified = urllib.request.HTTPSHandler(context=ssl._create_unverified_context())
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), unverified)
     deadline = time.monotonic() + _STARTS_WITHIN_SECONDS
     while time.monotonic() < deadline:
         with suppress(OSError), opener.open(url, timeout=5):

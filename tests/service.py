@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
@@ -31,10 +32,12 @@ class Answer:
 class Service:
     """Calls to the service at a base URL, past any proxy of the environment."""
 
-    def __init__(self, url: str, token: str = "admin") -> None:
+    def __init__(self, url: str, token: str = "admin", tls: ssl.SSLContext | None = None) -> None:
         self._url = url.rstrip("/")
         self._token = token
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self._opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls)
+        )
 
     def call(
         self,

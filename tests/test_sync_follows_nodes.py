@@ -68,6 +68,9 @@ def test_a_bad_manifest_is_named_and_does_not_stop_the_rest(around, api_server):
     (line,) = once.stderr.splitlines()
     assert line.startswith("node host-0: rejected: ")
     assert "allocatable.cpu" in line
+    (event,) = api_server.told
+    assert (event["involvedObject"]["name"], event["type"]) == ("host-0", "Warning")
+    assert event["message"] in line
     with around.running() as sync:
         eventually(True, lambda: "rejected 1" in sync.said)
         node["status"]["conditions"] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import requests
 
 from tests import lane_server
+from tests.certificates import Authority
 from tests.client import unique
 from tests.hostile import Wire
 from tests.server import database_url, free_port, running_service
@@ -26,16 +28,16 @@ pytestmark = pytest.mark.skipif(not (_NGINX and _OPENSSL), reason="nginx and ope
 
 
 @contextmanager
-def proxy(url: str, folder: Path) -> Iterator[str]:
-    """The base URL of nginx with the sample, in front of the service at that URL."""
+def proxy(url: str, folder: Path, site: str = "") -> Iterator[str]:
+    """The base URL of nginx with the sample, or that variant of it, in front of the service at that URL."""
     certificate, key, port = folder / "tls.crt", folder / "tls.key", free_port()
     subject = ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
     files = ["-keyout", str(key), "-out", str(certificate)]
     command = [str(_OPENSSL), "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject, *files]
     subprocess.run(command, check=True, capture_output=True)
-    site = _SAMPLE.read_text()
+    site = site or _SAMPLE.read_text()
     for placeholder, real in (
-        ("127.0.0.1:8778", url.removeprefix("http://")),
+        ("127.0.0.1:8778", url.partition("://")[2]),
         ("listen 443", f"listen 127.0.0.1:{port}"),
         ("/etc/nginx/placement.crt", str(certificate)),
         ("/etc/nginx/placement.key", str(key)),
@@ -127,6 +129,35 @@ def test_long_queries_pass_and_long_bodies_do_not(session):
         # nginx closes while the client is still sending, which then may not read the answer.
         return
     assert answer.status_code == 413
+
+
+def test_it_passes_requests_on_through_tls_and_shows_its_certificate(tmp_path: Path):
+    authority = Authority(tmp_path)
+    client = authority.sign("proxy")
+    lines = []
+    for line in _SAMPLE.read_text().splitlines():
+        if line.strip() != "proxy_pass http://placement;":
+            lines.append(re.sub(r"^(\s*)#(proxy_\S+ .*;)$", r"\1\2", line))
+    site = "\n".join(lines)
+    for placeholder, real in (
+        ("/etc/nginx/placement-ca.crt", str(authority.file)),
+        ("/etc/nginx/placement-client.crt", str(client.certificate)),
+        ("/etc/nginx/placement-client.key", str(client.key)),
+        ("proxy_ssl_name placement.example.org", "proxy_ssl_name localhost"),
+    ):
+        assert placeholder in site
+        site = site.replace(placeholder, real)
+    arguments = [*authority.sign("server").arguments, "--tls-client-ca", str(authority.file)]
+    arguments += ["--auth", "noauth2", "--allow-remote-noauth"]
+    with (
+        database_url("sqlite") as connection,
+        running_service(connection, workers=1, arguments=arguments) as served,
+        proxy(served.url, tmp_path, site) as url,
+    ):
+        asked = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
+        answer = requests.get(f"{url}/traits", headers=asked, verify=str(tmp_path / "tls.crt"), timeout=60)
+        assert answer.status_code == 200
+        assert answer.json()["traits"]
 
 
 def test_answers_come_as_they_are_produced(tmp_path: Path):

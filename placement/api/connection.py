@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -31,6 +32,10 @@ def watch_of(environ: dict[str, Any]) -> Callable[[], bool] | None:
 
     def is_gone() -> bool:
         waiting = select.poll()
+        if isinstance(connected, ssl.SSLSocket):
+            # What waits to be read may be the client's farewell, which cannot be told from a request.
+            waiting.register(connected.fileno(), select.POLLRDHUP)
+            return bool(waiting.poll(0))
         try:
             waiting.register(connected.fileno(), select.POLLIN)
             # What can be read is either the next request or the end.

@@ -15,7 +15,6 @@ import hashlib
 import hmac
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +23,7 @@ import yaml
 
 from placement.api.context import Caller
 from placement.api.errors import Misconfigured
+from placement.domain.private_files import is_open_to_others
 
 SHORTEST = 32
 _HASHED = "sha256:"
@@ -57,7 +57,7 @@ def read(path: Path) -> tuple[TokenEntry, ...]:
     """The entries of the file. Raises BadTokens naming the line."""
     try:
         with path.open(encoding="utf-8") as file:
-            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+            if is_open_to_others(os.fstat(file.fileno())):
                 raise BadTokens(f"{path}: others than its owner may read it; run `chmod 600` on it.")
             document = yaml.compose(file, Loader=yaml.SafeLoader)
         if document is None:

@@ -14,6 +14,12 @@ OBJECTS = Gauge("placement_sync_objects", "What the service holds, and pods that
 WRITES = Counter(
     "placement_sync_writes", "What was sent to the service, by whether it was taken", ["kind", "outcome"]
 )
+LEADS = Gauge("placement_sync_leads", "Whether this process sends, 1, or stands by, 0")
+EVENTS = Counter(
+    "placement_sync_events",
+    "Events of Kubernetes about what was rejected, by what became of them",
+    ["outcome"],
+)
 WATCH_FAILURES = Counter(
     "placement_sync_watch_failures", "Lists and watches that failed, by what they are of", ["collection"]
 )

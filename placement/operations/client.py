@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -32,6 +33,13 @@ _KNOWN = ". Parameters of the Placement API: "
 _REGEXES = re.compile(r"do(?:es)? not match any of the regexes: .*")
 _PLACE = re.compile(r"  On instance((?:\[[^\]]*\])+):")
 _PARTS = re.compile(r"\['?([^\]']*)'?\]")
+
+# Files for TLS: the authority of the service, and what the caller shows of himself.
+AUTHORITY_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE = (
+    "PLACEMENT_CACERT",
+    "PLACEMENT_CERT",
+    "PLACEMENT_KEY",
+)
 
 Query = Iterable[tuple[str, str]]
 
@@ -95,8 +103,12 @@ class Client:
                 self._url + path,
                 params=query,
                 json=body,
+                verify=os.environ.get(AUTHORITY_VARIABLE) or None,
+                cert=_certificate(),
                 timeout=(_CONNECT_SECONDS, ANSWER_SECONDS),
             )
+        except requests.exceptions.SSLError as error:
+            raise ServiceError(f"{self._url}: TLS: {_innermost(error)} (${AUTHORITY_VARIABLE})") from None
         except requests.Timeout:
             raise ServiceError(f"{self._url} does not answer in time") from None
         except requests.ConnectionError:
@@ -105,6 +117,19 @@ class Client:
             ) from None
         except (requests.RequestException, ValueError) as error:
             raise ServiceError(f"{self._url}: {_one_line(str(error))}") from None
+
+
+def _certificate() -> tuple[str, str] | str | None:
+    """The certificate and its key, which may be in the same file."""
+    certificate, key = os.environ.get(CERTIFICATE_VARIABLE), os.environ.get(KEY_VARIABLE)
+    return (certificate, key) if certificate and key else certificate
+
+
+def _innermost(error: BaseException) -> str:
+    """What TLS itself says, below what the libraries say about it."""
+    reason = getattr(error.args[0] if error.args else None, "reason", None)
+    said = reason.args[0] if isinstance(reason, Exception) and reason.args else error
+    return _one_line(str(said))
 
 
 class _Session(requests.Session):

@@ -123,9 +123,10 @@ The same over HTTP:
 _CONSUMER = "3f0c8a52-7a3c-4c56-9d6b-0a8b2f1e5d11"
 
 
-def greet(host: str, port: int, connection: str, *, with_examples: bool) -> None:
+def greet(host: str, port: int, connection: str, *, with_examples: bool, encrypted: bool = False) -> None:
     """Print the address and, with the examples, calls to paste; repeating them changes nothing more."""
-    address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if encrypted else "http"
+    address = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     print(_GREETING.format(address=address, connection=shown(connection)), flush=True)
     if with_examples:
         calls = {"request": " ".join(_REQUEST), "query": "&".join(_REQUEST), "consumer": _CONSUMER}

@@ -175,6 +175,24 @@ KUBERNETES: list[cfg.Opt] = [
         "context for each cluster, called like the cluster. Install the extra `kubernetes`. Without it the "
         "extender filters and prioritizes, but does not bind.",
     ),
+    cfg.StrOpt(
+        "own_cluster",
+        help="The cluster that the service itself runs in, as a pod: the extender binds pods there with the "
+        "service account of its own pod, and needs no kubeconfig for it.",
+    ),
+]
+SSL: list[cfg.Opt] = [
+    cfg.StrOpt(
+        "cert_file",
+        help="Certificate of `placement serve`, PEM, with those of intermediate authorities behind it. "
+        "With it and key_file the service speaks TLS.",
+    ),
+    cfg.StrOpt("key_file", help="Its key, PEM, not encrypted. Only its owner may be able to read it."),
+    cfg.StrOpt(
+        "ca_file",
+        help="Authority that signs the certificates of clients, PEM. With it only clients that have one are "
+        "answered, except for probes.",
+    ),
 ]
 METRICS: list[cfg.Opt] = [
     cfg.BoolOpt(
@@ -214,5 +232,6 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "kubernetes": KUBERNETES,
     "metrics": METRICS,
     "audit": AUDIT,
+    "ssl": SSL,
     "workarounds": WORKAROUNDS,
 }

@@ -26,6 +26,8 @@ class CarefulArbiter(Arbiter):
         """What SIGHUP asks for."""
         try:
             limits = self.app.read_limits()
+            if self.app.tls is not None:
+                self.app.tls.renew()
             prepare()
         except Exception as error:
             # After any failure the present workers can go on.

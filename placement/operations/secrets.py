@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 import re
-import stat
 from pathlib import Path
 from urllib.parse import quote
 
 from placement.domain.errors import PlacementError
+from placement.domain.private_files import is_open_to_others
 
 LOG = logging.getLogger(__name__)
 _HIDDEN = re.compile(r"([?&][^=&]*password[^=&]*=)[^&]*", re.IGNORECASE)
 _USER = re.compile(r"(?P<name>[^:/?#@]*)(?::(?P<password>[^@]*))?@")
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def shown(url: str) -> str:
@@ -61,7 +60,7 @@ def warn_if_readable(file: str, what: str) -> None:
     It is used all the same: Kubernetes mounts secrets this way, in a container without other users.
     """
     try:
-        open_to_others = Path(file).stat().st_mode & _OTHERS
+        open_to_others = is_open_to_others(Path(file).stat())
     except OSError:
         return
     if open_to_others:

@@ -7,6 +7,7 @@ import errno
 import http.client
 import os
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from gunicorn.util import import_app
 from placement.domain.errors import PlacementError
 from placement.metrics.sharing import forget
 from placement.operations.http.limits import Limits
+from placement.operations.http.tls import Tls
 from placement.operations.ports import holder_of
 from placement.operations.reloading import CarefulArbiter
 from placement.services.health.probes import LIVE
@@ -46,9 +48,11 @@ class Server(BaseApplication):  # type: ignore[misc]
         workers: int,
         read_limits: Callable[[], Limits],
         greet: Callable[[], None] = lambda: None,
+        tls: Tls | None = None,
     ) -> None:
         self.read_limits = read_limits
         self.limits = limits = read_limits()
+        self.tls = tls
         self.greeted = False
         self._greet = greet
         self._asked_since: float | None = None
@@ -70,6 +74,8 @@ class Server(BaseApplication):  # type: ignore[misc]
             # It would be one for all instances of a user.
             "control_socket_disable": True,
             "child_exit": _forget_figures,
+            # Only for the scheme that applications are told.
+            "certfile": tls and tls.files.certificate,
         }
         super().__init__()
 
@@ -80,7 +86,7 @@ class Server(BaseApplication):  # type: ignore[misc]
         """
         self._asked_since = self._asked_since or time.monotonic()
         try:
-            _await_answer(*self._address)
+            _await_answer(*self._address, encrypted=self.tls is not None)
         except (OSError, http.client.HTTPException) as error:
             # A worker may have ended at this moment, and the master has to start another one meanwhile.
             if time.monotonic() - self._asked_since < _ANSWERS_WITHIN_SECONDS:
@@ -113,11 +119,15 @@ def _forget_figures(_: Any, worker: Any) -> None:
     forget(worker.pid)
 
 
-def _await_answer(host: str, port: int) -> None:
+def _await_answer(host: str, port: int, *, encrypted: bool) -> None:
     """Ask a worker what it answers without waiting for anybody. Raises OSError, HTTPException."""
     # Who listens on all addresses answers on loopback.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     connection = http.client.HTTPConnection(host, port, timeout=_A_TRY_SECONDS)
+    if encrypted:
+        # The name in the certificate is for others.
+        unverified = ssl._create_unverified_context()
+        connection = http.client.HTTPSConnection(host, port, timeout=_A_TRY_SECONDS, context=unverified)
     try:
         connection.request("GET", LIVE, headers={"Connection": "close"})
         connection.getresponse().read()

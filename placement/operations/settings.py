@@ -19,6 +19,7 @@ from placement.operations.config_files import (
 )
 from placement.operations.foreign_options import options_of
 from placement.operations.http.limits import Limits
+from placement.operations.http.tls import Tls, TlsFiles
 from placement.operations.options import GROUPS
 from placement.operations.secrets import warn_if_readable, with_password_of
 from placement.services import schema
@@ -29,6 +30,7 @@ __all__ = ["DIRECTORY_VARIABLE", "FILE_VARIABLE", "configuration_files"]
 CONNECTION_VARIABLE = "OS_PLACEMENT_DATABASE__CONNECTION"
 STRATEGY_VARIABLE = "OS_API__AUTH_STRATEGY"
 REMOTE_VARIABLE = "OS_API__ALLOW_REMOTE_NOAUTH"
+TLS_VARIABLES = ("OS_SSL__CERT_FILE", "OS_SSL__KEY_FILE", "OS_SSL__CA_FILE")
 NEW_DEFAULTS_VARIABLE = "OS_OSLO_POLICY__ENFORCE_NEW_DEFAULTS"
 # Set in the environment of worker processes: their database has been made ready.
 MADE_READY_VARIABLE = "PLACEMENT_DATABASE_MADE_READY"
@@ -135,6 +137,19 @@ def limits_of(settings: cfg.ConfigOpts) -> Limits:
         request_seconds=settings.api.request_timeout,
         requests_per_caller=settings.api.max_requests_per_caller,
     )
+
+
+def tls_of(settings: cfg.ConfigOpts) -> Tls | None:
+    """How connections are encrypted, None if they are not. Raises PlacementError naming option or file."""
+    options = settings.ssl
+    if not (options.cert_file or options.key_file or options.ca_file):
+        return None
+    for name in ("cert_file", "key_file"):
+        if not options[name]:
+            raise PlacementError(
+                f"[ssl] {name} is not set: TLS takes cert_file and key_file, or --tls-cert and --tls-key"
+            )
+    return Tls(TlsFiles(options.cert_file, options.key_file, options.ca_file))
 
 
 def make_ready(settings: cfg.ConfigOpts) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from tests.synchronizing import ENVIRONMENT, Synchronizing, eventually
 
 CLUSTER = "edge"
 # kube-scheduler can send it only as a password.
-_TOKEN = "the-token-of-everybody-in-this-laboratory"
+TOKEN = "the-token-of-everybody-in-this-laboratory"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Lab:
     kubernetes: ControlPlane
     url: str
     folder: Path
+    # How its clients speak TLS, if it does.
+    tls: ssl.SSLContext | None = None
 
     def add_node(self, name: str, **options: Any) -> None:
         """A machine of 16 CPUs, unless said otherwise, joins Kubernetes."""
@@ -45,7 +48,7 @@ class Lab:
 
     def service(self, method: str, path: str, body: Any = None) -> Any:
         """A call below the cluster that must succeed."""
-        return Service(self.url, _TOKEN).must(method, f"/ext/v1/clusters/{CLUSTER}{path}", body)
+        return Service(self.url, TOKEN, self.tls).must(method, f"/ext/v1/clusters/{CLUSTER}{path}", body)
 
     def claims(self) -> dict[str, str]:
         """The node of each pod that the service has on one, by name."""
@@ -66,7 +69,7 @@ class Lab:
     def extender(self, **options: Any) -> dict[str, Any]:
         """The extender as kube-scheduler's configuration names it."""
         return {
-            "urlPrefix": f"{self.url.replace('//', f'//:{_TOKEN}@')}/ext/v1/clusters/{CLUSTER}/extender",
+            "urlPrefix": f"{self.url.replace('//', f'//:{TOKEN}@')}/ext/v1/clusters/{CLUSTER}/extender",
             "filterVerb": "filter",
             "prioritizeVerb": "prioritize",
             "bindVerb": "bind",
@@ -87,7 +90,7 @@ class Lab:
         output = self.folder / f"sync-{len(list(self.folder.iterdir()))}.txt"
         command = [sys.executable, "-m", "placement.operations", "--url", self.url, "sync", "kubernetes"]
         command += ["--cluster", CLUSTER, "--kubeconfig", str(self.kubernetes.sync_kubeconfig(CLUSTER))]
-        environment = {**ENVIRONMENT, "PLACEMENT_TOKEN": _TOKEN}
+        environment = {**ENVIRONMENT, "PLACEMENT_TOKEN": TOKEN}
         with output.open("wb") as stream:
             process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT, env=environment)
         running = Synchronizing(process, output)
@@ -103,10 +106,16 @@ class Lab:
 
 
 @contextmanager
-def lab(kubernetes: ControlPlane, connection: str, folder: Path) -> Iterator[Lab]:
-    """A service beside that Kubernetes."""
+def lab(
+    kubernetes: ControlPlane,
+    connection: str,
+    folder: Path,
+    arguments: Sequence[str] = (),
+    tls: ssl.SSLContext | None = None,
+) -> Iterator[Lab]:
+    """A service beside that Kubernetes, with more arguments, and TLS if these say so."""
     tokens = folder / "tokens.yaml"
-    tokens.write_text(json.dumps({_TOKEN: {"user": "lab", "project": "lab", "roles": ["admin", "service"]}}))
+    tokens.write_text(json.dumps({TOKEN: {"user": "lab", "project": "lab", "roles": ["admin", "service"]}}))
     tokens.chmod(0o600)
     environment = {
         **ENVIRONMENT,
@@ -114,8 +123,8 @@ def lab(kubernetes: ControlPlane, connection: str, folder: Path) -> Iterator[Lab
         "OS_API__AUTH_STRATEGY": "token",
         "OS_API__TOKENS_FILE": str(tokens),
     }
-    with running_service(connection, workers=2, environment=environment) as server:
-        found = Lab(kubernetes, server.url, folder)
+    with running_service(connection, workers=2, arguments=arguments, environment=environment) as server:
+        found = Lab(kubernetes, server.url, folder, tls)
         found.service("PUT", "")
         yield found
 

@@ -52,6 +52,15 @@ class Serve(Action):
             action="store_true",
             help="believe callers on other machines, too, and listen beyond loopback",
         ),
+        argument(
+            "--tls-cert", metavar="FILE", help="speak TLS with this certificate, before any configuration"
+        ),
+        argument("--tls-key", metavar="FILE", help="its key"),
+        argument(
+            "--tls-client-ca",
+            metavar="FILE",
+            help="answer only clients with a certificate of this authority, except for probes",
+        ),
         *connection.OPTIONS,
     )
 
@@ -70,6 +79,7 @@ class Serve(Action):
         host, port = parsed_args.host, parsed_args.port
         _refuse_strangers(host, loaded)
         url = settings.connection_of(loaded)
+        tls = settings.tls_of(loaded)
         settings.start_logging(loaded)
         # What workers cannot use would only show when they start, one after the other.
         prepare()
@@ -84,9 +94,9 @@ class Serve(Action):
         def greet() -> None:
             if loaded.api.auth_strategy == _BELIEVING:
                 print(_EVERYBODY)
-            demonstration.greet(host, port, url, with_examples=parsed_args.demo)
+            demonstration.greet(host, port, url, with_examples=parsed_args.demo, encrypted=tls is not None)
 
-        Server(listener, workers, lambda: settings.limits_of(settings.load()), greet).run()
+        Server(listener, workers, lambda: settings.limits_of(settings.load()), greet, tls).run()
 
 
 def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
@@ -97,6 +107,11 @@ def _configure(parsed: argparse.Namespace) -> cfg.ConfigOpts:
     settings.connection_of(loaded)
     if parsed.allow_remote_noauth:
         os.environ[settings.REMOTE_VARIABLE] = "True"
+    for variable, file in zip(
+        settings.TLS_VARIABLES, (parsed.tls_cert, parsed.tls_key, parsed.tls_client_ca), strict=True
+    ):
+        if file:
+            os.environ[variable] = file
     chosen = parsed.auth
     if chosen is None and parsed.demo and not settings.is_set(loaded, "api", "auth_strategy"):
         chosen = _BELIEVING

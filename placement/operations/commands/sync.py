@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import re
 import signal
 
+from placement.domain.errors import PlacementError
 from placement.operations.commands.arguments import argument, port_number
 from placement.operations.commands.display import Action
 from placement.operations.kubernetes.claims import LEAST_PATIENCE_SECONDS, PATIENCE_SECONDS
+from placement.operations.kubernetes.leadership import (
+    LEASE_SECONDS,
+    LONGEST_LEASE_SECONDS,
+    SHORTEST_LEASE_SECONDS,
+    LeaseName,
+)
+
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 
 def _patience(text: str) -> float:
@@ -19,6 +29,24 @@ def _patience(text: str) -> float:
     if not LEAST_PATIENCE_SECONDS <= seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"must be {LEAST_PATIENCE_SECONDS} seconds or more")
     return seconds
+
+
+def _lease(text: str) -> LeaseName:
+    """NAMESPACE/NAME. Raises ArgumentTypeError."""
+    namespace, _, name = text.partition("/")
+    if not (_OBJECT_NAME.fullmatch(namespace) and _OBJECT_NAME.fullmatch(name)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAMESPACE/NAME")
+    return LeaseName(namespace, name)
+
+
+def _lease_seconds(text: str) -> int:
+    """Whole seconds, as a Lease takes them. Raises ArgumentTypeError."""
+    is_number = text.isascii() and text.isdecimal()
+    if not is_number or not SHORTEST_LEASE_SECONDS <= int(text) <= LONGEST_LEASE_SECONDS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no whole number from {SHORTEST_LEASE_SECONDS} to {LONGEST_LEASE_SECONDS}"
+        )
+    return int(text)
 
 
 class SyncKubernetes(Action):
@@ -63,6 +91,21 @@ class SyncKubernetes(Action):
             default="127.0.0.1",
             help="the address for that; 0.0.0.0 where Kubernetes probes it (default %(default)s)",
         ),
+        argument(
+            "--lease",
+            metavar="NAMESPACE/NAME",
+            type=_lease,
+            help="take turns with the other processes that name the same Lease of Kubernetes: only its "
+            "holder sends (default: none)",
+        ),
+        argument(
+            "--lease-duration",
+            metavar="SECONDS",
+            type=_lease_seconds,
+            default=LEASE_SECONDS,
+            help="how long the others wait for a holder that is gone (default %(default)s, at least "
+            f"{SHORTEST_LEASE_SECONDS})",
+        ),
         argument("--once", action="store_true", help="compare once and exit, 1 if any is rejected"),
     )
 
@@ -70,20 +113,31 @@ class SyncKubernetes(Action):
         """Compare once, or watch until stopped."""
         from placement.operations.kubernetes.api_server import ApiServer
         from placement.operations.kubernetes.journal import Journal
+        from placement.operations.kubernetes.leadership import Leadership
         from placement.operations.kubernetes.service import ServiceCluster
         from placement.operations.kubernetes.synchronization import Synchronization
         from placement.operations.kubernetes.watched import serve_health
         from placement.operations.secrets import warn_if_readable
 
+        if parsed_args.lease and parsed_args.once:
+            raise PlacementError(
+                "--lease: a single comparison with --once takes no turns; leave one of them out"
+            )
         api_server = ApiServer(parsed_args.kubeconfig, parsed_args.context)
         if parsed_args.kubeconfig:
             warn_if_readable(parsed_args.kubeconfig, "the credentials")
+        journal = Journal(self.app.stdout, self.app.stderr)
+        leadership = None
+        if parsed_args.lease:
+            leadership = Leadership(api_server, parsed_args.lease, parsed_args.lease_duration, journal)
+        allow = leadership.require if leadership else lambda: None
         synchronization = Synchronization(
             api_server,
-            ServiceCluster(self.client, parsed_args.cluster),
+            ServiceCluster(self.client, parsed_args.cluster, allow),
             parsed_args.namespace,
-            Journal(self.app.stdout, self.app.stderr),
+            journal,
             parsed_args.claim_patience,
+            leadership,
         )
         if parsed_args.health_port:
             serve_health(parsed_args.health_host, parsed_args.health_port, synchronization.progress.checks)

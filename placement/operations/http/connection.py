@@ -24,6 +24,8 @@ from placement.operations.http.received import (
     framing_of,
 )
 from placement.operations.http.refusals import HttpRefusal
+from placement.operations.http.tls import is_stranger
+from placement.services.health.probes import PATHS
 
 _END_OF_HEAD = b"\r\n\r\n"
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
@@ -144,6 +146,8 @@ class Connection:
             self.request = Request(self._cfg, self.received, self.address, self._number)
         except (ParseException, OSError, StopIteration) as error:
             raise refusals.of_parser(error) from None
+        if self.request.path not in PATHS and is_stranger(self.wire):
+            raise refusals.NO_CERTIFICATE
         self._expect_body()
 
     def _check_head(self, size: int) -> None:

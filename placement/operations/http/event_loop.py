@@ -22,6 +22,7 @@ from placement.operations.http.limits import Limits
 from placement.operations.http.process import room_for_connections
 from placement.operations.http.refusals import HttpRefusal
 from placement.operations.http.register import Register
+from placement.operations.http.tls import Tls
 from placement.services.health.probes import METHODS, PATHS, Probe
 
 Probes = Callable[[str, str, str, str], Probe]
@@ -43,6 +44,7 @@ class EventLoop:
         application: Any,
         takes_more: Callable[[], bool],
         on_look: Callable[[], object],
+        tls: Tls | None = None,
     ) -> None:
         """`takes_more`: whether connections may stay for another request. `on_look` is called now and then.
 
@@ -55,6 +57,7 @@ class EventLoop:
         self._probes: Probes | None = getattr(application, "extensions", {}).get("placement_probes")
         self._takes_more = takes_more
         self._on_look = on_look
+        self._tls = tls
         self._lanes = Lanes(limits)
         self._selector = selectors.DefaultSelector()
         self._register = Register(limits)
@@ -229,6 +232,13 @@ class EventLoop:
             return False
         if len(self._register) >= self._most_connections:
             self._make_room()
+        if self._tls is not None:
+            try:
+                wire = self._tls.wrap(wire)
+            except OSError as error:
+                LOG.debug("a connection broke: %s", error)
+                wire.close()
+                return True
         connection = Connection(wire, address, listener.getsockname(), self._configuration, self._limits)
         self._register.add(connection)
         # Most clients have sent their request by now.

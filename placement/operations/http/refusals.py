@@ -42,6 +42,7 @@ LINE_TOO_LONG = HttpRefusal(414, "The request line is too long.")
 HEAD_TOO_LONG = HttpRefusal(431, "The headers are too long.")
 HEAD_TOO_SLOW = HttpRefusal(408, "The head of the request did not arrive in time.")
 BODY_TOO_SLOW = HttpRefusal(408, "The body of the request did not arrive in time.")
+NO_CERTIFICATE = HttpRefusal(403, "Only clients with a certificate are answered here.")
 FAILED = HttpRefusal(500, "The failure was logged.")
 
 

@@ -14,6 +14,7 @@ from gunicorn.workers.base import Worker
 from placement.operations.http.event_loop import EventLoop
 from placement.operations.http.limits import Limits
 from placement.operations.http.process import end_in_any_case, end_with_parent
+from placement.operations.http.tls import Tls
 
 LOG = logging.getLogger(__name__)
 
@@ -34,12 +35,13 @@ class LaneWorker(Worker):  # type: ignore[misc]
     def init_process(self) -> None:
         """Prepare what the process needs, and serve until told to stop."""
         self.limits: Limits = getattr(self.app, "limits", Limits())
+        self.tls: Tls | None = getattr(self.app, "tls", None)
         end_with_parent()
         super().init_process()
 
     def run(self) -> None:
         """Serve until told to stop or left alone, then finish what was begun."""
-        loop = EventLoop(self.cfg, self.limits, self.wsgi, lambda: self.alive, self.notify)
+        loop = EventLoop(self.cfg, self.limits, self.wsgi, lambda: self.alive, self.notify, self.tls)
         loop.wake_by(self.PIPE[0])
         for listener in self.sockets:
             listener.setblocking(False)

@@ -25,6 +25,8 @@ GONE = 410
 NOT_FOUND = 404
 _UNAUTHORIZED = 401
 _CONNECTIONS = 8
+_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+TOKEN_FILE, AUTHORITY_FILE = f"{_ACCOUNT}/token", f"{_ACCOUNT}/ca.crt"
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 60.0
 _PAGE = 500
@@ -34,8 +36,8 @@ _LONGEST_TEXT = 300
 _MALFORMED = (OSError, ValueError, TypeError, AttributeError, LookupError)
 
 _NOT_GIVEN = (
-    "no kubeconfig: --kubeconfig is not given, $KUBECONFIG not set, ~/.kube/config of no use, and this is no "
-    "pod in a cluster"
+    "no kubeconfig: --kubeconfig is not given, $KUBECONFIG not set, this is no pod with a service account, "
+    "and ~/.kube/config of no use"
 )
 
 Object = Mapping[str, Any]
@@ -68,7 +70,7 @@ class ApiServer:
     """One API server and the caller's credentials; may be used by several threads."""
 
     def __init__(self, kubeconfig: str | None = None, context: str | None = None) -> None:
-        """As the kubeconfig says, or as it is done inside a pod if there is none.
+        """As the kubeconfig says; without one as it is done inside a pod, or by the user's own kubeconfig.
 
         Raises PlacementError if the client library is missing or the configuration is of no use.
         """
@@ -137,6 +139,10 @@ class ApiServer:
     def post(self, path: str, body: Object) -> dict[str, Any]:
         """Create an object. Raises ApiServerError."""
         return self._json("POST", path, body)
+
+    def put(self, path: str, body: Object) -> dict[str, Any]:
+        """Replace an object. Raises ApiServerError."""
+        return self._json("PUT", path, body)
 
     def patch(self, path: str, body: Object) -> dict[str, Any]:
         """Merge into an object (RFC 7396). Raises ApiServerError."""
@@ -214,6 +220,7 @@ class ApiServer:
 def _client(kubeconfig: str | None, context: str | None) -> Any:
     try:
         from kubernetes import client, config
+        from kubernetes.config.incluster_config import InClusterConfigLoader
     except ImportError:
         raise PlacementError(
             "the Kubernetes client is missing; install this package with its extra `kubernetes`"
@@ -221,18 +228,22 @@ def _client(kubeconfig: str | None, context: str | None) -> Any:
     configuration = client.Configuration()
     # With fewer the threads would open and close connections all the time.
     configuration.connection_pool_maxsize = _CONNECTIONS
-    named = kubeconfig or context or os.environ.get("KUBECONFIG")
+    file = kubeconfig or os.environ.get("KUBECONFIG")
+    named = file or context
     try:
-        if named or Path("~/.kube/config").expanduser().exists():
-            config.load_kube_config(
-                kubeconfig, context, client_configuration=configuration, persist_config=False
-            )
+        if not named and is_inside():
+            InClusterConfigLoader(TOKEN_FILE, AUTHORITY_FILE).load_and_set(configuration)
         else:
-            config.load_incluster_config(client_configuration=configuration)
+            config.load_kube_config(file, context, client_configuration=configuration, persist_config=False)
     except (config.ConfigException, yaml.YAMLError, *_MALFORMED) as error:
         where = kubeconfig or (_NOT_GIVEN if not named else "$KUBECONFIG or ~/.kube/config")
         raise PlacementError(f"{where}: {_one_line(error)}") from None
     return client.ApiClient(configuration)
+
+
+def is_inside() -> bool:
+    """Whether this process runs in a pod that has a service account."""
+    return "KUBERNETES_SERVICE_HOST" in os.environ and Path(TOKEN_FILE).exists()
 
 
 def object_path(collection: str, *segments: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from placement.domain.errors import Unanswered
+from placement.domain.errors import PlacementError, Unanswered
 from placement.kubernetes.pod import ENDED_PHASES
 from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path
 from placement.operations.kubernetes.collection import ALL_PODS, pods_path
@@ -62,10 +62,12 @@ class Binder:
 
 
 class Binders:
-    """One for each context of a kubeconfig; the context of a cluster is called like the cluster."""
+    """One for each context of a kubeconfig, which is called like its cluster, and one for the own cluster."""
 
-    def __init__(self, kubeconfig: str) -> None:
+    def __init__(self, kubeconfig: str | None, own_cluster: str | None = None) -> None:
+        """`own_cluster`: the one that this process runs in as a pod, whose account it uses there."""
         self._kubeconfig = kubeconfig
+        self._own_cluster = own_cluster
         self._found: dict[str, Binder] = {}
 
     def of(self, cluster: str) -> Binder:
@@ -73,8 +75,19 @@ class Binders:
         found = self._found.get(cluster)
         if found is None:
             # Two threads may do this at the same time; either of the two is as good as the other.
-            found = self._found[cluster] = Binder(ApiServer(self._kubeconfig, cluster))
+            found = self._found[cluster] = Binder(self._api_server(cluster))
         return found
+
+    def _api_server(self, cluster: str) -> ApiServer:
+        """Raises PlacementError."""
+        if cluster == self._own_cluster:
+            return ApiServer()
+        if self._kubeconfig is None:
+            raise PlacementError(
+                f"this service binds pods of cluster {self._own_cluster} only: "
+                "[kubernetes] kubeconfig is not set"
+            )
+        return ApiServer(self._kubeconfig, cluster)
 
 
 @contextmanager

@@ -22,15 +22,22 @@ class Progress:
         self._journal = journal
         self._settled_at = time.monotonic()
         self._rejected: int | None = None
+        self._leader: str | None = None
         LAG_SECONDS.set_function(self._behind_seconds)
 
     def settled(self, counts: Mapping[str, int], rejected: int) -> None:
         """Note that the service has everything that it takes."""
+        self._leader = None
         self._settled_at = time.monotonic()
         self._rejected = rejected
         REJECTED.set(rejected)
         for kind, count in counts.items():
             OBJECTS.labels(kind).set(count)
+
+    def stands_by(self, leader: str) -> None:
+        """Note that another process sends, so that this one is not behind."""
+        self._leader = leader
+        self._settled_at = time.monotonic()
 
     def checks(self) -> list[Check]:
         """Whether Kubernetes is watched, the service answers, and it is not far behind."""
@@ -49,6 +56,8 @@ class Progress:
 
     def _caught_up(self) -> Check:
         behind = self._behind_seconds()
+        if self._leader is not None and behind <= _BEHIND_SECONDS:
+            return Check("caught-up", True, f"stands by, {self._leader or 'nobody'} leads")
         if self._rejected is None:
             return Check("caught-up", False, f"not once since the start, {behind:.0f} s ago")
         said = f"{behind:.1f} s behind, {self._rejected} rejected"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from placement.operations.kubernetes.claims import ExpiringClaims
+from placement.operations.kubernetes.events import RejectionEvents
 from placement.operations.kubernetes.informer_store import InformerStore, Key, Kind
 from placement.operations.kubernetes.journal import Journal
 from placement.operations.kubernetes.reconciled_nodes import ReconciledNodes
@@ -33,11 +34,12 @@ class Reconciler:
         namespaces: Collection[str],
         progress: Callable[[str], None],
         claim_patience: float,
+        events: RejectionEvents | None = None,
     ) -> None:
         self._service = service
         self._store = store
         self._journal = journal
-        self._sending = Sending(journal, lambda: progress(self.summary()))
+        self._sending = Sending(journal, lambda: progress(self.summary()), store, events)
         self._pods = ReconciledPods(service, store, self._sending, lives, namespaces)
         self._reservations = ReconciledReservations(service, store, self._sending)
         self._nodes = ReconciledNodes(service, store, self._sending, self._pods, self._reservations)

@@ -9,7 +9,8 @@ from typing import Generic, TypeVar
 
 from placement.metrics.synchronization import WRITES
 from placement.operations.client import ServiceError
-from placement.operations.kubernetes.informer_store import Key, Kind
+from placement.operations.kubernetes.events import RejectionEvents
+from placement.operations.kubernetes.informer_store import InformerStore, Key, Kind
 from placement.operations.kubernetes.journal import Journal
 from placement.operations.kubernetes.pause import Pause
 from placement.operations.kubernetes.service import CONFLICT, is_refusal
@@ -81,9 +82,17 @@ class Rejections(Generic[Thing]):
 class Sending:
     """Makes one call after the other. A refusal concerns its thing only, any other failure all of them."""
 
-    def __init__(self, journal: Journal, progress: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        progress: Callable[[], None],
+        store: InformerStore,
+        events: RejectionEvents | None = None,
+    ) -> None:
         self._journal = journal
         self._progress = progress
+        self._store = store
+        self._events = events
         self.rejections: Rejections[Key] = Rejections()
 
     def accepted(self, key: Key, mark: Hashable, send: Callable[[], list[str] | None]) -> bool:
@@ -101,6 +110,9 @@ class Sending:
             WRITES.labels(key.kind, "rejected").inc()
             self.rejections.add(key, mark, conflict=error.status == CONFLICT)
             self._journal.trouble(_title(key), f"rejected: {error}")
+            seen = self._store.get(key)
+            if self._events is not None and seen is not None and seen.text:
+                self._events.rejected(key, seen.manifest, str(error))
             return False
         WRITES.labels(key.kind, "accepted").inc()
         self.settled(key)
@@ -113,6 +125,8 @@ class Sending:
         """Note that nothing is wrong with a thing, or that it is gone."""
         if self.rejections.discard(key):
             self._journal.well(_title(key))
+            if self._events is not None:
+                self._events.settled(key)
 
 
 def _title(key: Key) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from placement.operations.client import Client, ServiceError, path
@@ -38,8 +38,10 @@ class HeldPod(NamedTuple):
 class ServiceCluster:
     """One cluster of the service. Every call raises ServiceError."""
 
-    def __init__(self, client: Client, name: str) -> None:
+    def __init__(self, client: Client, name: str, allow: Callable[[], None] = lambda: None) -> None:
+        """`allow` is called before each write, which its exceptions prevent."""
         self._client = client
+        self._allow = allow
         self._path = f"/ext/v1{path('clusters', name)}"
 
     def create_if_missing(self) -> bool:
@@ -49,7 +51,7 @@ class ServiceCluster:
         except ServiceError as error:
             if error.status != _NOT_FOUND:
                 raise
-            self._client.put(self._path, {})
+            self._put("", {})
             return True
         return False
 
@@ -60,7 +62,7 @@ class ServiceCluster:
     def put_node(self, name: str, node: Mapping[str, Any], topology: Mapping[str, Any] | None) -> list[str]:
         """Create or update a node; the warnings about it."""
         body = {"node": node, "nodeResourceTopology": topology}
-        warnings: list[str] = self._client.put(self._path + path("nodes", name), body)["warnings"]
+        warnings: list[str] = self._put(path("nodes", name), body)["warnings"]
         return warnings
 
     def delete_node(self, name: str) -> None:
@@ -73,7 +75,7 @@ class ServiceCluster:
 
     def put_reservation(self, name: str, reservation: Mapping[str, Any]) -> list[str]:
         """Place a reservation, or change its terms; the warnings about it."""
-        done = self._client.put(self._path + path("reservations", name), reservation)
+        done = self._put(path("reservations", name), reservation)
         warnings: list[str] = done["warnings"]
         return warnings
 
@@ -101,7 +103,7 @@ class ServiceCluster:
 
     def put_pod(self, namespace: str, name: str, pod: Mapping[str, Any]) -> list[str]:
         """Record a pod on its node; the warnings about it."""
-        warnings: list[str] = self._client.put(self._path + path("pods", namespace, name), pod)["warnings"]
+        warnings: list[str] = self._put(path("pods", namespace, name), pod)["warnings"]
         return warnings
 
     def release(self, pod: PodId, changed_at: str | None = None) -> bool:
@@ -119,7 +121,12 @@ class ServiceCluster:
                 raise
             return False
 
+    def _put(self, of: str, body: Mapping[str, Any]) -> Any:
+        self._allow()
+        return self._client.put(self._path + of, body)
+
     def _delete(self, of: str, query: Sequence[tuple[str, str]] = ()) -> bool:
+        self._allow()
         try:
             self._client.delete(self._path + of, query)
         except ServiceError as error:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from placement.domain.errors import PlacementError
+from placement.metrics.synchronization import LEADS
 from placement.operations.client import ServiceError
 from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path
 from placement.operations.kubernetes.claims import LOOK_EVERY_SECONDS, PATIENCE_SECONDS
 from placement.operations.kubernetes.collection import collections, pods_path
+from placement.operations.kubernetes.events import RejectionEvents
 from placement.operations.kubernetes.informer_store import InformerStore, Kind, WatchedObject
 from placement.operations.kubernetes.journal import Journal
+from placement.operations.kubernetes.leadership import Leadership, NotLeading
 from placement.operations.kubernetes.pause import Pause
 from placement.operations.kubernetes.progress import SERVICE, Progress
 from placement.operations.kubernetes.reconciler import Reconciler
@@ -34,7 +38,9 @@ class Synchronization:
         namespaces: Sequence[str],
         journal: Journal,
         claim_patience: float = PATIENCE_SECONDS,
+        leadership: Leadership | None = None,
     ) -> None:
+        """With `leadership` it sends only while this process leads."""
         self._api_server = api_server
         self._collections = collections(namespaces)
         self._pods = next(found for found in self._collections if found.kind is Kind.POD)
@@ -42,7 +48,12 @@ class Synchronization:
         self.progress = Progress(journal)
         self._store = InformerStore([collection.title for collection in self._collections])
         self._summary = _Summary(journal)
-        self._reconciler = Reconciler(
+        self._leadership = leadership
+        # Who need not ask leads.
+        LEADS.set(leadership is None)
+        self._events = RejectionEvents(api_server, journal)
+        self._new_reconciler: Callable[[], Reconciler] = partial(
+            Reconciler,
             service,
             self._store,
             journal,
@@ -51,7 +62,10 @@ class Synchronization:
             namespaces,
             self._summary.progress,
             claim_patience,
+            self._events,
         )
+        self._reconciler = self._new_reconciler()
+        self._stood_by = False
         self._claims_looked_at = _Every(LOOK_EVERY_SECONDS)
         self._compared = _Every(_COMPARE_EVERY_SECONDS)
 
@@ -79,6 +93,7 @@ class Synchronization:
             list_into(self._api_server, collection, self._store, self._journal)
         self._reconciler.compare()
         self._reconciler.settle_all()
+        self._events.write_all()
         self._journal.note(self._reconciler.summary())
         return self._reconciler.rejected
 
@@ -94,19 +109,26 @@ class Synchronization:
             for collection in self._collections
         ]
         try:
-            for watch in watches:
-                watch.start()
+            for thread in (*watches, self._events, *([self._leadership] if self._leadership else [])):
+                thread.start()
             self._send(watches)
         except KeyboardInterrupt:
+            if self._leadership is not None:
+                self._leadership.resign()
             self._journal.note(f"stopped: {self._reconciler.summary()}")
 
     def _send(self, watches: Sequence[Watching]) -> None:
         pause = Pause()
         while True:
-            self._reconciler.look_at(self._store.changed(_LOOK_AGAIN_SECONDS))
+            changed = self._store.changed(_LOOK_AGAIN_SECONDS)
             for watch in watches:
                 if not watch.is_alive():
                     raise PlacementError(f"the watch of {watch.name} has ended")
+            if self._leadership is not None and not self._leadership.is_alive():
+                raise PlacementError("the thread that renews the Lease has ended")
+            if not self._may_send():
+                continue
+            self._reconciler.look_at(changed)
             if not self._store.complete:
                 continue
             try:
@@ -117,6 +139,8 @@ class Synchronization:
                     self.look_at_claims()
                     self._claims_looked_at.done()
                 self._reconciler.settle()
+            except NotLeading:
+                continue
             except (ServiceError, ApiServerError) as error:
                 # The service may hold something else after the outage.
                 self._compared.forget()
@@ -127,6 +151,22 @@ class Synchronization:
             self._journal.well(SERVICE)
             self.progress.settled(self._reconciler.counts, self._reconciler.rejected)
             self._summary.tell(self._reconciler.summary())
+
+    def _may_send(self) -> bool:
+        """Whether this process leads. One that stands by keeps watching, and nothing else."""
+        if self._leadership is None or self._leadership.leads:
+            self._stood_by = False
+            return True
+        self.progress.stands_by(self._leadership.holder)
+        # What ends meanwhile another process releases, or the comparison with which this one begins.
+        self._store.ended()
+        if not self._stood_by:
+            self._stood_by = True
+            # Others send now, so it is not known any more what the service was sent last.
+            self._reconciler = self._new_reconciler()
+            self._compared.forget()
+            self._claims_looked_at.forget()
+        return False
 
 
 class _Every:

@@ -9,14 +9,12 @@ import yaml
 from placement.operations.kubernetes.collection import collections
 from placement.operations.kubernetes.informer_store import Kind
 
-RIGHTS = Path(__file__).resolve().parents[4] / "etc" / "examples" / "kubernetes-rights.yaml"
+RIGHTS = Path(__file__).resolve().parents[4] / "etc" / "kubernetes" / "rights.yaml"
 
 
-def granted(role: str) -> set[tuple[str, str, str]]:
+def granted(role: str, kind: str = "ClusterRole") -> set[tuple[str, str, str]]:
     """(group, resource, verb) that a role allows."""
-    roles = [
-        manifest for manifest in yaml.safe_load_all(RIGHTS.read_text()) if manifest["kind"] == "ClusterRole"
-    ]
+    roles = [manifest for manifest in yaml.safe_load_all(RIGHTS.read_text()) if manifest["kind"] == kind]
     (rules,) = [manifest["rules"] for manifest in roles if manifest["metadata"]["name"] == role]
     return {
         (group, resource, verb)
@@ -28,13 +26,19 @@ def granted(role: str) -> set[tuple[str, str, str]]:
 
 
 def test_the_synchronisation_may_list_and_watch_its_collections_and_look_at_a_pod():
-    needed = {("", "pods", "get")}
+    needed = {("", "pods", "get")} | {("", "events", verb) for verb in ("get", "create", "patch")}
     for collection in collections([]):
         group = collection.api_version.rpartition("/")[0].partition("/")[0]
         resource = collection.path.rsplit("/", 1)[-1]
         needed |= {(group, resource, verb) for verb in ("list", "watch")}
     assert granted("placement-sync") == needed
     assert {collection.kind for collection in collections([])} == set(Kind)
+
+
+def test_the_synchronisation_may_hold_its_lease_in_its_own_namespace():
+    assert granted("placement-sync", "Role") == {
+        ("coordination.k8s.io", "leases", verb) for verb in ("get", "create", "update")
+    }
 
 
 def test_binding_may_look_at_pods_and_annotate_them_and_create_bindings():

@@ -1,0 +1,112 @@
+"""The image and the units: what the Containerfile copies is enough, and systemd understands the units."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from keystonemiddleware.opts import list_auth_token_opts
+
+from placement.operations import settings
+
+ROOT = Path(__file__).resolve().parents[1]
+_CONTAINERFILE = (ROOT / "Containerfile").read_text()
+_UNITS = sorted((ROOT / "etc" / "systemd").glob("*.service"))
+_VERIFIER = shutil.which("systemd-analyze")
+
+
+def builder() -> list[str] | None:
+    """A program that can build images here, None where none works."""
+    for name in ("podman", "buildah", "docker"):
+        program = shutil.which(name)
+        if program and not subprocess.run([program, "info"], capture_output=True, check=False).returncode:
+            return [program, "build", "-f", "Containerfile"]
+    return None
+
+
+def test_what_is_copied_is_enough_for_a_wheel(tmp_path: Path):
+    checkout, wheels = tmp_path / "src", tmp_path / "wheels"
+    checkout.mkdir()
+    copied = [line.split()[1:] for line in _CONTAINERFILE.splitlines() if line.startswith("COPY")]
+    for *sources, target in copied:
+        for source in sources:
+            if source.startswith("-") or source.startswith("/"):
+                continue
+            assert f"!{source}" in (ROOT / ".dockerignore").read_text().splitlines()
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, checkout / target)
+            else:
+                (checkout / target).mkdir(exist_ok=True)
+                shutil.copy(ROOT / source, checkout / target)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*command, "--no-index", "--wheel-dir", str(wheels), str(checkout)], check=True)
+    (wheel,) = wheels.iterdir()
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {"placement/migrations/env.py", "placement/examples/pod.yaml", "placement/__init__.py"} <= names
+
+
+def test_the_image_is_for_nobody_in_particular_and_takes_known_files_only():
+    stages = _CONTAINERFILE.split("\nFROM ")
+    assert len(stages) == 3
+    assert "USER 10001:10001" in stages[-1]
+    assert "--require-hashes --requirement constraints/run.txt" in _CONTAINERFILE
+    assert "pip" not in stages[-1]
+
+
+def test_the_image_is_built_and_runs():
+    command = builder()
+    if command is None:
+        pytest.skip("NOT RUN: neither podman, buildah nor docker can build here")
+    subprocess.run([*command, "-t", "placement:test", "."], cwd=ROOT, check=True)
+    shown = subprocess.run(
+        [command[0], "run", "--rm", "--read-only", "--tmpfs", "/tmp", "placement:test", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.startswith("placement ")
+
+
+def test_the_configuration_of_the_walk_through_keystone_is_understood(tmp_path: Path):
+    page = (ROOT / "docs" / "deploying.md").read_text()
+    (written,) = re.findall(r"cat > /etc/placement/placement.conf <<END\n(.*?)^END$", page, re.M | re.S)
+    file = tmp_path / "placement.conf"
+    file.write_text(written)
+    loaded = settings.load([str(file)])
+    assert loaded.api.auth_strategy == "keystone"
+    for group, options in list_auth_token_opts():
+        loaded.register_opts(options, group=group)
+    assert loaded.keystone_authtoken.memcached_servers == ["localhost:11211"]
+
+
+@pytest.mark.skipif(not _VERIFIER, reason="NOT RUN: no systemd-analyze is installed")
+@pytest.mark.parametrize("unit", _UNITS, ids=lambda unit: unit.name)
+def test_systemd_understands_the_unit(unit: Path, tmp_path: Path):
+    # Of templates an instance is looked at, and programs have to be there.
+    copy = tmp_path / unit.name.replace("@", "@edge")
+    copy.write_text(unit.read_text().replace("/opt/placement/bin/placement", sys.executable))
+    finished = subprocess.run(
+        [str(_VERIFIER), "verify", str(copy)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}:"},
+    )
+    said = [line for line in finished.stderr.splitlines() if unit.name.partition(".")[0] in line]
+    assert (finished.returncode, said) == (0, []), finished.stderr
+
+
+@pytest.mark.parametrize("unit", _UNITS, ids=lambda unit: unit.name)
+def test_the_unit_starts_a_command_that_there_is(unit: Path):
+    (start,) = re.findall(r"^ExecStart=/opt/placement/bin/placement (.+)$", unit.read_text(), re.MULTILINE)
+    options = re.findall(r"--[a-z-]+", start)
+    words = start.split(" --")[0].split()
+    command = [sys.executable, "-m", "placement.operations", *words, "--help"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert [option for option in options if option not in shown] == []
