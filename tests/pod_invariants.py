@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import sqlalchemy as sa
 
 from placement.scheduling.host import foreign_cpus
 from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.cluster_lookup import found
+from placement.services.clusters.node_check import disagreements
 from placement.services.clusters.node_loading import NodeLoader, facts_of, stored_accounts
 from placement.services.clusters.node_views import view_of
 from placement.services.following.cluster_cache import ClusterCache
 from placement.storage import tables
+from placement.storage.checks import everything
 from placement.storage.database import Database
 
 
@@ -31,7 +31,7 @@ def check(database: Database, cluster: str, *, exact: bool = True) -> dict[int, 
     for state in states.values():
         check_accounts(database, state, exact=exact)
         check_cpus(state)
-    check_usages(database)
+    check_rows(database)
     return states
 
 
@@ -39,14 +39,11 @@ def check_accounts(database: Database, state: NodeInfo, *, exact: bool) -> None:
     """What is stored is what follows from the pods: nothing lost, nothing left over."""
     with database.snapshot() as connection:
         stored = stored_accounts(connection, state)
-    assert dict(stored.cpus) == dict(state.accounts.cpus)
-    for consumer in stored.shares.keys() | state.accounts.shares.keys():
-        held = stored.shares.get(consumer, {})
-        due = state.accounts.shares.get(consumer, {})
-        if exact:
-            assert held == due
-        else:
-            assert all(amount <= due.get(place, 0) for place, amount in held.items())
+    found = list(disagreements(state.identity, stored, state.accounts))
+    assert not found, found
+    if exact:
+        for consumer in stored.shares.keys() | state.accounts.shares.keys():
+            assert stored.shares.get(consumer, {}) == state.accounts.shares.get(consumer, {})
 
 
 def check_cpus(state: NodeInfo) -> None:
@@ -68,19 +65,11 @@ def check_cpus(state: NodeInfo) -> None:
         assert (kept or cpu.owner in ("free", "kubelet-reserved")) == (cpu.cpu.cpu in shared)
 
 
-def check_usages(database: Database) -> None:
-    """What is used is the sum of the allocations and never more than there is."""
-    inventories, allocations = tables.inventories, tables.allocations
+def check_rows(database: Database) -> None:
+    """What `placement db check` asks of the rows, warnings included."""
     with database.snapshot() as connection:
-        held: Counter[tuple[int, int]] = Counter()
-        for provider, kind, amount in connection.execute(
-            sa.select(allocations.c.resource_provider_id, allocations.c.resource_class_id, allocations.c.used)
-        ):
-            held[provider, kind] += amount
-        for row in connection.execute(sa.select(inventories)):
-            key = (row.resource_provider_id, row.resource_class_id)
-            assert row.used == held[key]
-            assert row.used <= (row.total - row.reserved) * row.allocation_ratio
+        found = list(everything.violations(connection, "p", "u"))
+    assert not found, found
 
 
 def check_image(fresh: dict[int, NodeInfo], cluster_cache: ClusterCache, cluster: str) -> None:

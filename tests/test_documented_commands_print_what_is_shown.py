@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from placement.operations.commands.catalog import Catalog
+from placement.operations.settings import CONNECTION_VARIABLE
 from tests.patience import PATIENCE_SECONDS, eventually
 from tests.probes import is_ready, probed
 from tests.server import RunningServer, database_url, running_service
@@ -38,7 +39,9 @@ def server() -> Iterator[RunningServer]:
     with (
         database_url("sqlite", migrated=False) as connection,
         running_service(connection, workers=1, arguments=["--demo"]) as running,
+        pytest.MonkeyPatch.context() as environment,
     ):
+        environment.setenv(CONNECTION_VARIABLE, connection)
         # What looks at the database from time to time has to have looked once.
         eventually(True, lambda: is_ready(running.url))
         eventually(True, lambda: "openstack_placement_resource_total" in probed(running.url, "/metrics")[1])

@@ -40,8 +40,13 @@ def opened(connection: str) -> Iterator[Database]:
 
 
 def upgrade(connection: str) -> None:
-    """Bring the schema to the newest version."""
+    """Bring the schema to the newest version. Raises SchemaOutdated if a newer release did that already."""
     with opened(connection) as database:
+        if schema.is_newer(database):
+            raise SchemaOutdated(
+                f"The database has schema version {schema.version(database)}, of a newer release than this "
+                f"one, whose newest is {schema.newest(database)}."
+            )
         schema.upgrade(database)
 
 
@@ -61,6 +66,7 @@ def make_ready(connection: str, *, upgrade_first: bool = False) -> None:
     """See to it that the service can start.
 
     An embedded database is migrated; a server's must be current, unless `upgrade_first` says otherwise.
+    A schema of a newer release will do as long as it only adds to what this one knows.
     Standard names that are missing are inserted. Raises SchemaOutdated, SessionsShared, Unavailable.
     """
     with opened(connection) as database:
@@ -69,13 +75,26 @@ def make_ready(connection: str, *, upgrade_first: bool = False) -> None:
                 "The connection pooler in front of the database does not keep sessions: "
                 "set it to session pooling, or connect to PostgreSQL itself."
             )
-        if database.backend.is_embedded or upgrade_first:
+        if (database.backend.is_embedded or upgrade_first) and not schema.is_newer(database):
             schema.upgrade(database)
             return
-        present, wanted = schema.version(database), schema.newest(database)
-        if present != wanted:
-            raise SchemaOutdated(
-                f"The database has schema version {present}, this service needs {wanted}. "
-                "Run `placement db upgrade` with the same database first."
-            )
+        require(database)
         schema.sync_standard_names(database)
+
+
+def require(database: Database) -> None:
+    """Raises SchemaOutdated unless this release works with the schema as it is; a newer one may do."""
+    present, wanted = schema.version(database), schema.newest(database)
+    if present == wanted:
+        return
+    if not schema.is_newer(database):
+        raise SchemaOutdated(
+            f"The database has schema version {present}, this service needs {wanted}. "
+            "Run `placement db upgrade` with the same database first."
+        )
+    obstacles = schema.obstacles(database)
+    if obstacles:
+        raise SchemaOutdated(
+            f"The database has schema version {present}, of a newer release than this one, whose newest is "
+            f"{wanted}, and {obstacles[0]}. Start the newer release."
+        )

