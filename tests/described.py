@@ -12,7 +12,8 @@ from werkzeug.test import TestResponse
 
 from placement.api.microversions import NEWEST, Microversion
 from placement.api.openapi.document import EXTENSION
-from placement.api.openapi.operations import EXTENSIONS, PATH_PARAMETER
+from placement.api.openapi.operations import PATH_PARAMETER
+from placement.api.route_guard import OWN_PATHS
 
 _JSON = "application/json"
 # What a route answers that the version does not have yet, or that is refused before its turn.
@@ -66,7 +67,7 @@ def _wrong_body(content: dict[str, Any], version: Microversion, answer: TestResp
 def _version(rule: str, answer: TestResponse) -> Microversion:
     """The version that counted for the answer; the oldest errors come before one is agreed."""
     text = answer.headers.get("openstack-api-version", "").rpartition(" ")[2]
-    if rule.startswith(EXTENSIONS) or not text:
+    if rule.startswith(OWN_PATHS) or not text:
         return NEWEST
     major, minor = text.split(".")
     return Microversion(int(major), int(minor))
