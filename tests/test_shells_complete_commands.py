@@ -13,14 +13,14 @@ import pytest
 from placement.operations.commands.catalog import Catalog
 
 LINES = [
-    (["no"], {"node"}),
-    (["node", ""], {"delete", "import", "list", "show"}),
-    (["--url", "http://x", "node", "sh"], {"show"}),
-    (["node", "list", "-f", ""], {"csv", "json", "table", "value", "yaml"}),
-    (["serve", "--au"], {"--auth"}),
-    (["serve", "--auth", ""], {"keystone", "token", "noauth2"}),
-    (["completion", ""], {"bash", "fish", "zsh"}),
-    (["--deb"], {"--debug"}),
+    (["no"], ["node"]),
+    (["node", ""], ["delete", "import", "list", "show"]),
+    (["--url", "http://x", "node", "sh"], ["show"]),
+    (["node", "list", "-f", ""], ["csv", "json", "table", "value", "yaml"]),
+    (["serve", "--au"], ["--auth"]),
+    (["serve", "--auth", ""], ["keystone", "noauth2", "token"]),
+    (["completion", ""], ["bash", "fish", "zsh"]),
+    (["--deb"], ["--debug"]),
 ]
 _BASH = """
 source {script}
@@ -54,7 +54,7 @@ def shell(request, tmp_path_factory) -> tuple[str, Path]:
     return request.param, script_for(request.param, tmp_path_factory.mktemp("completion"))
 
 
-def completed(shell: str, script: Path, words: list[str]) -> set[str]:
+def completed(shell: str, script: Path, words: list[str]) -> list[str]:
     """What the shell offers for the last of these words."""
     quoted = " ".join(f"'{word}'" for word in words)
     if shell == "bash":
@@ -67,7 +67,7 @@ def completed(shell: str, script: Path, words: list[str]) -> set[str]:
         command = ["fish", "--no-config", "-c", _FISH.format(script=script, line=line)]
     environment = {**os.environ, "HOME": str(script.parent)}
     finished = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    return set(finished.stdout.split())
+    return sorted(set(finished.stdout.split()))
 
 
 @pytest.mark.parametrize(("words", "expected"), LINES, ids=lambda value: " ".join(value))
@@ -79,7 +79,7 @@ def test_files_are_completed_where_there_is_nothing_to_choose_from(tmp_path):
     if shutil.which("bash") is None:
         pytest.skip("bash is not installed")
     script = script_for("bash", tmp_path)
-    assert completed("bash", script, ["node", "import", "edge", ""]) == set()
+    assert completed("bash", script, ["node", "import", "edge", ""]) == []
     assert "complete -o default -F _placement placement" in script.read_text()
 
 
