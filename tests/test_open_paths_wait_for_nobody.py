@@ -15,7 +15,7 @@ from tests.conftest import compatible
 @pytest.fixture
 def served(embedded_application: Flask, monkeypatch: pytest.MonkeyPatch) -> Client:
     """Requests without a token to a service that answers one request of a caller at a time, with /open."""
-    monkeypatch.setattr(application, "OPEN_PATHS", OPEN_PATHS | {"/open"})
+    monkeypatch.setattr(application, "NEED_NO_TOKEN", OPEN_PATHS | {"/open"})
     made = create_application(
         embedded_application.extensions["placement_use_cases"], compatible(requests_per_caller=1)
     )

@@ -65,7 +65,8 @@ from placement.services.health.probes import OPEN_PATHS, PATHS, answer
 from placement.services.use_cases import UseCases
 
 LOG = logging.getLogger(__name__)
-_NEED_NO_TOKEN = OPEN_PATHS | page.PATHS
+NEED_NO_TOKEN = OPEN_PATHS | page.PATHS
+"""The paths that are answered without a token."""
 # How many nodes an error explains one by one; the message counts the reasons of all.
 _NODES_SHOWN = 100
 _BLUEPRINTS = (
@@ -180,7 +181,7 @@ def _begin(*, only_this_machine: bool) -> None:
     if only_this_machine and request.path not in PATHS and (reason := objection(request.environ)) is not None:
         raise HttpError(403, reason)
     # On all other paths the caller has a user id.
-    if request.path not in _NEED_NO_TOKEN:
+    if request.path not in NEED_NO_TOKEN:
         context.identify(current_app.extensions["placement_authentication"]())
 
 

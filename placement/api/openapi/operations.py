@@ -42,6 +42,19 @@ _WHY = {
     500: "The service failed; the failure is logged under the id of the request.",
     503: "The database cannot be reached, or there is too much to do. Nothing was changed; try again.",
 }
+# The middleware of Keystone refuses tokens in its own words.
+_OF_KEYSTONE: Document = {
+    "type": "object",
+    "properties": {
+        "error": {
+            "type": "object",
+            "properties": {"code": {"const": 401}, "message": _TEXT, "title": _TEXT},
+            "required": ["code", "message", "title"],
+        }
+    },
+    "required": ["error"],
+    "additionalProperties": False,
+}
 _OF_BODIES = (411, 413, 415)
 _OF_CALLERS = (401, 403, 429)
 _RETRYABLE = (429, 503)
@@ -194,7 +207,8 @@ def _failure(status: int, error: Document) -> Document:
         "required": ["errors"],
         "additionalProperties": False,
     }
-    content = {JSON: {"schema": body}, "text/plain": text, "text/html": text}
+    known = {"oneOf": [body, _OF_KEYSTONE]} if status == HTTPStatus.UNAUTHORIZED else body
+    content = {JSON: {"schema": known}, "text/plain": text, "text/html": text}
     return {"description": _WHY[status], "headers": headers, "content": content}
 
 

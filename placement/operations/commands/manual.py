@@ -80,6 +80,8 @@ def _page(command: CommandParser) -> Iterator[str]:
 
 def _begun(title: str, summary: str) -> Iterator[str]:
     yield f'.TH {_text(title.upper())} {_SECTION} "" "{DISTRIBUTION} {version(DISTRIBUTION)}"'
+    # Words that are as long as a line cannot be stretched to both margins.
+    yield ".ad l"
     yield from (".SH NAME", f"{_text(title)} \\- {_text(summary)}")
 
 
