@@ -20,7 +20,7 @@ def found(client: Claimant) -> set[str]:
     }
 
 
-@pytest.mark.parametrize(("backend", "turns"), [("sqlite", 30), ("postgresql", 10)])
+@pytest.mark.parametrize(("backend", "turns"), [("sqlite", 15), ("postgresql", 10)])
 def test_next_search_of_another_process_knows_the_write(backend: str, turns: int) -> None:
     """Two services on one database, one worker each: whoever writes, the other one knows at once."""
     with (

@@ -200,4 +200,4 @@ class StormOnPostgresql(Storm):
 
 TestStorm = Storm.TestCase
 TestStormOnPostgresql = StormOnPostgresql.TestCase
-TestStorm.settings = TestStormOnPostgresql.settings = of_many_steps(8)
+TestStorm.settings = TestStormOnPostgresql.settings = of_many_steps(6)

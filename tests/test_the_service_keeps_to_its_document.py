@@ -16,7 +16,7 @@ from tests.fuzzing import findings, operations
 
 # So that no test takes long, the operations are dealt out to several.
 PARTS = 8
-EXAMPLES = 3
+EXAMPLES = 1
 
 
 @pytest.fixture(scope="module")
