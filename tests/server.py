@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -27,6 +28,7 @@ from tests.patience import PATIENCE_SECONDS
 
 DATABASE_VARIABLE = "PLACEMENT_TEST_DATABASE_URL"
 BACKENDS = ("sqlite", "postgresql")
+_SQLITE_FILE = "placement.sqlite"
 _ROOT = Path(__file__).resolve().parents[1]
 _STARTS_WITHIN_SECONDS = PATIENCE_SECONDS
 
@@ -84,6 +86,16 @@ def _template() -> str:
     return name
 
 
+@cache
+def _sqlite_template() -> tempfile.TemporaryDirectory[str]:
+    """The directory, kept as long as this object, of a migrated file."""
+    directory = tempfile.TemporaryDirectory(prefix="placement-sqlite-template-")
+    database = Database(f"sqlite:///{directory.name}/{_SQLITE_FILE}")
+    schema.upgrade(database)
+    database.dispose()
+    return directory
+
+
 def _url_of(name: str) -> str:
     return postgresql_server().set(database=name).render_as_string(hide_password=False)
 
@@ -93,15 +105,15 @@ def database_url(backend: str, *, migrated: bool = True) -> Iterator[str]:
     """The URL of a database of its own, gone after the block."""
     if backend == "sqlite":
         with tempfile.TemporaryDirectory(prefix="placement-sqlite-") as directory:
-            url = f"sqlite:///{directory}/placement.sqlite"
             if migrated:
-                database = Database(url)
-                schema.upgrade(database)
-                database.dispose()
-            yield url
+                shutil.copytree(_sqlite_template().name, directory, dirs_exist_ok=True)
+            yield f"sqlite:///{directory}/{_SQLITE_FILE}"
         return
     name = f"test_{uuid.uuid4().hex}"
     source = f" TEMPLATE {_template()}" if migrated else ""
+    if source and DATABASE_VARIABLE not in os.environ:
+        # On a server that does not wait for its disk this takes a third of the time.
+        source += " STRATEGY FILE_COPY"
     with _administration() as connection:
         connection.execute(sa.text(f"CREATE DATABASE {name}{source}"))
     try:
