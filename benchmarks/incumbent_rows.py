@@ -8,8 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from placement.domain.portions import portions
 from placement.storage.moving import incumbent_tables as tables
-from placement.storage.moving.side import batches
 
 _NAMESPACE = uuid.UUID("1ce00000-0000-4000-8000-000000000000")
 _CLASSES = ("VCPU", "MEMORY_MB", "DISK_GB")
@@ -45,7 +45,7 @@ def fill(url: str, providers: int) -> str:
     }
     with engine.begin() as connection:
         for table, rows in written.items():
-            for some in batches(rows, 20_000):
+            for some in portions(rows, 20_000):
                 connection.execute(sa.insert(table), some)
     engine.dispose()
     return f"{providers} providers, {len(consumers)} consumers, {providers * _PER_PROVIDER} allocations"
