@@ -15,7 +15,7 @@ from placement.domain.errors import Conflict, NotFound
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.scheduling.node_allocations import NodeAllocations
 from placement.scheduling.node_info import NodeInfo
-from placement.services.clusters.node_loading import ClusterFacts, NodeLoader, stored_accounts
+from placement.services.clusters.node_loading import ClusterFacts, NodeLoader, all_stored_accounts
 from placement.services.clusters.node_writing import (
     NodeChanged,
     NodePlace,
@@ -111,12 +111,9 @@ class PodWriting:
             if known is None or root_id not in trees or trees[root_id].revision != known.revision:
                 raise NodeChanged("A node changed while the pod was placed.")
         states = {root_id: view.nodes[root_id] for root_id in roots}
-        stored = {
-            root_id: state.accounts
-            if trees[root_id].used == state.due
-            else stored_accounts(transaction, state, state.accounts.cpus)
-            for root_id, state in states.items()
-        }
+        owed = [state for root_id, state in states.items() if trees[root_id].used != state.due]
+        stored = {root_id: state.accounts for root_id, state in states.items()}
+        stored |= all_stored_accounts(transaction, owed, known_owners=True)
         return LockedNodes(states, stored)
 
     def lock(self, transaction: Transaction, view: ClusterSnapshot, roots: Collection[int]) -> LockedNodes:
@@ -128,8 +125,7 @@ class PodWriting:
             return LockedNodes({}, {})
         node_rows.lock(transaction, roots)
         states = self._loader.load(transaction, view.facts, roots, view.nodes)
-        stored = {root_id: stored_accounts(transaction, state) for root_id, state in states.items()}
-        return LockedNodes(states, stored)
+        return LockedNodes(states, all_stored_accounts(transaction, states.values()))
 
     def check_namesakes(
         self, transaction: Transaction, facts: ClusterFacts, sought: PodKey, known: Sequence[StoredPod]

@@ -205,11 +205,15 @@ def manifests(connection: Executor, cluster_id: int, uids: Collection[str]) -> l
     return list(connection.execute(statement).scalars())
 
 
-def owners(connection: Executor, node_id: int) -> dict[int, tuple[str, str]]:
-    """(consumer, exclusive level) of the logical CPUs of a node that have an owner."""
-    statement = sa.select(_cpus.c.cpu, _cpus.c.consumer_id, _cpus.c.exclusive_level)
-    rows = connection.execute(statement.where(_cpus.c.node_id == node_id).order_by(_cpus.c.cpu))
-    return {row[0]: (row[1], row[2] or "") for row in rows}
+def owners(connection: Executor, node_ids: Collection[int]) -> dict[int, dict[int, tuple[str, str]]]:
+    """(consumer, exclusive level) of the logical CPUs that have an owner, by node and CPU."""
+    statement = sa.select(_cpus.c.node_id, _cpus.c.cpu, _cpus.c.consumer_id, _cpus.c.exclusive_level)
+    found: dict[int, dict[int, tuple[str, str]]] = {}
+    for row in connection.execute(
+        statement.where(_cpus.c.node_id.in_(sorted(node_ids))).order_by(_cpus.c.cpu)
+    ):
+        found.setdefault(row[0], {})[row[1]] = (row[2], row[3] or "")
+    return found
 
 
 def cpus_of(connection: Executor, consumer: str) -> frozenset[int]:
