@@ -4,13 +4,16 @@ python -m benchmarks.synchronization                       1,000 nodes
 python -m benchmarks.synchronization --nodes 1000 --pods 5000 --workers 2
 
 The API server is a stand-in in a process of its own, the nodes are machines like those of the example cluster
-`edge`; the service is the real one on PostgreSQL. Times are those of the whole command, its start included.
+`edge`; the service is the real one on PostgreSQL. Times are those of the whole command, its start included;
+beside them the processor time of the command, of the service and of its sessions in the database.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
+import resource
 import subprocess
 import time
 import uuid
@@ -20,7 +23,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import sqlalchemy as sa
+
 from benchmarks.report import print_table
+from benchmarks.servers import children_of
+from placement.storage.database import Database
 from tests.api_server import ApiServer
 from tests.api_server_http import running_api_server
 from tests.server import database_url, running_service
@@ -29,6 +36,8 @@ from tests.synchronizing import ENVIRONMENT, Surroundings, node_manifests, offer
 # What a real API server gives at most to a client that asks for pages.
 _PAGE = 500
 _CLUSTER = "lab"
+_HEADER = ["work", "time", "command", "service", "database", "load", "the command says"]
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -36,7 +45,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.synchronization", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--pods", type=int, default=0, help="that run on the nodes, without CPUs of their own")
+    parser.add_argument(
+        "--pods", type=int, default=0, help="that run on the nodes, without CPUs of their own"
+    )
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     rows = []
@@ -48,11 +59,33 @@ def main() -> None:
     ):
         surroundings = Surroundings(api_server, service.url, _CLUSTER, Path(directory))
         for name in ("first list", "restart, nothing changed", "restart once more"):
+            before = _spent(service.process.pid, connection)
             took, said = _once(surroundings)
-            rows.append([name, f"{took:.1f} s", said])
+            spent = [
+                f"{now - then:.1f} s"
+                for now, then in zip(_spent(service.process.pid, connection), before, strict=True)
+            ]
+            rows.append([name, f"{took:.1f} s", *spent, f"{os.getloadavg()[0]:.1f}", said])
         if given.nodes != len(surroundings.nodes()):
             raise RuntimeError("not all nodes came in")
-    print_table(f"{given.nodes} nodes, {given.pods} pods", ["work", "time", "the command says"], rows)
+    print_table(f"{given.nodes} nodes, {given.pods} pods", _HEADER, rows)
+
+
+def _spent(service: int, connection: str) -> tuple[float, float, float]:
+    """Seconds of processor time of commands, of the service and of its sessions in the database."""
+    commands = resource.getrusage(resource.RUSAGE_CHILDREN)
+    database = Database(connection)
+    with database.read() as reading:
+        pids = reading.execute(sa.text("SELECT pid FROM pg_stat_activity WHERE datname = current_database()"))
+        sessions = sum(map(_seconds_of, pids.scalars()))
+    database.dispose()
+    workers = sum(map(_seconds_of, children_of(service)))
+    return commands.ru_utime + commands.ru_stime, workers, sessions
+
+
+def _seconds_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def _once(surroundings: Surroundings) -> tuple[float, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from placement.operations.client import Client, ServiceError, path
+from placement.operations.client import Client, ServiceError, message_of, path
 
 _NOT_FOUND = 404
 _REFUSALS = frozenset({400, 409, 413, 422})
@@ -33,6 +33,17 @@ class HeldPod(NamedTuple):
     def id(self) -> PodId:
         """Which pod it is."""
         return PodId(self.namespace, self.name, self.uid)
+
+
+NodeManifests = tuple[Mapping[str, Any], Mapping[str, Any] | None]
+"""A Node and its NodeResourceTopology."""
+
+
+class NodeSent(NamedTuple):
+    """What became of a node: warnings about it, or why it was refused."""
+
+    warnings: list[str]
+    refusal: ServiceError | None = None
 
 
 class ServiceCluster:
@@ -64,6 +75,13 @@ class ServiceCluster:
         body = {"node": node, "nodeResourceTopology": topology}
         warnings: list[str] = self._put(path("nodes", name), body)["warnings"]
         return warnings
+
+    def put_nodes(self, nodes: Sequence[NodeManifests]) -> list[NodeSent]:
+        """Create or update many nodes, each with its topology; what became of each, in their order."""
+        self._allow()
+        items = [manifest for node in nodes for manifest in node if manifest is not None]
+        answer = self._client.post(f"{self._path}/nodes", {"kind": "List", "items": items})
+        return [_sent(outcome) for outcome in answer["nodes"]]
 
     def delete_node(self, name: str) -> None:
         """Delete a node, if it is there."""
@@ -142,6 +160,12 @@ def _on(node: str | None) -> list[tuple[str, str]]:
 
 def _held(pod: Mapping[str, Any]) -> HeldPod:
     return HeldPod(pod["namespace"], pod["name"], pod["uid"], pod["node"], pod.get("changed_at"))
+
+
+def _sent(outcome: Mapping[str, Any]) -> NodeSent:
+    if "error" not in outcome:
+        return NodeSent(outcome["warnings"])
+    return NodeSent([], ServiceError(message_of(outcome["error"]), outcome["status"]))
 
 
 def is_refusal(error: ServiceError) -> bool:
