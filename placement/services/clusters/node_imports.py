@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from placement.dialects.koordinator.node.node import import_node
+from placement.dialects.koordinator.node.node import NodeImport, import_like, import_node
 from placement.dialects.koordinator.settings.settings import node_labels
 from placement.domain.audit import Action, Kind
 from placement.domain.errors import BadRequest, Conflict, PlacementError
-from placement.scheduling.node_info import NodeInfo
+from placement.kubernetes.errors import ManifestError
+from placement.scheduling.node_info import NodeInfo, NodeTemplate
 from placement.services.clusters.cluster_lookup import found, unknown, unknown_node
 from placement.services.clusters.node_importing import (
     ImportedNode,
@@ -91,12 +92,13 @@ class NodeImports:
             outcomes: dict[int, ImportedNode | PlacementError] = dict(refused)
             importing: dict[int, Importing] = {}
             machines: dict[str, str] = {}
+            reading = _Reading(self._loader, cluster, many=len(described) > 1)
             for place, each in enumerate(described):
                 if _is_known(each, known.get(each.name), cluster):
                     outcomes[place] = UNCHANGED
                 elif place not in refused:
                     try:
-                        importing[place] = _translated(each, cluster)
+                        importing[place] = reading.of(each)
                         _refuse_twin(importing[place], machines)
                     except BadRequest as error:
                         importing.pop(place, None)
@@ -173,15 +175,40 @@ def _is_known(described: Described, known: Node | None, cluster: Cluster) -> boo
     return cluster.changed_at is None or known.imported_at > cluster.changed_at + _CLOCKS_DIFFER
 
 
-def _translated(described: Described, cluster: Cluster) -> Importing:
-    """What the manifests of a node say. Raises ManifestError, BadRequest."""
-    settings, node, topology = cluster.settings, described.node, described.topology
-    imported = import_node(cluster.name, node, topology, settings["profile"], node_labels(settings))
-    if imported.name != described.name:
-        raise BadRequest(
-            f"Node.metadata.name: {imported.name!r} is not the node in the path, {described.name!r}"
-        )
-    return Importing(imported, dict(node), dict(topology) if topology else None)
+class _Reading:
+    """Reads the manifests of the nodes of one call; of many, those that are like others only in part."""
+
+    def __init__(self, loader: NodeLoader, cluster: Cluster, *, many: bool) -> None:
+        self._loader = loader
+        self._cluster = cluster
+        self._many = many
+        # The loader forgets what nobody holds.
+        self._templates: set[NodeTemplate] = set()
+
+    def of(self, described: Described) -> Importing:
+        """What the manifests of a node say. Raises ManifestError, BadRequest."""
+        node, topology = described.node, described.topology
+        imported = self._like_others(node, topology) if self._many else None
+        if imported is None:
+            settings = self._cluster.settings
+            labels = node_labels(settings)
+            imported = import_node(self._cluster.name, node, topology, settings["profile"], labels)
+        if imported.name != described.name:
+            raise BadRequest(
+                f"Node.metadata.name: {imported.name!r} is not the node in the path, {described.name!r}"
+            )
+        return Importing(imported, dict(node), dict(topology) if topology else None)
+
+    def _like_others(self, node: Mapping[str, Any], topology: Mapping[str, Any] | None) -> NodeImport | None:
+        settings = self._cluster.settings
+        try:
+            template = self._loader.template(settings["profile"], node, topology)
+        except (ManifestError, AttributeError, TypeError):
+            # They are not as manifests should be; reading all of them finds out what is wrong.
+            return None
+        self._templates.add(template)
+        labels = node_labels(settings)
+        return import_like(self._cluster.name, node, topology, template.imported, labels)
 
 
 def _refuse_twin(importing: Importing, machines: dict[str, str]) -> None:

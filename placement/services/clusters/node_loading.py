@@ -163,10 +163,14 @@ class NodeLoader:
         self, cluster: ClusterFacts, name: str, node: Mapping[str, Any], nrt: Mapping[str, Any] | None
     ) -> NodeDescription:
         """What the manifests of a node say that were imported before. Raises ManifestError."""
-        reduced, profile = anonymous(node, nrt), cluster.settings.profile
-        key = profile.encode() + orjson.dumps(reduced, option=orjson.OPT_SORT_KEYS)
-        template = self._templates.of(key, lambda: _template(reduced, profile))
+        template = self.template(cluster.settings.profile, node, nrt)
         return NodeDescription(identity_of(cluster, name, node), read_attributes(node), template)
+
+    def template(self, profile: str, node: Mapping[str, Any], nrt: Mapping[str, Any] | None) -> NodeTemplate:
+        """What all nodes with like manifests have in common. Raises ManifestError."""
+        reduced = anonymous(node, nrt)
+        key = profile.encode() + orjson.dumps(reduced, option=orjson.OPT_SORT_KEYS)
+        return self._templates.of(key, lambda: _template(reduced, profile))
 
     @staticmethod
     def _others(
