@@ -34,6 +34,7 @@ from placement.storage.statements import (
     pods,
     providers,
 )
+from placement.storage.statements.consumers import ConsumerAttributes
 from placement.storage.statements.pods import PodValues, StoredPod
 
 
@@ -166,16 +167,7 @@ class PodWriting:
             before = locked.states[root_id]
             after = before.without(gone)
             stored = locked.accounts[root_id]
-            bearers = {
-                consumer: attributes.kubelet_pod(consumer)
-                for consumer in _left_to_kubelet(after)
-                if consumer in gone or consumer not in stored.shares
-            }
-            bearers |= {
-                each.consumer: attributes.pod(each.consumer, each.namespace)
-                for each in after.reservations
-                if each.consumer not in stored.shares
-            }
+            bearers = bearers_of(after, stored, attributes, gone)
             if arrival is not None and arrival.recorded is not None and root_id == target:
                 after = after.with_pod(arrival.recorded)
                 consumer = arrival.recorded.consumer
@@ -193,7 +185,7 @@ class PodWriting:
         transaction.records.extend(came_and_left(facts.name, leaving, answer))
         if arrival is not None:
             node_id = None if target is None else locked.states[target].id
-            pods.insert(transaction, facts.id, pod_values(arrival, node_id))
+            pods.insert(transaction, facts.id, [pod_values(arrival, node_id)])
 
 
 def pod_values(arrival: Arrival, node_id: int | None, before: StoredPod | None = None) -> PodValues:
@@ -222,6 +214,25 @@ def _end(transaction: Transaction, facts: ClusterFacts, ending: Sequence[Ending]
 
 def _state_of(pod: StoredPod) -> tuple[object, ...]:
     return pod.id, pod.root_id, pod.changed_at
+
+
+def bearers_of(
+    after: NodeInfo,
+    stored: NodeAllocations,
+    attributes: PodAttributes,
+    gone: Collection[str] = (),
+) -> dict[str, ConsumerAttributes]:
+    """The attributes of those who hold something of a node that is stored for nobody, or for pods `gone`."""
+    bearers = {
+        consumer: attributes.kubelet_pod(consumer)
+        for consumer in _left_to_kubelet(after)
+        if consumer in gone or consumer not in stored.shares
+    }
+    return bearers | {
+        each.consumer: attributes.pod(each.consumer, each.namespace)
+        for each in after.reservations
+        if each.consumer not in stored.shares
+    }
 
 
 def _left_to_kubelet(state: NodeInfo) -> set[str]:

@@ -130,8 +130,9 @@ class Shortlist:
         if not len(search.answer):
             self._refusal = NoCandidate(_reason(search))
             raise self._refusal
-        seen = len(self._forest.touched)
-        found = _Found(search, self._wish.query, self._most, seen, shuffled=shuffled)
+        found = _Found(search, self._wish.query, self._most, self._forest)
+        if shuffled:
+            found.shuffle()
         if self._lost and not found.leave_out(self._lost):
             raise AllLost
         return found
@@ -140,26 +141,47 @@ class Shortlist:
 class _Found:
     """What one search of the forest found; scores follow what is promised since."""
 
-    def __init__(
-        self, search: Search, query: CandidateQuery, most: int, seen: int, *, shuffled: bool
-    ) -> None:
+    def __init__(self, search: Search, query: CandidateQuery, most: int, forest: PromisedForest) -> None:
         self._search, self._query = search, query
         self._answer = search.answer
         self._scores = self._answer.present_scores().tolist()
         self._is_ordered = self._answer.is_ordered
         self._is_cut = len(self._scores) >= most
         self._worst = self._scores[-1]
-        ranks = list(range(len(self._scores)))
-        if shuffled:
-            random.shuffle(ranks)
-        self._ranks = ranks
-        # Best first; an entry whose score is not the present one any more counts for nothing.
-        self._heap = [(-score, ranks[at], at) for at, score in enumerate(self._scores)]
-        heapify(self._heap)
-        self._seen = seen
-        self._by_root: dict[int, list[int]] | None = None
+        self._seen = len(forest.touched)
         self._draws: dict[int, list[Draw]] = {}
         self._proposals: dict[int, Proposal] = {}
+        self._by_root: dict[int, list[int]] = defaultdict(list)
+        if self._is_ordered:
+            for at in range(len(self._scores)):
+                for root in {int(forest.view.forest.providers.root[draw.row]) for draw in self.draws(at)}:
+                    self._by_root[root].append(at)
+        self._ranks = self._unordered_ranks(forest)
+        # Best first; an entry whose score is not the present one any more counts for nothing.
+        self._heap = [(-score, self._ranks[at], at) for at, score in enumerate(self._scores)]
+        heapify(self._heap)
+
+    def _unordered_ranks(self, forest: PromisedForest) -> list[int]:
+        """The places that the candidates have among equals: as a search without order has them."""
+        places = range(len(self._scores))
+        if not self._is_ordered:
+            return list(places)
+        ids = forest.view.forest.providers.id
+        turns = {
+            at: (turn, int(ids[root]))
+            for root, members in self._by_root.items()
+            for turn, at in enumerate(members)
+        }
+        ranks = [0] * len(self._scores)
+        for rank, at in enumerate(sorted(places, key=lambda at: turns.get(at, (0, 0)))):
+            ranks[at] = rank
+        return ranks
+
+    def shuffle(self) -> None:
+        """Have equals come at random."""
+        random.shuffle(self._ranks)
+        self._heap = [(-self._scores[at], self._ranks[at], at) for _, _, at in self._heap]
+        heapify(self._heap)
 
     def leave_out(self, lost: set[ProposalKey]) -> bool:
         """Drop candidates that were lost before; whether any are left."""
@@ -194,11 +216,6 @@ class _Found:
         roots, self._seen = set(forest.touched[self._seen :]), len(forest.touched)
         if not roots:
             return
-        if self._by_root is None:
-            self._by_root = defaultdict(list)
-            for at in range(len(self._scores)):
-                for root in {int(forest.view.forest.providers.root[draw.row]) for draw in self.draws(at)}:
-                    self._by_root[root].append(at)
         for at in {at for root in roots for at in self._by_root.get(root, ())}:
             score = self._answer.present_score(at)
             if score != self._scores[at]:
