@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from placement.domain.portions import portions
-from placement.operations.client import ServiceError
 from placement.operations.kubernetes.informer_store import (
     InformerStore,
     Key,
@@ -18,7 +17,7 @@ from placement.operations.kubernetes.informer_store import (
 from placement.operations.kubernetes.reconciled_pods import ReconciledPods
 from placement.operations.kubernetes.reconciled_reservations import ReconciledReservations
 from placement.operations.kubernetes.sending import Sending
-from placement.operations.kubernetes.service import NodeSent, ServiceCluster, is_refusal
+from placement.operations.kubernetes.service import Sent, ServiceCluster
 
 # So many nodes are sent in one call, and so many calls at a time.
 _BATCH, _AT_ONCE = 50, 2
@@ -139,23 +138,11 @@ class ReconciledNodes:
             self._release_from(name)
         return _Sendable(name, mark, node, topology)
 
-    def _send(self, batch: Sequence[_Sendable]) -> Sequence[NodeSent]:
+    def _send(self, batch: Sequence[_Sendable]) -> Sequence[Sent]:
         """What became of each of the nodes. Raises ServiceError."""
-        try:
-            return self._service.put_nodes([node.manifests for node in batch])
-        except ServiceError as error:
-            if not is_refusal(error):
-                raise
-        # One of them spoils the body for all.
-        return [self._send_alone(node) for node in batch]
+        return self._service.put_nodes([(node.name, *node.manifests) for node in batch])
 
-    def _send_alone(self, node: _Sendable) -> NodeSent:
-        try:
-            return NodeSent(self._service.put_node(node.name, *node.manifests))
-        except ServiceError as error:
-            return NodeSent([], error)
-
-    def _note(self, node: _Sendable, sent: NodeSent) -> bool:
+    def _note(self, node: _Sendable, sent: Sent) -> bool:
         """Whether the service took the node. Raises ServiceError for what is no refusal."""
         if sent.refusal is not None:
             self._sending.rejected(_key(node.name), node.mark, sent.refusal)
