@@ -19,6 +19,9 @@ from benchmarks.servers import Measured
 from benchmarks.wire import Wire
 
 
+_CLAIMANT = {"project_id": "project", "user_id": "user", "consumer_type": "INSTANCE"}
+
+
 @dataclass
 class Timing:
     """Milliseconds of one piece of work on one server; `candidates` and `size` (bytes) of its answer."""
@@ -144,6 +147,31 @@ def search_and_claim(server: Measured, query: str, clients: int, seconds: float)
         return wire.call("PUT", f"/allocations/{uuid.uuid4()}", body)[0] == 204
 
     return _many(server, clients, seconds, work)
+
+
+def claim_in_one_call(server: Measured, query: str, clients: int, seconds: float) -> Throughput:
+    """Search and claim in one call, for one consumer each."""
+
+    def work(wire: Wire, _: random.Random) -> bool:
+        body = {"consumer_uuid": str(uuid.uuid4()), **_CLAIMANT, "query": query}
+        return wire.call("POST", "/ext/v1/claims", body)[0] == 201
+
+    return _many(server, clients, seconds, work)
+
+
+def claims_in_bulk(
+    server: Measured, query: str, members: int, clients: int, seconds: float, *, atomic: bool
+) -> Throughput:
+    """The same for so many consumers in each call; how many consumers per second."""
+
+    def work(wire: Wire, _: random.Random) -> bool:
+        everybody = [{"consumer_uuid": str(uuid.uuid4())} for _ in range(members)]
+        body = {**_CLAIMANT, "query": query, "atomic": atomic, "members": everybody}
+        status, content = wire.call("POST", "/ext/v1/claims", body)
+        return status == 200 and all(each["status"] == 201 for each in json.loads(content)["members"])
+
+    found = _many(server, clients, seconds, work)
+    return Throughput(found.per_second * members, found.failed)
 
 
 class PeakMemory:
