@@ -18,7 +18,6 @@ from benchmarks.queries import ONLY_OURS
 from benchmarks.servers import Measured
 from benchmarks.wire import Wire
 
-
 _CLAIMANT = {"project_id": "project", "user_id": "user", "consumer_type": "INSTANCE"}
 
 
