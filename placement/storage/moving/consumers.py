@@ -14,6 +14,7 @@ from placement.storage.moving.providers import foreign_ids
 from placement.storage.moving.side import AT_ONCE, Progress, Report, Side
 
 _CONTENT = ("uuid", "project_id", "user_id", "consumer_type_id", "generation")
+_READ_AT_ONCE = 5000
 
 
 def copy(source: Side, target: Side, ids: Ids, report: Report, progress: Progress) -> set[str]:
@@ -21,10 +22,10 @@ def copy(source: Side, target: Side, ids: Ids, report: Report, progress: Progres
     table = source.tables.consumers
     total = source.rows(sa.select(sa.func.count()).select_from(table))[0][0]
     columns = [table.c[name] for name in ("id", *_CONTENT, "created_at", "updated_at")]
-    query = sa.select(*columns).where(table.c.id > sa.bindparam("after")).order_by(table.c.id).limit(AT_ONCE)
+    query = sa.select(*columns).where(table.c.id > sa.bindparam("after")).order_by(table.c.id)
     found: set[str] = set()
     after = -1
-    while rows := source.rows(query, after=after):
+    while rows := source.rows(query.limit(_READ_AT_ONCE), after=after):
         after = rows[-1][0]
         wanted = [_translated(row, ids) for row in rows]
         found.update(row["uuid"] for row in wanted)
