@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from tqdm import tqdm
 
 from benchmarks import data, mariadb, servers
 from benchmarks.incumbent_rows import fill
@@ -38,6 +39,8 @@ _ROOT = Path(__file__).resolve().parents[1]
 # Where /proc/PID/stat has the time of children, counted behind the name.
 _OF_CHILDREN = (13, 14)
 _FAILED = 500
+# Of how many providers everything is read from both services.
+_SAMPLE = 1000
 _PARTS = ("inventories", "usages", "traits", "aggregates", "allocations")
 
 
@@ -153,7 +156,7 @@ def _release_some(url: str, sets: list[data.DataSet]) -> None:
 
 
 def _compare(title: str, one: str, other: str, count: int) -> int:
-    """How many answers of two services differ, and what differs between all they hold.
+    """How many answers of two services differ, and what differs between what they hold of some providers.
 
     Queries at which the incumbent fails, as at GET /usages on PostgreSQL, compare nothing and are counted.
     """
@@ -162,16 +165,19 @@ def _compare(title: str, one: str, other: str, count: int) -> int:
     listed = json.loads(wires[0].must("GET", "/resource_providers"))["resource_providers"]
     providers = [entry["uuid"] for entry in listed]
     different = failed = 0
-    for query in (_query(chance, providers) for _ in range(count)):
+    started = time.perf_counter()
+    for query in tqdm([_query(chance, providers) for _ in range(count)], desc=title, unit="", mininterval=10):
         answers = [_answer(wire, query) for wire in wires]
         if answers[0][0] >= _FAILED:
             failed += 1
         elif answers[0] != answers[1]:
             different += 1
             print(f"  {query}", *(f"    {str(answer)[:300]}" for answer in answers), sep="\n")
-    command = [sys.executable, "-m", "placement.operations", "verify", one, other]
+    command = [sys.executable, "-m", "placement.operations", "verify", one, other, "--sample", str(_SAMPLE)]
     verified = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=False)
-    print(f"{title}: {count} queries, {different} answers differ, {failed} failed in the incumbent")
+    took, load = time.perf_counter() - started, os.getloadavg()[0]
+    told = f"{title}: {count} queries, {different} answers differ, {failed} failed in the incumbent"
+    print(f"{told}, {took:.0f} s, load {load:.1f}")
     print(f"{title}: verify: {verified.stdout.splitlines()[-1]}", flush=True)
     return different + verified.returncode
 

@@ -17,7 +17,6 @@ from placement.storage.moving.providers import foreign_ids
 from placement.storage.moving.side import Progress, Side, with_progress
 
 _PROVIDERS_AT_ONCE = 5000
-_CONSUMERS_AT_ONCE = 5000
 # Whose column has the names that each kind of id stands for.
 _NAMED_BY = {
     "providers": "uuid",
@@ -63,9 +62,11 @@ def differences(
         yield from _told("consumer", held, holds)
     if target.is_ours:
         yield from _told("consumer", set(), _held_of_clusters(here, consumers))
-    recorded = _recorded(source)
-    for some in with_progress(progress, "consumers compared", recorded, _CONSUMERS_AT_ONCE):
-        yield from _told("consumer", _records(there, some), _records(here, some))
+    records = _records(here)
+    for uuid, record in _records(there).items():
+        if records.get(uuid) != record:
+            yield from _told("consumer", {record}, {records[uuid]} if uuid in records else set())
+    progress("consumers compared", len(consumers), len(consumers))
 
 
 def _told(what: str, there: Facts, here: Facts) -> Iterator[str]:
@@ -119,19 +120,13 @@ def _held_of_clusters(known: _Known, consumers: Set[str]) -> Facts:
     return _amounts(known, (row for row in rows if row[0] in consumers))
 
 
-def _recorded(side: Side) -> Sequence[str]:
-    """The uuids of the consumers that have a record, in the order in which they are stored."""
-    table = side.tables.consumers
-    return [row[0] for row in side.rows(sa.select(table.c.uuid).order_by(table.c.id))]
-
-
-def _records(known: _Known, uuids: Sequence[str]) -> Facts:
-    """(consumer, project, user, kind, generation)."""
+def _records(known: _Known) -> Mapping[str, tuple[Any, ...]]:
+    """(consumer, project, user, kind, generation) of all consumers that have a record, by their uuids."""
     columns = ("uuid", "project_id", "user_id", "consumer_type_id", "generation")
     table = known.side.tables.consumers
-    rows = known.side.rows(sa.select(*(table.c[name] for name in columns)).where(table.c.uuid.in_(uuids)))
+    rows = known.side.rows(sa.select(*(table.c[name] for name in columns)))
     projects, users, kinds = known.projects, known.users, known.consumer_types
     return {
-        (uuid, projects[project], users[user], kinds.get(kind), generation)
+        uuid: (uuid, projects[project], users[user], kinds.get(kind), generation)
         for uuid, project, user, kind, generation in rows
     }
