@@ -60,10 +60,15 @@ def fill_with(url: str, data: DataSet) -> None:
     The incumbent must have been started on the database before, as it then writes its classes and traits.
     """
     engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg2://"))
-    providers = [host[0] for host in data.hosts]
-    aggregates = sorted({uuid_ for provider in providers for uuid_ in provider.aggregates})
+    hosts = [host[0] for host in data.hosts]
+    aggregates = sorted({uuid_ for host in hosts for uuid_ in host.aggregates})
+    rows = [{"uuid": identifier(host.name), "name": host.name, "generation": 4} for host in hosts]
+    table = tables.providers
     with engine.begin() as connection:
+        _write(connection, {table: rows})
+        connection.execute(sa.update(table).values(root_provider_id=table.c.id))
         ids = {
+            "providers": _named(connection, table.c.name, []),
             "traits": _named(connection, tables.traits.c.name, CUSTOM_TRAITS),
             "classes": _named(connection, tables.resource_classes.c.name, []),
             "aggregates": _named(connection, tables.aggregates.c.uuid, aggregates),
@@ -73,7 +78,7 @@ def fill_with(url: str, data: DataSet) -> None:
             "user_id": _named(connection, tables.users.c.external_id, [_OWNER])[_OWNER],
             "consumer_type_id": _named(connection, tables.consumer_types.c.name, ["INSTANCE"])["INSTANCE"],
         }
-        _write(connection, _rows_of(data, ids, owner))
+        _write(connection, _belongings(data, ids, owner))
     engine.dispose()
 
 
@@ -95,23 +100,12 @@ def _named(connection: sa.Connection, column: sa.Column[str], names: list[str]) 
     return dict(map(tuple, connection.execute(query)))
 
 
-def _rows_of(
+def _belongings(
     data: DataSet, ids: Mapping[str, Mapping[str, int]], owner: Mapping[str, int]
 ) -> dict[sa.Table, Iterable[dict[str, Any]]]:
-    numbers = {host[0].name: number for number, host in enumerate(data.hosts, 1)}
-    at = [(numbers[host[0].name], host[0]) for host in data.hosts]
+    at = [(ids["providers"][host[0].name], host[0]) for host in data.hosts]
     held = [(identifier(f"{data.name}-{at}"), held) for at, held in enumerate(data.consumers)]
     return {
-        tables.providers: (
-            {
-                "id": id_,
-                "uuid": identifier(one.name),
-                "name": one.name,
-                "generation": 4,
-                "root_provider_id": id_,
-            }
-            for id_, one in at
-        ),
         tables.inventories: (
             {"resource_provider_id": id_, "resource_class_id": ids["classes"][name], **_SIZES, **offered}
             for id_, one in at
@@ -130,7 +124,7 @@ def _rows_of(
         tables.consumers: ({"uuid": consumer, "generation": 1, **owner} for consumer, _ in held),
         tables.allocations: (
             {
-                "resource_provider_id": numbers[provider],
+                "resource_provider_id": ids["providers"][provider],
                 "consumer_id": consumer,
                 "resource_class_id": ids["classes"][name],
                 "used": used,
