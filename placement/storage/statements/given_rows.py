@@ -36,12 +36,6 @@ class RowStatement:
         given = transaction.backend.row_parameters(self._columns, rows)
         return transaction.execute(self._for(transaction.backend), {**given, **others})
 
-    def run_last(self, transaction: Transaction, rows: Sequence[Sequence[Any]], **others: Any) -> None:
-        """The same for a statement without result that ends its transaction: it is committed next."""
-        backend = transaction.backend
-        given = backend.row_parameters(self._columns, rows)
-        backend.run_last(transaction.connection, self._for(backend), {**given, **others})
-
     def _for(self, backend: Backend) -> sa.TextClause:
         statement = self._made.get(type(backend))
         if statement is None:
