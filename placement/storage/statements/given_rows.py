@@ -21,8 +21,6 @@ class RowStatement:
     ) -> None:
         """`text` has {rows} where the table `name` of these columns (names and SQL types) is to stand.
 
-        Where it has {stamp}, that of the transaction is to stand, whose parameters then come with the others.
-
         `parameters` are those whose type the driver has to know.
         """
         self._text = text
@@ -40,6 +38,6 @@ class RowStatement:
         statement = self._made.get(type(backend))
         if statement is None:
             rows = backend.given_rows(self._name, self._columns)
-            text = self._text.format(rows=rows, stamp=backend.stamp_text)
+            text = self._text.format(rows=rows)
             statement = self._made[type(backend)] = sa.text(text).bindparams(*self._parameters)
         return statement
