@@ -72,8 +72,7 @@ def main() -> None:
             else:
                 rows = [] if given.audit else list(_searches(urls, kind, given.seconds))
                 rows += _claims(urls, kind, given.claims)
-        title = f"{wanted}, load {os.getloadavg()[0]:.1f}"
-        print_table(title, ["work", "the other, p50", "this one, p50", "the other / this one", "runs"], rows)
+        print_table(wanted, ["work", "the other, p50", "this one, p50", "the other / this one", "runs"], rows)
 
 
 @contextmanager
@@ -136,7 +135,7 @@ def _pods(urls: list[str], nodes: int) -> Iterator[list[str]]:
     for url in urls:
         fill_pods(url, random.Random(2), _PODS)
     wires = [Wire(url) for url in urls]
-    for task in tasks(random.Random(3), _PODS):
+    for task in tasks(random.Random(3), nodes, _PODS):
         timings = [Timing() for _ in wires]
         for body in task.bodies:
             for wire, timing in zip(wires, timings, strict=True):
