@@ -10,6 +10,7 @@ import math
 import select
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import psycopg2
@@ -135,12 +136,19 @@ class Dialect(PGDialect_psycopg2):
             dbapi_connection.close()
 
 
-def commit_with(connection: sa.Connection, statement: sa.TextClause, parameters: Mapping[str, Any]) -> None:
-    """Have the statement sent together with the COMMIT that must follow now."""
+def commit_with(connection: sa.Connection, insert: sa.TextClause, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Have the rows inserted by a statement that is sent together with the COMMIT that must follow now."""
     driver: Any = connection.connection.dbapi_connection
+    begin, values = _parts(insert)
     with driver.cursor() as cursor:
-        text = statement.compile(dialect=connection.dialect)
-        driver.keep_last(cursor.mogrify(str(text), parameters))
+        driver.keep_last(begin + b", ".join(cursor.mogrify(values, row) for row in rows))
+
+
+@cache
+def _parts(insert: sa.TextClause) -> tuple[bytes, str]:
+    """An insert up to its values, and the values of one row, for the driver to fill in."""
+    begin, word, values = str(insert.compile(dialect=Dialect())).partition("VALUES ")
+    return (begin + word).encode(), values
 
 
 sa.dialects.registry.register("postgresql.placement", __name__, "Dialect")

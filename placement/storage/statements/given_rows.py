@@ -21,8 +21,6 @@ class RowStatement:
     ) -> None:
         """`text` has {rows} where the table `name` of these columns (names and SQL types) is to stand.
 
-        Where it has {stamp}, that of the transaction is to stand, whose parameters then come with the others.
-
         `parameters` are those whose type the driver has to know.
         """
         self._text = text
@@ -36,16 +34,10 @@ class RowStatement:
         given = transaction.backend.row_parameters(self._columns, rows)
         return transaction.execute(self._for(transaction.backend), {**given, **others})
 
-    def run_last(self, transaction: Transaction, rows: Sequence[Sequence[Any]], **others: Any) -> None:
-        """The same for a statement without result that ends its transaction: it is committed next."""
-        backend = transaction.backend
-        given = backend.row_parameters(self._columns, rows)
-        backend.run_last(transaction.connection, self._for(backend), {**given, **others})
-
     def _for(self, backend: Backend) -> sa.TextClause:
         statement = self._made.get(type(backend))
         if statement is None:
             rows = backend.given_rows(self._name, self._columns)
-            text = self._text.format(rows=rows, stamp=backend.stamp_text)
+            text = self._text.format(rows=rows)
             statement = self._made[type(backend)] = sa.text(text).bindparams(*self._parameters)
         return statement

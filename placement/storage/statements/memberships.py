@@ -58,7 +58,9 @@ def _members(
     if not rows:
         return None
     present = [row for row in rows if row[1] is not None]
-    return Members(rows[0][0], [row[1] for row in present], max((row[2] for row in present), default=None))
+    # Rows that were imported may have no times.
+    times = [row[2] for row in present if row[2] is not None]
+    return Members(rows[0][0], [row[1] for row in present], max(times, default=None))
 
 
 class Replaced(NamedTuple):
