@@ -163,7 +163,7 @@ def claim_in_one_call(server: Measured, query: str, clients: int, seconds: float
         body = {"consumer_uuid": str(uuid.uuid4()), **_CLAIMANT, "query": query}
         return wire.call("POST", "/ext/v1/claims", body)[0] == 201
 
-    return _many(server, clients, seconds, work)
+    return many(server.url, clients, seconds, work)
 
 
 def claims_in_bulk(
@@ -177,7 +177,7 @@ def claims_in_bulk(
         status, content = wire.call("POST", "/ext/v1/claims", body)
         return status == 200 and all(each["status"] == 201 for each in json.loads(content)["members"])
 
-    found = _many(server, clients, seconds, work)
+    found = many(server.url, clients, seconds, work)
     return Throughput(found.per_second * members, found.failed)
 
 
