@@ -57,6 +57,20 @@ def exposition(more: Iterable[Any] = ()) -> bytes:
     raise AssertionError
 
 
+def counts(name: str) -> list[tuple[dict[str, str], int]]:
+    """What a counter of that name has counted in all processes so far: its labels, and how often."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    text = exposition().decode()
+    families = [each for each in text_string_to_metric_families(text) if each.name == name]
+    return [
+        (sample.labels, int(sample.value))
+        for family in families
+        for sample in family.samples
+        if sample.name == f"{name}_total" and sample.value
+    ]
+
+
 def forget(pid: int) -> None:
     """Keep what a process that ended has counted, together with others that ended, and no more of it."""
     from prometheus_client import mmap_dict, multiprocess
