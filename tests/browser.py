@@ -67,3 +67,18 @@ def page_of(browser: Any, url: str, **settings: Any) -> Iterator[tuple[Any, list
         yield page, complaints
     finally:
         context.close()
+
+
+def findings(page: Any) -> list[str]:
+    """What axe-core finds wrong with the page for people who cannot see or point, by rule and place."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response["violations"]
+    return [f"{page.url}: {each['id']} at {node['target']}" for each in found for node in each["nodes"]]
+
+
+def drawn(page: Any, path: str) -> None:
+    """Open a page, and wait until its map, if it has one, is drawn."""
+    page.goto(path)
+    if page.query_selector("[data-map]"):
+        page.wait_for_selector("[data-drawn]")

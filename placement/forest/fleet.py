@@ -42,6 +42,11 @@ class Fleet(NamedTuple):
         """Whether each id has four bytes."""
         return not len(self.ids) or int(self.ids.max()) < 2**32
 
+    def counts(self) -> list[tuple[int, int]]:
+        """How many trees each group has, of those that have any."""
+        counts = np.bincount(self.group_of, minlength=len(self.groups)).tolist()
+        return [(group, count) for group, count in zip(self.groups, counts, strict=True) if count]
+
     @property
     def group_bytes(self) -> bytes:
         """Where each group begins, and where the last one ends: four bytes each, little-endian."""
@@ -80,7 +85,9 @@ class Shares(NamedTuple):
         """The places of the trees by level, those that have nothing last; equal ones as they are."""
         levels = self.levels
         order = levels if rising else -levels
-        return np.argsort(np.where(levels == NOTHING, 2 * _MOST_LEVEL, order), kind="stable").tolist()
+        ranked = np.argsort(np.where(levels == NOTHING, 2 * _MOST_LEVEL, order), kind="stable")
+        found: list[int] = ranked.tolist()
+        return found
 
 
 def fleet_of(forest: Forest, preferred: Collection[int], only: int | None = None) -> Fleet:

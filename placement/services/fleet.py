@@ -77,7 +77,7 @@ class Overfull(NamedTuple):
 
 
 class Hosts:
-    """Looks at all hosts at once. A cluster narrows to its hosts; BadRequest if there is none of that name."""
+    """Looks at all hosts at once. A cluster narrows to its hosts; raises BadRequest if there is none."""
 
     def __init__(self, database: Database, forest: ForestKeeper) -> None:
         self._database = database
@@ -88,6 +88,11 @@ class Hosts:
         view = self._forest.current()
         offered = (class_id for class_id, column in view.forest.inventories.items() if column.count)
         return sorted(view.names.classes[class_id] for class_id in offered if class_id in view.names.classes)
+
+    def counted(self) -> list[tuple[Group, int]]:
+        """How many hosts each group has. Raises Unavailable."""
+        _, known, all_ = self._looked_at(None)
+        return [(known.get(group, _NEITHER), count) for group, count in all_.counts()]
 
     def heat_map(self, figure: Figure, resource_class: str, cluster: str | None = None) -> HeatMap:
         """The figures of all hosts. Raises BadRequest, Unavailable."""
@@ -123,14 +128,14 @@ class Hosts:
         *,
         rising: bool = False,
     ) -> tuple[list[HostFigure], int]:
-        """Some hosts in the order of their figures, and how many there are. Raises BadRequest, Unavailable."""
+        """Some hosts in the order of their figures, and how many there are. Raises as `of` does."""
         view, known, all_ = self._looked_at(cluster)
         shares = _shares(view, all_, figure, resource_class)
         places = shares.ranked(rising=rising)
         return self._told(all_, known, shares, places[start : start + count]), len(places)
 
     def overfull(self, most: int) -> tuple[list[Overfull], int]:
-        """Some inventories with more in use than their capacity, and how many there are. Raises Unavailable."""
+        """Some inventories with more in use than there is, and how many there are. Raises Unavailable."""
         view = self._forest.current()
         found = fleet.overfull(view.forest)
         shown = found[:most]

@@ -22,6 +22,8 @@ from placement.storage.statements.inventories import Stored
 from placement.storage.statements.provider_rows import Provider
 from placement.storage.statements.trees import TreeMember
 
+__all__ = ["HostPlace", "HostView", "HostViews", "TreeMember"]
+
 
 @dataclass(frozen=True, slots=True)
 class HostPlace:

@@ -12,6 +12,7 @@ from placement.api.route_guard import PAGES, route
 from placement.domain.audit import AuditFilter, Kind, StoredRecord
 from placement.domain.errors import BadRequest
 from placement.metrics.sharing import counts
+from placement.services.fleet import Overfull
 from placement.web.shown import address, caller_clusters, may, same_page, shown
 
 _PAGE = 50
@@ -79,7 +80,7 @@ def _changes() -> Response:
     marker = request.args.get("marker")
     if marker is not None and not (marker.isascii() and marker.isdigit() and len(marker) < 19):
         raise BadRequest("marker: must be the one of the page before")
-    page = use_cases().audit.listed(AuditFilter(**given), int(marker) if marker else None, _PAGE)
+    page = use_cases().audit.listed(_wanted(given), int(marker) if marker else None, _PAGE)
     records = [record_of(record) for record in page.records]
     columns = ("time", "action", "kind", "target", "consumer", "user", "project", "request_id")
     rows = [[record[name] for name in columns] for record in records]
@@ -89,10 +90,17 @@ def _changes() -> Response:
     return shown("changes.html", document, (columns, rows), given=given, kinds=kinds, following=following)
 
 
+def _wanted(given: dict[str, str | None]) -> AuditFilter:
+    return AuditFilter(
+        user_id=given["user_id"], project_id=given["project_id"], target=given["target"], kind=given["kind"]
+    )
+
+
 def _refusals() -> Response:
     """What is refused, as far as the service knows it."""
     counted = _counted()
-    overfull, count = [], 0
+    overfull: list[Overfull] = []
+    count = 0
     if caller_clusters() is None and may("resource_providers:list"):
         overfull, count = use_cases().hosts.overfull(_MOST_OVERFULL)
     nodes = [each._asdict() for cluster in _clusters() for each in use_cases().closed_nodes.of(cluster)]

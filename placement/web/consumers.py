@@ -24,6 +24,7 @@ from placement.web.shown import address, caller_clusters, may, require, same_pag
 _PAGE = 50
 _HISTORY = 20
 _MOST_HOSTS = 4
+_WHO = ("consumer_uuid", "consumer_type", "project_id", "user_id")
 
 
 def register(blueprint: Blueprint) -> None:
@@ -73,14 +74,13 @@ def held(consumer: dict[str, Any]) -> dict[str, int]:
 
 
 def _held_table(document: dict[str, Any]) -> Any:
-    names = ("consumer", "type", "project", "user", "provider", "provider_uuid", "class", "amount")
+    names = (*_WHO, "provider", "provider_uuid", "class", "amount")
     return names, (
-        (each["consumer_uuid"], each["consumer_type"], each["project_id"], each["user_id"], held["name"], uuid,
-         name, amount)
+        (*(each[name] for name in _WHO), held["name"], uuid, name, amount)
         for each in document["consumers"]
         for uuid, held in each["allocations"].items()
         for name, amount in held["resources"].items()
-    )  # fmt: skip
+    )
 
 
 def _consumer(uuid: str) -> Response:
@@ -140,7 +140,8 @@ def _pods() -> Response:
     document: dict[str, Any] = {"pods": [], "next": None}
     if cluster:
         require("clusters:pods:list", cluster)
-        page = use_cases().pods.listed(cluster, PodFilter(**given), int(text), _PAGE)
+        wanted = PodFilter(given["namespace"], given["node"], given["qos"])
+        page = use_cases().pods.listed(cluster, wanted, int(text), _PAGE)
         document = page_body(cluster, page)
     following = None if document["next"] is None else same_page(marker=document["next"])
     columns = ("namespace", "name", "node", "qos_class", "phase", "cpuset", "consumer_uuid")

@@ -11,8 +11,7 @@ from typing import Any
 
 from placement.numa.cpuset import format_cpu_list
 from placement.services.clusters.node_views import CpuView, NodeView
-from placement.services.host_views import HostView
-from placement.storage.statements.trees import TreeMember
+from placement.services.host_views import HostView, TreeMember
 from placement.web import units
 
 _CPU_CLASSES = ("PCPU", "VCPU")

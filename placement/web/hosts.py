@@ -15,6 +15,7 @@ from placement.domain.audit import AuditFilter
 from placement.domain.errors import NotFound
 from placement.domain.identifiers import normalize_uuid
 from placement.services.host_views import HostPlace, HostView
+from placement.web import units
 from placement.web.changes import history_of
 from placement.web.host_drawing import Lacks, drawing_of, plain
 from placement.web.shown import address, require, shown, to
@@ -53,7 +54,8 @@ def _node(cluster: str, node: str) -> Response:
 def _host(uuid: str) -> Response:
     """A host as it is built, with everybody on it."""
     place, host = seen(uuid)
-    drawing = drawing_of(host, _lacks())
+    lacks = _lacks()
+    drawing = drawing_of(host, lacks)
     view = None if host.node is None else host.node.view
     document = {**_document(host), "drawn": plain(drawing)}
     return shown(
@@ -66,6 +68,7 @@ def _host(uuid: str) -> Response:
         view=view,
         totals=_totals(host),
         marked=request.args.get("mark", ""),
+        lacks=list(_in_words(host, lacks)),
         history=_history(place, host),
     )
 
@@ -125,6 +128,13 @@ def _lacks() -> Lacks:
         name, _, words = rest.partition(",")
         found.setdefault(uuid, {})[name] = words
     return found
+
+
+def _in_words(host: HostView, lacks: Lacks) -> Iterator[str]:
+    names = {member.uuid: member.name for member in host.members}
+    for uuid, missing in lacks.items():
+        for resource_class, words in missing.items():
+            yield " ".join(filter(None, (f"{names.get(uuid, uuid)}:", units.plain(resource_class), words)))
 
 
 def _history(place: HostPlace, host: HostView) -> list[dict[str, Any]] | None:

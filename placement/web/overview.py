@@ -20,7 +20,8 @@ from placement.web.shown import caller_clusters, may, shown
 
 _RECENT = datetime.timedelta(minutes=15)
 _SHOWN = 8
-_NONE = "none"
+# What capacity and the fleet call hosts that are in neither.
+_NONE, _NEITHER = "none", "neither"
 # These are shown first, in this order.
 _FIRST = ("VCPU", "PCPU", "MEMORY_MB", "DISK_GB")
 
@@ -40,7 +41,7 @@ def _overview() -> Response:
         for group in groups
         for each in group["resources"]
     ]  # fmt: skip
-    names = ("group", "kind", "nodes", "class", "total", "reserved", "allocation_ratio", "capacity", "used")
+    names = ("group", "kind", "hosts", "class", "total", "reserved", "allocation_ratio", "capacity", "used")
     only = next(iter(sorted(caller_clusters() or ())), None)
     sees_map = may("resource_providers:list", only)
     return shown(
@@ -59,7 +60,7 @@ def _groups() -> list[dict[str, Any]]:
     own = caller_clusters()
     found: dict[str, list[Group]] = defaultdict(list)
     # The hosts are loaded when somebody asks for them first.
-    use_cases().hosts.classes()
+    hosts = {group.name: count for group, count in use_cases().hosts.counted()}
     for each in use_cases().capacity.groups():
         found[each.name].append(each)
     names = sorted(known) + sorted(found.keys() - known.keys() - {_NONE}) + [_NONE] * (_NONE in found)
@@ -67,7 +68,7 @@ def _groups() -> list[dict[str, Any]]:
         {
             "name": name,
             "kind": "cluster" if name in known else "none" if name == _NONE else "aggregate",
-            "hosts": known[name].nodes if name in known else None,
+            "hosts": hosts.get(_NEITHER if name == _NONE else name, 0),
             "description": known[name].settings.get("description", "") if name in known else "",
             "resources": list(_resources(found[name])),
         }

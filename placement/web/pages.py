@@ -13,9 +13,19 @@ from placement.api.errors import HttpError
 from placement.api.route_guard import PAGES
 from placement.domain.errors import NotFound
 from placement.numa.cpuset import format_cpu_list
-from placement.web import changes, consumers, fleet_map, hosts, overview, problems, requests, search, session
+from placement.web import (
+    changes,
+    consumers,
+    fleet_map,
+    hosts,
+    overview,
+    problems,
+    requests,
+    search,
+    session,
+    units,
+)
 from placement.web import sign_in as signing
-from placement.web import units
 from placement.web.shown import common, to
 
 _FILES = Path(__file__).parent / "static"
@@ -57,7 +67,7 @@ def attach(application: Flask) -> None:
 
 def _add_templates(application: Flask) -> None:
     loader = PrefixLoader({"web": PackageLoader("placement.web")})
-    application.jinja_loader = ChoiceLoader([loader])  # type: ignore[assignment]
+    application.jinja_loader = ChoiceLoader([loader])
     environment = application.jinja_env
     environment.autoescape = select_autoescape(default=True, default_for_string=True)
     environment.trim_blocks = environment.lstrip_blocks = True

@@ -39,14 +39,14 @@ def token_for(
     verify = False if options.insecure else options.cafile or True
     session = Session(verify=verify, timeout=_ANSWER_SECONDS)
     try:
-        token: str = plugin.get_access(session).auth_token
+        token = plugin.get_access(session).auth_token
     except exceptions.Unauthorized:
         raise PasswordRefused(
             "Keystone does not know this user with this password in this project."
         ) from None
     except exceptions.ClientException as error:
         raise HttpError(503, f"Keystone cannot be asked: {type(error).__name__}") from None
-    return token
+    return str(token)
 
 
 def _address(configuration: Any) -> str:

@@ -1,4 +1,4 @@
-"""Why not, and where: a query, a flavor or a pod, its stages, near misses and candidates, and claims of these."""
+"""Why not, and where: the stages, near misses and candidates of a query, a flavor or a pod, and claims."""
 
 from __future__ import annotations
 
@@ -255,12 +255,11 @@ _ASKED: dict[str, Callable[[Mapping[str, str]], dict[str, Any]]] = {
 
 def _table(document: Mapping[str, Any]) -> Any:
     if document.get("kind") == "pod":
-        names = ("rank", "node", "uuid", "score", "cpuset")
-        rows: list[Any] = [
+        nodes = ("rank", "node", "uuid", "score", "cpuset")
+        return nodes, [
             (rank, each["name"], each["resource_provider"], each["score"], each["cpuset"])
             for rank, each in enumerate(document["nodes"], 1)
         ]
-        return names, rows
     names = ("rank", "host", "provider", "uuid", "class", "amount", "score")
     return names, [
         (rank, each["host"]["name"], given["name"], uuid, name, amount, each["score"])
@@ -298,7 +297,7 @@ def lacks_of(miss: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _drawn_miss(document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The host of the nearest miss, drawn with what it lacks; None where there is none, or it may not be seen."""
+    """The host of the nearest miss, drawn with what it lacks; None if there is none that may be seen."""
     nearest = (document.get("explanation") or {}).get("nearest") or ()
     for miss in nearest[:1]:
         found: dict[str, dict[str, str]] = {}

@@ -33,7 +33,7 @@ def wanted() -> str:
 
 
 def shown(template: str, document: Any, table: Table, status: int = 200, **beside: Any) -> Response:
-    """The answer of a page: `document` as JSON, `table` as CSV, or the template with document and `beside`."""
+    """The answer of a page: `document` as JSON, `table` as CSV, or the template with both and `beside`."""
     form = wanted()
     if form == JSON:
         text = orjson.dumps(document, default=str, option=orjson.OPT_NON_STR_KEYS)

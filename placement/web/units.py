@@ -27,6 +27,9 @@ _KNOWN = {
 }
 _BY_END = {
     "_CPU_MILLI": Unit("CPU", 1000),
+    # Koordinator counts these in thousandths, too.
+    "_BATCH_CPU": Unit("CPU", 1000),
+    "_MID_CPU": Unit("CPU", 1000),
     "_MILLI": Unit("thousandths"),
     "_MEMORY_MB": Unit("GiB", _GIBI),
     "_MB": Unit("GiB", _GIBI),
@@ -36,6 +39,7 @@ _BY_END = {
     "_PODS": Unit("pods"),
 }
 _PIECES = Unit("pieces")
+_PLURALS = ("pieces", "pods", "contexts")
 
 
 def unit_of(resource_class: str) -> Unit:
@@ -49,7 +53,8 @@ def unit_of(resource_class: str) -> Unit:
 def amount(value: float, resource_class: str) -> str:
     """An amount with its unit: `12 CPU`, `1.5 GiB`."""
     unit = unit_of(resource_class)
-    return f"{number(value / unit.divisor)} {unit.name}"
+    name = unit.name.removesuffix("s") if value == unit.divisor and unit.name in _PLURALS else unit.name
+    return f"{number(value / unit.divisor)} {name}"
 
 
 def share(part: float, whole: float, resource_class: str) -> str:

@@ -7,7 +7,7 @@ const NOTHING = 255, OVER = [208, 28, 139];
 // From little to much; light grows darker in light themes as well as dark ones grow lighter.
 const LIGHT = [[237, 243, 251], [168, 204, 236], [92, 156, 214], [33, 102, 172], [8, 45, 100]];
 const DARK = [[27, 38, 56], [26, 72, 122], [38, 122, 178], [92, 184, 214], [222, 243, 200]];
-const MOST_SCALE = 96, FRESH_SECONDS = 15, NAMES_FROM = 30;
+const MOST_SCALE = 96, FRESH_SECONDS = 15, NUMBERS_FROM = 30, LARGEST_CELL = 60;
 
 const isDark = () => {
   const theme = document.documentElement.dataset.theme;
@@ -66,6 +66,8 @@ class FleetMap {
 
   // Rows of cells, a band for each group, in the shape of the canvas; above each band its name.
   lay() {
+    // What the page allows; a few hosts need less.
+    this.canvas.style.removeProperty("height");
     const width = this.canvas.clientWidth, height = this.canvas.clientHeight;
     const shape = Math.max(width / Math.max(height, 1), .2);
     const fits = (columns) => this.groups.reduce((rows, group) => rows + Math.ceil((group.to - group.from) / columns), 0);
@@ -78,13 +80,13 @@ class FleetMap {
     for (const group of this.groups) { group.row = row; row += Math.ceil((group.to - group.from) / columns); }
     const sized = this.columns !== columns || this.rows !== row || this.size !== `${width},${height}`;
     this.columns = columns; this.rows = row; this.size = `${width},${height}`;
+    this.widest = Math.min(width / Math.max(columns, 1), Math.max(height - titles * 20 - 8, 20) / Math.max(row, 1), LARGEST_CELL);
+    this.canvas.style.setProperty("height", `${Math.min(height, Math.ceil(row * this.widest + titles * 20 + 10))}px`);
     if (sized || !this.view) this.fit();
   }
 
   fit() {
-    const width = this.canvas.clientWidth, height = this.canvas.clientHeight - this.groups.length * 20 - 6;
-    const scale = Math.min(width / Math.max(this.columns, 1), Math.max(height, 20) / Math.max(this.rows, 1), 46);
-    this.view = { x: (width - scale * this.columns) / 2, y: 4, scale, least: scale };
+    this.view = { x: this.widest < LARGEST_CELL ? (this.canvas.clientWidth - this.widest * this.columns) / 2 : 6, y: 4, scale: this.widest, least: this.widest };
     this.draw();
   }
 
@@ -162,7 +164,7 @@ class FleetMap {
     const gap = scale > 14 ? 2 : 1;
     for (let column = first; column <= last; column++) context.fillRect(x + column * scale - gap / 2, top + begin * scale, gap, (end - begin) * scale);
     for (let row = begin; row <= end; row++) context.fillRect(x + first * scale, top + row * scale - gap / 2, (last - first) * scale, gap);
-    if (scale < NAMES_FROM) return;
+    if (scale < NUMBERS_FROM) return;
     context.font = "600 11px system-ui, sans-serif";
     context.textAlign = "center";
     for (let row = begin; row < end; row++) for (let column = first; column < last; column++) {
@@ -318,7 +320,7 @@ class FleetMap {
     canvas.addEventListener("blur", () => { this.tip.hidden = true; });
     const buttons = { in: () => this.zoom(1.6), out: () => this.zoom(1 / 1.6), all: () => this.fit() };
     for (const button of this.around.querySelectorAll("[data-zoom]")) button.addEventListener("click", buttons[button.dataset.zoom]);
-    new ResizeObserver(() => { if (this.head) { this.lay(); this.paint(); } }).observe(canvas);
+    addEventListener("resize", () => { if (this.head) { this.lay(); this.paint(); } });
     addEventListener("themechange", () => this.head && this.paint());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.head && this.paint());
   }
