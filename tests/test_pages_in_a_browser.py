@@ -203,6 +203,7 @@ def test_a_page_is_renewed_without_losing_what_was_opened(browser: Any, demonstr
         }
         call(demonstration, "PUT", f"/allocations/{consumer}", claim)
         page.clock.fast_forward(11_000)
+        page.clock.resume()
         page.wait_for_selector(f".owners tr[data-owner='{consumer}']")
         assert page.locator("#providers").get_attribute("open") is not None
         call(demonstration, "DELETE", f"/allocations/{consumer}")

@@ -13,7 +13,7 @@ from placement.api.errors import HttpError, Relayed
 from placement.dialects.nova import FlavorRefused
 from placement.domain.errors import PlacementError
 from placement.web import session
-from placement.web.shown import HTML, address, html, to
+from placement.web.shown import CSV, JSON, address, html, to
 
 LOG = logging.getLogger(__name__)
 _ADVICE = {
@@ -44,7 +44,7 @@ def handle(blueprint: Blueprint) -> None:
 def problem(status: int, *messages: str) -> Response:
     """A page about an error; where JSON or CSV was asked for, the error as the API has it."""
     said = [message for message in messages if message]
-    if request.args.get("format", HTML) != HTML:
+    if request.args.get("format") in (JSON, CSV):
         return errors.render(status, "; ".join(said))
     return html(
         "problem.html",
@@ -76,7 +76,7 @@ def _relayed(relayed: Relayed) -> Response:
 
 def _unknown() -> Response:
     """The way to the sign-in page and back, for who is not known (any more)."""
-    if request.args.get("format", HTML) != HTML or request.headers.get("X-Requested-With"):
+    if request.args.get("format") in (JSON, CSV) or request.headers.get("X-Requested-With"):
         return errors.render(401, "The session has ended: sign in again.")
     back = request.full_path.rstrip("?") if request.method == "GET" else None
     ended = "1" if session.is_signed_in() else None
