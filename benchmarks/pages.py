@@ -1,4 +1,4 @@
-"""What pages cost: the map's numbers, drawing and panning in a browser, and pages beside the calls behind them.
+"""What pages cost: the numbers of the map, drawing and panning in a browser, and pages beside the API.
 
 python -m benchmarks.pages                        flat:10000 and flat:100000, and the demonstration
 python -m benchmarks.pages --hosts 1000           one size

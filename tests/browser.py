@@ -1,4 +1,7 @@
-"""A real browser for tests: Debian's Chromium, driven by playwright, one for each test process."""
+"""A real browser for tests: Debian's Chromium, driven by playwright, one for each test process.
+
+`python -m tests.browser` says whether there is one; without it the tests of pages in a browser do not run.
+"""
 
 from __future__ import annotations
 
@@ -82,3 +85,7 @@ def drawn(page: Any, path: str) -> None:
     page.goto(path)
     if page.query_selector("[data-map]"):
         page.wait_for_selector("[data-drawn]")
+
+
+if __name__ == "__main__":
+    print(f"Pages are tried in {chromium()}." if chromium() else MISSING)

@@ -73,6 +73,11 @@ class Shares(NamedTuple):
         """The levels, a byte each."""
         return self.levels.astype(np.uint8).tobytes()
 
+    @property
+    def holders(self) -> int:
+        """How many trees have some of the whole."""
+        return int(np.count_nonzero(self.whole))
+
     def totals(self) -> tuple[int, int]:
         """The parts and the wholes of all trees together."""
         return int(self.part.sum()), int(self.whole.sum())

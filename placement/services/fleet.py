@@ -89,6 +89,11 @@ class Hosts:
         offered = (class_id for class_id, column in view.forest.inventories.items() if column.count)
         return sorted(view.names.classes[class_id] for class_id in offered if class_id in view.names.classes)
 
+    def most_offered(self, classes: Sequence[str]) -> str:
+        """The one of these classes that the most hosts have; the first of several. Raises Unavailable."""
+        view, _, all_ = self._looked_at(None)
+        return max(classes, key=lambda name: _shares(view, all_, Figure.USE, name).holders)
+
     def counted(self) -> list[tuple[Group, int]]:
         """How many hosts each group has. Raises Unavailable."""
         _, known, all_ = self._looked_at(None)

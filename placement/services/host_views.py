@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from placement.domain.errors import NotFound
 from placement.services.clusters.clusters import Clusters, NodeTree
+from placement.services.clusters.node_views import NodeView
 from placement.services.placement.providers import missing
 from placement.storage.database import Database
 from placement.storage.statements import (
@@ -37,7 +38,7 @@ class HostPlace:
 class HostView:
     """A tree: its members in order of ids, their inventories and aggregates by provider id, allocations.
 
-    `node` is what is known of the root as a node of a cluster, if it is one.
+    `node` is what is known of the root as a node of a cluster, if it is one, and `view` its CPUs and pods.
     """
 
     root: TreeMember
@@ -46,6 +47,7 @@ class HostView:
     aggregates: Mapping[int, Sequence[str]]
     allocations: Sequence[ListedAllocation]
     node: NodeTree | None
+    view: NodeView | None
 
 
 class HostViews:
@@ -78,4 +80,5 @@ class HostViews:
         root = next((member for member in members if member.parent_id is None), None)
         if root is None:
             raise NotFound(f"No resource provider with uuid {place.provider.root_uuid} found")
-        return HostView(root, members, records, aggregates, held, node)
+        view = None if node is None else node.view
+        return HostView(root, members, records, aggregates, held, node, view)

@@ -49,11 +49,10 @@ def register(blueprint: Blueprint) -> None:
 def chosen(cluster: str | None = None) -> dict[str, Any]:
     """What the query asks to see, what else there is to see, and in which words. Raises BadRequest."""
     classes = use_cases().hosts.classes()
-    usual = next((name for name in _USUAL_CLASSES if name in classes), classes[0] if classes else "VCPU")
     name = request.args.get("by") or Figure.USE
     if name not in list(Figure):
         raise BadRequest(f"by: {name!r} is none of {', '.join(Figure)}")
-    resource_class = request.args.get("class") or usual
+    resource_class = request.args.get("class") or _usual_class(classes)
     figure = Figure(name)
     return {
         "by": str(figure),
@@ -64,6 +63,14 @@ def chosen(cluster: str | None = None) -> dict[str, Any]:
         "said": _name(figure, resource_class),
         "unit": units.unit_of(resource_class if figure is Figure.USE else "PCPU").name,
     }
+
+
+def _usual_class(classes: list[str]) -> str:
+    """The class to begin with: of the usual ones that of the most hosts."""
+    usual = [name for name in _USUAL_CLASSES if name in classes]
+    if len(usual) < 2:
+        return (usual or classes or list(_USUAL_CLASSES))[0]
+    return use_cases().hosts.most_offered(usual)
 
 
 def _name(figure: Figure, resource_class: str) -> str:

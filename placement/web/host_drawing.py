@@ -143,7 +143,7 @@ class _Artist:
     def __init__(self, host: HostView, lacks: Lacks) -> None:
         self._host = host
         self._lacks = lacks
-        self._view = None if host.node is None else host.node.view
+        self._view = host.view
         self._below: dict[int, list[TreeMember]] = {}
         for member in host.members:
             if member.parent_id is not None:

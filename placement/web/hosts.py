@@ -56,16 +56,14 @@ def _host(uuid: str) -> Response:
     place, host = seen(uuid)
     lacks = _lacks()
     drawing = drawing_of(host, lacks)
-    view = None if host.node is None else host.node.view
-    document = {**_document(host), "drawn": plain(drawing)}
     return shown(
         "host.html",
-        document,
+        lambda: {**_document(host), "drawn": plain(drawing)},
         _table(host),
         host=host,
         place=place,
         drawing=drawing,
-        view=view,
+        view=host.view,
         totals=_totals(host),
         marked=request.args.get("mark", ""),
         lacks=list(_in_words(host, lacks)),

@@ -23,6 +23,7 @@ from placement.web import (
     requests,
     search,
     session,
+    shown,
     units,
 )
 from placement.web import sign_in as signing
@@ -75,6 +76,7 @@ def _add_templates(application: Flask) -> None:
         "amount": units.amount,
         "plain_class": units.plain,
         "number": units.number,
+        "pretty": shown.pretty,
         "cpu_list": format_cpu_list,
         "claimable": requests.claimable,
         "miss_address": requests.miss_address,

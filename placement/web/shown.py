@@ -33,10 +33,14 @@ def wanted() -> str:
 
 
 def shown(template: str, document: Any, table: Table, status: int = 200, **beside: Any) -> Response:
-    """The answer of a page: `document` as JSON, `table` as CSV, or the template with both and `beside`."""
+    """The answer of a page: `document` as JSON, `table` as CSV, or the template with `document` and `beside`.
+
+    A document that only JSON takes comes as a function.
+    """
     form = wanted()
     if form == JSON:
-        text = orjson.dumps(document, default=str, option=orjson.OPT_NON_STR_KEYS)
+        found = document() if callable(document) else document
+        text = orjson.dumps(found, default=str, option=orjson.OPT_NON_STR_KEYS)
         return _plain(text, "application/json", status)
     if form == CSV:
         return _plain(_csv(table), "text/csv; charset=utf-8", status)
@@ -69,6 +73,11 @@ def _cell(value: Any) -> Any:
     if value is None:
         return ""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def pretty(document: Any) -> str:
+    """A document for people, as JSON on many lines."""
+    return orjson.dumps(document, default=str, option=orjson.OPT_INDENT_2).decode()
 
 
 def address(path: str, **query: Any) -> str:

@@ -93,7 +93,7 @@ class FleetMap {
   // -- the picture ----------------------------------------------------------------------------------
 
   paint() {
-    const stops = isDark() ? DARK : LIGHT, none = isDark() ? [38, 45, 56] : [226, 230, 236];
+    const stops = isDark() ? DARK : LIGHT, none = isDark() ? [58, 56, 54] : [222, 220, 215];
     const table = new Uint32Array(256);
     for (let level = 0; level < 256; level++) {
       const [r, g, b] = level === NOTHING ? none : level > 100 ? OVER : colour(stops, level);
@@ -108,6 +108,7 @@ class FleetMap {
       for (let at = group.from; at < group.to; at++) pixels[begin + at] = table[this.levels[at]];
     }
     context.putImageData(image, 0, 0);
+    this.hasMarks = this.levels.some((level) => level > 100);
     this.drawScale(stops);
     this.draw();
   }
@@ -164,6 +165,7 @@ class FleetMap {
     const gap = scale > 14 ? 2 : 1;
     for (let column = first; column <= last; column++) context.fillRect(x + column * scale - gap / 2, top + begin * scale, gap, (end - begin) * scale);
     for (let row = begin; row <= end; row++) context.fillRect(x + first * scale, top + row * scale - gap / 2, (last - first) * scale, gap);
+    if (this.hasMarks) this.drawMarks(context, group, top, { first, last, begin, end });
     if (scale < NUMBERS_FROM) return;
     context.font = "600 11px system-ui, sans-serif";
     context.textAlign = "center";
@@ -175,6 +177,23 @@ class FleetMap {
       context.fillText(level === NOTHING ? "–" : level, x + (column + .5) * scale, top + (row + .5) * scale + 4);
     }
     context.textAlign = "start";
+  }
+
+  // What colour alone would tell: a stroke where there is none of it, a cross where there is too much.
+  drawMarks(context, group, top, seen) {
+    const { x, scale } = this.view, from = scale * .3, to = scale * .7;
+    const paths = { none: new Path2D(), over: new Path2D() };
+    for (let row = seen.begin; row < seen.end; row++) for (let column = seen.first; column < seen.last; column++) {
+      const at = group.from + row * this.columns + column, level = at < group.to ? this.levels[at] : 0;
+      if (level <= 100) continue;
+      const left = x + column * scale, above = top + row * scale, path = level === NOTHING ? paths.none : paths.over;
+      if (level === NOTHING && scale >= NUMBERS_FROM) continue;
+      path.moveTo(left + from, above + to); path.lineTo(left + to, above + from);
+      if (level !== NOTHING && scale < NUMBERS_FROM) { path.moveTo(left + from, above + from); path.lineTo(left + to, above + to); }
+    }
+    context.lineWidth = 1;
+    context.strokeStyle = isDark() ? "#a7b2c1" : "#546070"; context.stroke(paths.none);
+    context.strokeStyle = "#ffffff"; context.stroke(paths.over);
   }
 
   drawCursor(context, text) {
