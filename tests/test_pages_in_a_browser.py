@@ -56,6 +56,20 @@ def test_each_page_of_the_demonstration(browser: Any, demonstration: RunningServ
         assert complaints == []
 
 
+def test_a_flavor_shows_its_translation_and_candidates(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, complaints):
+        page.goto("/ui/why?kind=flavor&cluster=cloud")
+        page.fill("[name=specs]", "hw:cpu_policy=dedicated\nhw:numa_nodes=2")
+        page.fill("[name=image]", "hw_cpu_thread_policy=require")
+        page.fill("[name=limit]", "2")
+        page.click("text=Find")
+        page.wait_for_selector("#found")
+        assert page.inner_text("#found") == "2 candidates"
+        page.click("summary:has-text('Asked with')")
+        assert "dedicated_cpus" in page.inner_text("#translation pre")
+        assert complaints == []
+
+
 def test_keys_lead_everywhere(browser: Any, demonstration: RunningServer):
     with page_of(browser, demonstration.url) as (page, complaints):
         drawn(page, "/ui/")

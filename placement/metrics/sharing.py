@@ -59,15 +59,19 @@ def exposition(more: Iterable[Any] = ()) -> bytes:
 
 def counts(name: str) -> list[tuple[dict[str, str], int]]:
     """What a counter of that name has counted in all processes so far: its labels, and how often."""
-    from prometheus_client.parser import text_string_to_metric_families
+    from prometheus_client import REGISTRY, CollectorRegistry, multiprocess
 
-    text = exposition().decode()
-    families = [each for each in text_string_to_metric_families(text) if each.name == name]
+    sample_name = f"{name}_total"
+    if os.environ.get(VARIABLE):
+        collector = _untyped(multiprocess).MultiProcessCollector(CollectorRegistry())
+        families = [family for family in collector.collect() if family.name == name]
+    else:
+        families = list(REGISTRY.restricted_registry([sample_name]).collect())
     return [
         (sample.labels, int(sample.value))
         for family in families
         for sample in family.samples
-        if sample.name == f"{name}_total" and sample.value
+        if sample.name == sample_name and sample.value
     ]
 
 

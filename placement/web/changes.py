@@ -8,16 +8,19 @@ import orjson
 from flask import Blueprint, Response, request
 
 from placement.api.context import use_cases
+from placement.api.rendering.reservations import reservations_body
 from placement.api.route_guard import PAGES, route
 from placement.domain.audit import AuditFilter, Kind, StoredRecord
 from placement.domain.errors import BadRequest
 from placement.metrics.sharing import counts
+from placement.services.clusters.reservations import AVAILABLE
 from placement.services.fleet import Overfull
 from placement.web.shown import address, caller_clusters, may, same_page, shown
 
 _PAGE = 50
 _MOST_OVERFULL = 50
 _MOST_NODES = 2000
+_MOST_RESERVATIONS = 200
 _CLAIMS = "placement_claims"
 _WON = "won"
 _SAID = {
@@ -98,24 +101,37 @@ def _wanted(given: dict[str, str | None]) -> AuditFilter:
 
 def _refusals() -> Response:
     """What is refused, as far as the service knows it."""
-    counted = _counted()
+    known = refused_now()
+    nodes = [each._asdict() for cluster in _clusters() for each in use_cases().closed_nodes.of(cluster)]
+    kept = [each for cluster in _clusters() for each in _kept(cluster)]
+    document = {**known, "closed_nodes": nodes, "reservations": kept}
+    rows = [
+        ("overfull", each["name"], f"{each['used']}/{each['capacity']} {each['resource_class']}")
+        for each in known["overfull"]
+    ]
+    rows += [("closed node", f"{each['cluster']}/{each['node']}", each["why"]) for each in nodes]
+    rows += [("kept", f"{each['cluster']}/{each['name']}", f"on {each['node']}") for each in kept]
+    rows += [("refused", each["kind"], f"{each['count']}: {each['said']}") for each in known["refused"]]
+    return shown("refusals.html", document, (("what", "name", "why"), rows))
+
+
+def refused_now() -> dict[str, Any]:
+    """What nobody gets any of, as far as the caller may see it, and how often what was refused so far."""
     overfull: list[Overfull] = []
     count = 0
     if caller_clusters() is None and may("resource_providers:list"):
         overfull, count = use_cases().hosts.overfull(_MOST_OVERFULL)
-    nodes = [each._asdict() for cluster in _clusters() for each in use_cases().closed_nodes.of(cluster)]
-    document = {
-        "overfull": [each._asdict() for each in overfull],
-        "overfull_count": count,
-        "closed_nodes": nodes,
-        "refused": counted,
-    }
-    rows = [
-        ("overfull", each.name, f"{each.used}/{each.capacity} {each.resource_class}") for each in overfull
-    ]
-    rows += [("closed node", f"{each['cluster']}/{each['node']}", each["why"]) for each in nodes]
-    rows += [("refused", each["kind"], f"{each['count']}: {each['said']}") for each in counted]
-    return shown("refusals.html", document, (("what", "name", "why"), rows))
+    told = [each._asdict() for each in overfull]
+    return {"overfull": told, "overfull_count": count, "refused": _counted()}
+
+
+def _kept(cluster: str) -> list[dict[str, Any]]:
+    """The reservations that keep something from others."""
+    if not may("clusters:reservations:list", cluster):
+        return []
+    page = use_cases().reservations.listed(cluster, None, 0, _MOST_RESERVATIONS)
+    bodies = reservations_body(cluster, page)["reservations"]
+    return [each for each in bodies if each["phase"] == AVAILABLE and each["node"]]
 
 
 def _clusters() -> list[str]:

@@ -14,7 +14,7 @@ from placement.api.route_guard import PAGES, route
 from placement.domain.audit import AuditFilter
 from placement.services.capacity import Group
 from placement.web import units
-from placement.web.changes import record_of
+from placement.web.changes import record_of, refused_now
 from placement.web.fleet_map import chosen
 from placement.web.shown import caller_clusters, may, shown
 
@@ -48,6 +48,7 @@ def _overview() -> Response:
         "overview.html",
         document,
         (names, rows),
+        refused=refused_now(),
         changes=_recent(),
         changes_known=may("audit:list"),
         map=chosen(only) if sees_map else None,

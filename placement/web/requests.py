@@ -166,8 +166,7 @@ def _flavor_document(given: Mapping[str, str]) -> dict[str, Any]:
         if not (text.isascii() and text.isdigit() and len(text) < 12):
             raise BadRequest(f"{name}: must be a whole number, not {text!r}")
         flavor[field] = int(text)
-    image = {"properties": _pairs("image properties", given.get("image", ""))}
-    return {"flavor": flavor, "image": image}
+    return {"flavor": flavor, "image": _pairs("image properties", given.get("image", ""))}
 
 
 def _pairs(what: str, text: str) -> dict[str, str]:

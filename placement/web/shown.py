@@ -63,7 +63,7 @@ def _plain(text: bytes, content_type: str, status: int) -> Response:
 def _csv(table: Table) -> bytes:
     names, rows = table
     file = io.StringIO()
-    writer = csv.writer(file)
+    writer = csv.writer(file, lineterminator="\n")
     writer.writerow(names)
     writer.writerows([_cell(value) for value in row] for row in rows)
     return file.getvalue().encode()
