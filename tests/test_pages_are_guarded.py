@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import struct
 import uuid
@@ -21,6 +22,7 @@ from tests.client import Client
 from tests.conftest import compatible
 from tests.identity_service import IdentityService, project_token
 from tests.server import database_url
+from tests.test_http_never_fails_on_odd_input import ODD_TEXTS
 
 ADMIN, BOUND, NOBODY = ("token-of-the-administrator-" + "a" * 20, "token-of-edge-" + "b" * 30, "c" * 40)
 TOKENS = f"""
@@ -222,6 +224,69 @@ def test_bad_input_is_a_page_that_says_what_to_do(visitor: FlaskClient):
         assert answer.status_code == status, (path, answer.text)
         assert said in answer.text.replace("&#39;", "'"), path
         assert "<nav aria-label" in answer.text, "a page with the way on"
+
+
+def test_no_odd_address_makes_a_page_fail(visitor: FlaskClient):
+    sign_in(visitor, ADMIN)
+    # The same numbers each time: a failure must be found again.
+    dice = random.Random(20)
+    pages = [
+        "",
+        *(
+            "map",
+            "map/data",
+            "map/hosts",
+            "hosts",
+            "why",
+            "consumers",
+            "pods",
+            "changes",
+            "refusals",
+            "search",
+        ),
+        *("why?kind=flavor&vcpus=1", "why?kind=pod&cluster=edge", "why?kind=query&query=resources%3DVCPU:1"),
+    ]
+    names = (
+        *(
+            "by",
+            "class",
+            "cluster",
+            "ids",
+            "page",
+            "order",
+            "kind",
+            "query",
+            "vcpus",
+            "ram",
+            "specs",
+            "image",
+        ),
+        *(
+            "pod",
+            "limit",
+            "order_by",
+            "project_id",
+            "consumer_type",
+            "after",
+            "marker",
+            "target",
+            "q",
+            "format",
+        ),
+    )
+    for page in pages:
+        for name in names:
+            for text in dice.sample(ODD_TEXTS, 3):
+                answer = visitor.get(f"/ui/{page}{'&' if '?' in page else '?'}{name}={text}")
+                assert answer.status_code in (200, 303, 400, 404), (page, name, text[:50], answer.text[-500:])
+    for place in ("hosts/{}", "nodes/{}/x", "nodes/edge/{}", "consumers/{}", "pods/edge/{}/x", "map/host/{}"):
+        for text in ODD_TEXTS:
+            answer = visitor.get(f"/ui/{place.format(text)}")
+            assert answer.status_code in (200, 303, 308, 400, 404, 405), (
+                place,
+                text[:50],
+                answer.text[-500:],
+            )
 
 
 def test_claims_refuse_what_no_page_sends(visitor: FlaskClient):

@@ -7,6 +7,7 @@ numbers are little-endian, so that a browser looks at the columns where they are
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import orjson
@@ -24,7 +25,7 @@ _RULE = "placement:resource_providers:list"
 _USUAL_CLASSES = ("PCPU", "VCPU", "MEMORY_MB")
 _PAGE = 100
 _MOST_ASKED = 200
-_LARGEST_ID = 2**53
+_ID = re.compile("[0-9]{1,15}")
 _ALIGNED = 8
 _SAID = {
     Figure.USE: "use of {unit}",
@@ -40,7 +41,7 @@ def register(blueprint: Blueprint) -> None:
         ("/map", _map),
         ("/map/data", _data),
         ("/map/hosts", _who),
-        ("/map/host/<int:id_>", _go),
+        ("/map/host/<text>", _go),
         ("/hosts", _table),
     ):
         route(blueprint, f"{PAGES}{path}", "GET", _RULE, target=cluster_of_query)(page)
@@ -171,18 +172,18 @@ def _who() -> Response:
     """The hosts with some storage ids, which the map knows."""
     given = chosen()
     texts = request.args.get("ids", "").split(",")
-    if len(texts) > _MOST_ASKED or not all(text.isascii() and text.isdigit() for text in texts):
+    if len(texts) > _MOST_ASKED or not all(_ID.fullmatch(text) for text in texts):
         raise BadRequest(f"ids: must be up to {_MOST_ASKED} numbers, with commas between them")
-    ids = [min(int(text), _LARGEST_ID) for text in texts]
+    ids = [int(text) for text in texts]
     found = use_cases().hosts.of(ids, Figure(given["by"]), given["class"], given["cluster"])
     body = orjson.dumps({"hosts": [_told(each, given) for each in found]})
     return Response(body, content_type="application/json")
 
 
-def _go(id_: int) -> Response:
+def _go(text: str) -> Response:
     """On to the page of the host with this storage id. Raises NotFound."""
     given = chosen()
-    ids = [min(id_, _LARGEST_ID)]
+    ids = [int(text)] if _ID.fullmatch(text) else []
     found = use_cases().hosts.of(ids, Figure(given["by"]), given["class"], given["cluster"])
     if not found:
         raise NotFound(
