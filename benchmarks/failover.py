@@ -46,14 +46,14 @@ _ACCEPTED = 204
 
 @dataclass
 class Probe:
-    """When claims were begun that succeeded, by clients that do nothing else."""
+    """When claims were answered that succeeded, by clients that do nothing else."""
 
     url: str
     provider: str
     succeeded: list[float] = field(default_factory=list)
 
     def first_after(self, moment: float) -> float:
-        """Wait for a claim that was begun after this moment and succeeded; when it was answered."""
+        """Wait for a claim that succeeds and is answered after this moment; when that was."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while time.monotonic() < deadline:
             for answered in list(self.succeeded):
@@ -145,6 +145,8 @@ def _kill(nodes: Nodes, leader: Node, probe: Probe) -> Round:
     leader.kill()
     killed_at = time.monotonic()
     while nodes.leader() is None:
+        if time.monotonic() > killed_at + _PATIENCE_SECONDS:
+            raise TimeoutError("no other node became the leader")
         time.sleep(0.01)
     elected_at = time.monotonic()
     claimed_at = probe.first_after(killed_at + 0.1)

@@ -138,6 +138,8 @@ def _server_seconds(database: Database) -> float:
     with database.read() as connection:
         statement = sa.text("SELECT pid FROM pg_stat_activity WHERE application_name = :name")
         pids = connection.execute(statement, {"name": _NAME}).scalars().all()
+    if not pids:
+        raise LookupError(f"no session of {_NAME} is there")
     fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
     return sum(int(each[11]) + int(each[12]) for each in fields) / _TICKS
 

@@ -3,7 +3,7 @@
 python -m benchmarks.side_by_side ../before                          flat:10000 and numa:1000
 python -m benchmarks.side_by_side ../before --data cores:100 --seconds 10
 python -m benchmarks.side_by_side ../before --data pods:2000         pods on so many nodes of 128 CPUs
-python -m benchmarks.side_by_side --audit                            what it costs to record changes
+python -m benchmarks.side_by_side --audit                            what it costs to write records of changes
 
 Each is a service with one worker on a PostgreSQL of its own with the same data. A ratio above 1 says that
 this checkout is faster. Both run under the interpreter that runs this, with its packages. With --audit the
@@ -54,24 +54,25 @@ def main() -> None:
     """Measure what the command line asks for and print a table for each data set."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.side_by_side", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("other", type=Path, nargs="?", default=_HERE, help="the other checkout")
+    parser.add_argument("other", type=Path, nargs="?", help="the other checkout")
     parser.add_argument("--audit", action="store_true", help="the other keeps no audit records")
     parser.add_argument("--claims", type=int, default=_CLAIMS, help="how many are made")
     parser.add_argument("--data", nargs="+", default=["flat:10000", "numa:1000"], metavar="KIND:HOSTS")
     parser.add_argument("--seconds", type=float, default=4, help="per query and checkout")
     given = parser.parse_args()
+    if given.other is None and not given.audit:
+        parser.error("name the other checkout, or --audit")
     for wanted in given.data:
         kind, _, count = wanted.partition(":")
         with ExitStack() as stack:
-            other = _served(given.other.resolve(), kind, count, audits=not given.audit)
+            other = _served((given.other or _HERE).resolve(), kind, count, audits=not given.audit)
             urls = [stack.enter_context(each) for each in (other, _served(_HERE, kind, count))]
             if kind == "pods":
                 rows = list(_pods(urls, int(count)))
             else:
                 rows = [] if given.audit else list(_searches(urls, kind, given.seconds))
                 rows += _claims(urls, kind, given.claims)
-        title = f"{wanted}, load {os.getloadavg()[0]:.1f}"
-        print_table(title, ["work", "the other, p50", "this one, p50", "the other / this one", "runs"], rows)
+        print_table(wanted, ["work", "the other, p50", "this one, p50", "the other / this one", "runs"], rows)
 
 
 @contextmanager
@@ -134,7 +135,7 @@ def _pods(urls: list[str], nodes: int) -> Iterator[list[str]]:
     for url in urls:
         fill_pods(url, random.Random(2), _PODS)
     wires = [Wire(url) for url in urls]
-    for task in tasks(random.Random(3), _PODS):
+    for task in tasks(random.Random(3), nodes, _PODS):
         timings = [Timing() for _ in wires]
         for body in task.bodies:
             for wire, timing in zip(wires, timings, strict=True):

@@ -34,6 +34,8 @@ def objection(application: Flask, method: str, path: str, answer: TestResponse) 
     paths = _document(application, version)["paths"]
     described = paths.get(PATH_PARAMETER.sub(r"{\1}", rule.rule), {}).get(method.lower())
     status = answer.status_code
+    if status == 500:
+        return f"{method} {path}: the service failed: {answer.text}"
     if described is None and not _is_described(application, rule.rule):
         # Not one of ours: that all of these are described has a test of its own.
         return None

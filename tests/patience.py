@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import pytest
+
+from placement.storage.backends.postgresql import PostgreSQL
 
 PATIENCE_SECONDS = 300
 
@@ -15,3 +20,11 @@ def eventually(expected: Any, found: Callable[[], Any]) -> None:
     while (last := found()) != expected:
         assert time.monotonic() < deadline, f"still {last!r} and not {expected!r}"
         time.sleep(0.05)
+
+
+@contextmanager
+def unhurried() -> Iterator[None]:
+    """Requests take the way of those that have time, however slow this machine is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PostgreSQL, "_is_hurried", lambda _: False)
+        yield

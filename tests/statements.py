@@ -20,6 +20,7 @@ from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import node_manifests, pod_manifest
+from tests.patience import unhurried
 from tests.server import BACKENDS, database_url
 
 RECORD = Path(__file__).with_name("statement_counts.json")
@@ -211,7 +212,7 @@ def _scene(backend: str) -> Iterator[tuple[Scene, Counter]]:
 
 def measured(backend: str) -> dict[str, int]:
     """Statements per route. Caches are warm: searches have run and labels are known."""
-    with _scene(backend) as (scene, counter):
+    with unhurried(), _scene(backend) as (scene, counter):
         scene.api.get("/allocation_candidates?resources=VCPU:1")
         found = {}
         for name, (method, path, body) in scene.calls().items():

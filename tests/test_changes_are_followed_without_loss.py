@@ -24,6 +24,7 @@ from tests.server import RunningServer, database_url, running_service
 from tests.service import Service
 
 EVENTS = "/ext/v1/events"
+FIRST = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d01"
 
 
 def begin(api: Client) -> str:
@@ -82,6 +83,30 @@ def test_pods_are_consumers_whoever_moves_them(api: Client):
     api.delete(f"{cluster}/pods/default/p0")
     told, _ = since(api, token)
     assert told["consumer", pods[0]["consumer_uuid"]] == "delete"
+
+
+def test_who_missed_too_much_reads_all_again(api: Client, monkeypatch: pytest.MonkeyPatch):
+    """Changes of the same few things count, too: the latest of them must not be cut off."""
+    monkeypatch.setattr(events, "_MOST_CHANGES", 10)
+    root = api.provider("root", VCPU=8)
+    token = begin(api)
+    for _ in range(6):
+        api.claim({root: {"VCPU": 1}}, FIRST)
+        api.delete(f"/allocations/{FIRST}")
+    assert api.get(f"{EVENTS}?since={token}").status_code == 410
+
+
+def test_pods_that_ended_are_no_consumers_any_more(api: Client):
+    cluster = "/ext/v1/clusters/edge"
+    api.put(cluster)
+    api.put(f"{cluster}/nodes/n1", node_manifests("n1"))
+    running = pod_manifest(uid=FIRST, node="n1", status={"cpuset": "0-3"}, phase="Running")
+    pod = api.put(f"{cluster}/pods/default/web", running).json
+    token = begin(api)
+    over = pod_manifest(uid=FIRST, node="n1", phase="Succeeded")
+    assert api.put(f"{cluster}/pods/default/web", over).json["phase"] == "Succeeded"
+    assert since(api, token)[0]["consumer", pod["consumer_uuid"]] == "delete"
+    assert api.get(f"/allocations/{pod['consumer_uuid']}").json["allocations"] == {}
 
 
 @pytest.mark.parametrize(
@@ -191,6 +216,7 @@ def test_nothing_is_lost_under_concurrent_writers(two_workers: RunningServer):
         writer.join()
     done.set()
     follower.join(PATIENCE_SECONDS)
+    assert not follower.is_alive()
     listed = service.must("GET", "/ext/v1/allocations")["consumers"]
     there = {key[1] for key, action in known.items() if key[0] == "consumer" and action != "delete"}
     assert there == {consumer["consumer_uuid"] for consumer in listed}
@@ -289,7 +315,35 @@ def test_readers_that_left_give_their_places_back(served: RunningServer):
     eventually(200, status)
 
 
-def test_waiting_ends_when_something_changes(served: RunningServer):
+def _followed(database: Database, token: str) -> threading.Thread:
+    """Somebody who would wait longer than this test has patience."""
+    follower = events.Events(database)
+
+    def wait() -> None:
+        follower.since(token, 10 * PATIENCE_SECONDS)
+        follower.close()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_waiting_is_over_when_something_changes(database: Database):
+    waiting = _followed(database, events.Events(database).now().token)
+    with database.write() as transaction:
+        transaction.record(Action.CREATE, Kind.ALLOCATIONS, FIRST, consumer=FIRST)
+    waiting.join(PATIENCE_SECONDS)
+    assert not waiting.is_alive()
+
+
+def test_waiting_is_over_when_nobody_listens_any_more(database: Database, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(events.deadline, "caller_is_gone", lambda: True)
+    waiting = _followed(database, events.Events(database).now().token)
+    waiting.join(PATIENCE_SECONDS)
+    assert not waiting.is_alive()
+
+
+def test_waiting_is_answered_with_what_changed(served: RunningServer):
     service = Service(served.url)
     token = service.must("GET", EVENTS)["next"]
     found: list[Any] = []
@@ -299,6 +353,7 @@ def test_waiting_ends_when_something_changes(served: RunningServer):
     waiting.start()
     root = _provider(service, f"awaited-{uuid.uuid4()}")
     waiting.join(PATIENCE_SECONDS)
+    assert not waiting.is_alive()
     assert {event["uuid"] for event in found[0]["events"]} == {root}
 
 

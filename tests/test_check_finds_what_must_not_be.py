@@ -352,3 +352,28 @@ def test_a_schema_of_another_release_is_not_checked(backend: str):
         told = run(url)
         assert told.returncode == 1
         assert "placement db upgrade" in told.stderr
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_pods_stay_pods_and_keep_their_cpus(backend: str):
+    """One whose consumer is gone, be it the owner of CPUs or not, is of its cluster again."""
+    with database_url(backend) as url:
+        furnish(url)
+        with unguarded(url) as connection:
+            connection.execute(sa.text("DELETE FROM consumers WHERE cluster_id IS NOT NULL"))
+            connection.commit()
+        damaged = checking.check(url, OWNER).errors
+        assert {one.remedy for one in damaged if "logical_cpus" in one.sentence} == {""}
+        checking.repair(url, OWNER)
+        assert checking.check(url, OWNER) == ([], True)
+
+
+def test_a_node_that_cannot_be_read_is_named_and_hides_no_other(furnished: str):
+    unreadable = {"kind": "Node", "metadata": {"name": "n2"}, "status": {"allocatable": {"cpu": "many"}}}
+    with application_at(furnished) as application:
+        api = Client(application.test_client())
+        assert api.put(f"{CLUSTER}/nodes/n2", node_manifests("n2")).status_code in (200, 201)
+    manifest = f"UPDATE nodes SET manifest = '{json.dumps(unreadable)}' WHERE name = 'n2'"
+    found = found_after(furnished, [manifest, *DAMAGE["pod that is gone"][0]])
+    assert any("node n2 of cluster edge cannot be read" in one.sentence for one in found), found
+    assert any("node n1 of cluster edge: CPU 0" in one.sentence for one in found), found

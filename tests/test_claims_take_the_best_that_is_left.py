@@ -11,9 +11,9 @@ import pytest
 
 from placement.domain.errors import CapacityExceeded
 from placement.services.placement.claims import Claims
+from tests.claimants import Claimant
 from tests.client import Client, code, detail
 from tests.server import RunningServer
-from tests.test_claims_hand_nothing_out_twice import Claimant
 
 PATH = "/ext/v1/claims"
 CLIENTS = 64

@@ -20,11 +20,11 @@ import yaml
 
 from placement.operations.commands.catalog import Catalog
 from placement.operations.demonstration import examples
+from tests.claimants import Claimant
 from tests.kubernetes import ROWS, STATUS, node_manifests, pod_manifest
 from tests.patience import PATIENCE_SECONDS
 from tests.reservations import WEB, reservation
 from tests.server import RunningServer, database_url, running_service
-from tests.test_claims_hand_nothing_out_twice import Claimant
 from tests.test_nodes_show_whose_each_cpu_is import MIXED
 
 CONSUMER = "b43dbd27-06a5-4dc9-a073-feda931c578a"

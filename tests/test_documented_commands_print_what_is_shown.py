@@ -34,6 +34,12 @@ def examples() -> Iterator[tuple[str, str]]:
             yield from _EXAMPLE.findall(block)
 
 
+def test_every_command_shown_is_tried():
+    blocks = [block for page in sorted(DOCS.glob("*.md")) for block in _BLOCK.findall(page.read_text())]
+    shown = [line for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+    assert shown == [f"$ {command}" for command, _ in examples()]
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
     with (

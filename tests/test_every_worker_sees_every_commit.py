@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 
+from tests.claimants import Claimant, providers
 from tests.server import RunningServer, database_url, running_service
-from tests.test_claims_hand_nothing_out_twice import Claimant, providers
 
 QUERY = "/allocation_candidates?resources=VCPU:1&limit=1000"
 

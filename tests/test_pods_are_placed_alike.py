@@ -18,6 +18,7 @@ from placement.storage.statements.pod_arrivals import PodArrival
 from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import ALLOCS, KUBELET, NUMA_POLICY, node_manifests, pod_manifest
+from tests.patience import unhurried
 from tests.pod_invariants import check, check_image
 from tests.server import database_url
 
@@ -51,7 +52,7 @@ class Service:
 
     def put(self, name: str, **given: Any) -> int:
         """The status of placing a pod; what is known of the nodes is what is stored, whatever it is."""
-        with pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch, unhurried():
             patch.setattr(pod_arrivals, "place_at_once", self.place)
             status = self.api.put(f"{PODS}/{name}", pod_manifest(**given)).status_code
         fresh = check(self.database, "edge")
@@ -206,7 +207,8 @@ def test_what_cannot_be_is_not_done_at_all(services: tuple[Service, Service], wh
         stamp = connection.execute(sa.select(revision).where(tables.providers.c.id == second.host_id))
         second = replace(second, host_revision=int(stamp.scalar_one()))
     before = {table.name: service.rows(table) for table in tables.metadata.sorted_tables}
-    written = pod_arrivals.place_at_once(service.database, changed(first, second, what), utcnow())
+    with unhurried():
+        written = pod_arrivals.place_at_once(service.database, changed(first, second, what), utcnow())
     assert (written is not None) == (what == "nothing")
     after = {table.name: service.rows(table) for table in tables.metadata.sorted_tables}
     assert (after == before) == (what != "nothing")

@@ -15,7 +15,8 @@ from placement.domain.grammar import parse_positive
 
 PREFIX = "Invalid query string parameters: "
 POLICIES = ("none", "isolate")
-_LAST_ID = 2**31 - 1
+_LARGEST_ID = 2**31 - 1
+LARGEST_LONG_ID = 2**63 - 1
 _PAGE = 1000
 _LARGEST_PAGE = 10_000
 # Parameters whose values have a rule; the others may be any text.
@@ -30,7 +31,7 @@ LIMIT = Parameter(
     f"How many entries a page has at most; {_PAGE} if it says nothing.",
     {"type": "integer", "minimum": 1, "maximum": _LARGEST_PAGE},
 )
-ROW_ID: Document = {"type": "integer", "minimum": 1, "maximum": _LAST_ID}
+ROW_ID: Document = {"type": "integer", "minimum": 1, "maximum": _LARGEST_ID}
 Parameters = list[tuple[str, str]]
 
 
@@ -111,11 +112,11 @@ def page_size(found: Parameters) -> int:
     return number
 
 
-def page_start(found: Parameters, key: str) -> int:
+def page_start(found: Parameters, key: str, largest: int = _LARGEST_ID) -> int:
     """The id after which a page of a list begins, by the parameter `key`. Raises BadRequest."""
     value = single(found, key)
     number = 0 if value is None else parse_positive(value)
-    if number is None or number > _LAST_ID:
+    if number is None or number > largest:
         raise BadRequest(f"{key}: must be the `next` of an earlier page, not {value!r}")
     return number
 

@@ -115,7 +115,8 @@ class Client:
             raise ServiceError(
                 f"{self._url} cannot be reached; is the service running, and --url right?"
             ) from None
-        except (requests.RequestException, ValueError) as error:
+        except (OSError, ValueError) as error:
+            # What requests raises is an OSError, too, as is a file of certificates that cannot be read.
             raise ServiceError(f"{self._url}: {_one_line(str(error))}") from None
 
 

@@ -172,8 +172,8 @@ KUBERNETES: list[cfg.Opt] = [
     cfg.StrOpt(
         "kubeconfig",
         help="How the scheduler extender reaches the API servers that it binds pods in: a kubeconfig with a "
-        "context for each cluster, called like the cluster. Install the extra `kubernetes`. Without it the "
-        "extender filters and prioritizes, but does not bind.",
+        "context for each cluster, called like the cluster. Install the extra `kubernetes`. Without it and "
+        "own_cluster the extender filters and prioritizes, but does not bind.",
     ),
     cfg.StrOpt(
         "own_cluster",

@@ -232,6 +232,8 @@ class NodeInfo:
 
     def opened(self, reserving: frozenset[str]) -> NodeInfo:
         """The same node without these reservations; remembered, as counting anew takes long."""
+        if not reserving:
+            return self
         found = self._opened.get(reserving)
         return found or self._opened.setdefault(reserving, self.without(reserving))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from placement.domain.audit import Action, Kind
 from placement.services import schema
 from placement.services.clusters import node_check
 from placement.services.online_migrations import Owner
@@ -53,7 +54,9 @@ def repair(connection: str, owner: Owner) -> None:
 
     def work(transaction: Transaction) -> None:
         database.backend.take_time(transaction.connection)
-        everything.mend(transaction, owner.project_id, owner.user_id)
+        mended = everything.mend(transaction, owner.project_id, owner.user_id)
+        if mended:
+            transaction.record(Action.UPDATE, Kind.DATABASE, "db check --repair", after=mended)
 
     with schema.opened(connection) as database:
         schema.require(database)

@@ -37,8 +37,6 @@ class Relay:
         self.delay = 0.0
         # New connections are taken by the kernel, and nobody ever answers on them.
         self.refuses = False
-        # How many connections came.
-        self.taken = 0
         self._lines: list[_Line] = []
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -76,7 +74,6 @@ class Relay:
                 near, _ = self._listener.accept()
             except OSError:
                 return
-            self.taken += 1
             if self.refuses:
                 # Kept, so that it stays open.
                 with self._lock:

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import requests
 
+from tests.claimants import CLIENTS, Claimant, providers, recorded_use
 from tests.patience import eventually
 from tests.server import RunningServer
-from tests.test_claims_hand_nothing_out_twice import CLIENTS, Claimant, providers, recorded_use
 
 KILLS = 4
 

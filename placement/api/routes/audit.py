@@ -14,6 +14,7 @@ from placement.api.described import ByMediaType, Content, Operation, Parameter, 
 from placement.api.errors import HttpError
 from placement.api.microversions import NEWEST
 from placement.api.queries import (
+    LARGEST_LONG_ID,
     LIMIT,
     ROW_ID,
     Parameters,
@@ -54,14 +55,18 @@ _QUERY = (
     Parameter("since", "Changes from this time of ISO 8601 on, UTC unless it says otherwise."),
     Parameter("until", "Changes before this time."),
     LIMIT,
-    Parameter("marker", "The `next` of the page before.", ROW_ID),
+    Parameter("marker", "The `next` of the page before.", {**ROW_ID, "maximum": LARGEST_LONG_ID}),
 )
 _USUAL_WAIT_SECONDS = 20
 # Shorter than requests, proxies and a worker that stops wait.
 _LONGEST_WAIT_SECONDS = 25
 _SIGN_OF_LIFE_SECONDS = 10
 _FOLLOWED = (
-    Parameter("since", "The token of the answer before; without one there are no events, but a token."),
+    Parameter(
+        "since",
+        "The token of the answer before; without one there are no events, but a token. "
+        "Of a stream the header `Last-Event-ID` comes first.",
+    ),
     Parameter(
         "wait",
         f"How many seconds to wait for changes; {_USUAL_WAIT_SECONDS} if it says nothing, "
@@ -93,7 +98,7 @@ def audit() -> Response:
         until=_time(given, "until"),
     )
     # The newest come first: the first page has nothing before it.
-    before = page_start(given, "marker") or None
+    before = page_start(given, "marker", LARGEST_LONG_ID) or None
     return json_response(audit_body(use_cases().audit.listed(wanted, before, page_size(given))))
 
 
@@ -144,7 +149,7 @@ def _stream(followed: Events, since: str | None, seconds: float) -> Response:
 
 def _pieces(followed: Events, news: News, seconds: float) -> Iterator[bytes]:
     """What changes for so long; then the reader comes back with the last id, or learns why it may not."""
-    end = time.monotonic() + seconds
+    end = min(time.monotonic() + seconds, deadline.at())
     yield b"retry: 1000\n\n"
     yield from stream_pieces(news)
     while (left := end - time.monotonic()) > 0 and not deadline.caller_is_gone():

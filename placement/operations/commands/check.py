@@ -32,11 +32,6 @@ class Check(Prose):
         argument("--yes", action="store_true", help="with --repair: do it, in one transaction"),
         *connection.OPTIONS,
     )
-    _has_errors = False
-
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print the findings; 1 if there are errors."""
-        return super().run(parsed_args) or int(self._has_errors)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
         """Look, repair if that is asked for, and look again."""
@@ -58,7 +53,7 @@ class Check(Prose):
             for one in before.violations:
                 if one.remedy and one.sentence not in left:
                     self.note(f"repaired: {one.sentence}")
-        self._has_errors = bool(findings.errors)
+        self.exit_status = int(bool(findings.errors))
         if parsed_args.formatter == PROSE:
             lines = _told(findings, shows_remedies=parsed_args.repair)
             return ("Findings",), [(line,) for line in lines]

@@ -64,8 +64,9 @@ class _Words:
                         yield name, string, [str(choice) for choice in action.choices]
 
     def strings(self, name: str) -> list[str]:
-        """The options of a command as they are written."""
-        return [string for action in self.commands[name].options for string in action.option_strings]
+        """The options of a command as they are written, and those that may stand anywhere."""
+        actions = [*self.commands[name].options, *(self.commands[_GLOBAL].options if name != _GLOBAL else ())]
+        return list(dict.fromkeys(string for action in actions for string in action.option_strings))
 
 
 # The words before the cursor that belong to the command: both shells know this much of the same language.
@@ -173,4 +174,6 @@ def _fish_option(name: str, action: argparse.Action) -> str:
         strings.append("-r")
     if action.choices:
         strings.append(f"-f -a {shlex.quote(' '.join(map(str, action.choices)))}")
-    return f"{_fish_line(name)} {' '.join(strings)} -d {shlex.quote(explained(action))}"
+    # Those of all commands may stand behind any.
+    line = _fish_line(name) if name != _GLOBAL else "complete -c placement"
+    return f"{line} {' '.join(strings)} -d {shlex.quote(explained(action))}"

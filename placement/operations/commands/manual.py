@@ -9,6 +9,7 @@ from pathlib import Path
 
 from placement import DISTRIBUTION
 from placement.domain.errors import PlacementError
+from placement.operations.client import AUTHORITY_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
 from placement.operations.commands.arguments import argument
 from placement.operations.commands.display import Action
 from placement.operations.commands.parsers import CommandParser, explained, parsers
@@ -17,6 +18,9 @@ _SECTION = 1
 _ENVIRONMENT = {
     "PLACEMENT_URL": "the service that commands ask, unless --url names it",
     "PLACEMENT_TOKEN": "what they identify themselves with, unless --token does",
+    AUTHORITY_VARIABLE: "a file with the certificates of authorities that the service's is to be of",
+    CERTIFICATE_VARIABLE: "a file with the certificate that commands show the service",
+    KEY_VARIABLE: "a file with its key, if that is another one",
     "COLUMNS": "how wide the terminal is, if it is not to be asked",
     "CLIFF_FIT_WIDTH": "if it is 1, tables fit that width in pipes and files, too",
     "NO_COLOR": "if it is set, nothing is coloured",
@@ -25,6 +29,7 @@ _EXIT = {
     "0": "done",
     "1": "refused or failed; of questions where something fits: nowhere",
     "2": "the arguments make no sense",
+    "141": "nobody reads what is printed any more",
 }
 
 

@@ -169,8 +169,9 @@ def _complaint(files: TlsFiles, error: ssl.SSLError) -> str:
 
 
 def _stamp(file: str) -> tuple[int, int] | None:
+    """What another content, file or mode changes."""
     try:
         status = os.stat(file)
     except OSError:
         return None
-    return status.st_ino, status.st_mtime_ns
+    return status.st_ino, status.st_ctime_ns

@@ -160,6 +160,13 @@ class ApiServer:
             raise ApiServerError(f"{self.url}: the answer broke off: {_one_line(error)}") from None
         return document
 
+    def _client_anew(self) -> Any:
+        """Raises ApiServerError where the files cannot be read now; whoever writes them may not be done."""
+        try:
+            return _client(*self._where)
+        except PlacementError as error:
+            raise ApiServerError(str(error), _UNAUTHORIZED) from None
+
     def _request(
         self,
         method: str,
@@ -174,7 +181,7 @@ class ApiServer:
             if answer.status == _UNAUTHORIZED:
                 # The token may have been replaced in its file since it was read.
                 answer.close()
-                self._client = _client(*self._where)
+                self._client = self._client_anew()
                 answer = self._answer(*sent)
             if answer.status == _UNAUTHORIZED:
                 raise ApiServerError(f"{_refusal(answer)}: are {self._credentials} right?", _UNAUTHORIZED)

@@ -113,9 +113,10 @@ class Synchronization:
                 thread.start()
             self._send(watches)
         except KeyboardInterrupt:
+            self._journal.note(f"stopped: {self._reconciler.summary()}")
+        finally:
             if self._leadership is not None:
                 self._leadership.resign()
-            self._journal.note(f"stopped: {self._reconciler.summary()}")
 
     def _send(self, watches: Sequence[Watching]) -> None:
         pause = Pause()

@@ -29,6 +29,8 @@ _TOKEN_SECONDS = 86_400
 # Whoever missed more is better off reading all again.
 _MOST_CHANGES = 100_000
 _LOOK_EVERY_SECONDS = 0.5
+# Where requests have no deadline.
+_TURN_SECONDS = 60
 _DIGEST = 12
 _AGAIN = (
     "read all providers and consumers again, and follow from the token that a request without `since` gives"
@@ -105,7 +107,7 @@ class Events:
     def _look(self, token: str | None) -> News:
         """One at a time, so that those who wait take one connection from the others."""
         known = None if token is None else _read(token)
-        if not self._looking.acquire(timeout=deadline.remaining(_TOKEN_SECONDS)):
+        if not self._looking.acquire(timeout=deadline.remaining(_TURN_SECONDS)):
             raise Unavailable("Others look for changes, and the database is slow; try again.")
         try:
             with self._database.snapshot() as connection:
@@ -115,12 +117,10 @@ class Events:
                 if known is None:
                     return News([], fresh)
                 _check(known, history)
-                found = reading.changes_since(
-                    connection, self._database.backend, known.moment, _MOST_CHANGES + 1
-                )
+                found = reading.changes_since(connection, self._database.backend, known.moment, _MOST_CHANGES)
         finally:
             self._looking.release()
-        if len(found) > _MOST_CHANGES or any(change.kind == Kind.DATABASE for change in found):
+        if found is None or any(change.kind == Kind.DATABASE for change in found):
             raise TokenTooOld(f"since: too much changed since then at once; {_AGAIN}")
         return News(found, fresh)
 
@@ -161,5 +161,5 @@ def _check(token: _Token, history: str) -> None:
         raise TokenTooOld(f"since: the token is older than {_TOKEN_SECONDS // 3600} hours; {_AGAIN}")
 
 
-def _digest(history: str) -> str:
-    return hashlib.sha256(history.encode()).hexdigest()[:_DIGEST]
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]

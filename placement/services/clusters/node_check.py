@@ -13,6 +13,7 @@ from placement.storage.checks.invariant import Violation
 from placement.storage.database import Executor
 from placement.storage.statements import clusters, node_rows
 from placement.storage.statements.clusters import Cluster
+from placement.storage.statements.node_rows import NodeRow
 
 _AT_ONCE = 500
 _NAME = "pods-hold-what-follows-from-them"
@@ -22,18 +23,24 @@ def violations(connection: Executor) -> Iterator[Violation]:
     """Every disagreement of every node, in a connection that sees one state."""
     for cluster in clusters.listed(connection):
         loader = NodeLoader()
-        roots = [row.root_id for row in node_rows.nodes(connection, cluster.id)]
-        for start in range(0, len(roots), _AT_ONCE):
-            yield from _of_nodes(connection, loader, cluster, roots[start : start + _AT_ONCE])
+        rows = node_rows.nodes(connection, cluster.id)
+        for start in range(0, len(rows), _AT_ONCE):
+            yield from _of_nodes(connection, loader, cluster, rows[start : start + _AT_ONCE])
 
 
 def _of_nodes(
-    connection: Executor, loader: NodeLoader, cluster: Cluster, roots: Sequence[int]
+    connection: Executor, loader: NodeLoader, cluster: Cluster, rows: Sequence[NodeRow]
 ) -> Iterator[Violation]:
     try:
-        states = loader.load(connection, facts_of(cluster), roots)
+        states = loader.load(connection, facts_of(cluster), [row.root_id for row in rows])
     except ManifestError as error:
-        yield Violation(_NAME, False, f"cluster {cluster.name}: a node cannot be read: {error}")
+        if len(rows) > 1:
+            # One of them is the cause; the others are read all the same.
+            for row in rows:
+                yield from _of_nodes(connection, loader, cluster, [row])
+            return
+        sentence = f"node {rows[0].name} of cluster {cluster.name} cannot be read: {error}"
+        yield Violation(_NAME, False, sentence)
         return
     for state in states.values():
         for sentence in disagreements(state.identity, stored_accounts(connection, state), state.accounts):

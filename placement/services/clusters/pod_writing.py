@@ -23,7 +23,7 @@ from placement.services.clusters.node_writing import (
     PodAttributes,
 )
 from placement.services.clusters.pod_answers import PodAnswer
-from placement.services.clusters.pod_audit import came_and_left, changed
+from placement.services.clusters.pod_audit import came_and_left, changed, ended
 from placement.services.clusters.pod_documents import PodDocument
 from placement.services.clusters.pod_rows import FORMAT, consumer_of, ended_status, status_of
 from placement.services.following.cluster_cache import ClusterSnapshot
@@ -220,7 +220,7 @@ def _end(transaction: Transaction, facts: ClusterFacts, ending: Sequence[Ending]
     for row in pods.reservations(transaction, facts.id, by_uid.keys()):
         end = by_uid[row.uid]
         statuses[row.id] = ended_status(row.status, end.phase, end.remark)
-        transaction.records.append(changed(facts.name, row, phase=end.phase, remark=end.remark))
+        transaction.records.append(ended(facts.name, row, end.phase, end.remark))
     pods.leave_nodes(transaction, statuses, FORMAT)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from placement.domain.errors import BadRequest, Conflict
@@ -25,7 +26,6 @@ from placement.services.clusters.pod_pages import (
     next_page,
 )
 from placement.services.clusters.pod_placing import (
-    Placed,
     placed,
     told,
     with_own_cpus,
@@ -107,13 +107,10 @@ class Pods:
         """
         view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
         incoming, ranking, columns = self._scheduler.looked_at(view, document, node_names)
-        places: list[Placed] = []
-        fitting = 0
-        for ranked in ranking.best_first(columns):
-            fitting += 1
-            if most is None or len(places) < most:
-                places.append(placed(ranked, incoming, document))
         refusals = ranking.refusals(columns)
+        best = islice(ranking.best_first(columns), most)
+        places = [placed(ranked, incoming, document) for ranked in best]
+        fitting = len(columns.nodes) - len(refusals)
         return Preview(places, fitting, refusals, incoming.warnings, ranking.shape, columns)
 
     def scores(

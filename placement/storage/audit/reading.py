@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -43,9 +42,14 @@ def moment(connection: Executor, backend: Backend) -> str:
     return str(connection.execute(sa.text(f"SELECT {backend.moment}")).scalar_one())
 
 
-def changes_since(connection: Executor, backend: Backend, since: str, most: int) -> list[Change]:
-    """What changed after a moment, each thing once, in the order of its last change; at most `most`."""
-    rows = connection.execute(_changes(type(backend)), {"since": since, "most": most})
+def changes_since(connection: Executor, backend: Backend, since: str, most: int) -> list[Change] | None:
+    """What changed after a moment, each thing once, those that are gone and consumers in their order.
+
+    None if there are more than `most` changes to look through.
+    """
+    rows = connection.execute(_changes(type(backend)), {"since": since, "most": most + 1}).all()
+    if len(rows) > most:
+        return None
     last: dict[tuple[str, str], Change] = {}
     for row in rows:
         change = Change(*row[:4])
@@ -59,27 +63,26 @@ def changes_since(connection: Executor, backend: Backend, since: str, most: int)
 def _changes(backend: type[Backend]) -> sa.TextClause:
     """Providers that are there carry the stamp of their last change; all else is told by records.
 
-    A provider that is there was deleted before, if at all, be it in the same transaction.
+    A provider that is there was deleted before, if at all, be it in the same transaction. Records are written
+    last in a transaction, while it locks what it changed, so of one thing they are in the order of commits;
+    stamps are taken when a transaction begins to write, and are not.
     """
     provider, record = (
         backend.is_later.format(column=f"{table}.revision") for table in ("provider", "record")
     )
-    stamp: Any = "CAST(CAST({}.revision AS text) AS bigint)"
     return sa.text(
         f"""
         SELECT '{Kind.PROVIDER}' AS kind, provider.uuid AS id, '{Action.UPDATE}' AS action,
-               provider.generation AS generation, {stamp.format("provider")} AS stamp,
-               {_LAST} AS number
+               provider.generation AS generation, {_LAST} AS number
           FROM resource_providers AS provider WHERE {provider}
         UNION ALL
         SELECT CASE WHEN record.kind IN ('{Kind.PROVIDER}', '{Kind.DATABASE}') THEN record.kind
                     ELSE 'consumer' END,
-               COALESCE(record.consumer_id, record.target), record.action, NULL, {stamp.format("record")},
-               record.id
+               COALESCE(record.consumer_id, record.target), record.action, NULL, record.id
           FROM audit_records AS record
          WHERE {record}
            AND (record.consumer_id IS NOT NULL OR record.kind = '{Kind.DATABASE}'
                 OR record.kind = '{Kind.PROVIDER}' AND record.action = '{Action.DELETE}')
-         ORDER BY 5, 6 LIMIT :most
+         ORDER BY 5 LIMIT :most
         """
     )

@@ -10,6 +10,7 @@ import math
 import select
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import psycopg2
@@ -139,8 +140,12 @@ def commit_with(connection: sa.Connection, statement: sa.TextClause, parameters:
     """Have the statement sent together with the COMMIT that must follow now."""
     driver: Any = connection.connection.dbapi_connection
     with driver.cursor() as cursor:
-        text = statement.compile(dialect=connection.dialect)
-        driver.keep_last(cursor.mogrify(str(text), parameters))
+        driver.keep_last(cursor.mogrify(_compiled(statement, connection.dialect), parameters))
+
+
+@lru_cache(maxsize=64)
+def _compiled(statement: sa.TextClause, dialect: sa.Dialect) -> str:
+    return str(statement.compile(dialect=dialect))
 
 
 sa.dialects.registry.register("postgresql.placement", __name__, "Dialect")

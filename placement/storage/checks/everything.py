@@ -26,8 +26,8 @@ def violations(connection: Executor, project: str, user: str) -> Iterator[Violat
         yield from invariant.violations(connection)
 
 
-def mend(transaction: Transaction, project: str, user: str) -> None:
-    """Mend what can be mended, as trees are while nobody else moves any."""
+def mend(transaction: Transaction, project: str, user: str) -> dict[str, int]:
+    """Mend what can be mended, as trees are while nobody else moves any; how many rows by invariant."""
     providers.lock_trees(transaction, shared=False)
-    for invariant in invariants(project, user):
-        invariant.mend(transaction)
+    mended = {each.name: each.mend(transaction) for each in invariants(project, user)}
+    return {name: count for name, count in mended.items() if count}

@@ -53,10 +53,11 @@ class Invariant:
             remedy = self.repair.sentence.format_map(said) if self.repair else ""
             yield Violation(self.name, self.is_warning, self.sentence.format_map(said), remedy)
 
-    def mend(self, transaction: Transaction) -> None:
-        """Mend what can be mended."""
+    def mend(self, transaction: Transaction) -> int:
+        """Mend what can be mended; how many rows were looked at for that."""
         if self.repair is None:
-            return
+            return 0
         rows = transaction.execute(self.query).all()
         for start in range(0, len(rows), _MENDED_AT_ONCE):
             self.repair.mend(transaction, rows[start : start + _MENDED_AT_ONCE])
+        return len(rows)

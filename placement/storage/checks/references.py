@@ -17,11 +17,15 @@ from placement.storage.checks.invariant import Invariant, Repair
 from placement.storage.database import Transaction
 from placement.storage.statements import online_migrations
 
-# Rows that mean nothing without what they refer to. Of all others a person has to say what becomes of them.
+# What is said of a row that is not there means nothing. Of all others a person says what becomes of them:
+# who deletes the owners of CPUs may give them away twice.
 _BELONGINGS = {
-    tables.provider_traits,
-    tables.provider_aggregates,
-    tables.logical_cpus,
+    *(
+        key.parent
+        for table in (tables.provider_traits, tables.provider_aggregates)
+        for key in table.foreign_keys
+    ),
+    tables.logical_cpus.c.node_id,
 }
 # What people know a row by, beside its key.
 _KNOWN_BY = {
@@ -77,7 +81,7 @@ def _repair(table: sa.Table, column: sa.Column[Any], project: str, user: str) ->
         return Repair(
             sentence.replace("{{missing}}", "{missing}"), partial(_record, project=project, user=user)
         )
-    if table in _BELONGINGS:
+    if column in _BELONGINGS:
         return Repair("delete the row", partial(_delete, table, list(table.primary_key.columns)))
     return None
 

@@ -30,6 +30,14 @@ _orphans = (
     .distinct()
     .order_by(_allocations.c.consumer_id)
 )
+_cluster_of = sa.union(
+    sa.select(tables.nodes.c.cluster_id)
+    .join(tables.logical_cpus, tables.logical_cpus.c.node_id == tables.nodes.c.id)
+    .where(tables.logical_cpus.c.consumer_id == sa.bindparam("uuid")),
+    sa.select(tables.pods.c.cluster_id).where(
+        tables.pods.c.status["consumer"].as_string() == sa.bindparam("uuid")
+    ),
+).limit(1)
 
 
 def count_rootless(connection: Executor) -> int:
@@ -56,7 +64,10 @@ def count_orphans(connection: Executor) -> int:
 
 
 def create_consumers(transaction: Transaction, most: int, project: str, user: str) -> int:
-    """Give up to `most` such consumers a record with this project and user; how many got one."""
+    """Give up to `most` such consumers a record with this project and user; how many got one.
+
+    Those that own CPUs or are said to be pods are of the cluster in which they do or are.
+    """
     missing = list(transaction.execute(_orphans.limit(most)).scalars())
     if not missing:
         return 0
@@ -72,6 +83,7 @@ def create_consumers(transaction: Transaction, most: int, project: str, user: st
             "user_id": ids[1],
             "generation": 0,
             "created_at": transaction.now,
+            "cluster_id": transaction.execute(_cluster_of, {"uuid": uuid}).scalar(),
         }
         for uuid in missing
     ]

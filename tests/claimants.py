@@ -1,0 +1,63 @@
+"""Clients that claim by HTTP, each over a connection of its own, and what they claim from."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+
+import requests
+
+from tests.patience import PATIENCE_SECONDS
+
+CLIENTS = 16
+HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
+
+
+class Claimant:
+    """One client with a connection of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.session = requests.Session()
+        self.session.trust_env = False
+        self.session.headers.update(HEADERS)
+
+    def call(self, method: str, path: str, body: object = None) -> requests.Response:
+        return self.session.request(method, f"{self.url}{path}", json=body, timeout=PATIENCE_SECONDS)
+
+    def claim(self, consumer: str, resources: dict, generation: int | None = None) -> requests.Response:
+        return self.call(
+            "PUT",
+            f"/allocations/{consumer}",
+            {
+                "allocations": {provider: {"resources": amounts} for provider, amounts in resources.items()},
+                "project_id": "storm",
+                "user_id": "storm",
+                "consumer_type": "INSTANCE",
+                "consumer_generation": generation,
+            },
+        )
+
+
+def providers(client: Claimant, capacity: int, number: int = 3) -> list[str]:
+    created = []
+    for at in range(number):
+        own = str(uuid.uuid4())
+        assert client.call("POST", "/resource_providers", {"name": f"host-{own}", "uuid": own}).ok
+        body = {
+            "resource_provider_generation": 0,
+            "inventories": {"VCPU": {"total": capacity}, "MEMORY_MB": {"total": 2 * capacity}},
+        }
+        assert client.call("PUT", f"/resource_providers/{own}/inventories", body).ok, at
+        created.append(own)
+    return created
+
+
+def recorded_use(client: Claimant, provider: str) -> tuple[Counter[str], Counter[str]]:
+    """What the service says is used, and the sum of the allocations it shows."""
+    usages = client.call("GET", f"/resource_providers/{provider}/usages").json()["usages"]
+    shown = client.call("GET", f"/resource_providers/{provider}/allocations").json()["allocations"]
+    summed: Counter[str] = Counter(dict.fromkeys(usages, 0))
+    for allocation in shown.values():
+        summed.update(allocation["resources"])
+    return Counter(usages), summed
