@@ -165,9 +165,9 @@ def around(served: RunningServer, api_server: ApiServer, tmp_path: Path) -> Surr
     return Surroundings(api_server, served.url, unique("cluster"), tmp_path)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A real browser, which the tests of a session share: take pages of your own."""
+    """A real browser, which the tests of one module share: take pages of your own."""
     path = chromium()
     if path is None:
         pytest.skip(MISSING)

@@ -298,7 +298,7 @@ def test_odd_searches_on_real_providers(shared: Client, dice: random.Random):
 
 def test_odd_paths(shared: Client, shared_application: Flask):
     for rule in shared_application.url_map.iter_rules():
-        for text in ODD_TEXTS if rule.arguments else ():
+        for text in ODD_TEXTS if rule.arguments and not rule.rule.startswith(PAGES) else ():
             path = rule.rule
             for argument in rule.arguments:
                 path = path.replace(f"<{argument}>", text)

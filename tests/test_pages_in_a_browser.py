@@ -204,7 +204,6 @@ def test_a_page_is_renewed_without_losing_what_was_opened(browser: Any, demonstr
     host = call(demonstration, "GET", "/ext/v1/clusters/edge/nodes/edge-05")["tree"]["uuid"]
     consumer = str(uuid.uuid4())
     with page_of(browser, demonstration.url) as (page, complaints):
-        page.clock.install()
         page.goto(f"/ui/hosts/{host}")
         page.click("#providers summary")
         page.evaluate("document.activeElement.blur()")
@@ -216,8 +215,7 @@ def test_a_page_is_renewed_without_losing_what_was_opened(browser: Any, demonstr
             "consumer_type": "INSTANCE",
         }
         call(demonstration, "PUT", f"/allocations/{consumer}", claim)
-        page.clock.fast_forward(11_000)
-        page.clock.resume()
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
         page.wait_for_selector(f".owners tr[data-owner='{consumer}']")
         assert page.locator("#providers").get_attribute("open") is not None
         call(demonstration, "DELETE", f"/allocations/{consumer}")

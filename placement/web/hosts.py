@@ -17,7 +17,8 @@ from placement.domain.identifiers import normalize_uuid
 from placement.services.host_views import HostPlace, HostView
 from placement.web import units
 from placement.web.changes import history_of
-from placement.web.host_drawing import Lacks, drawing_of, plain
+from placement.web.host_boxes import plain
+from placement.web.host_drawing import Lacks, drawing_of
 from placement.web.shown import address, require, shown, to
 
 _HISTORY = 20

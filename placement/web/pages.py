@@ -15,6 +15,7 @@ from placement.domain.errors import NotFound
 from placement.numa.cpuset import format_cpu_list
 from placement.web import (
     changes,
+    claims,
     consumers,
     fleet_map,
     hosts,
@@ -31,7 +32,7 @@ from placement.web.shown import common, to
 
 _FILES = Path(__file__).parent / "static"
 _STATIC = tuple(sorted(path.name for path in _FILES.iterdir() if path.suffix in (".css", ".js", ".svg")))
-_ROOMS = (overview, fleet_map, hosts, requests, consumers, changes, search)
+_ROOMS = (overview, fleet_map, hosts, requests, claims, consumers, changes, search)
 # Everything comes from here, and nothing goes elsewhere.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "

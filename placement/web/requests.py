@@ -1,4 +1,4 @@
-"""Why not, and where: the stages, near misses and candidates of a query, a flavor or a pod, and claims."""
+"""Why not, and where: the stages, near misses and candidates of a query, a flavor or a pod."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from placement.api.rendering.pods import preview_body, translation_body
 from placement.api.rendering.scores import score_members
 from placement.api.route_guard import PAGES, route
 from placement.dialects.nova import translation_document
-from placement.domain.allocation import ConsumerClaim
 from placement.domain.errors import BadRequest, Forbidden, NotFound
 from placement.domain.groups import CandidateQuery
-from placement.domain.identifiers import normalize_uuid
 from placement.services.bounds import MOST_MANIFEST_VALUES
 from placement.services.manifests import parse_yaml, pod_manifest
 from placement.services.placement.candidates import Search
 from placement.services.placement.search_options import NO_OPTIONS, SearchOptions
 from placement.web import units
-from placement.web.host_drawing import Drawing, drawing_of
+from placement.web.host_boxes import Drawing
+from placement.web.host_drawing import drawing_of
 from placement.web.hosts import seen
-from placement.web.shown import address, caller_clusters, may, require, shown, to
+from placement.web.shown import address, caller_clusters, may, require, shown
 
 KINDS = ("query", "flavor", "pod")
 _USUAL, _MOST = 20, 200
@@ -52,16 +51,12 @@ spec:
 """,
 }
 _AMOUNTS = {"vcpus": "vcpus", "ram": "memory_mb", "disk": "root_gb"}
-_CLAIMANT = ("consumer_uuid", "project_id", "user_id", "consumer_type")
-_LONGEST_NAME = 255
 
 
 def register(blueprint: Blueprint) -> None:
-    """Add the routes; each kind of request asks for the rule of its own."""
+    """Add the route; each kind of request asks for the rule of its own."""
     listing = "placement:clusters:list"
     route(blueprint, f"{PAGES}/why", "GET", listing, own_only=True)(_why)
-    route(blueprint, f"{PAGES}/claims", "POST", listing, own_only=True)(_claim)
-    route(blueprint, f"{PAGES}/pod-claims", "POST", listing, own_only=True)(_claim_pod)
 
 
 def _why() -> Response:
@@ -220,9 +215,9 @@ def _candidate(
 
 def _pod(given: Mapping[str, str]) -> dict[str, Any]:
     """A pod, as YAML or JSON."""
-    cluster = _pod_cluster(given)
+    cluster = cluster_of_pod(given)
     require("clusters:pods:preview", cluster)
-    pod = _manifest(given)
+    pod = manifest_of(given)
     preview = use_cases().pods.preview(cluster, pod, None, _limit(given))
     body = preview_body(cluster, preview)
     translation = None
@@ -231,14 +226,16 @@ def _pod(given: Mapping[str, str]) -> dict[str, Any]:
     return {"kind": "pod", **body, "translation": translation}
 
 
-def _pod_cluster(given: Mapping[str, str]) -> str:
+def cluster_of_pod(given: Mapping[str, str]) -> str:
+    """The cluster that a form asks about. Raises BadRequest if there is none."""
     cluster = given.get("cluster", "")
     if not cluster:
         raise BadRequest("cluster: choose the cluster in which the pod shall run")
     return cluster
 
 
-def _manifest(given: Mapping[str, str]) -> Any:
+def manifest_of(given: Mapping[str, str]) -> Any:
+    """The pod in a form. Raises BadRequest, ManifestError."""
     return pod_manifest(parse_yaml(given.get("pod", "").encode("utf-8", "replace"), MOST_MANIFEST_VALUES))
 
 
@@ -310,79 +307,3 @@ def _drawn_miss(document: Mapping[str, Any]) -> dict[str, Any] | None:
         drawing: Drawing = drawing_of(host, found)
         return {"host": host, "drawing": drawing, "sentences": miss["sentences"]}
     return None
-
-
-# -- claims -----------------------------------------------------------------------------------------
-
-
-def _claim() -> Response:
-    """Let a consumer hold the candidate that was chosen; what it holds already is not replaced."""
-    require("allocations:update")
-    who = _claimant()
-    allocations = _allocations(request.form.get("allocations", ""))
-    claim = ConsumerClaim(
-        consumer_uuid=who["consumer_uuid"],
-        resources=allocations,
-        project_id=who["project_id"],
-        user_id=who["user_id"],
-        generation=None,
-        consumer_type=who["consumer_type"],
-    )
-    use_cases().claims.replace([claim])
-    cpus = request.form.get("dedicated_cpus")
-    if cpus:
-        use_cases().claims.note_dedicated_cpus(who["consumer_uuid"], 1, cpus)
-    return to(address(f"/consumers/{who['consumer_uuid']}", claimed=1))
-
-
-def _claimant() -> dict[str, str]:
-    """Who claims. Raises BadRequest naming the field."""
-    who = {name: request.form.get(name, "").strip() for name in _CLAIMANT}
-    for name, text in who.items():
-        if not 1 <= len(text) <= _LONGEST_NAME:
-            raise BadRequest(f"{name}: must be 1 to {_LONGEST_NAME} characters")
-    normal = normalize_uuid(who["consumer_uuid"])
-    if normal is None:
-        raise BadRequest(f"consumer_uuid: {who['consumer_uuid']!r} is no uuid")
-    if (
-        not who["consumer_type"].replace("_", "").isalnum()
-        or who["consumer_type"] != who["consumer_type"].upper()
-    ):
-        raise BadRequest("consumer_type: must be of A-Z, 0-9 and _")
-    return {**who, "consumer_uuid": normal}
-
-
-def _allocations(text: str) -> dict[str, dict[str, int]]:
-    """The candidate in the form: amounts by provider and class. Raises BadRequest."""
-    try:
-        given = orjson.loads(text)
-        found = {
-            str(normalize_uuid(uuid)): {str(name): amount for name, amount in resources.items()}
-            for uuid, resources in given.items()
-        }
-    except (ValueError, AttributeError):
-        raise BadRequest(
-            "allocations: the form does not say which candidate; go back and choose one"
-        ) from None
-    amounts = [amount for resources in found.values() for amount in resources.values()]
-    if not amounts or not all(type(amount) is int and amount > 0 for amount in amounts):
-        raise BadRequest("allocations: every amount must be a whole number above 0")
-    return found
-
-
-def _claim_pod() -> Response:
-    """Place a pod on the node that was chosen, or on the best."""
-    given = request.form.to_dict()
-    cluster = _pod_cluster(given)
-    require("clusters:pods:update", cluster)
-    pod = _manifest(given)
-    metadata = pod.get("metadata") if isinstance(pod, dict) else None
-    metadata = metadata if isinstance(metadata, dict) else {}
-    namespace, name = str(metadata.get("namespace") or "default"), str(metadata.get("name") or "")
-    if not name:
-        raise BadRequest("Pod.metadata.name: a pod that is placed needs a name")
-    if given.get("node"):
-        use_cases().pods.bind(cluster, namespace, name, "", given["node"], pod)
-    else:
-        use_cases().pods.put(cluster, namespace, name, pod)
-    return to(address(f"/pods/{cluster}/{namespace}/{name}", claimed=1))

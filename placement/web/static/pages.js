@@ -127,4 +127,8 @@ all("table[data-sort]").forEach(sortable);
 document.addEventListener("change", (event) => { if (event.target.matches("form[data-auto] select")) event.target.form.requestSubmit(); });
 if ($("[data-marks]")) markAll(usual());
 const main = $("#main");
-if (main.dataset.live) setInterval(() => refresh(main), 1000 * main.dataset.live);
+if (main.dataset.live) {
+  setInterval(() => refresh(main), 1000 * main.dataset.live);
+  // Whoever comes back sees at once what changed meanwhile.
+  document.addEventListener("visibilitychange", () => refresh(main));
+}
