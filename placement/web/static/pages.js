@@ -91,7 +91,9 @@ function renew(old, fresh) {
     for (const { name, value } of fresh.attributes) {
       if (!(name === "class" && old.matches("[data-owner], [data-marks]")) && old.getAttribute(name) !== value) old.setAttribute(name, value);
     }
-    [...old.children].forEach((child, at) => renew(child, fresh.children[at]));
+    // What is taken over leaves the fresh page, so who is whose twin is noted before.
+    const twins = [...fresh.children];
+    [...old.children].forEach((child, at) => renew(child, twins[at]));
     return;
   }
   const open = all("details[open][id]", old).map((each) => each.id);
@@ -109,7 +111,7 @@ async function refresh(main) {
     const fresh = $("#main", page);
     if (!fresh || isBusy()) return;
     for (const each of all("details[id]", main)) { const twin = fresh.querySelector(`#${CSS.escape(each.id)}`); if (twin) twin.open = each.open; }
-    [...main.children].length === [...fresh.children].length ? renew(main, fresh) : main.replaceChildren(...fresh.childNodes);
+    if (main.children.length === fresh.children.length) renew(main, fresh); else main.replaceChildren(...fresh.childNodes);
     dispatchEvent(new Event("refreshed"));
     told(`As of ${new Date().toLocaleTimeString()}`);
     markAll(usual());
