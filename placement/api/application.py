@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,7 @@ from placement.api.policy import Policy
 from placement.api.rendering.candidates import CandidatesRenderer
 from placement.api.rendering.explanations import explanation_body
 from placement.api.rendering.pods import refusals_body
-from placement.api.route_guard import OWN_PATHS, guarded_by
+from placement.api.route_guard import OWN_PATHS, PAGES, guarded_by
 from placement.api.routes import (
     allocation_candidates,
     allocations,
@@ -68,6 +69,9 @@ from placement.services.use_cases import UseCases
 LOG = logging.getLogger(__name__)
 NEED_NO_TOKEN = OPEN_PATHS | page.PATHS
 """The paths that are answered without a token."""
+OPEN_PAGES = "placement_open_pages"
+"""Where an application keeps those of its pages that are, too."""
+_NO_VERSIONS = (OWN_PATHS, f"{PAGES}/")
 # How many nodes an error explains one by one; the message counts the reasons of all.
 _NODES_SHOWN = 100
 _BLUEPRINTS = (
@@ -115,8 +119,10 @@ class ApiSettings:
     configuration: cfg.ConfigOpts | None = None
 
 
-def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
-    """The WSGI application around the use cases."""
+def create_application(
+    use_cases: UseCases, settings: ApiSettings, add_pages: Callable[[Flask], None] = lambda _: None
+) -> Flask:
+    """The WSGI application around the use cases; `add_pages` adds what people look at."""
     configuration = settings.configuration or _no_configuration()
     policy = Policy(configuration)
     application = Flask("placement", static_folder=None)
@@ -129,6 +135,8 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.extensions["placement_candidates_renderer"] = CandidatesRenderer()
     for blueprint in _BLUEPRINTS:
         application.register_blueprint(blueprint)
+    application.extensions[OPEN_PAGES] = frozenset()
+    add_pages(application)
     application.extensions[EXTENSION] = Documents(application, only_header=settings.auth_strategy != "token")
     unknown = sorted(rule for rule in guarded_by() if not policy.knows(rule))
     if unknown:
@@ -183,7 +191,7 @@ def _begin(*, only_this_machine: bool) -> None:
     if only_this_machine and request.path not in PATHS and (reason := objection(request.environ)) is not None:
         raise HttpError(403, reason)
     # On all other paths the caller has a user id.
-    if request.path not in NEED_NO_TOKEN:
+    if request.path not in NEED_NO_TOKEN and request.path not in current_app.extensions[OPEN_PAGES]:
         context.identify(current_app.extensions["placement_authentication"]())
 
 
@@ -203,7 +211,7 @@ def _check_head() -> None:
 
 
 def _agreed_version() -> microversions.Microversion:
-    if request.path.startswith(OWN_PATHS):
+    if request.path.startswith(_NO_VERSIONS):
         # What is our own has no microversions; its errors are those of the newest one.
         return microversions.NEWEST
     try:

@@ -250,6 +250,11 @@ class InventoryColumn:
         return self.headroom(providers), least, step, whole
 
     @property
+    def count(self) -> int:
+        """How many inventories there are."""
+        return self._count - len(self._vacant)
+
+    @property
     def held(self) -> slice | Rows:
         """The entries that hold an inventory, as an index that costs nothing where it can."""
         return self.occupied() if self._vacant else np.s_[: self._count]

@@ -19,7 +19,8 @@ class RowStatement:
     def __init__(
         self, text: str, name: str, columns: Mapping[str, str], *parameters: sa.BindParameter[Any]
     ) -> None:
-        """`text` has {rows} where the table `name` of these columns (names and SQL types) is to stand.
+        """`text` has {rows} where the table `name` of these columns (names and SQL types) is to stand,
+        and {stamp} where that of the transaction is.
 
         `parameters` are those whose type the driver has to know.
         """
@@ -38,6 +39,6 @@ class RowStatement:
         statement = self._made.get(type(backend))
         if statement is None:
             rows = backend.given_rows(self._name, self._columns)
-            text = self._text.format(rows=rows)
+            text = self._text.format(rows=rows, stamp=backend.stamp_text)
             statement = self._made[type(backend)] = sa.text(text).bindparams(*self._parameters)
         return statement
