@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import os
 import random
 import time
@@ -39,6 +40,7 @@ from tests.server import database_url, running_service
 _CPUS = 128
 _CLUSTER = "/ext/v1/clusters/large"
 _ROUNDS = 100
+_NODES_AT_ONCE = 100
 _CREATED = 201
 
 
@@ -131,7 +133,13 @@ def fill_nodes(url: str, count: int) -> None:
         labels = {NUMA_POLICY: "SingleNUMANode"} if number % 5 == 0 else {}
         return node_manifests(f"node-{number}", rows=rows, zones=zones, labels=labels, memory="512Gi")
 
-    _all(url, "nodes", [(f"nodes/node-{n}", manifests(n)) for n in range(count)])
+    wire = Wire(url)
+    for start in tqdm(range(0, count, _NODES_AT_ONCE), desc="nodes", unit="batch"):
+        some = map(manifests, range(start, min(count, start + _NODES_AT_ONCE)))
+        body = {"kind": "List", "items": [item for each in some for item in each.values()]}
+        outcomes = json.loads(wire.must("POST", f"{_CLUSTER}/nodes", body))["nodes"]
+        if any(each["status"] != _CREATED for each in outcomes):
+            raise RuntimeError(f"nodes were refused: {outcomes[0]}")
 
 
 def fill_pods(url: str, chance: random.Random, count: int) -> None:

@@ -26,7 +26,10 @@ def builder() -> list[str] | None:
     (base,) = set(re.findall(r"^FROM (\S+)", _CONTAINERFILE, re.M))
     for name in ("podman", "docker"):
         program = shutil.which(name)
-        if program and not subprocess.run([program, "pull", base], capture_output=True, check=False).returncode:
+        if (
+            program
+            and not subprocess.run([program, "pull", base], capture_output=True, check=False).returncode
+        ):
             return [program, "build", "-f", "Containerfile"]
     return None
 

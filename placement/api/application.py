@@ -63,6 +63,7 @@ from placement.domain.allocation import UNKNOWN_OWNER
 from placement.domain.errors import Forbidden, NotFound, PlacementError
 from placement.services.clusters.pod_pages import Unschedulable
 from placement.services.health.probes import OPEN_PATHS, PATHS, answer
+from placement.services.placement.best_fit import NotAll
 from placement.services.use_cases import UseCases
 
 LOG = logging.getLogger(__name__)
@@ -153,6 +154,7 @@ def create_application(
     application.teardown_request(lambda _: deadline.clear())
     application.register_error_handler(PlacementError, _placement_error)
     application.register_error_handler(FlavorRefused, _flavor_refused)
+    application.register_error_handler(NotAll, _not_all)
     application.register_error_handler(Unschedulable, _unschedulable)
     application.register_error_handler(HttpError, _http_error)
     application.register_error_handler(Relayed, lambda relayed: relayed.response)
@@ -241,6 +243,13 @@ def _believes_without_roles() -> bool:
     """Whether everybody is believed here, and this caller has no role, as who signs in without a token."""
     settings = current_app.extensions["placement_settings"]
     return bool(settings.auth_strategy == "noauth2" and not context.current().caller.roles)
+
+
+def _not_all(refused: NotAll) -> Response:
+    """Every member that got nothing is an error; the status is that of all of them, or 409."""
+    problems = [(each.code, f"members[{place}]: {each}") for place, each in refused.refused.items()]
+    statuses = {errors.status_of(each) for each in refused.refused.values()}
+    return errors.render_all(statuses.pop() if len(statuses) == 1 else 409, problems)
 
 
 def _flavor_refused(refused: FlavorRefused) -> Response:

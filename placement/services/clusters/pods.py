@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -13,6 +13,7 @@ from placement.kubernetes.pod_identity import canonical_uid
 from placement.scheduling.node_info import NodeInfo
 from placement.scoring.rule import BEST
 from placement.services.clusters.cluster_lookup import found, unknown_pod
+from placement.services.clusters.many_pods import ManyPods, PodOutcome
 from placement.services.clusters.node_loading import facts_of
 from placement.services.clusters.node_writing import (
     NodeWriter,
@@ -59,6 +60,7 @@ class Pods:
         self._ends = ends
         self._writing = ends.writing
         self._scheduler = PodScheduler(database, cluster_cache, writer, ends.writing)
+        self._many = ManyPods(database, writer, ends, self._scheduler, self.place)
 
     # -- reading ------------------------------------------------------------------------------------
 
@@ -142,6 +144,13 @@ class Pods:
         """
         taken = self.place(cluster, PodDocument.named(cluster, namespace, name, pod))
         return taken.is_new, taken.answer
+
+    def put_all(self, cluster: str, manifests: Sequence[Mapping[str, Any]]) -> list[PodOutcome]:
+        """The same for many pods, by the names in their manifests; what became of each.
+
+        Raises NotFound for the cluster, Unavailable.
+        """
+        return self._many.put(cluster, manifests)
 
     def bind(
         self, cluster: str, namespace: str, name: str, uid: str, node: str, pod: Mapping[str, Any]
