@@ -42,6 +42,7 @@ _CLUSTER = "/ext/v1/clusters/large"
 _ROUNDS = 100
 _NODES_AT_ONCE = 100
 _CREATED = 201
+_WARM_UP_SECONDS = 10
 
 
 def main() -> None:
@@ -228,9 +229,13 @@ def _together(url: str, clients: int, seconds: float) -> None:
         _, status, _ = wire.timed("PUT", f"{_CLUSTER}/pods/default/p-{number}", _pod(chance, number))
         return status == _CREATED
 
+    # The workers have to read all nodes first.
+    many(url, clients, _WARM_UP_SECONDS, place)
     placed = many(url, clients, seconds, place)
     load = os.getloadavg()[0]
-    print(f"{clients} clients, 2 workers: {placed.per_second:.0f} pods per second, load {load:.1f}")
+    print(
+        f"{clients} clients, 2 workers: {placed.per_second:.0f} pods per second, {placed.failed} refused, load {load:.1f}"
+    )
 
 
 def _figures(timing: Timing) -> list[str]:
