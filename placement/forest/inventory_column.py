@@ -226,6 +226,11 @@ class InventoryColumn:
         room = np.minimum(self.entries.free[at], self.entries.max_unit[at])
         return np.where(at >= 0, room, 0)
 
+    def most(self, providers: Indices | Rows) -> Amounts:
+        """How much one consumer may take from each provider in sum, whatever is free; 0 if none."""
+        at = self.entries_of(providers)
+        return np.where(at >= 0, self.entries.max_unit[at], 0).astype(np.int64)
+
     def parts(self, providers: Indices | Rows) -> tuple[Amounts, Amounts, Amounts, Amounts]:
         """What each provider can give of an amount that is split: `headroom`, min_unit, step_size, whole.
 

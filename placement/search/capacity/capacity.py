@@ -1,0 +1,234 @@
+"""How many more of a request could be placed one after another: by host, and for any set of hosts.
+
+The most there can be, if each is placed where it hinders the following ones least: what fits side by side
+can be placed in any order, for amounts, units and traits do not depend on who came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from placement.forest.arrays import Amounts, Mask, Rows
+from placement.forest.forest import Forest
+from placement.forest.sharing import Sharing, SharingMap
+from placement.search.anchors import viable_roots
+from placement.search.capacity.counting import Counted, Counting
+from placement.search.capacity.parts import parts_of
+from placement.search.capacity.rooms import MOST, Anchors, Bounds, Entries, free_of
+from placement.search.capacity.stars import nearest_of
+from placement.search.capacity.totals import Total, total
+from placement.search.filters import Choices, choices_of
+from placement.search.query import ForestQuery, Slot, slots_of
+from placement.search.search import slot_choices
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What some hosts offer of a class: `free` of it, `wanted` by each request, `stranded` of it.
+
+    `alone`: how many could be placed if only this class counted.
+    """
+
+    free: int
+    wanted: int
+    alone: int
+    stranded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Some hosts together: how many more at least and at most, and what they offer by class.
+
+    `hosts` offer what is asked for, `taking` of them can take one.
+    """
+
+    lower: int
+    upper: int
+    hosts: int
+    taking: int
+    offered: Mapping[int, Offered]
+
+    @property
+    def runs_out_first(self) -> int | None:
+        """The class of which the hosts have enough for the fewest; None without hosts."""
+        return min(self.offered, key=lambda class_id: (self.offered[class_id].alone, class_id), default=None)
+
+    @property
+    def ideal(self) -> int:
+        """How many could be placed if everything that is free were one host.
+
+        Source: packing.md, "Words".
+        """
+        return min((each.free // each.wanted for each in self.offered.values()), default=0) if self.hosts else 0
+
+    @property
+    def fragmentation(self) -> float:
+        """0: what is free is as good as one host; 1: none of it is of use. By what is placed at least."""
+        return max(0.0, 1 - self.lower / self.ideal) if self.ideal else 0.0
+
+
+class Capacity:
+    """The hosts that offer what a query asks for, and how many more of it each has room for."""
+
+    def __init__(self, forest: Forest, sharing_map: SharingMap, query: ForestQuery) -> None:
+        """Count. Raises SearchEnded."""
+        query.budget.begin_stages()
+        self._forest = forest
+        self._slots = slots_of(query)
+        self._sharing = sharing_map.of(forest, query.sharing_trait)
+        self._sharers = self._sharing.mask(forest.count)
+        choices = slot_choices(forest, query, self._slots, self._sharing, None)
+        offering = _offering(forest, query, self._slots, self._sharing)
+        roots = viable_roots(forest, query, self._slots, offering, self._sharing).astype(np.intp)
+        self._anchors = Anchors(forest, roots, self._sharing)
+        query.budget.note_stage("filter")
+        self._parts: list[Counted] = []
+        self.bounds = self._counted(query, choices)
+        self._classes = self._offered_classes(offering)
+        query.budget.note_stage("combine")
+
+    @property
+    def roots(self) -> Rows:
+        """The roots of the hosts, in order of their ids."""
+        return self._anchors.roots
+
+    def _counted(self, query: ForestQuery, choices: Sequence[Choices]) -> Bounds:
+        count = len(self._anchors)
+        found = Bounds(np.full(count, MOST), np.full(count, MOST))
+        viable = viable_roots(self._forest, query, self._slots, choices, self._sharing)
+        possible = np.zeros(count, np.int64)
+        possible[self._anchors.hosts_of(viable.astype(np.intp))] = MOST
+        # Parts are counted where all slots can be filled; elsewhere there is nothing to count.
+        at = np.flatnonzero(possible)
+        anchors = Anchors(self._forest, self._anchors.roots[at], self._sharing)
+        counting = Counting(query, self._slots, choices, self._sharing, anchors)
+        bounds = Bounds(np.full(len(at), MOST), np.full(len(at), MOST))
+        for part in parts_of(self._forest, query, self._slots, choices) if len(at) else ():
+            query.budget.look()
+            counted = counting.count(part)
+            self._parts.append(counted)
+            bounds = bounds.least(counted.bounds)
+        self._viable = anchors
+        self._viable_bounds, self._viable_at = bounds, at
+        lower, upper = np.zeros((2, count), np.int64)
+        lower[at], upper[at] = bounds.lower, bounds.upper
+        return Bounds(lower, upper)
+
+    def _offered_classes(self, offering: Sequence[Choices]) -> dict[int, _ClassOffered]:
+        """Each class that is asked for, with who offers it."""
+        found: dict[int, _ClassOffered] = {}
+        for class_id in dict.fromkeys(class_id for slot in self._slots for class_id, _ in slot.resources):
+            asking = [
+                number for number, slot in enumerate(self._slots) if class_id in dict(slot.resources)
+            ]
+            found[class_id] = self._class_offered(class_id, asking, offering)
+        return found
+
+    def _class_offered(self, class_id: int, asking: Sequence[int], offering: Sequence[Choices]) -> _ClassOffered:
+        amounts = [dict(self._slots[number].resources)[class_id] for number in asking]
+        choices = list({id(offering[number]): offering[number] for number in asking}.values())
+        entries = _union(self._anchors, choices)
+        free = free_of(self._forest, class_id, entries.rows)
+        whole = len(choices) == 1 and len(set(amounts)) == 1 and not self._slots[asking[0]].rule
+        if whole:
+            alone = self._anchors.sums(entries.hosts, free // amounts[0]) // len(amounts)
+        else:
+            alone = self._anchors.sums(entries.hosts, free) // sum(amounts)
+        return _ClassOffered(entries, free, sum(amounts), alone, self._stranded(asking, entries))
+
+    def _stranded(self, asking: Sequence[int], entries: Entries) -> Mask:
+        """The entries of hosts that take nothing, and those where no cell fits any more."""
+        stranded = self.bounds.upper[entries.hosts] == 0
+        able = [rows for part in self._parts for _, rows in part.able]
+        if all(self._slots[number].suffixed for number in asking) and able:
+            tops = np.zeros(self._forest.count, bool)
+            tops[np.concatenate(able)] = True
+            stranded = stranded | (nearest_of(self._forest, tops, entries.rows, or_self=True) < 0)
+        return stranded
+
+    @cached_property
+    def everywhere(self) -> Summary:
+        """All hosts together."""
+        return self.summary(np.ones(len(self._anchors), bool))
+
+    def summary(self, among: Mask) -> Summary:
+        """Some of the hosts together."""
+        lower, upper = self._total(among)
+        return Summary(
+            lower,
+            upper,
+            int(among.sum()),
+            int((self.bounds.upper[among] > 0).sum()),
+            {class_id: each.among(among) for class_id, each in self._classes.items()},
+        )
+
+    def _total(self, among: Mask) -> Total:
+        return total(self._viable_bounds, self._parts, self._sharers, among[self._viable_at])
+
+    def runs_out_first(self) -> list[int]:
+        """For each host the class of which it has enough for the fewest."""
+        if not self._classes or not len(self._anchors):
+            return []
+        classes = list(self._classes)
+        table = np.stack([self._classes[class_id].alone for class_id in classes])
+        return [classes[at] for at in table.argmin(axis=0).tolist()]
+
+    def by_host(self, class_id: int) -> tuple[Amounts, Amounts]:
+        """What each host has free of a class, and what of that is stranded."""
+        offered, sums = self._classes[class_id], self._anchors.sums
+        hosts, free = offered.entries.hosts, offered.free
+        return sums(hosts, free), sums(hosts, np.where(offered.stranded, free, 0))
+
+    @property
+    def wanted(self) -> Mapping[int, int]:
+        """What one request takes of each class."""
+        return {class_id: offered.wanted for class_id, offered in self._classes.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _ClassOffered:
+    """Who offers a class, entry by entry: `free` of it, and whether that is `stranded`; `alone` by host."""
+
+    entries: Entries
+    free: Amounts
+    wanted: int
+    alone: Amounts
+    stranded: Mask
+
+    def among(self, hosts: Mask) -> Offered:
+        """Some hosts together; what sharing providers have counts once."""
+        kept = hosts[self.entries.hosts]
+        rows, free, stranded = self.entries.rows[kept], self.free[kept], self.stranded[kept]
+        if self.entries.foreign.any():
+            # A sharing provider is stranded if no host can use it.
+            order = np.argsort(stranded, kind="stable")
+            _, first = np.unique(rows[order], return_index=True)
+            free, stranded = free[order][first], stranded[order][first]
+        return Offered(
+            int(free.sum()), self.wanted, int(self.alone[hosts].sum()), int(free[stranded].sum())
+        )
+
+
+def _offering(
+    forest: Forest, query: ForestQuery, slots: Sequence[Slot], sharing: Sharing
+) -> list[Choices]:
+    """Who could fill each slot if amounts did not matter; like slots share one object."""
+    known: dict[object, Choices] = {}
+    for slot in slots:
+        if slot.condition not in known:
+            query.budget.look()
+            known[slot.condition] = choices_of(forest, slot, sharing, with_room=False)
+    return [known[slot.condition] for slot in slots]
+
+
+def _union(anchors: Anchors, choices: Sequence[Choices]) -> Entries:
+    """The entries of all of the choices, each once."""
+    if len(choices) == 1:
+        return anchors.entries(choices[0])
+    own = np.unique(np.concatenate([choice.own for choice in choices]))
+    foreign = np.unique(np.concatenate([choice.foreign for choice in choices]))
+    return anchors.entries(replace(choices[0], own=own, foreign=foreign))
