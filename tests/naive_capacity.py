@@ -31,7 +31,9 @@ def most_claims(
             return seen[key]
         if len(seen) > states:
             raise TooLong
-        able = _claims(state, query, anchor) if known is None else [each for each in known if _fits(state, each)]
+        able = (
+            _claims(state, query, anchor) if known is None else [each for each in known if _fits(state, each)]
+        )
         most = 0
         limit = _limit(state, able)
         for claim in sorted(able, key=lambda each: _left(state, each), reverse=True):
@@ -44,9 +46,7 @@ def most_claims(
     return best(providers, None if is_split else _claims(providers, query, anchor))
 
 
-def _claims(
-    providers: Sequence[NaiveProvider], query: CandidateQuery, anchor: str | None
-) -> list[Amounts]:
+def _claims(providers: Sequence[NaiveProvider], query: CandidateQuery, anchor: str | None) -> list[Amounts]:
     found = {
         merge(combination).allocations
         for root, combination in combinations(Forest(providers), query)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,55 +21,11 @@ from placement.search.capacity.counting import Counted, Counting
 from placement.search.capacity.parts import parts_of
 from placement.search.capacity.rooms import MOST, Anchors, Bounds, Entries, free_of
 from placement.search.capacity.stars import nearest_of
+from placement.search.capacity.summary import Offered, Summary, summary_of
 from placement.search.capacity.totals import Total, total
 from placement.search.filters import Choices, choices_of
 from placement.search.query import ForestQuery, Slot, slots_of
 from placement.search.search import slot_choices
-
-
-@dataclass(frozen=True, slots=True)
-class Offered:
-    """What some hosts offer of a class: `free` of it, `wanted` by each request, `stranded` of it.
-
-    `alone`: how many could be placed if only this class counted.
-    """
-
-    free: int
-    wanted: int
-    alone: int
-    stranded: int
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """Some hosts together: how many more at least and at most, and what they offer by class.
-
-    `hosts` offer what is asked for, `taking` of them can take one.
-    """
-
-    lower: int
-    upper: int
-    hosts: int
-    taking: int
-    offered: Mapping[int, Offered]
-
-    @property
-    def runs_out_first(self) -> int | None:
-        """The class of which the hosts have enough for the fewest; None without hosts."""
-        return min(self.offered, key=lambda class_id: (self.offered[class_id].alone, class_id), default=None)
-
-    @property
-    def ideal(self) -> int:
-        """How many could be placed if everything that is free were one host.
-
-        Source: packing.md, "Words".
-        """
-        return min((each.free // each.wanted for each in self.offered.values()), default=0) if self.hosts else 0
-
-    @property
-    def fragmentation(self) -> float:
-        """0: what is free is as good as one host; 1: none of it is of use. By what is placed at least."""
-        return max(0.0, 1 - self.lower / self.ideal) if self.ideal else 0.0
 
 
 class Capacity:
@@ -98,7 +55,6 @@ class Capacity:
 
     def _counted(self, query: ForestQuery, choices: Sequence[Choices]) -> Bounds:
         count = len(self._anchors)
-        found = Bounds(np.full(count, MOST), np.full(count, MOST))
         viable = viable_roots(self._forest, query, self._slots, choices, self._sharing)
         possible = np.zeros(count, np.int64)
         possible[self._anchors.hosts_of(viable.astype(np.intp))] = MOST
@@ -122,13 +78,13 @@ class Capacity:
         """Each class that is asked for, with who offers it."""
         found: dict[int, _ClassOffered] = {}
         for class_id in dict.fromkeys(class_id for slot in self._slots for class_id, _ in slot.resources):
-            asking = [
-                number for number, slot in enumerate(self._slots) if class_id in dict(slot.resources)
-            ]
+            asking = [number for number, slot in enumerate(self._slots) if class_id in dict(slot.resources)]
             found[class_id] = self._class_offered(class_id, asking, offering)
         return found
 
-    def _class_offered(self, class_id: int, asking: Sequence[int], offering: Sequence[Choices]) -> _ClassOffered:
+    def _class_offered(
+        self, class_id: int, asking: Sequence[int], offering: Sequence[Choices]
+    ) -> _ClassOffered:
         amounts = [dict(self._slots[number].resources)[class_id] for number in asking]
         choices = list({id(offering[number]): offering[number] for number in asking}.values())
         entries = _union(self._anchors, choices)
@@ -142,7 +98,7 @@ class Capacity:
 
     def _stranded(self, asking: Sequence[int], entries: Entries) -> Mask:
         """The entries of hosts that take nothing, and those where no cell fits any more."""
-        stranded = self.bounds.upper[entries.hosts] == 0
+        stranded: Mask = self.bounds.upper[entries.hosts] == 0
         able = [rows for part in self._parts for _, rows in part.able]
         if all(self._slots[number].suffixed for number in asking) and able:
             tops = np.zeros(self._forest.count, bool)
@@ -158,13 +114,44 @@ class Capacity:
     def summary(self, among: Mask) -> Summary:
         """Some of the hosts together."""
         lower, upper = self._total(among)
-        return Summary(
+        return summary_of(
             lower,
             upper,
             int(among.sum()),
             int((self.bounds.upper[among] > 0).sum()),
             {class_id: each.among(among) for class_id, each in self._classes.items()},
         )
+
+    def summaries(self, label: Rows, groups: Sequence[Sequence[int]]) -> list[Summary]:
+        """The hosts of each group together: each host has a label, each group is some labels."""
+        if self.shares:
+            return [self.summary(np.isin(label, labels)) for labels in groups]
+        count = max((max(labels, default=0) for labels in groups), default=0) + 1
+        everywhere = self._by_label(label, max(count, int(label.max(initial=0)) + 1))
+        return [_sum_of(everywhere, labels) for labels in groups]
+
+    def _by_label(self, label: Rows, count: int) -> _Sums:
+        def summed(numbers: Amounts, of: Rows) -> Amounts:
+            sums = np.zeros(count, np.int64)
+            np.add.at(sums, of, numbers)
+            return sums
+
+        lower, upper = self.bounds.lower, self.bounds.upper
+        hosts = [lower, upper, np.ones(len(label), np.int64), (upper > 0).astype(np.int64)]
+        classes = {}
+        for class_id, each in self._classes.items():
+            of = label[each.entries.hosts]
+            stranded = np.where(each.stranded, each.free, 0)
+            classes[class_id] = (
+                each.wanted,
+                [summed(each.free, of), summed(each.alone, label), summed(stranded, of)],
+            )
+        return _Sums([summed(each, label) for each in hosts], classes)
+
+    @property
+    def shares(self) -> bool:
+        """Whether sharing providers are in play."""
+        return any(part.shares for part in self._parts)
 
     def _total(self, among: Mask) -> Total:
         return total(self._viable_bounds, self._parts, self._sharers, among[self._viable_at])
@@ -189,6 +176,23 @@ class Capacity:
         return {class_id: offered.wanted for class_id, offered in self._classes.items()}
 
 
+class _Sums(NamedTuple):
+    """By label: at least, at most, hosts, hosts that take one; by class wanted, free, alone, stranded."""
+
+    hosts: list[Amounts]
+    classes: dict[int, tuple[int, list[Amounts]]]
+
+
+def _sum_of(sums: _Sums, labels: Sequence[int]) -> Summary:
+    chosen = list(labels)
+    lower, upper, hosts, taking = (int(each[chosen].sum()) for each in sums.hosts)
+    offered = {}
+    for class_id, (wanted, columns) in sums.classes.items():
+        free, alone, stranded = (int(each[chosen].sum()) for each in columns)
+        offered[class_id] = Offered(free, wanted, alone, stranded)
+    return summary_of(lower, upper, hosts, taking, offered)
+
+
 @dataclass(frozen=True, slots=True)
 class _ClassOffered:
     """Who offers a class, entry by entry: `free` of it, and whether that is `stranded`; `alone` by host."""
@@ -208,14 +212,11 @@ class _ClassOffered:
             order = np.argsort(stranded, kind="stable")
             _, first = np.unique(rows[order], return_index=True)
             free, stranded = free[order][first], stranded[order][first]
-        return Offered(
-            int(free.sum()), self.wanted, int(self.alone[hosts].sum()), int(free[stranded].sum())
-        )
+        alone = int((free // self.wanted).sum() if self.entries.foreign.any() else self.alone[hosts].sum())
+        return Offered(int(free.sum()), self.wanted, alone, int(free[stranded].sum()))
 
 
-def _offering(
-    forest: Forest, query: ForestQuery, slots: Sequence[Slot], sharing: Sharing
-) -> list[Choices]:
+def _offering(forest: Forest, query: ForestQuery, slots: Sequence[Slot], sharing: Sharing) -> list[Choices]:
     """Who could fill each slot if amounts did not matter; like slots share one object."""
     known: dict[object, Choices] = {}
     for slot in slots:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from placement.forest.forest import Forest
 from placement.forest.inventory_column import InventoryColumn
 from placement.forest.sharing import Sharing
 from placement.search.capacity.parts import Part
-from placement.search.capacity.patterns import count_patterns, feasible
+from placement.search.capacity.patterns import Demands, count_patterns, feasible
 from placement.search.capacity.rooms import (
     MOST,
     Anchors,
@@ -85,8 +85,8 @@ class Counting:
                 return found
         if any(self._slots[number].rule for number in part.slots):
             return Counted(self._roughly(part), shares)
-        demands = [dict(self._slots[number].resources) for number in part.slots]
-        bounds = self._patterns(part, demands, self._query, self._class_rooms(demands))
+        demands: Demands = [dict(self._slots[number].resources) for number in part.slots]
+        bounds = self._patterns(part, demands, self._query, self._class_rooms(part.slots))
         return Counted(bounds.least(Bounds(bounds.upper, self._at_most(part))), shares)
 
     def _are_alike(self, numbers: Sequence[int]) -> bool:
@@ -104,7 +104,9 @@ class Counting:
             return Counted(Bounds(exact, exact), shares, supply)
         cell = Cell(number, ((number,),))
         roots = anchors.roots
-        (pool,) = pools(self._forest, replace(self._query, isolate=False), self._slots, self._choices, cell, roots)
+        (pool,) = pools(
+            self._forest, replace(self._query, isolate=False), self._slots, self._choices, cell, roots
+        )
         if pool.is_exact:
             return Counted(Bounds(pool.most, pool.most), shares)
         return Counted(self._at_least_one(Part((number,)), pool.most), shares)
@@ -170,10 +172,9 @@ class Counting:
                 demand[key] = pool.wanted
                 exact &= pool.is_exact and pool.is_plain
             demands.append(demand)
-        classes = [{class_id for class_id, _ in self._slots[each[0]].resources} for cell in cells for each in cell.below]
-        if self._overlap(cells, classes, rooms):
+        if self._overlap(cells, rooms):
             return None
-        rooms |= self._class_rooms([dict(self._slots[cell.top].resources) for cell in cells])
+        rooms |= self._class_rooms(cell.top for cell in cells)
         plain = replace(self._query, same_subtree=())
         bounds = self._patterns(Part(tuple(cell.top for cell in cells)), demands, plain, rooms)
         if not exact:
@@ -186,7 +187,7 @@ class Counting:
         column[tops] = pool.room
         return bool((rooms.setdefault(key, column) == column).all())
 
-    def _overlap(self, cells: Sequence[Cell], classes: Sequence[set[int]], rooms: dict[Hashable, Amounts]) -> bool:
+    def _overlap(self, cells: Sequence[Cell], rooms: Mapping[Hashable, Amounts]) -> bool:
         """Whether different pools, or a pool and the tops, draw on one class."""
         of_tops = {class_id for cell in cells for class_id, _ in self._slots[cell.top].resources}
         of_pools = [key[2] if key[1] else dict(key[2]) for key in rooms]  # type: ignore[index]
@@ -196,15 +197,16 @@ class Counting:
 
     # -- everything else -----------------------------------------------------------------------------
 
-    def _class_rooms(self, demands: Sequence[dict[int, int]]) -> dict[Hashable, Amounts]:
+    def _class_rooms(self, numbers: Iterable[int]) -> dict[Hashable, Amounts]:
+        """What all providers have free of the classes that these slots ask for."""
         rows = np.arange(self._forest.count)
-        classes = sorted({class_id for demand in demands for class_id in demand})
+        classes = sorted({class_id for number in numbers for class_id, _ in self._slots[number].resources})
         return {class_id: free_of(self._forest, class_id, rows) for class_id in classes}
 
     def _patterns(
         self,
         part: Part,
-        demands: Sequence[dict[Hashable, int]] | Sequence[dict[int, int]],
+        demands: Demands,
         query: ForestQuery,
         rooms: dict[Hashable, Amounts],
     ) -> Bounds:

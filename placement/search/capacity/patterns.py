@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
-from placement.forest.arrays import Amounts
+from placement.forest.arrays import Amounts, Indices, Rows
 from placement.search.budget import Budget
 from placement.search.capacity.rooms import MOST, Bounds
 from placement.search.equivalence import EquivalenceClass, EquivalenceClasses
 from placement.search.solver import solutions
 
-Demands = Sequence[Mapping[Hashable, int]]
+Demands = Sequence[Mapping[Any, int]]
 """For each slot what it takes of what the provider has room for, by any keys."""
 
 _MOST_PATTERNS = 64
@@ -37,7 +38,7 @@ class _Steps:
 
 def count_patterns(
     equivalence: EquivalenceClasses,
-    roots: Amounts,
+    roots: Rows,
     demands: Demands,
     room: Mapping[Hashable, Amounts],
     budget: Budget,
@@ -132,7 +133,8 @@ def _of_two(patterns: Amounts, free: Amounts, budget: Budget) -> Amounts:
             able = times <= most
             best[able] = np.maximum(best[able], times + _times(other, free[able] - times * one))
         return best
-    return np.minimum(best + most, MOST)
+    either: Amounts = np.minimum(best + most, MOST)
+    return either
 
 
 def _greedy(patterns: Amounts, free: Amounts, budget: Budget) -> Amounts:
@@ -161,7 +163,7 @@ def _slack(patterns: Amounts, left: Amounts) -> Amounts:
 
 def _bound(patterns: Amounts, free: Amounts, keys: Amounts) -> Amounts:
     """More than this do not fit: the sum of the patterns one by one, and of each key over all positions."""
-    bound = np.stack([_times(pattern, free) for pattern in patterns], axis=1).sum(axis=1)
+    bound: Amounts = np.stack([_times(pattern, free) for pattern in patterns], axis=1).sum(axis=1)
     for key in np.unique(keys).tolist():
         chosen = keys == key
         wanted = int(patterns[:, chosen].sum(axis=1).min())
@@ -207,16 +209,16 @@ class _Search:
         """No more fit by all that is free together."""
         least = min(sum(pattern) for pattern in self._patterns[at:])
         touched = [any(amounts) for amounts in zip(*self._patterns[at:], strict=True)]
-        return sum(room for room, is_used in zip(free, touched, strict=True) if is_used) // max(least, 1)
+        left: int = sum(room for room, is_used in zip(free, touched, strict=True) if is_used)
+        return left // max(least, 1)
 
 
 def _fit(pattern: tuple[int, ...], free: tuple[int, ...]) -> int:
-    return min(
-        (room // amount for room, amount in zip(free, pattern, strict=True) if amount), default=MOST
-    )
+    times = (room // amount for room, amount in zip(free, pattern, strict=True) if amount)
+    return min(times, default=MOST)
 
 
-def feasible(equivalence: EquivalenceClasses, roots: Amounts, budget: Budget) -> Iterator[tuple[Amounts, bool]]:
+def feasible(equivalence: EquivalenceClasses, roots: Rows, budget: Budget) -> Iterator[tuple[Indices, bool]]:
     """Places of roots, and whether a single consumer fits there. Raises SearchEnded."""
     for trees in equivalence.of(roots.astype(np.int32)):
         yield trees.ranks, next(solutions(trees.problem, budget), None) is not None

@@ -128,7 +128,7 @@ def nearest_of(forest: Forest, wanted: Mask, rows: Rows, *, or_self: bool = Fals
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What a set of slots can have below each top: `most` consumers, and `room` units, `wanted` by a consumer.
+    """What slots can have below each top: `most` consumers, and `room` units, `wanted` by a consumer.
 
     `is_plain`: as many units as there is room for can be given to anybody, also if cells want different
     amounts. `is_exact`: no other share-out gives more.

@@ -44,7 +44,7 @@ def _least(found: Sequence[Bounds], alone: Bounds) -> Bounds:
 
 
 def _most_by_flow(supply: Supply, bound: Amounts, sharers: Mask, among: Mask) -> int:
-    """The most that hosts take in all, each at most its bound: own providers first, then shared ones by flow."""
+    """The most that hosts take in all, each up to its bound: of their own, then of sharing providers."""
     entries, room = supply.entries, supply.room
     kept = among[entries.hosts]
     rows, hosts, room = entries.rows[kept], entries.hosts[kept], room[kept]
@@ -129,9 +129,7 @@ def _path(
     return None
 
 
-def _back(
-    came: dict[tuple[bool, int], tuple[bool, int] | None], end: tuple[bool, int]
-) -> list[int]:
+def _back(came: dict[tuple[bool, int], tuple[bool, int] | None], end: tuple[bool, int]) -> list[int]:
     path: list[int] = []
     at: tuple[bool, int] | None = end
     while at is not None:
@@ -140,9 +138,7 @@ def _back(
     return path[::-1]
 
 
-def _at_least(
-    sharing: Sequence[Counted], bound: Amounts, alone: Amounts, sharers: Mask, among: Mask
-) -> int:
+def _at_least(sharing: Sequence[Counted], bound: Amounts, alone: Amounts, sharers: Mask, among: Mask) -> int:
     """What hosts take one after the other, of what those before them have left in sharing providers."""
     if any(part.supply is None for part in sharing):
         # One host alone is certain.

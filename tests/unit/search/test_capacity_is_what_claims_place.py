@@ -35,7 +35,33 @@ def _check(providers: Forest, query: CandidateQuery) -> None:
             lower, upper = int(capacity.bounds.lower[at]), int(capacity.bounds.upper[at])
         _TRIED["exact" if lower == upper else "bounds"] += 1
         if not lower <= most <= upper:
-            print("DBG", root, lower, most, upper, [(p.uuid[-2:], p.parent and p.parent[-2:], {k: (i.capacity, i.min_unit, i.max_unit if i.max_unit < 100 else 0, i.step_size, p.used.get(k,0)) for k,i in p.inventories.items()}, [t for t in p.traits], [a[-1] for a in p.aggregates]) for p in providers], query)
+            print(
+                "DBG",
+                root,
+                lower,
+                most,
+                upper,
+                [
+                    (
+                        p.uuid[-2:],
+                        p.parent and p.parent[-2:],
+                        {
+                            k: (
+                                i.capacity,
+                                i.min_unit,
+                                i.max_unit if i.max_unit < 100 else 0,
+                                i.step_size,
+                                p.used.get(k, 0),
+                            )
+                            for k, i in p.inventories.items()
+                        },
+                        [t for t in p.traits],
+                        [a[-1] for a in p.aggregates],
+                    )
+                    for p in providers
+                ],
+                query,
+            )
         assert lower <= most <= upper, (root, lower, most, upper)
 
 
