@@ -107,7 +107,7 @@ class Forest:
         return latest
 
     def writable_copy(self) -> Forest:
-        """A copy of a snapshot that may be altered by `repeat`, `cut` and its columns, and is fed by nobody."""
+        """A copy of a snapshot, fed by nobody, that may be altered by `repeat`, `cut` and its columns."""
         twin = copy.copy(self)
         twin.providers = self.providers.frozen()
         twin.traits, twin.aggregates = self.traits.frozen(), self.aggregates.frozen()

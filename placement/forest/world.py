@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.forest.arrays import Rows
 from placement.forest.forest import Forest
 
 
@@ -16,7 +15,7 @@ class Reoffered:
     """Inventories of a class in some trees with another ratio, or another reserved amount, or both."""
 
     class_id: int
-    roots: Rows
+    roots: Sequence[int]
     ratio: float | None = None
     reserved: int | None = None
 
@@ -35,7 +34,7 @@ class World:
 
     reoffered: Sequence[Reoffered] = ()
     added: Sequence[Added] = ()
-    without: Rows | None = None
+    without: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +49,11 @@ def altered(forest: Forest, world: World) -> Altered:
     """The snapshot of a forest with what is to be different."""
     copy = forest.writable_copy()
     for change in world.reoffered:
-        rows = copy.in_trees(change.roots)
+        rows = copy.in_trees(np.array(change.roots, np.intp))
         copy.column(change.class_id).reoffer(rows, change.ratio, change.reserved)
     like: dict[int, int] = {}
     for each in world.added:
         like.update(dict.fromkeys(copy.repeat(each.root, each.count).tolist(), each.root))
-    if world.without is not None and len(world.without):
-        copy.cut(np.unique(world.without))
+    if world.without:
+        copy.cut(np.unique(np.array(world.without, np.intp)))
     return Altered(copy, like)

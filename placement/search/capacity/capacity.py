@@ -6,7 +6,7 @@ can be placed in any order, for amounts, units and traits do not depend on who c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -16,6 +16,7 @@ import numpy as np
 from placement.forest.arrays import Amounts, Mask, Rows
 from placement.forest.forest import Forest
 from placement.forest.sharing import Sharing, SharingMap
+from placement.forest.uuids import to_text
 from placement.search.anchors import viable_roots
 from placement.search.capacity.counting import Counted, Counting
 from placement.search.capacity.parts import parts_of
@@ -156,7 +157,7 @@ class Capacity:
     def _total(self, among: Mask) -> Total:
         return total(self._viable_bounds, self._parts, self._sharers, among[self._viable_at])
 
-    def runs_out_first(self) -> list[int]:
+    def _runs_out_first(self) -> list[int]:
         """For each host the class of which it has enough for the fewest."""
         if not self._classes or not len(self._anchors):
             return []
@@ -164,16 +165,64 @@ class Capacity:
         table = np.stack([self._classes[class_id].alone for class_id in classes])
         return [classes[at] for at in table.argmin(axis=0).tolist()]
 
-    def by_host(self, class_id: int) -> tuple[Amounts, Amounts]:
-        """What each host has free of a class, and what of that is stranded."""
-        offered, sums = self._classes[class_id], self._anchors.sums
-        hosts, free = offered.entries.hosts, offered.free
-        return sums(hosts, free), sums(hosts, np.where(offered.stranded, free, 0))
+    def hosts(self) -> Iterator[HostCount]:
+        """The hosts one by one, in order of their ids."""
+        providers, roots = self._forest.providers, self.roots
+        columns = {class_id: self._by_host(offered) for class_id, offered in self._classes.items()}
+        numbers = zip(
+            roots.tolist(),
+            providers.id[roots].tolist(),
+            to_text(providers.uuid[roots]),
+            self.bounds.lower.tolist(),
+            self.bounds.upper.tolist(),
+            self._runs_out_first(),
+            strict=True,
+        )
+        for at, (row, id_, uuid, lower, upper, first) in enumerate(numbers):
+            offered = {
+                class_id: Offered(free[at], self._classes[class_id].wanted, alone[at], stranded[at])
+                for class_id, (free, alone, stranded) in columns.items()
+            }
+            yield HostCount(row, id_, uuid, lower, upper, first, offered)
 
-    @property
-    def wanted(self) -> Mapping[int, int]:
-        """What one request takes of each class."""
-        return {class_id: offered.wanted for class_id, offered in self._classes.items()}
+    def _by_host(self, offered: _ClassOffered) -> tuple[list[int], list[int], list[int]]:
+        hosts, free, sums = offered.entries.hosts, offered.free, self._anchors.sums
+        stranded = sums(hosts, np.where(offered.stranded, free, 0))
+        return sums(hosts, free).tolist(), offered.alone.tolist(), stranded.tolist()
+
+    def aggregates(self) -> set[int]:
+        """The ids of the aggregates that hosts are in by their roots."""
+        memberships = self._forest.aggregates
+        return {id_ for number in self._set_numbers() for id_ in memberships.members(number)}
+
+    def by_aggregate(self, ids: Iterable[int]) -> list[Summary]:
+        """The hosts whose roots are in each of the aggregates."""
+        # Hosts share few distinct sets of aggregates: each is summed once.
+        sets = {number: self._forest.aggregates.members(number) for number in self._set_numbers()}
+        labels = [[number for number, members in sets.items() if id_ in members] for id_ in ids]
+        return self.summaries(self._set_number_of_host(), labels)
+
+    def _set_number_of_host(self) -> Rows:
+        return self._forest.aggregates.numbers_of(self._forest.count)[self.roots].astype(np.intp)
+
+    def _set_numbers(self) -> list[int]:
+        numbers: list[int] = np.unique(self._set_number_of_host()).tolist()
+        return numbers
+
+
+class HostCount(NamedTuple):
+    """How many more a host has room for at least and at most; `row` and `id` are those of its root.
+
+    `runs_out_first` is the class of which it has enough for the fewest.
+    """
+
+    row: int
+    id: int
+    uuid: str
+    lower: int
+    upper: int
+    runs_out_first: int
+    offered: Mapping[int, Offered]
 
 
 class _Sums(NamedTuple):

@@ -176,8 +176,8 @@ class _Search:
     """The most patterns that fit into one tree, by trying how often each is taken."""
 
     def __init__(self, patterns: Amounts, free: Amounts, lower: int, upper: int, steps: int) -> None:
-        self._patterns = [tuple(pattern) for pattern in patterns.tolist()]
-        self._free = tuple(free.tolist())
+        self._patterns: list[tuple[int, ...]] = [tuple(pattern) for pattern in patterns.tolist()]
+        self._free: tuple[int, ...] = tuple(free.tolist())
         self._best, self._upper = lower, upper
         self._allowed = steps
         self.steps = 0
@@ -209,13 +209,13 @@ class _Search:
         """No more fit by all that is free together."""
         least = min(sum(pattern) for pattern in self._patterns[at:])
         touched = [any(amounts) for amounts in zip(*self._patterns[at:], strict=True)]
-        left: int = sum(room for room, is_used in zip(free, touched, strict=True) if is_used)
-        return left // max(least, 1)
+        return sum(room for room, is_used in zip(free, touched, strict=True) if is_used) // max(least, 1)
 
 
 def _fit(pattern: tuple[int, ...], free: tuple[int, ...]) -> int:
     times = (room // amount for room, amount in zip(free, pattern, strict=True) if amount)
-    return min(times, default=MOST)
+    fitting: int = min(times, default=MOST)
+    return fitting
 
 
 def feasible(equivalence: EquivalenceClasses, roots: Rows, budget: Budget) -> Iterator[tuple[Indices, bool]]:
