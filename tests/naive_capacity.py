@@ -21,7 +21,7 @@ class TooLong(Exception):
 def most_claims(
     providers: Sequence[NaiveProvider], query: CandidateQuery, anchor: str | None = None, states: int = 3000
 ) -> int:
-    """The most claims of the query that can follow one another, at one anchor if it is given. Raises TooLong."""
+    """The most claims of the query that can follow one another, at one anchor if given. Raises TooLong."""
     is_split = any(group.split for group in query.groups)
     seen: dict[frozenset[tuple[str, str, int]], int] = {}
 

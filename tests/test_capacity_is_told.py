@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from placement.api.application import create_application
+from placement.api.errors import Misconfigured
+from tests.conftest import compatible
+from tests.patience import eventually
+from tests.probes import parsed
 from tests.client import Client, detail
 from tests.kubernetes import node_manifests, pod_manifest
 
@@ -176,8 +182,9 @@ def test_pods_are_counted_as_they_are_placed(api):
 @pytest.mark.parametrize(
     ("kind", "parts", "said"),
     [
-        ({}, {}, "kinds['it']: must have one of query, flavor and pod"),
-        ({**SMALL, "flavor": {}}, {}, "kinds['it']: must have one of query, flavor and pod"),
+        ({}, {}, "kinds['it']: must have one of query, querystring, flavor and pod"),
+        ({**SMALL, "flavor": {}}, {}, "kinds['it']: must have one of query, querystring, flavor and pod"),
+        ({"querystring": "resource=VCPU:1"}, {}, "kinds['it'].querystring: "),
         ({"query": {"groups": {"": {}}}}, {}, "kinds['it'].query.groups: at least one must ask"),
         (
             {"query": {"groups": {"": {"resources": {"CUSTOM_NO": 1}}}}},
@@ -229,3 +236,34 @@ def test_bad_parameters_are_named(api, query, said):
 def test_unknown_clusters_are_404(api):
     assert api.get(f"{CAPACITY}?{QUERY}&cluster=nowhere").status_code == 404
     assert api.post(CAPACITY, {"kinds": {"it": SMALL}, "cluster": "nowhere"}).status_code == 404
+
+
+def test_a_querystring_says_what_a_query_does(api, hosts):
+    assert total(api, {"querystring": QUERY}) == total(api, SMALL) == 7
+
+
+def test_watched_kinds_are_figures_beside_requests(hosts, application):
+    use_cases = application.extensions["placement_use_cases"]
+    watched = (f"small {QUERY}", 'web {"flavor": {"vcpus": 4, "memory_mb": 1024}}')
+    settings = replace(compatible(), watched=watched)
+    api = Client(create_application(use_cases, settings).test_client())
+
+    def told() -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+        return parsed(api.get("/metrics").text)
+
+    eventually(True, lambda: any(name == "placement_capacity_room" for name, _ in told()))
+    figures = told()
+    small, web = ({"kind": kind, "cluster": ""}.items() for kind in ("small", "web"))
+    assert figures["placement_capacity_room", frozenset(small)] == 7
+    assert figures["placement_capacity_room_most", frozenset(small)] == 7
+    assert figures["placement_capacity_room", frozenset(web)] == 4
+    assert figures["placement_capacity_fragmentation_ratio", frozenset(small)] == pytest.approx(2 / 9, abs=1e-4)
+    stranded = frozenset((*web, ("resourcetype", "MEMORY_MB")))
+    assert figures["placement_capacity_stranded", stranded] == 8192
+
+
+@pytest.mark.parametrize("line", ["small", "small resource=VCPU:1", "small {", 'x {"pod": {"kind": "Pod"}}x'])
+def test_bad_kinds_to_watch_keep_the_service_from_starting(application, line):
+    settings = replace(compatible(), watched=(line,))
+    with pytest.raises(Misconfigured, match=r"\[capacity\] watch: "):
+        create_application(application.extensions["placement_use_cases"], settings)

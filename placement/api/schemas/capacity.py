@@ -16,9 +16,10 @@ def _host() -> String:
 
 
 class KindBody(VersionedSchema):
-    """A query, a flavor (with image and options, as for its translation) or a pod (a manifest)."""
+    """A query or its string, a flavor (with image and options as for its translation) or a pod's manifest."""
 
     query = Object(QueryBody)
+    querystring = String(1, 65_000)
     flavor = Anything()
     image = Anything()
     options = Anything()
