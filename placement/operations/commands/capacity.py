@@ -11,6 +11,7 @@ from placement.domain.errors import PlacementError
 from placement.operations.commands.arguments import STANDARD_INPUT, argument, read_bytes
 from placement.operations.commands.columns import ResourceAmounts
 from placement.operations.commands.display import Listing
+from placement.operations.commands.flavor import OPTIONS, document
 
 if TYPE_CHECKING:
     from placement.operations.client import Client
@@ -24,23 +25,21 @@ _SHOWN = 50
 class ShowCapacity(Listing):
     """Show how many more of queries, flavors and pods could be placed one after another.
 
-    KIND is a file with a flavor as `openstack flavor show -f json` prints it or with the manifest of a pod
-    (needs --cluster), or a query such as resources=VCPU:2,MEMORY_MB:512: all KEY=VALUE together are one
-    query, one with & is a query by itself, and so is one with a name before it: small:resources=VCPU:2. The
-    last options tell what would be if something were different.
+    KIND is a .json file with a flavor as `openstack flavor show -f json` prints it, a file with the manifest
+    of a pod (needs --cluster), or a query such as resources=VCPU:2,MEMORY_MB:512: all KEY=VALUE together are
+    one query, one with & is a query by itself, and so is one with a name before it: small:resources=VCPU:2.
+    Options of flavors say one without a file. The last options tell what would be if things were different.
     """
 
     arguments = (
-        argument("kinds", nargs="+", metavar="KIND", help="file, query parameter or query"),
+        argument("kinds", nargs="*", metavar="KIND", help="file, query parameter or query"),
+        *OPTIONS,
         argument("--cluster", help="in this cluster only"),
         argument(
             "--by",
             action="append",
             choices=list(_GROUPS),
             help="a row for each cluster (the default), aggregate or host; repeatable",
-        ),
-        argument(
-            "--granular", action="store_true", help="of flavors, a request group for each guest NUMA cell"
         ),
         argument("--without", action="append", default=[], metavar="HOST", help="as if it were drained"),
         argument(
@@ -90,13 +89,17 @@ def _kinds(parsed: argparse.Namespace) -> dict[str, Any]:
     for text in parsed.kinds:
         name, rest = _named(text)
         if "=" not in rest:
-            kinds[name or Path(rest).stem or "it"] = _read(rest, granular=parsed.granular)
+            kinds[name or Path(rest).stem or "it"] = _read(rest, parsed)
         elif name or "&" in rest:
             kinds[name or f"query-{len(kinds) + 1}"] = {"querystring": rest}
         else:
             parameters.append(rest)
+    if parsed.vcpus is not None and not kinds:
+        kinds["flavor"] = document(argparse.Namespace(**{**vars(parsed), "file": None, "limit": None}))
     if parameters:
         kinds["query"] = {"querystring": "&".join(parameters)}
+    if not kinds:
+        raise PlacementError("what to count is missing: a file, a query such as resources=VCPU:2, or --vcpus")
     return kinds
 
 
@@ -108,24 +111,18 @@ def _named(text: str) -> tuple[str, str]:
     return "", text
 
 
-def _read(file: str, *, granular: bool) -> dict[str, Any]:
+def _read(file: str, parsed: argparse.Namespace) -> dict[str, Any]:
     """A pod or a flavor from a file. Raises PlacementError naming it."""
-    from dataclasses import asdict
-
-    from placement.dialects.nova import flavor_from_openstack_json
-    from placement.dialects.nova.flavor import FLAT, GRANULAR
     from placement.services.manifests import parse_yaml
 
     if file != STANDARD_INPUT and not Path(file).exists():
         raise PlacementError(f"{file}: is no file and no query, such as resources=VCPU:2")
-    # JSON is YAML, too.
+    if Path(file).suffix == ".json" or file == STANDARD_INPUT:
+        return document(argparse.Namespace(**{**vars(parsed), "file": file, "limit": None}))
     documents = parse_yaml(read_bytes(file))
-    if len(documents) != 1 or not isinstance(documents[0], Mapping):
-        raise PlacementError(f"{file}: one flavor or the manifest of one pod is expected")
-    if documents[0].get("kind") == "Pod":
-        return {"pod": documents[0]}
-    flavor = asdict(flavor_from_openstack_json(documents[0]))
-    return {"flavor": flavor, "options": {"numa": GRANULAR if granular else FLAT}}
+    if len(documents) != 1:
+        raise PlacementError(f"{file}: the manifest of one pod is expected")
+    return {"pod": documents[0]}
 
 
 def _world(parsed: argparse.Namespace) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placement.forest.arrays import Amounts, Rows
+from placement.forest.arrays import Amounts, Mask, Rows
 from placement.forest.forest import Forest
 from placement.forest.inventory_column import InventoryColumn
 from placement.forest.sharing import Sharing
@@ -107,9 +107,7 @@ class Counting:
         (pool,) = pools(
             self._forest, replace(self._query, isolate=False), self._slots, self._choices, cell, roots
         )
-        if pool.is_exact:
-            return Counted(Bounds(pool.most, pool.most), shares)
-        return Counted(self._at_least_one(Part((number,)), pool.most), shares)
+        return Counted(self._certain(Part((number,)), Bounds(pool.most, pool.most), pool.exact), shares)
 
     def _equal(self, numbers: Sequence[int]) -> Bounds:
         """Like slots: so many providers of each consumer, or amounts that may come from one."""
@@ -146,11 +144,18 @@ class Counting:
         most = one_each if query.isolate else most_of_one(self._forest, slot, entries.rows)
         hosts, count = entries.hosts, len(self._anchors)
         upper = largest(room, most, len(cells), hosts, count)
-        if not all(pool.is_exact for pool in found):
-            return Counted(self._at_least_one(part, upper), shares=False, able=able)
-        is_plain = len(cells) == 1 or query.isolate or all(pool.is_plain for pool in found)
-        lower = upper if is_plain else largest(room, one_each, len(cells), hosts, count)
-        return Counted(Bounds(lower, upper), shares=False, able=able)
+        lower = upper
+        if len(cells) > 1 and not query.isolate and not all(pool.plain.all() for pool in found):
+            lower = largest(room, one_each, len(cells), hosts, count)
+        exact = self._where_all(hosts, [pool.exact for pool in found])
+        return Counted(self._certain(part, Bounds(lower, upper), exact), shares=False, able=able)
+
+    def _where_all(self, hosts: Rows, found: Sequence[Mask]) -> Mask:
+        """The hosts for which all of these hold at all of their tops, given the host of each top."""
+        holds = np.ones(len(self._anchors), bool)
+        for mask in found:
+            holds[hosts[~mask & (hosts >= 0)]] = False
+        return holds
 
     def _unequal_cells(self, part: Part, cells: Sequence[Cell]) -> Counted | None:
         """Cells that ask for different amounts: in patterns of their tops, and of what these have below."""
@@ -158,7 +163,7 @@ class Counting:
         rooms: dict[Hashable, Amounts] = {}
         givers: dict[Hashable, bytes] = {}
         demands: list[dict[Hashable, int]] = []
-        exact = True
+        certain: list[Mask] = []
         for cell in cells:
             demand: dict[Hashable, int] = dict(self._slots[cell.top].resources)
             found = pools(self._forest, self._query, self._slots, self._choices, cell, tops)
@@ -170,16 +175,15 @@ class Counting:
                 if givers.setdefault(key, rows) != rows or not self._is_known(rooms, key, pool, tops):
                     return None
                 demand[key] = pool.wanted
-                exact &= pool.is_exact and pool.is_plain
+                certain.append(pool.exact & pool.plain)
             demands.append(demand)
         if self._overlap(cells, rooms):
             return None
         rooms |= self._class_rooms(cell.top for cell in cells)
         plain = replace(self._query, same_subtree=())
         bounds = self._patterns(Part(tuple(cell.top for cell in cells)), demands, plain, rooms)
-        if not exact:
-            bounds = self._at_least_one(part, bounds.upper)
-        return Counted(bounds, shares=False)
+        exact = self._where_all(self._anchors.hosts_of(tops), certain)
+        return Counted(self._certain(part, bounds, exact), shares=False)
 
     def _is_known(self, rooms: dict[Hashable, Amounts], key: Hashable, pool: Pool, tops: Rows) -> bool:
         """Whether the pool is the same for all cells that have it; it is noted by the row of each top."""
@@ -228,15 +232,20 @@ class Counting:
         return replace(slot, group=replace(slot.group, required=part.coverage))
 
     def _roughly(self, part: Part) -> Bounds:
-        return self._at_least_one(part, self._at_most(part))
+        most = self._at_most(part)
+        return self._certain(part, Bounds(most, most), np.zeros(len(most), bool))
 
-    def _at_least_one(self, part: Part, upper: Amounts) -> Bounds:
-        """One, where one fits at all, and at most so many."""
-        lower = np.zeros(len(upper), np.int64)
+    def _certain(self, part: Part, bounds: Bounds, exact: Mask) -> Bounds:
+        """The bounds where they are exact; elsewhere one is certain if one fits at all, and none else."""
+        at = np.flatnonzero(~exact)
+        if not len(at):
+            return bounds
+        lower, upper = bounds.lower.copy(), bounds.upper.copy()
         equivalence = self._equivalence(part, self._query)
-        for places, fits in feasible(equivalence, self._anchors.roots, self._query.budget):
-            lower[places] = fits
-        return Bounds(lower, np.where(lower > 0, np.maximum(upper, 1), 0))
+        for places, fits in feasible(equivalence, self._anchors.roots[at], self._query.budget):
+            lower[at[places]] = fits
+            upper[at[places]] = np.maximum(upper[at[places]], 1) if fits else 0
+        return Bounds(lower, upper)
 
     def _at_most(self, part: Part) -> Amounts:
         """What is free of each class, divided by all that is asked of it."""

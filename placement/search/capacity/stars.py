@@ -7,7 +7,7 @@ apart: each slot below counts by itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -130,15 +130,15 @@ def nearest_of(forest: Forest, wanted: Mask, rows: Rows, *, or_self: bool = Fals
 class Pool:
     """What slots can have below each top: `most` consumers, and `room` units, `wanted` by a consumer.
 
-    `is_plain`: as many units as there is room for can be given to anybody, also if cells want different
-    amounts. `is_exact`: no other share-out gives more.
+    `plain`: as many units as there is room for can be given to anybody, also if cells want different
+    amounts. `exact`: as many consumers can be served, else these are only not more.
     """
 
     room: Amounts
     most: Amounts
     wanted: int
-    is_plain: bool
-    is_exact: bool = True
+    plain: Mask
+    exact: Mask
 
 
 def pools(
@@ -170,7 +170,15 @@ def pools(
 
 def _pool(room: Amounts, most: Amounts, wanted: int, at: Rows, count: int) -> Pool:
     sums = np.bincount(at, room, count).astype(np.int64)
-    return Pool(sums, largest(room, most, wanted, at, count), wanted, not (most < room).any())
+    served = largest(room, most, wanted, at, count)
+    return Pool(sums, served, wanted, ~_any_at(most < room, at, count), np.ones(count, bool))
+
+
+def _any_at(rows: Mask, at: Rows, count: int) -> Mask:
+    """The tops below which any row is so."""
+    found = np.zeros(count, bool)
+    found[at[rows]] = True
+    return found
 
 
 def _split_pool(forest: Forest, slot: Slot, rows: Rows, at: Rows, count: int) -> Pool:
@@ -181,22 +189,30 @@ def _split_pool(forest: Forest, slot: Slot, rows: Rows, at: Rows, count: int) ->
     if slot.rule is SplitRule.ISOLATE:
         return _pool((whole >= 1).astype(np.int64), np.ones(len(rows), np.int64), amount, at, count)
     if slot.rule is SplitRule.REQUIRE:
-        return _whole_pool(np.where(whole >= _FEWEST_SIBLINGS, whole, 0), amount, at, count)
-    # Parts come in steps; where no step is the least part, some rests may be of no use.
+        return _whole_pool(np.where(whole >= _FEWEST_SIBLINGS, np.minimum(whole, MOST), 0), amount, at, count)
     room = free_of(forest, class_id, rows)
-    common = int(step.max(initial=1))
-    found = _pool(room - room % step, column.most(rows), amount, at, count)
-    simple = bool((step == common).all() and (least <= common).all() and amount % common == 0)
-    return found if simple else Pool(found.room, found.most, amount, False, False)
+    most = column.most(rows)
+    found = _pool(room - room % step, most - most % step, amount, at, count)
+    # Parts come in steps: with different ones, or a least part of several, some rests may be of no use.
+    usual = _one_of(step, at, count)
+    odd = (step != usual[at]) | (least > step) | (amount % step != 0)
+    simple = ~_any_at(odd, at, count)
+    return replace(found, plain=found.plain & simple, exact=simple)
+
+
+def _one_of(numbers: Amounts, at: Rows, count: int) -> Amounts:
+    """The number of some row at each top."""
+    found = np.ones(count, np.int64)
+    found[at] = numbers
+    return found
 
 
 def _whole_pool(whole: Amounts, amount: int, at: Rows, count: int) -> Pool:
-    """Whole providers that make exactly the amount: certain if all of them are of one size."""
-    whole = np.minimum(whole, MOST)
-    sizes = np.unique(whole[whole > 0])
+    """Whole providers that make exactly the amount: certain where all of them are of one size."""
+    at, whole = at[whole > 0], whole[whole > 0]
     room = np.bincount(at, whole, count).astype(np.int64)
-    if len(sizes) > 1:
-        return Pool(room, room // amount, amount, False, False)
-    if len(sizes) and amount % int(sizes[0]):
-        return Pool(np.zeros(count, np.int64), np.zeros(count, np.int64), amount, True)
-    return Pool(room, room // amount, amount, True)
+    usual = _one_of(whole, at, count)
+    alike = ~_any_at(whole != usual[at], at, count)
+    never = alike & (amount % usual != 0)
+    most = np.where(never, 0, room // amount)
+    return Pool(np.where(never, 0, room), most, amount, alike, alike)

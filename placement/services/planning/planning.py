@@ -133,7 +133,7 @@ class Planning:
         present = counted.aggregates()
         with self._database.read() as connection:
             known = clusters.aggregates_called(connection)
-        for id_, uuid, cluster in known:
+        for id_, uuid, cluster in sorted(known, key=lambda each: each[2] or each[1]):
             kind = BY_AGGREGATE if cluster is None else BY_CLUSTER
             if id_ in present and kind in groups:
                 groups[kind][cluster or uuid] = id_
