@@ -20,7 +20,7 @@ from placement.forest.uuids import to_text
 from placement.search.anchors import viable_roots
 from placement.search.capacity.counting import Counted, Counting
 from placement.search.capacity.parts import parts_of
-from placement.search.capacity.rooms import MOST, Anchors, Bounds, Entries, free_of
+from placement.search.capacity.rooms import MOST, Anchors, Bounds, Entries, free_of, own_rows
 from placement.search.capacity.stars import nearest_of
 from placement.search.capacity.summary import Offered, Summary, summary_of
 from placement.search.capacity.totals import Total, total
@@ -279,6 +279,6 @@ def _union(anchors: Anchors, choices: Sequence[Choices]) -> Entries:
     """The entries of all of the choices, each once."""
     if len(choices) == 1:
         return anchors.entries(choices[0])
-    own = np.unique(np.concatenate([choice.own for choice in choices]))
+    own = own_rows(choices)
     foreign = np.unique(np.concatenate([choice.foreign for choice in choices]))
     return anchors.entries(replace(choices[0], own=own, foreign=foreign))

@@ -21,6 +21,7 @@ from placement.search.capacity.rooms import (
     free_of,
     largest,
     most_of_one,
+    own_rows,
     room_for,
 )
 from placement.search.capacity.stars import Cell, Pool, cells_of, pools
@@ -159,7 +160,7 @@ class Counting:
 
     def _unequal_cells(self, part: Part, cells: Sequence[Cell]) -> Counted | None:
         """Cells that ask for different amounts: in patterns of their tops, and of what these have below."""
-        tops = np.unique(np.concatenate([self._choices[cell.top].own for cell in cells]))
+        tops = own_rows(self._choices[cell.top] for cell in cells)
         rooms: dict[Hashable, Amounts] = {}
         givers: dict[Hashable, bytes] = {}
         demands: list[dict[Hashable, int]] = []

@@ -41,6 +41,11 @@ class Entries:
     foreign: Mask
 
 
+def own_rows(choices: Iterable[Choices]) -> Rows:
+    """The providers that can fill some of the slots for their own trees, ascending."""
+    return np.flatnonzero(np.logical_or.reduce([choice.own_mask for choice in choices]))
+
+
 class Anchors:
     """The hosts that are counted for, by their roots."""
 

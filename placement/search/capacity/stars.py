@@ -15,7 +15,7 @@ from placement.domain.groups import SplitRule
 from placement.forest.arrays import Amounts, Mask, Rows
 from placement.forest.forest import Forest
 from placement.search.capacity.parts import Part, intersect
-from placement.search.capacity.rooms import MOST, free_of, largest, most_of_one, room_for
+from placement.search.capacity.rooms import MOST, free_of, largest, most_of_one, own_rows, room_for
 from placement.search.filters import Choices
 from placement.search.query import ForestQuery, Slot
 
@@ -55,7 +55,7 @@ def cells_of(
         if cell is None:
             return None
         cells.append(cell)
-    tops = np.unique(np.concatenate([choices[cell.top].own for cell in cells]))
+    tops = own_rows(choices[cell.top] for cell in cells)
     if any(cell.below for cell in cells) and (nearest_of(forest, _flags(forest, tops), tops) >= 0).any():
         return None
     return cells
@@ -99,11 +99,10 @@ def _are_apart(
             shared = any(class_id in classes for class_id, _ in slots[other].resources)
             if (apart or shared) and intersect(choices[one], choices[other]):
                 return False
-    plain = [choices[each[0]].own for each in cell.below if not slots[each[0]].rule]
+    plain = [choices[each[0]] for each in cell.below if not slots[each[0]].rule]
     if not plain:
         return True
-    lower = np.unique(np.concatenate(plain))
-    concerned = np.unique(np.concatenate([choices[number].own for number in firsts]))
+    lower, concerned = own_rows(plain), own_rows(choices[number] for number in firsts)
     return not (nearest_of(forest, _flags(forest, lower), concerned) >= 0).any()
 
 
