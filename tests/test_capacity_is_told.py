@@ -158,6 +158,10 @@ def test_sharing_providers_give_what_they_have_once(api):
     assert found["total"]["lower"] == found["total"]["upper"] == 5
     assert found["total"]["runs_out_first"] == "DISK_GB"
     assert found["aggregates"][0]["lower"] == 5
+    wanted = {"query": {"groups": {"": {"resources": {"VCPU": 99, "DISK_GB": 10}}}}}
+    found = asked(api, wanted, by=["aggregate"])
+    assert found["total"]["classes"] == found["aggregates"][0]["classes"]
+    assert found["total"]["classes"]["DISK_GB"] == {"free": 50, "wanted": 10, "stranded": 50}
 
 
 def test_pods_are_counted_as_they_are_placed(api):

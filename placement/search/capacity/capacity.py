@@ -152,7 +152,7 @@ class Capacity:
     @property
     def shares(self) -> bool:
         """Whether sharing providers are in play."""
-        return any(part.shares for part in self._parts)
+        return any(offered.entries.foreign.any() for offered in self._classes.values())
 
     def _total(self, among: Mask) -> Total:
         return total(self._viable_bounds, self._parts, self._sharers, among[self._viable_at])
