@@ -10,11 +10,11 @@ import pytest
 
 from placement.api.application import create_application
 from placement.api.errors import Misconfigured
+from tests.client import Client, detail
 from tests.conftest import compatible
+from tests.kubernetes import node_manifests, pod_manifest
 from tests.patience import eventually
 from tests.probes import parsed
-from tests.client import Client, detail
-from tests.kubernetes import node_manifests, pod_manifest
 
 CAPACITY = "/ext/v1/capacity"
 POOL = str(uuid.UUID(int=0xABC))
@@ -261,7 +261,8 @@ def test_watched_kinds_are_figures_beside_requests(hosts, application):
     assert figures["placement_capacity_room", frozenset(small)] == 7
     assert figures["placement_capacity_room_most", frozenset(small)] == 7
     assert figures["placement_capacity_room", frozenset(web)] == 4
-    assert figures["placement_capacity_fragmentation_ratio", frozenset(small)] == pytest.approx(2 / 9, abs=1e-4)
+    fragmentation = figures["placement_capacity_fragmentation_ratio", frozenset(small)]
+    assert fragmentation == pytest.approx(2 / 9, abs=1e-4)
     stranded = frozenset((*web, ("resourcetype", "MEMORY_MB")))
     assert figures["placement_capacity_stranded", stranded] == 8192
 

@@ -198,8 +198,11 @@ class Capacity:
     def by_aggregate(self, ids: Iterable[int]) -> list[Summary]:
         """The hosts whose roots are in each of the aggregates."""
         # Hosts share few distinct sets of aggregates: each is summed once.
+        wanted = list(ids)
+        if not wanted:
+            return []
         sets = {number: self._forest.aggregates.members(number) for number in self._set_numbers()}
-        labels = [[number for number, members in sets.items() if id_ in members] for id_ in ids]
+        labels = [[number for number, members in sets.items() if id_ in members] for id_ in wanted]
         return self.summaries(self._set_number_of_host(), labels)
 
     def _set_number_of_host(self) -> Rows:

@@ -25,7 +25,7 @@ class Summary:
 
     `hosts` offer what is asked for, `taking` of them can take one. `ideal`: how many could be placed if
     everything that is free were one host.
-    Source: packing.md, "Words".
+    Stranded amounts and fragmentation are those of docs/packing.md.
     """
 
     lower: int

@@ -21,7 +21,7 @@ class Room:
 
     `hosts` offer what is asked for, `taking` of them can take one. `ideal`: how many could be placed if
     everything that is free were one host; `fragmentation` is the share of that which cannot.
-    Source: packing.md, "Words".
+    Stranded amounts and fragmentation are those of docs/packing.md.
     """
 
     lower: int

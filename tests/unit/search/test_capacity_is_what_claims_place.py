@@ -65,7 +65,7 @@ def test_most_answers_are_exact() -> None:
 @settings(max_examples=100)
 @given(st.integers(0, 2**32))
 def test_sharing_is_worth_as_much_as_the_smallest_cut(seed: int) -> None:
-    """Max-flow min-cut, by trying all cuts. Source: Ford and Fulkerson, Maximal flow through a network."""
+    """The max-flow min-cut theorem of Ford and Fulkerson, by trying all cuts."""
     chance = random.Random(seed)
     supply = [chance.randint(0, 6) for _ in range(chance.randint(1, 4))]
     takers = range(chance.randint(1, 5))
