@@ -15,7 +15,7 @@ EXAMPLES ?= 100
 SLOW   := --durations=15
 
 .DEFAULT_GOAL := help
-.PHONY: help run test faults fuzz lint types rooms bench constraints sbom clean
+.PHONY: help run test faults fuzz lint types rooms bench screenshots constraints sbom clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -54,6 +54,7 @@ rooms: $(VENV)/.test ## Who may import whom
 	$(BIN)/lint-imports
 
 test: lint types rooms ## Everything that decides whether a change lands
+	@$(BIN)/python -m tests.browser
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --ignore=tests/faults $(SLOW)
 
 faults: $(VENV)/.test ## Storms, kills and lost connections, one after another
@@ -65,6 +66,9 @@ fuzz: $(VENV)/.test ## Try every operation of /openapi.json with many requests (
 bench: $(VENV)/.test ## Compare with the incumbent (takes long; BENCH="--data flat:1000" for less)
 	$(INSTALL) --editable '.[bench]'
 	$(BIN)/python -m benchmarks $(BENCH)
+
+screenshots: $(VENV)/.test ## Write the pictures of the pages to docs/pictures (needs Chromium)
+	$(BIN)/python -m tests.screenshots
 
 # In an environment of its own: what resolves and describes is no part of what is described.
 TOOLS   := build/tools

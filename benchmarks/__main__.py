@@ -49,6 +49,12 @@ def _compare(kind: str, count: int, backend: str, seconds: float, *, ours_only: 
         for name, by_server in timings.items():
             table.timing(name, by_server)
         if kind == "flat":
+            query = QUERIES["flat"]["simple limit 10"]
+            found = {
+                server.name: measure.searches(server, query, 16, seconds)
+                for server in (*running, bytes_alone)
+            }
+            table.throughput("simple limit 10 per second, 16 clients", found)
             _while_writing(table, running, count, seconds)
             for clients in (1, 8):
                 found = {server.name: measure.claims(server, count, clients, seconds) for server in running}

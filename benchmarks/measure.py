@@ -101,14 +101,13 @@ class Throughput:
     failed: int
 
 
-def _many(
-    server: Measured, clients: int, seconds: float, work: Callable[[Wire, random.Random], bool]
-) -> Throughput:
+def many(url: str, clients: int, seconds: float, work: Callable[[Wire, random.Random], bool]) -> Throughput:
+    """How often so many clients do some work, which says whether it succeeded."""
     until = time.monotonic() + seconds
     done, failed = [0] * clients, [0] * clients
 
     def run(number: int) -> None:
-        wire, chance = Wire(server.url), random.Random(number)
+        wire, chance = Wire(url), random.Random(number)
         while time.monotonic() < until:
             if work(wire, chance):
                 done[number] += 1
@@ -129,7 +128,7 @@ def claims(server: Measured, hosts: int, clients: int, seconds: float) -> Throug
         body = claim_body({host: {"VCPU": 1, "MEMORY_MB": 64, "DISK_GB": 1}})
         return wire.call("PUT", f"/allocations/{uuid.uuid4()}", body)[0] == 204
 
-    return _many(server, clients, seconds, work)
+    return many(server.url, clients, seconds, work)
 
 
 def search_and_claim(server: Measured, query: str, clients: int, seconds: float) -> Throughput:
@@ -143,7 +142,16 @@ def search_and_claim(server: Measured, query: str, clients: int, seconds: float)
         body = {**claim_body({}), "allocations": chance.choice(found)["allocations"]}
         return wire.call("PUT", f"/allocations/{uuid.uuid4()}", body)[0] == 204
 
-    return _many(server, clients, seconds, work)
+    return many(server.url, clients, seconds, work)
+
+
+def searches(server: Measured, query: str, clients: int, seconds: float) -> Throughput:
+    """The same query again and again."""
+
+    def work(wire: Wire, _: random.Random) -> bool:
+        return wire.call("GET", f"/allocation_candidates?{query}")[0] == 200
+
+    return many(server.url, clients, seconds, work)
 
 
 class PeakMemory:

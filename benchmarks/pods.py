@@ -2,16 +2,21 @@
 
 python -m benchmarks.pods                       5,000 nodes
 python -m benchmarks.pods --nodes 500 --pods 500
+python -m benchmarks.pods --clients 8           pods placed per second, too, by so many clients
 
-The cluster is filled through REST; the service is the real one with one worker on PostgreSQL.
+The cluster is filled through REST; the service is the real one on PostgreSQL, with one worker, or with two
+where clients place pods at the same time.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
+import os
 import random
 import time
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,8 +24,9 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from benchmarks.measure import Timing
+from benchmarks.measure import Timing, many
 from benchmarks.report import print_table
+from benchmarks.servers import Measured
 from benchmarks.wire import Wire
 from placement.numa.accumulator.accumulator import take_cpus
 from placement.numa.cpus import CpuTopology, LogicalCpu, layout_of
@@ -34,6 +40,9 @@ from tests.server import database_url, running_service
 _CPUS = 128
 _CLUSTER = "/ext/v1/clusters/large"
 _ROUNDS = 100
+_NODES_AT_ONCE = 100
+_CREATED = 201
+_WARM_UP_SECONDS = 10
 
 
 def main() -> None:
@@ -42,11 +51,20 @@ def main() -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=2000, help="placed before anything is measured")
+    parser.add_argument("--clients", type=int, default=0, help="how many place pods at the same time at last")
+    parser.add_argument("--seconds", type=float, default=20, help="how long they do")
     given = parser.parse_args()
     print_table("accumulator, 128 CPUs", ["host", "runs", "p50", "p99", "longest"], list(_accumulator()))
-    with database_url("postgresql") as connection, running_service(connection, workers=1) as server:
-        rows = list(_cluster(server.url, given.nodes, given.pods))
-    print_table(f"{given.nodes} nodes of {_CPUS} CPUs", ["work", "p50", "p99", "longest", "answers"], rows)
+    title = f"{given.nodes} nodes of {_CPUS} CPUs"
+    with database_url("postgresql") as connection:
+        with running_service(connection, workers=1) as server:
+            rows = list(_cluster(server.url, given.nodes, given.pods))
+            held = Measured("ours", server.url, server.process.pid).largest_worker_megabytes()
+        print_table(title, ["work", "p50", "p99", "longest", "answers"], rows)
+        print(f"memory of the worker: {held:.0f} MiB")
+        if given.clients:
+            with running_service(connection, workers=2) as server:
+                _together(server.url, given.clients, given.seconds)
 
 
 # -- the accumulator ----------------------------------------------------------------------------------
@@ -102,7 +120,7 @@ def _cluster(url: str, nodes: int, pods: int) -> Iterator[list[str]]:
     chance = random.Random(2)
     yield _timed(url, Task("the first pod, on a process that knows no node", [_pod(chance, 0)]))
     fill_pods(url, chance, pods)
-    for task in tasks(chance, pods):
+    for task in tasks(chance, nodes, pods):
         yield _timed(url, task)
 
 
@@ -116,7 +134,13 @@ def fill_nodes(url: str, count: int) -> None:
         labels = {NUMA_POLICY: "SingleNUMANode"} if number % 5 == 0 else {}
         return node_manifests(f"node-{number}", rows=rows, zones=zones, labels=labels, memory="512Gi")
 
-    _all(url, "nodes", [(f"nodes/node-{n}", manifests(n)) for n in range(count)])
+    wire = Wire(url)
+    for start in tqdm(range(0, count, _NODES_AT_ONCE), desc="nodes", unit="batch"):
+        some = map(manifests, range(start, min(count, start + _NODES_AT_ONCE)))
+        body = {"kind": "List", "items": [item for each in some for item in each.values()]}
+        outcomes = json.loads(wire.must("POST", f"{_CLUSTER}/nodes", body))["nodes"]
+        if any(each["status"] != _CREATED for each in outcomes):
+            raise RuntimeError(f"nodes were refused: {outcomes[0]}")
 
 
 def fill_pods(url: str, chance: random.Random, count: int) -> None:
@@ -139,7 +163,7 @@ class Task(NamedTuple):
         return took, status
 
 
-def tasks(chance: random.Random, pods: int) -> Iterator[Task]:
+def tasks(chance: random.Random, nodes: int, pods: int) -> Iterator[Task]:
     """What is asked of a cluster on which there are so many pods."""
     shapes = {
         "LSR, 4 CPUs, whole cores": {"qos": "LSR", "cpu": "4"},
@@ -155,6 +179,11 @@ def tasks(chance: random.Random, pods: int) -> Iterator[Task]:
     )
     preview = {"pod": _pod(chance, 0, qos="LSR", cpu="6"), "limit": 10}
     yield Task("preview of all nodes, ten best shown", [preview] * 20, "POST", "pods/preview")
+    waiting = _pod(chance, 0, qos="LSR", cpu="6")
+    waiting["metadata"] |= {"namespace": "default", "uid": str(uuid.UUID(int=chance.getrandbits(128)))}
+    asked = {"Pod": waiting, "NodeNames": [f"node-{number}" for number in range(nodes)]}
+    for verb in ("filter", "prioritize"):
+        yield Task(f"extender: {verb}, all nodes by name", [asked] * 20, "POST", f"extender/{verb}")
 
 
 def _pod(
@@ -189,6 +218,24 @@ def _timed(url: str, task: Task) -> list[str]:
         timing.milliseconds.append(took)
         answers.add(status)
     return [task.name, *_figures(timing), ", ".join(map(str, sorted(answers)))]
+
+
+def _together(url: str, clients: int, seconds: float) -> None:
+    """Print how many pods several clients place per second."""
+    numbers = itertools.count(10**7)
+
+    def place(wire: Wire, chance: random.Random) -> bool:
+        number = next(numbers)
+        _, status, _ = wire.timed("PUT", f"{_CLUSTER}/pods/default/p-{number}", _pod(chance, number))
+        return status == _CREATED
+
+    # The workers have to read all nodes first.
+    many(url, clients, _WARM_UP_SECONDS, place)
+    placed = many(url, clients, seconds, place)
+    load = os.getloadavg()[0]
+    print(
+        f"{clients} clients, 2 workers: {placed.per_second:.0f} pods per second, {placed.failed} refused, load {load:.1f}"
+    )
 
 
 def _figures(timing: Timing) -> list[str]:

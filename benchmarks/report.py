@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 from benchmarks.measure import Throughput, Timing
@@ -51,7 +52,7 @@ class Table:
 
     def throughput(self, name: str, by_server: Mapping[str, Throughput]) -> None:
         """Successes per second on each server."""
-        ours, theirs = by_server[_OURS], by_server.get(_THEIRS)
+        ours, theirs, alone = by_server[_OURS], by_server.get(_THEIRS), by_server.get(_READY_MADE)
         failures = "/".join(str(found.failed) for found in by_server.values())
         self._rows.append(
             (
@@ -63,7 +64,7 @@ class Table:
                 f"{ours.per_second / theirs.per_second:.0f}x" if theirs and theirs.per_second else "-",
                 f"failed {failures}",
                 "",
-                "",
+                f"{alone.per_second:.0f}/s, ours {ours.per_second / alone.per_second:.2f}" if alone else "-",
             )
         )
 
@@ -95,10 +96,10 @@ def _beside(ours: Timing, bytes_alone: Timing) -> str:
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Write a Markdown table that can be read on a terminal, too."""
+    """Write a Markdown table that can be read on a terminal, too, and how busy the machine is."""
     lines = [header, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    print(f"\n### {title}\n")
+    print(f"\n### {title}, load {os.getloadavg()[0]:.1f}\n")
     for number, line in enumerate(lines):
         print("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |")
         if number == 0:

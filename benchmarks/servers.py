@@ -43,15 +43,16 @@ class Measured:
 
     def resident_megabytes(self) -> float:
         """Resident memory of all its processes, pages shared between them counted once per process."""
-        pids = [self.master, *_children(self.master)]
+        pids = [self.master, *children_of(self.master)]
         return sum(_resident(pid) for pid in pids) / 1024
 
     def largest_worker_megabytes(self) -> float:
         """Resident memory of the largest worker."""
-        return max(_resident(pid) for pid in _children(self.master)) / 1024
+        return max(_resident(pid) for pid in children_of(self.master)) / 1024
 
 
-def _children(pid: int) -> list[int]:
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 

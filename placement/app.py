@@ -14,6 +14,7 @@ from placement.operations.settings import open_database
 from placement.services.placement.candidates import SearchSettings
 from placement.services.use_cases import UseCases
 from placement.storage.database import Database
+from placement.web import pages
 
 
 def build(
@@ -23,7 +24,8 @@ def build(
     binders: Binders | None = None,
 ) -> Flask:
     """The service on one database, whose schema must be current."""
-    return create_application(UseCases(database, search or SearchSettings(), binders), api or ApiSettings())
+    use_cases = UseCases(database, search or SearchSettings(), binders)
+    return create_application(use_cases, api or ApiSettings(), pages.attach)
 
 
 def configured(settings: cfg.ConfigOpts) -> Flask:

@@ -61,3 +61,17 @@ def recorded_use(client: Claimant, provider: str) -> tuple[Counter[str], Counter
     for allocation in shown.values():
         summed.update(allocation["resources"])
     return Counter(usages), summed
+
+
+def bulk_outcomes(client: Claimant, members: list[dict[str, str]], *, atomic: bool) -> list[int]:
+    body = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE", "atomic": atomic}
+    body |= {"query": "resources=VCPU:1,MEMORY_MB:1", "members": members}
+    answer = client.call("POST", "/ext/v1/claims", body)
+    if atomic and answer.status_code == 409:
+        held = [client.call("GET", f"/allocations/{each['consumer_uuid']}").json() for each in members]
+        assert not any(each["allocations"] for each in held)
+        return []
+    assert answer.status_code == 200, answer.text
+    statuses = [member["status"] for member in answer.json()["members"]]
+    assert not atomic or set(statuses) <= {200, 201}
+    return statuses

@@ -21,6 +21,7 @@ from placement.services.placement.candidates import SearchSettings
 from placement.storage.database import Database
 from tests.api_server import ApiServer
 from tests.api_server_http import running_api_server
+from tests.browser import MISSING, chromium, running_browser
 from tests.client import Client, unique
 from tests.real_kubernetes import (
     PROGRAMS,
@@ -162,6 +163,26 @@ def served() -> Iterator[RunningServer]:
 def around(served: RunningServer, api_server: ApiServer, tmp_path: Path) -> Surroundings:
     """What the synchronisation stands between: that API server, and a cluster of its own in the service."""
     return Surroundings(api_server, served.url, unique("cluster"), tmp_path)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A real browser, which the tests of one module share: take pages of your own."""
+    path = chromium()
+    if path is None:
+        pytest.skip(MISSING)
+    with running_browser(path) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def demonstration() -> Iterator[RunningServer]:
+    """The demonstration, which the tests of one module share."""
+    with (
+        database_url("sqlite") as connection,
+        running_service(connection, workers=1, arguments=["--demo"]) as running,
+    ):
+        yield running
 
 
 @pytest.fixture(scope="session")

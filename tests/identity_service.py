@@ -53,6 +53,8 @@ class IdentityService:
 
     def __init__(self, tokens: dict[str, dict[str, Any]]) -> None:
         self.tokens = tokens
+        self.passwords: dict[tuple[str, str, str | None], str] = {}
+        """The token that somebody gets by user, password and project."""
         self.asked: list[str] = []
         """The subject tokens that somebody wanted validated, in order."""
         self._answers = threading.Event()
@@ -158,9 +160,16 @@ def _handler(service: IdentityService) -> type[BaseHTTPRequestHandler]:
             return self._send(200, body)
 
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            itself = project_token("service", project="service", user="placement")
-            self._send(201, service.body(itself), ("X-Subject-Token", _SERVICE_TOKEN))
+            asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))["auth"]
+            user = asked["identity"]["password"]["user"]
+            project = asked.get("scope", {}).get("project", {}).get("name")
+            if user["name"] == "placement":
+                itself = project_token("service", project="service", user="placement")
+                return self._send(201, service.body(itself), ("X-Subject-Token", _SERVICE_TOKEN))
+            token = service.passwords.get((user["name"], user["password"], project))
+            if token is None:
+                return self._send(401, {"error": {"code": 401, "message": "no", "title": "Unauthorized"}})
+            return self._send(201, service.body(service.tokens[token]), ("X-Subject-Token", token))
 
         def _send(self, status: int, body: dict[str, Any], *headers: tuple[str, str]) -> None:
             sent = json.dumps(body).encode()

@@ -79,6 +79,11 @@ class Scene:
     def entry(self, amount: int = 1, generation: int | None = None) -> dict[str, Any]:
         return Client.allocations({self.root: {"VCPU": amount}}, generation)
 
+    def claim(self, count: int) -> dict[str, Any]:
+        members = [{"consumer_uuid": str(uuid.UUID(int=1000 * count + number))} for number in range(count)]
+        common = {"project_id": "project", "user_id": "user", "consumer_type": "TYPE"}
+        return {**common, "query": "resources=VCPU:1", "members": members}
+
     def calls(self) -> dict[str, tuple[str, str, Callable[[], Any]]]:
         """Route -> method, path, body. Writes come last and in an order in which each works."""
         place, guard = f"/resource_providers/{self.root}", self.api.generation
@@ -139,6 +144,9 @@ class Scene:
                     "allocations": {who: self.entry(2, 2) for who in self.many},
                 },
             ),
+            "POST /ext/v1/claims": ("POST", "/ext/v1/claims", lambda: self.claim(1)),
+            "POST /ext/v1/claims 50 new": ("POST", "/ext/v1/claims", lambda: self.claim(50)),
+            "POST /ext/v1/claims 50 again": ("POST", "/ext/v1/claims", lambda: self.claim(50)),
             "DELETE /allocations/{consumer}": ("DELETE", f"/allocations/{self.new}", lambda: None),
             "POST /resource_providers": ("POST", "/resource_providers", lambda: {"name": "fresh"}),
             "POST /resource_providers below a parent": (
@@ -195,8 +203,29 @@ class Scene:
             "GET pods": ("GET", f"{_CLUSTER}/pods", lambda: None),
             "POST preview": ("POST", f"{_CLUSTER}/pods/preview", pod_manifest),
             "DELETE pod": ("DELETE", f"{_CLUSTER}/pods/default/gone", lambda: None),
+            "POST nodes 2 new": ("POST", f"{_CLUSTER}/nodes", lambda: _nodes("few", 2)),
+            "POST nodes 20 new": ("POST", f"{_CLUSTER}/nodes", lambda: _nodes("many", 20)),
+            "POST nodes 20 again": ("POST", f"{_CLUSTER}/nodes", lambda: _nodes("many", 20)),
+            "POST nodes 20 changed": ("POST", f"{_CLUSTER}/nodes", lambda: _nodes("many", 20, memory="8Gi")),
+            "POST pods 2 new": ("POST", f"{_CLUSTER}/pods", lambda: _pods("few", 2)),
+            "POST pods 40 new": ("POST", f"{_CLUSTER}/pods", lambda: _pods("many", 40)),
             "DELETE /resource_providers/{uuid}": ("DELETE", f"/resource_providers/{self.leaf}", lambda: None),
         }
+
+
+def _nodes(prefix: str, count: int, **members: str) -> dict[str, Any]:
+    bodies = [node_manifests(f"{prefix}-{number}", **members) for number in range(count)]
+    return {"kind": "List", "items": [part for body in bodies for part in body.values()]}
+
+
+def _pods(prefix: str, count: int) -> dict[str, Any]:
+    """Half of them look for a place."""
+    items = []
+    for number in range(count):
+        pod = pod_manifest("100m", qos="LS", node="n1" if number % 2 else None)
+        pod["metadata"].update(name=f"{prefix}-{number}", uid=f"uid-{prefix}-{number}")
+        items.append(pod)
+    return {"kind": "List", "items": items}
 
 
 @contextmanager

@@ -275,6 +275,19 @@ def test_a_request_is_claimed_for_a_new_consumer_and_again_for_the_same(server, 
     placement("allocation", "delete", consumer)
 
 
+def test_a_request_is_claimed_for_several_consumers_or_for_none(server, placement, rows):
+    wanted = ["resources=CUSTOM_PODS:1", "cluster=edge"]
+    held = rows("claim", "--count", "3", *wanted)
+    consumers = {row["Consumer"] for row in held}
+    assert len(consumers) == 3
+    for consumer in consumers:
+        placement("allocation", "delete", consumer)
+    refused = refusal("--url", server.url, "claim", "--count", "2", "resources=PCPU:64")
+    assert refused.startswith("members[0]: no candidate: room for 64 PCPU")
+    both = refusal("--url", server.url, "claim", "--count", "2", "--consumer", next(iter(consumers)), *wanted)
+    assert both.startswith("--count: ")
+
+
 def test_what_cannot_be_claimed_is_refused_with_the_reason(server):
     refused = refusal("--url", server.url, "claim", "resources=PCPU:64")
     assert refused.startswith("no candidate: room for 64 PCPU: 0 of 608 providers, in 0 trees; ")

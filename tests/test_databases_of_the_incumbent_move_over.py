@@ -119,6 +119,16 @@ def test_everything_is_there_afterwards(bring: Bring, api: Client):
     assert api.get(f"/allocations/{VOLUME}").json["consumer_type"] == "unknown"
 
 
+def test_rows_without_times_are_shown(bring: Bring, source: Incumbent, api: Client):
+    """Traits and aggregates that somebody wrote by hand into the incumbent's tables."""
+    source.add("placement_aggregates", id=10, uuid=HOST)
+    source.add("resource_provider_aggregates", resource_provider_id=33, aggregate_id=10)
+    source.add("resource_provider_traits", trait_id=50, resource_provider_id=33)
+    bring()
+    assert api.get(f"/resource_providers/{POOL}/aggregates").json["aggregates"] == [RACK, HOST]
+    assert len(api.get(f"/resource_providers/{POOL}/traits").json["traits"]) == 2
+
+
 def test_what_was_imported_is_claimed_from(bring: Bring, api: Client):
     """Amounts in use count: ten, one reserved, ratio 1.5 are 13, of which 6 are gone."""
     bring()

@@ -22,10 +22,14 @@ _VERIFIER = shutil.which("systemd-analyze")
 
 
 def builder() -> list[str] | None:
-    """A program that can build images here, None where none works."""
-    for name in ("podman", "buildah", "docker"):
+    """A program that can build and run images here and has what they begin with, None where none has."""
+    (base,) = set(re.findall(r"^FROM (\S+)", _CONTAINERFILE, re.M))
+    for name in ("podman", "docker"):
         program = shutil.which(name)
-        if program and not subprocess.run([program, "info"], capture_output=True, check=False).returncode:
+        if (
+            program
+            and not subprocess.run([program, "pull", base], capture_output=True, check=False).returncode
+        ):
             return [program, "build", "-f", "Containerfile"]
     return None
 
@@ -62,7 +66,7 @@ def test_the_image_is_for_nobody_in_particular_and_takes_known_files_only():
 def test_the_image_is_built_and_runs():
     command = builder()
     if command is None:
-        pytest.skip("NOT RUN: neither podman, buildah nor docker can build here")
+        pytest.skip("NOT RUN: neither podman nor docker can build here")
     subprocess.run([*command, "-t", "placement:test", "."], cwd=ROOT, check=True)
     shown = subprocess.run(
         [command[0], "run", "--rm", "--read-only", "--tmpfs", "/tmp", "placement:test", "--version"],

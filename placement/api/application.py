@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from placement.api.policy import Policy
 from placement.api.rendering.candidates import CandidatesRenderer
 from placement.api.rendering.explanations import explanation_body
 from placement.api.rendering.pods import refusals_body
-from placement.api.route_guard import OWN_PATHS, guarded_by
+from placement.api.route_guard import OWN_PATHS, PAGES, guarded_by
 from placement.api.routes import (
     allocation_candidates,
     allocations,
@@ -65,12 +65,16 @@ from placement.domain.allocation import UNKNOWN_OWNER
 from placement.domain.errors import BadRequest, Forbidden, NotFound, PlacementError
 from placement.services.clusters.pod_pages import Unschedulable
 from placement.services.health.probes import OPEN_PATHS, PATHS, answer
+from placement.services.placement.best_fit import NotAll
 from placement.services.planning.watch import Watch
 from placement.services.use_cases import UseCases
 
 LOG = logging.getLogger(__name__)
 NEED_NO_TOKEN = OPEN_PATHS | page.PATHS
 """The paths that are answered without a token."""
+OPEN_PAGES = "placement_open_pages"
+"""Where an application keeps those of its pages that are, too."""
+_NO_VERSIONS = (OWN_PATHS, f"{PAGES}/")
 # How many nodes an error explains one by one; the message counts the reasons of all.
 _NODES_SHOWN = 100
 _BLUEPRINTS = (
@@ -132,8 +136,10 @@ def _watch(use_cases: UseCases, watched: Sequence[str]) -> Watch:
     return Watch(use_cases.planning, questions, flavors.parse_flavor_query)
 
 
-def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
-    """The WSGI application around the use cases."""
+def create_application(
+    use_cases: UseCases, settings: ApiSettings, add_pages: Callable[[Flask], None] = lambda _: None
+) -> Flask:
+    """The WSGI application around the use cases; `add_pages` adds what people look at."""
     configuration = settings.configuration or _no_configuration()
     policy = Policy(configuration)
     application = Flask("placement", static_folder=None)
@@ -147,6 +153,8 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.extensions["placement_candidates_renderer"] = CandidatesRenderer()
     for blueprint in _BLUEPRINTS:
         application.register_blueprint(blueprint)
+    application.extensions[OPEN_PAGES] = frozenset()
+    add_pages(application)
     application.extensions[EXTENSION] = Documents(application, only_header=settings.auth_strategy != "token")
     unknown = sorted(rule for rule in guarded_by() if not policy.knows(rule))
     if unknown:
@@ -164,6 +172,7 @@ def create_application(use_cases: UseCases, settings: ApiSettings) -> Flask:
     application.teardown_request(lambda _: deadline.clear())
     application.register_error_handler(PlacementError, _placement_error)
     application.register_error_handler(FlavorRefused, _flavor_refused)
+    application.register_error_handler(NotAll, _not_all)
     application.register_error_handler(Unschedulable, _unschedulable)
     application.register_error_handler(HttpError, _http_error)
     application.register_error_handler(Relayed, lambda relayed: relayed.response)
@@ -200,7 +209,7 @@ def _begin(*, only_this_machine: bool) -> None:
     if only_this_machine and request.path not in PATHS and (reason := objection(request.environ)) is not None:
         raise HttpError(403, reason)
     # On all other paths the caller has a user id.
-    if request.path not in NEED_NO_TOKEN:
+    if request.path not in NEED_NO_TOKEN and request.path not in current_app.extensions[OPEN_PAGES]:
         context.identify(current_app.extensions["placement_authentication"]())
 
 
@@ -220,7 +229,7 @@ def _check_head() -> None:
 
 
 def _agreed_version() -> microversions.Microversion:
-    if request.path.startswith(OWN_PATHS):
+    if request.path.startswith(_NO_VERSIONS):
         # What is our own has no microversions; its errors are those of the newest one.
         return microversions.NEWEST
     try:
@@ -252,6 +261,13 @@ def _believes_without_roles() -> bool:
     """Whether everybody is believed here, and this caller has no role, as who signs in without a token."""
     settings = current_app.extensions["placement_settings"]
     return bool(settings.auth_strategy == "noauth2" and not context.current().caller.roles)
+
+
+def _not_all(refused: NotAll) -> Response:
+    """Every member that got nothing is an error; the status is that of all of them, or 409."""
+    problems = [(each.code, f"members[{place}]: {each}") for place, each in refused.refused.items()]
+    statuses = {errors.status_of(each) for each in refused.refused.values()}
+    return errors.render_all(statuses.pop() if len(statuses) == 1 else 409, problems)
 
 
 def _flavor_refused(refused: FlavorRefused) -> Response:

@@ -41,15 +41,18 @@ def _parsed(text: bytes) -> Any:
         raise BadRequest(f"Malformed JSON: {error}") from None
 
 
-def manifests() -> list[Any]:
-    """The documents of a body in JSON or YAML. Raises BadRequest, HttpError."""
-    text = received()
-    if len(text) > MOST_MANIFEST_BYTES:
-        raise HttpError(413, f"Manifests may have {MOST_MANIFEST_BYTES} bytes, these have {len(text)}")
+def manifests(times: int = 1) -> list[Any]:
+    """The documents of a body in JSON or YAML, which may be so many times as large as that of one thing.
+
+    Raises BadRequest, HttpError.
+    """
+    text, most = received(), times * MOST_MANIFEST_BYTES
+    if len(text) > most:
+        raise HttpError(413, f"Manifests may have {most} bytes, these have {len(text)}")
     if request.mimetype == "application/json":
         return parse_json(text)
     if request.mimetype in _YAML:
-        return parse_yaml(text, MOST_MANIFEST_VALUES)
+        return parse_yaml(text, times * MOST_MANIFEST_VALUES)
     sent = request.content_type or None
     raise HttpError(415, f"The media type {sent} is not supported, use application/json or application/yaml")
 

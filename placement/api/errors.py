@@ -106,6 +106,13 @@ def render_all(
     return response
 
 
+def error_document(error: errors.PlacementError, where: str) -> dict[str, Any]:
+    """What is wrong with one of many things in a body, at the place `where`, as in an error response."""
+    status = status_of(error)
+    message = _shortened(_NEWLINES.sub(" ", f"{where}: {error}"))
+    return _error(status, _LEAD[status], error.code, message, {})
+
+
 def _rendered(status: int, problems: Sequence[tuple[str, str]], extra: dict[str, Any] | None) -> Response:
     title = HTTPStatus(status).phrase
     # Clients take the last line of the detail for the message, so it must not contain a line break.

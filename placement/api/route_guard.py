@@ -20,6 +20,8 @@ Handler = Callable[..., Any]
 Target = Callable[[], dict[str, str]]
 OWN_PATHS = "/ext/"
 """How the paths of what is our own begin; it has no microversions."""
+PAGES = "/ui"
+"""Below it are pages for people, which have none either and are no part of the OpenAPI document."""
 _CLUSTER = "cluster"
 _RULES: set[str] = set()
 

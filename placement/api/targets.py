@@ -29,10 +29,26 @@ def cluster_of_query() -> Target:
 
 
 def cluster_of_claim() -> Target:
-    """The cluster in the query that is a member of the body, a text or JSON; without that, the body's own."""
-    query = _member("query")
-    if query is None:
-        return cluster_of_body()
+    """The cluster in the query of the body, a text or JSON, or of all its members; else the body's own."""
+    body = peeked()
+    if isinstance(body, dict) and isinstance(body.get("members"), list):
+        return _common_cluster(body)
+    query = body.get("query") if isinstance(body, dict) else None
+    return _named(_part(body, "cluster")) if query is None else _of_query(query)
+
+
+def _common_cluster(body: dict[str, Any]) -> Target:
+    """The cluster that the queries of all members name; with several it would be a guess which counts."""
+    common = body.get("query")
+    queries = [member.get("query", common) for member in body["members"] if isinstance(member, dict)]
+    texts = {query for query in queries if isinstance(query, str)}
+    found = {_of_query(query).get("cluster") for query in texts}
+    found |= {_of_query(query).get("cluster") for query in queries if not isinstance(query, str)}
+    return _named(found.pop()) if len(found) == 1 else {}
+
+
+def _of_query(query: Any) -> Target:
+    """The cluster in a query, a text or JSON."""
     if isinstance(query, dict):
         return _named(query.get("cluster"))
     try:
@@ -43,15 +59,14 @@ def cluster_of_claim() -> Target:
 
 def cluster_of_body() -> Target:
     """The cluster that is a member of the body."""
-    return _named(_member("cluster"))
+    return _named(_part(peeked(), "cluster"))
 
 
 def _named(cluster: Any) -> Target:
     return {"cluster": cluster} if isinstance(cluster, str) else {}
 
 
-def _member(name: str) -> Any:
-    body = peeked()
+def _part(body: Any, name: str) -> Any:
     return body.get(name) if isinstance(body, dict) else None
 
 

@@ -32,10 +32,16 @@ def by_aggregate(forest: Forest, preferred: Collection[int]) -> list[Sums]:
     """The sums by aggregate of the roots; the group of trees in none is NO_AGGREGATE."""
     count = forest.count
     numbers = forest.aggregates.numbers_of(count)
+    groups, group_of_set = groups_of_sets(forest, preferred)
+    roots = np.maximum(forest.providers.root[:count], 0)
+    return _sums(forest, groups, group_of_set[numbers[roots]])
+
+
+def groups_of_sets(forest: Forest, preferred: Collection[int]) -> tuple[list[int], Rows]:
+    """The groups that there are, and for each distinct set of aggregates which of them it belongs to."""
     chosen = np.array([_chosen(ids, preferred) for ids in forest.aggregates.sets], np.int64)
     groups, group_of_set = np.unique(chosen, return_inverse=True)
-    roots = np.maximum(forest.providers.root[:count], 0)
-    return _sums(forest, groups.tolist(), group_of_set[numbers[roots]])
+    return groups.tolist(), group_of_set
 
 
 def by_root(forest: Forest) -> list[Sums]:

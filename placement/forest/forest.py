@@ -146,6 +146,19 @@ class Forest:
         self._vacant.extend(rows.tolist())
         self.shape_version += 1
 
+    def forked(self) -> Forest:
+        """A forest that begins as this snapshot is and that `take` changes: no other forest notices."""
+        fork = copy.copy(self)
+        fork.providers = self.providers.frozen()
+        fork.inventories = {id_: column.frozen(self.count) for id_, column in self.inventories.items()}
+        return fork
+
+    def take(self, row: int, class_id: int, amount: int) -> None:
+        """Let so much more be in use of an inventory that is there; only of a forest that was forked."""
+        self.inventories[class_id].take(row, amount)
+        self.providers.own()
+        self.providers.touch(int(self.providers.root[row]))
+
     def _begin_writing(self) -> None:
         """From now on the forest differs from the snapshots that were given away."""
         if self._latest is not None:

@@ -209,6 +209,13 @@ class InventoryColumn:
             offers.own()
             offers.total[entry], offers.reserved[entry], offers.ratio[entry] = row.total, row.reserved, ratio
 
+    def take(self, provider: int, amount: int) -> None:
+        """Let so much more be in use of the inventory of a provider, which there must be."""
+        entries, entry = self.entries, self._entry_of.entry[provider]
+        entries.own()
+        entries.used[entry] += amount
+        entries.free[entry] -= amount
+
     @property
     def bytes(self) -> int:
         """The memory of the columns."""
@@ -267,6 +274,11 @@ class InventoryColumn:
         at = self.entries_of(providers)
         return np.where(at >= 0, self.entries.free[at], 0)
 
+    def has_free(self, provider: int, amount: int) -> bool:
+        """Whether so much is left at one provider."""
+        entry = self.entry_of(provider)
+        return entry >= 0 and int(self.entries.free[entry]) >= amount
+
     def admits(self, provider: int, amounts: Sequence[int]) -> bool:
         """Whether the units of one provider allow these amounts of one consumer, whatever is left."""
         at = self.entry_of(provider)
@@ -296,6 +308,11 @@ class InventoryColumn:
         whole = np.where(unused, entries.capacity_of[at], 0)
         least, step = (units[at].astype(np.int64) for units in (entries.min_unit, entries.step_size))
         return self.headroom(providers), least, step, whole
+
+    @property
+    def count(self) -> int:
+        """How many inventories there are."""
+        return self._count - len(self._vacant)
 
     @property
     def held(self) -> slice | Rows:

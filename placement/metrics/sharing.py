@@ -57,6 +57,24 @@ def exposition(more: Iterable[Any] = ()) -> bytes:
     raise AssertionError
 
 
+def counts(name: str) -> list[tuple[dict[str, str], int]]:
+    """What a counter of that name has counted in all processes so far: its labels, and how often."""
+    from prometheus_client import REGISTRY, CollectorRegistry, multiprocess
+
+    sample_name = f"{name}_total"
+    if os.environ.get(VARIABLE):
+        collector = _untyped(multiprocess).MultiProcessCollector(CollectorRegistry())
+        families = [family for family in collector.collect() if family.name == name]
+    else:
+        families = list(REGISTRY.restricted_registry([sample_name]).collect())
+    return [
+        (sample.labels, int(sample.value))
+        for family in families
+        for sample in family.samples
+        if sample.name == sample_name and sample.value
+    ]
+
+
 def forget(pid: int) -> None:
     """Keep what a process that ended has counted, together with others that ended, and no more of it."""
     from prometheus_client import mmap_dict, multiprocess

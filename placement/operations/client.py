@@ -170,14 +170,14 @@ def _host(url: str) -> str:
 def _refusal(answer: requests.Response) -> str:
     """The messages of the error body; other servers on the way may answer anything."""
     try:
-        messages = [_message(error) for error in answer.json()["errors"]]
+        messages = [message_of(error) for error in answer.json()["errors"]]
     except (ValueError, LookupError, TypeError, AttributeError):
         messages = [_one_line(answer.text)[:_LONGEST_TEXT]]
     said = "; ".join(message for message in messages if message)
     return said or f"the service answers {answer.status_code} {answer.reason}"
 
 
-def _message(error: Mapping[str, Any]) -> str:
+def message_of(error: Mapping[str, Any]) -> str:
     """What is the matter, and who comes closest to a request that fits nowhere."""
     # A sentence about the status comes first; what is the matter is the last line.
     text = error["detail"].strip().splitlines()[-1].strip()

@@ -45,9 +45,8 @@ def explain_pod(shape: PodShape, columns: NodeColumns, refusals: Mapping[str, Re
     Each node counts as refused at the obstacle of its refusal, and as passing the stages before.
     """
     failed: dict[Obstacle, list[int]] = {}
-    for row, node in enumerate(columns.nodes):
-        if node.name in refusals:
-            failed.setdefault(refusals[node.name].obstacle, []).append(row)
+    for row, name in sorted((columns.row_of(name), name) for name in refusals):
+        failed.setdefault(refusals[name].obstacle, []).append(row)
     conditions = dict(_conditions(shape, failed))
     stages = tuple(_stages(conditions, failed, len(columns.nodes)))
     empty = first_empty(stages)

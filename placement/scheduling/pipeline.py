@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -85,12 +85,21 @@ class Estimates:
         return Estimates(columns.order, columns.nodes, fits, missed, highest)
 
 
+class Refused(NamedTuple):
+    """Why a pod does not fit on some of these nodes, by name."""
+
+    order: object
+    nodes: NodeRows
+    refusals: Mapping[str, Refusal]
+
+
 class ShapeRanking:
     """Pods of one shape and the nodes of a cluster."""
 
     def __init__(self, shape: PodShape) -> None:
         self.shape = shape
         self._estimates: Estimates | None = None
+        self._refused: Refused | None = None
         self._judge = PodJudge(shape.request, shape.settings.host_scoring)
         self.on_reservations = ReservationLooks(shape.request, shape.selection, shape.settings.host_scoring)
         self._results: dict[NodeInfo, FilterResult] = {}
@@ -111,13 +120,28 @@ class ShapeRanking:
         while found:
             yield _ranked(columns, *heapq.heappop(found))
 
-    def refusals(self, columns: NodeColumns) -> dict[str, Refusal]:
-        """Why the pod does not fit on nodes, by name; nodes on which it does are left out."""
-        found = {}
-        for node in columns.nodes:
+    def refusals(self, columns: NodeColumns) -> Mapping[str, Refusal]:
+        """Why the pod does not fit on nodes, by name; nodes on which it does are left out.
+
+        Only nodes that changed since the last time are looked at, and what is said of each is what a look at
+        it as it is in `columns` says.
+        """
+        known = self._refused
+        nodes: Iterable[NodeInfo] = columns.nodes
+        found: dict[str, Refusal] = {}
+        if known is not None and known.order is columns.order:
+            if known.nodes is columns.nodes:
+                return known.refusals
+            nodes = [columns.nodes[row] for row in columns.changed_since(known.nodes)]
+            found = {**known.refusals}
+        for node in nodes:
             answer = self.look(node).answer
             if isinstance(answer, Refusal):
                 found[node.name] = answer
+            else:
+                found.pop(node.name, None)
+        if known is None or 2 * len(columns.nodes) > len(known.nodes):
+            self._refused = Refused(columns.order, columns.nodes, found)
         return found
 
     def look(self, node: NodeInfo) -> FilterResult:

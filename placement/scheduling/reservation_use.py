@@ -61,7 +61,7 @@ class ReservationRanking:
     def refusals(self, columns: NodeColumns) -> dict[str, Refusal]:
         """Why the pod does not fit on nodes, by name; nodes on which it does are left out."""
         if self._affinity is None:
-            found = self._ranking.refusals(columns)
+            found = {**self._ranking.refusals(columns)}
         else:
             no_match = Refusal((f"{PREFIX}{NO_MATCH}",))
             found = {node.name: no_match for node in columns.nodes}
@@ -124,7 +124,7 @@ class IgnoringRanking:
                 everything = Reservations(as_seen(node, kept_on(node)), ignored=True)
                 yield ranked._replace(node=node, reservations=everything, opened=ranked.node)
 
-    def refusals(self, columns: NodeColumns) -> dict[str, Refusal]:
+    def refusals(self, columns: NodeColumns) -> Mapping[str, Refusal]:
         """Why the pod does not fit on nodes, by name; nodes on which it does are left out."""
         return self._ranking.refusals(self._ranking.on_reservations.opened(columns))
 

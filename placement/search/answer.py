@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placement.forest.arrays import Indices, Mask, Rows
+from placement.forest.arrays import Amounts, Indices, Mask, Rows
 from placement.forest.forest import Forest
 from placement.forest.texts import TextColumn, TextList, Texts, lines, objects
 from placement.forest.uuids import dashed, to_text
@@ -42,6 +42,14 @@ class Element(NamedTuple):
     mappings: dict[str, list[str]]
     score: int
     turn: int = 0
+
+
+class Draw(NamedTuple):
+    """What a candidate takes of one inventory: the row of the provider, the class, the amount."""
+
+    row: int
+    class_id: int
+    amount: int
 
 
 class Use(NamedTuple):
@@ -159,22 +167,58 @@ class Answer:
 
     def elements(self) -> Iterator[Element]:
         """The candidates one by one, each with its amounts, mappings and score."""
-        ranking = self._found.ranking
-        scores = [] if ranking is None else ranking.of_candidates(self._found.candidates).tolist()
-        for at, row in enumerate(self._found.candidates):
-            uuids = to_text(self._forest.providers.uuid[row])
-            amounts: dict[str, dict[int, int]] = {}
-            mappings: dict[str, list[str]] = {}
-            for number, (slot, uuid) in enumerate(zip(self.slots, uuids, strict=True)):
-                members = mappings.setdefault(slot.suffix, [])
-                for giver, class_id, amount in self._given(at, number, uuid):
-                    held = amounts.setdefault(giver, {})
-                    held[class_id] = held.get(class_id, 0) + amount
-                    if giver not in members:
-                        members.append(giver)
-                if not slot.resources:
-                    members.append(uuid)
-            yield Element(amounts, mappings, scores[at] if scores else 0)
+        scores = self.present_scores()
+        for at in range(len(self._found.candidates)):
+            yield self._element(at, int(scores[at]))
+
+    def element(self, at: int) -> Element:
+        """One of the candidates, with its score as the forest is now."""
+        return self._element(at, self.present_score(at))
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the candidates come best first."""
+        return self._found.ranking is not None
+
+    def present_scores(self) -> Amounts:
+        """The score of each candidate as the forest is now, 0 if nothing was ordered."""
+        found = self._found
+        if found.ranking is None:
+            return np.zeros(len(found.candidates), np.int64)
+        return found.ranking.of_candidates(found.candidates)
+
+    def present_score(self, at: int) -> int:
+        """The score of one candidate as the forest is now: one that was forked may have changed since."""
+        found = self._found
+        if found.ranking is None:
+            return 0
+        return int(found.ranking.of_candidates(found.candidates[at : at + 1])[0])
+
+    def draws(self, at: int) -> list[Draw]:
+        """What one of the candidates takes of which inventories, each named once."""
+        drawn: dict[tuple[int, int], int] = {}
+        shares = {} if self._found.shares is None else self._found.shares[at]
+        rows = self._found.candidates[at].tolist()
+        for number, (slot, row) in enumerate(zip(self.slots, rows, strict=True)):
+            for class_id, amount in slot.resources:
+                for giver, part in shares.get(number, {row: amount}).items():
+                    drawn[giver, class_id] = drawn.get((giver, class_id), 0) + part
+        return [Draw(*place, amount) for place, amount in drawn.items()]
+
+    def _element(self, at: int, score: int) -> Element:
+        uuids = to_text(self._forest.providers.uuid[self._found.candidates[at]])
+        amounts: dict[str, dict[int, int]] = {}
+        mappings: dict[str, list[str]] = {}
+        for number, (slot, uuid) in enumerate(zip(self.slots, uuids, strict=True)):
+            members = mappings.setdefault(slot.suffix, [])
+            for giver, class_id, amount in self._given(at, number, uuid):
+                held = amounts.setdefault(giver, {})
+                held[class_id] = held.get(class_id, 0) + amount
+                if giver not in members:
+                    members.append(giver)
+            if not slot.resources:
+                members.append(uuid)
+        return Element(amounts, mappings, score)
 
     def _given(self, candidate: int, slot: int, uuid: str) -> Iterator[tuple[str, int, int]]:
         """Who gives how much of which class to a slot; `uuid` is its provider if it is not split."""

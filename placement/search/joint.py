@@ -9,7 +9,7 @@ import numpy as np
 
 from placement.forest.arrays import Amounts, Indices
 from placement.forest.forest import Forest
-from placement.search.answer import Answer, Element
+from placement.search.answer import Answer, Draw, Element
 from placement.search.search import FoundCandidates
 
 
@@ -39,6 +39,37 @@ class JointAnswer(Answer):
         """The candidates one by one."""
         parts = [part.elements() for part in self._parts]
         return (next(parts[turn])._replace(turn=turn) for turn in self._turns.tolist())
+
+    def element(self, at: int) -> Element:
+        """One of the candidates, with its score as the forest is now."""
+        return self._part(at).element(self._place(at))._replace(turn=int(self._turns[at]))
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the candidates come best first."""
+        return any(part.is_ordered for part in self._parts)
+
+    def present_scores(self) -> Amounts:
+        """The score of each candidate as the forest is now, 0 if nothing was ordered."""
+        scores = np.zeros(len(self._turns), np.int64)
+        for turn, part in enumerate(self._parts):
+            scores[self._turns == turn] = part.present_scores()
+        return scores
+
+    def present_score(self, at: int) -> int:
+        """The score of one candidate as the forest is now."""
+        return self._part(at).present_score(self._place(at))
+
+    def draws(self, at: int) -> list[Draw]:
+        """What one of the candidates takes of which inventories, each named once."""
+        return self._part(at).draws(self._place(at))
+
+    def _part(self, at: int) -> Answer:
+        return self._parts[int(self._turns[at])]
+
+    def _place(self, at: int) -> int:
+        """The place of a candidate among those of its search."""
+        return int((self._turns[:at] == self._turns[at]).sum())
 
     def contributing(self) -> Indices:
         """The providers that give resources to some candidate, ascending."""

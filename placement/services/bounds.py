@@ -13,6 +13,8 @@ DEEPEST = 100
 # One Pod or Node has some hundred values.
 MOST_MANIFEST_BYTES = 2**20
 MOST_MANIFEST_VALUES = 50_000
+# So many times as large may the manifests of many things be.
+MOST_MANIFESTS = 16
 # Python needs hundreds of bytes for a value that takes two in the text; real documents have longer ones.
 _FREE_VALUES, _BYTES_PER_VALUE = 100_000, 24
 # A text that does not end counts as text up to the end: what follows is malformed anyway.

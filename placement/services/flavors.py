@@ -18,10 +18,11 @@ from placement.dialects.nova import (
 from placement.domain.errors import BadRequest, Conflict
 from placement.domain.groups import CandidateQuery
 from placement.services.clusters.clusters import Clusters
-from placement.services.placement.best_fit import Applicant, BestFit, Fitted
+from placement.services.placement.best_fit import Applicant, Application, BestFit, Fitted
 from placement.services.placement.candidates import Candidates, Search
 from placement.services.placement.claims import Claims
 from placement.services.placement.search_options import SearchOptions
+from placement.services.placement.shortlists import Wish
 
 _SEARCH_PARTS = ("limit", "cluster", "explain")
 _NOT_IN_CLAIMS = ("limit", "explain")
@@ -106,13 +107,14 @@ class Flavors:
         self, applicant: Applicant, translation: Translation, options: SearchOptions, parse: ParseQuery
     ) -> Fitted:
         try:
-            return self._best_fit.claim(applicant, _unlimited(query_of(translation, parse)), options)
+            wish = Wish(_unlimited(query_of(translation, parse)), options)
+            return self._best_fit.claim(Application(applicant, wish))
         except Conflict:
             # The consumer may hold what the fallback asks for, or get it now.
             if translation.fallback_querystring is None:
                 raise
         fallback = _unlimited(parse(translation.fallback_querystring))
-        return self._best_fit.claim(applicant, fallback, options)
+        return self._best_fit.claim(Application(applicant, Wish(fallback, options)))
 
 
 def query_of(translation: Translation, parse: ParseQuery) -> CandidateQuery:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from placement.services.auditing.events import Events
 from placement.services.auditing.trail import AuditTrail
 from placement.services.capacity import Capacity
+from placement.services.clusters.closed_nodes import ClosedNodes
 from placement.services.clusters.clusters import Clusters
 from placement.services.clusters.extender import Extender
 from placement.services.clusters.node_imports import NodeImports
@@ -18,10 +19,13 @@ from placement.services.clusters.preemption import Preemption
 from placement.services.clusters.reservation_ends import ReservationEnds
 from placement.services.clusters.reservations import Reservations
 from placement.services.clusters.vanished_pods import Binders
+from placement.services.finding import Finder
 from placement.services.flavors import Flavors
+from placement.services.fleet import Hosts
 from placement.services.following.cluster_cache import ClusterCache
 from placement.services.following.forest_keeper import ForestKeeper
 from placement.services.health.checks import Health
+from placement.services.host_views import HostViews
 from placement.services.placement.best_fit import BestFit
 from placement.services.placement.candidates import Candidates, SearchSettings
 from placement.services.placement.claims import Claims
@@ -57,6 +61,10 @@ class UseCases:
         self.forest = ForestKeeper(database)
         self.health = Health(database, self.forest, self.cluster_cache)
         self.capacity = Capacity(database, self.forest)
+        self.hosts = Hosts(database, self.forest)
+        self.host_views = HostViews(database, self.clusters)
+        self.finder = Finder(database)
+        self.closed_nodes = ClosedNodes(self.cluster_cache)
         self.candidates = Candidates(database, self.forest, search_settings)
         self.claims = Claims(database, attributes)
         self.holdings = Holdings(database)

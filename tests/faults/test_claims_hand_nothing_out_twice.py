@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.claimants import CLIENTS, Claimant, providers, recorded_use
+from tests.claimants import CLIENTS, Claimant, bulk_outcomes, providers, recorded_use
 from tests.server import RunningServer
 
 
@@ -110,3 +110,32 @@ def test_the_last_unit_goes_to_exactly_one(two_workers: RunningServer) -> None:
         return client.claim(str(uuid.uuid4()), {host: {"VCPU": 1}}).status_code
 
     assert Counter(in_parallel(work)) == {204: CLIENTS - 1, 409: 1}
+
+
+def test_claims_in_bulk_fill_providers_exactly(two_workers: RunningServer) -> None:
+    """All or none, or each by itself: nobody gets more than there is, nothing is left while somebody asks."""
+    setting = Claimant(two_workers.url)
+    hosts = providers(setting, 40, 12)
+    sizes = (1, 7, 20)
+
+    def work(client_number: int) -> int:
+        client, chance, given = Claimant(two_workers.url), random.Random(client_number), 0
+        for _ in range(8):
+            members = claim_in_bulk(client, chance.choice(sizes), atomic=chance.random() < 0.5)
+            given += sum(status == 201 for status in members)
+        return given
+
+    given = sum(map(int, in_parallel(work)))
+    # What claims for all or none left, because it was not enough for them, goes one by one.
+    while left := sum(status == 201 for status in claim_in_bulk(setting, 50, atomic=False)):
+        given += left
+    assert given == 40 * len(hosts)
+    for host in hosts:
+        used, summed = recorded_use(setting, host)
+        assert used == summed == {"VCPU": 40, "MEMORY_MB": 40}
+
+
+def claim_in_bulk(client: Claimant, count: int, *, atomic: bool) -> list[int]:
+    """The outcomes of so many new consumers; none of a claim for all or none that was refused."""
+    members = [{"consumer_uuid": str(uuid.uuid4())} for _ in range(count)]
+    return bulk_outcomes(client, members, atomic=atomic)

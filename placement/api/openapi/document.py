@@ -16,6 +16,7 @@ from placement.api.described import guard_of, operation_of
 from placement.api.microversions import NEWEST, OLDEST, Feature, Microversion
 from placement.api.openapi.operations import Described, microversion_parameter
 from placement.api.openapi.schemas import Schemas
+from placement.api.route_guard import PAGES
 
 OPENAPI = "3.1.0"
 # Where an application keeps its documents.
@@ -77,8 +78,9 @@ class Documents:
 
 
 def routes(application: Flask) -> Iterator[tuple[Rule, str, View]]:
-    """Every rule with every method and its handler, in the order of paths."""
-    for rule in sorted(application.url_map.iter_rules(), key=lambda rule: rule.rule):
+    """Every rule of the API with every method and its handler, in the order of paths."""
+    rules = (rule for rule in application.url_map.iter_rules() if not rule.rule.startswith(PAGES))
+    for rule in sorted(rules, key=lambda rule: rule.rule):
         for method in sorted(rule.methods or ()):
             yield rule, method, application.view_functions[rule.endpoint]
 

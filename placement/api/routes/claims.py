@@ -6,25 +6,29 @@ from typing import Any
 
 from flask import Blueprint, Response
 
-from placement.api import context, extended_query, json_query
+from placement.api import context
 from placement.api.bodies import BODY_PREFIX, json_body
+from placement.api.claim_bodies import CLAIMANT, application, applications
 from placement.api.context import use_cases
 from placement.api.described import OneOf, Operation
-from placement.api.queries import read
+from placement.api.errors import error_document, status_of
 from placement.api.responses import json_response
 from placement.api.route_guard import route
 from placement.api.routes.flavors import parse_flavor_query
-from placement.api.schemas.answers.allocations import Claimed
+from placement.api.schemas.answers.allocations import Claimed, ManyClaimed
 from placement.api.schemas.base import load
-from placement.api.schemas.candidates import Claimant, ClaimForFlavor, NewClaim, NewJsonClaim
+from placement.api.schemas.candidates import (
+    Claimant,
+    ClaimForFlavor,
+    ClaimForMany,
+    NewClaim,
+    NewJsonClaim,
+)
 from placement.api.targets import cluster_of_claim
 from placement.domain.errors import BadRequest
-from placement.domain.groups import CandidateQuery
-from placement.services.placement.best_fit import Applicant, Fitted
-from placement.services.placement.search_options import SearchOptions
+from placement.services.placement.best_fit import Applicant, Application, Fitted, Outcome
 
 blueprint = Blueprint("claims", __name__)
-_CLAIMANT = ("consumer_uuid", "project_id", "user_id", "consumer_type")
 
 
 @route(
@@ -35,34 +39,52 @@ _CLAIMANT = ("consumer_uuid", "project_id", "user_id", "consumer_type")
     takes_json=True,
     target=cluster_of_claim,
     described=Operation(
-        {200: Claimed, 201: Claimed}, errors=[404, 409], body=OneOf([NewClaim, NewJsonClaim, ClaimForFlavor])
+        {200: OneOf([Claimed, ManyClaimed]), 201: Claimed},
+        errors=[404, 409],
+        body=OneOf([NewClaim, NewJsonClaim, ClaimForFlavor, ClaimForMany]),
     ),
 )
 def create() -> Response:
-    """Let a consumer hold the best candidate of a query or of a flavor; repeating it changes nothing."""
+    """Let consumers hold the best candidates of a query or of a flavor; repeating it changes nothing.
+
+    With `members` it is for many, in one transaction: each by itself, or all or none.
+    """
     given = json_body()
+    if isinstance(given, dict) and "members" in given:
+        return _create_for_many(given)
     if isinstance(given, dict) and "flavor" in given:
         return _create_for_flavor(given)
-    body, query, options = _wanted(given)
-    if options.explain or query.limit is not None:
-        raise BadRequest("query: limit and explain make no sense in a claim")
-    fitted = use_cases().best_fit.claim(Applicant(**body), query, options)
+    wanted = application(given)
+    fitted = use_cases().best_fit.claim(wanted)
     return json_response(_body(fitted), 201 if fitted.fresh else 200)
 
 
-def _wanted(given: object) -> tuple[dict[str, str], CandidateQuery, SearchOptions]:
-    """Who claims, and what."""
-    is_json = isinstance(given, dict) and isinstance(given.get("query"), dict)
-    body = load(NewJsonClaim if is_json else NewClaim, context.version(), given, BODY_PREFIX)
-    query = body.pop("query")
-    return body, *(json_query.parse(query) if is_json else extended_query.parse(read(query)))
+def _create_for_many(given: dict[str, Any]) -> Response:
+    wanted, all_or_none = applications(given)
+    best_fit = use_cases().best_fit
+    outcomes = best_fit.claim_all(wanted) if all_or_none else best_fit.claim_each(wanted)
+    members = [
+        _member(place, each, outcome)
+        for place, (each, outcome) in enumerate(zip(wanted, outcomes, strict=True))
+    ]
+    return json_response({"members": members})
+
+
+def _member(place: int, wanted: Application, outcome: Outcome) -> dict[str, object]:
+    if isinstance(outcome, Fitted):
+        return {"status": 201 if outcome.fresh else 200, **_body(outcome)}
+    return {
+        "status": status_of(outcome),
+        "consumer_uuid": wanted.applicant.consumer_uuid,
+        "error": error_document(outcome, f"members[{place}]"),
+    }
 
 
 def _create_for_flavor(given: dict[str, Any]) -> Response:
     if "query" in given:
         raise BadRequest("query: a claim is for a query or for a flavor, not for both")
-    claimant = {name: given[name] for name in _CLAIMANT if name in given}
-    document = {name: part for name, part in given.items() if name not in _CLAIMANT}
+    claimant = {name: given[name] for name in CLAIMANT if name in given}
+    document = {name: part for name, part in given.items() if name not in CLAIMANT}
     body = load(Claimant, context.version(), claimant, BODY_PREFIX)
     claim = use_cases().flavors.claim(Applicant(**body), document, parse_flavor_query)
     answer = {**_body(claim.fitted), "dedicated_cpus": claim.dedicated_cpus}

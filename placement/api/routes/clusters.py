@@ -10,14 +10,25 @@ from placement.api import context
 from placement.api.bodies import json_body_or, manifests
 from placement.api.context import use_cases
 from placement.api.described import EMPTY, JSON_OR_YAML, Operation
+from placement.api.errors import error_document, status_of
 from placement.api.rendering.clusters import cluster_body, node_body
 from placement.api.responses import empty_response, json_response, list_response
 from placement.api.route_guard import route
-from placement.api.schemas.answers.clusters import Clusters, ClusterShown, Node, NodeImported, Nodes
+from placement.api.schemas.answers.clusters import (
+    Clusters,
+    ClusterShown,
+    Node,
+    NodeImported,
+    Nodes,
+    NodesImported,
+)
 from placement.api.schemas.clusters import ClusterSettings
 from placement.api.schemas.manifests import NODE_AND_TOPOLOGY
-from placement.domain.errors import BadRequest
-from placement.services.manifests import node_manifests
+from placement.domain.errors import BadRequest, PlacementError
+from placement.services.bounds import MOST_MANIFESTS
+from placement.services.clusters.node_importing import ImportedNode
+from placement.services.clusters.node_imports import Described
+from placement.services.manifests import node_manifests, nodes_manifests
 
 blueprint = Blueprint("clusters", __name__)
 _ALL = "/ext/v1/clusters"
@@ -106,15 +117,45 @@ def put_node(cluster: str, node: str) -> Response:
     """Import a Node and its NodeResourceTopology, as JSON or YAML."""
     described = node_manifests(manifests())
     imported = use_cases().nodes.put(cluster, node, described.node, described.topology)
-    body = {
-        "cluster": cluster,
-        "name": node,
+    body = {"cluster": cluster, "name": node, **_changes(imported)}
+    return json_response(body, 201 if imported.created else 200)
+
+
+@route(
+    blueprint,
+    _NODES,
+    "POST",
+    f"{_RULE}nodes:update",
+    described=Operation({200: NodesImported}, errors=[409], body=NODE_AND_TOPOLOGY, body_types=JSON_OR_YAML),
+)
+def post_nodes(cluster: str) -> Response:
+    """Import many Nodes with their NodeResourceTopologies, as a List or several documents.
+
+    All are written in one transaction, but what is refused of one node keeps no other from being imported.
+    Nodes whose manifests are those imported last are not looked at again.
+    """
+    described = [
+        Described(name, each.node, each.topology)
+        for name, each in nodes_manifests(manifests(MOST_MANIFESTS)).items()
+    ]
+    outcomes = use_cases().nodes.put_all(cluster, described)
+    shown = [_outcome(each.name, outcome) for each, outcome in zip(described, outcomes, strict=True)]
+    return json_response({"cluster": cluster, "nodes": shown})
+
+
+def _outcome(name: str, outcome: ImportedNode | PlacementError) -> dict[str, Any]:
+    if isinstance(outcome, PlacementError):
+        return {"name": name, "status": status_of(outcome), "error": error_document(outcome, f"node {name}")}
+    return {"name": name, "status": 201 if outcome.created else 200, **_changes(outcome)}
+
+
+def _changes(imported: ImportedNode) -> dict[str, Any]:
+    return {
         "created": imported.change.created,
         "changed": imported.change.changed,
         "deleted": imported.change.deleted,
         "warnings": imported.warnings,
     }
-    return json_response(body, 201 if imported.created else 200)
 
 
 @route(blueprint, _NODE, "DELETE", f"{_RULE}nodes:delete", described=Operation({204: EMPTY}, errors=[409]))

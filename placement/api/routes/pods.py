@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from flask import Blueprint, Response
@@ -9,6 +10,7 @@ from flask import Blueprint, Response
 from placement.api.bodies import manifests
 from placement.api.context import use_cases
 from placement.api.described import EMPTY, JSON_OR_YAML, Operation, Parameter, names_of
+from placement.api.errors import error_document, status_of
 from placement.api.microversions import NEWEST
 from placement.api.queries import (
     LIMIT,
@@ -29,12 +31,21 @@ from placement.api.rendering.pods import (
 )
 from placement.api.responses import empty_response, json_response
 from placement.api.route_guard import route
-from placement.api.schemas.answers.pods import Pod, PodError, Pods, PodTranslation, Preview
-from placement.api.schemas.manifests import POD, PREVIEW
-from placement.domain.errors import BadRequest
+from placement.api.schemas.answers.pods import (
+    Pod,
+    PodError,
+    Pods,
+    PodsTaken,
+    PodTranslation,
+    Preview,
+)
+from placement.api.schemas.manifests import POD, PODS, PREVIEW
+from placement.domain.errors import BadRequest, PlacementError
+from placement.services.bounds import MOST_MANIFESTS
+from placement.services.clusters.many_pods import PodOutcome
 from placement.services.clusters.pod_pages import PodFilter
 from placement.services.clusters.pod_writing import Precondition
-from placement.services.manifests import pod_manifest
+from placement.services.manifests import pod_manifest, pods_manifests
 
 blueprint = Blueprint("pods", __name__)
 _ALL = "/ext/v1/clusters/<cluster>/pods"
@@ -76,6 +87,34 @@ def listed(cluster: str) -> Response:
     after, count = page_start(given, "marker"), page_size(given)
     body = claims_body if wanted.scheduled else page_body
     return json_response(body(cluster, use_cases().pods.listed(cluster, wanted, after, count)))
+
+
+@route(
+    blueprint,
+    _ALL,
+    "POST",
+    f"{_RULE}update",
+    described=Operation({200: PodsTaken}, errors=[409], body=PODS, body_types=JSON_OR_YAML),
+)
+def post(cluster: str) -> Response:
+    """Place many pods, or record where they run, as a List or several documents.
+
+    Those that are new are written together; what is refused of one keeps no other from its place.
+    """
+    given = pods_manifests(manifests(MOST_MANIFESTS))
+    outcomes = use_cases().pods.put_all(cluster, given)
+    shown = [_outcome(cluster, pod, outcome) for pod, outcome in zip(given, outcomes, strict=True)]
+    return json_response({"cluster": cluster, "pods": shown})
+
+
+def _outcome(cluster: str, pod: Mapping[str, Any], outcome: PodOutcome) -> dict[str, Any]:
+    metadata = pod.get("metadata")
+    said = metadata if isinstance(metadata, Mapping) else {}
+    who = {key: said[key] if isinstance(said.get(key), str) else None for key in ("namespace", "name")}
+    if isinstance(outcome, PlacementError):
+        where = f"pod {who['namespace'] or 'default'}/{who['name']}"
+        return {**who, "status": status_of(outcome), "error": error_document(outcome, where)}
+    return {**who, "status": 201 if outcome.is_new else 200, "pod": pod_body(cluster, outcome.answer)}
 
 
 @route(blueprint, _ONE, "GET", f"{_RULE}show", gives_json=True, described=Operation({200: Pod}))

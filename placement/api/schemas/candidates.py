@@ -18,6 +18,8 @@ from placement.api.schemas.fields import (
 from placement.api.schemas.flavors import FlavorRequest
 from placement.domain.groups import SplitRule
 
+MOST_MEMBERS = 10_000
+
 
 def _name() -> String:
     return String(1, 255, patterns.NAME)
@@ -76,6 +78,28 @@ class NewJsonClaim(Claimant):
     """The same with a query in JSON."""
 
     query = Object(CandidatesBody, required=True)
+
+
+class Member(VersionedSchema):
+    """One consumer of many; what it does not say all of them have in common."""
+
+    consumer_uuid = Uuid(required=True)
+    project_id = String(1, 255)
+    user_id = String(1, 255)
+    consumer_type = String(1, 255, patterns.NAME)
+    # A query string, or a query in JSON.
+    query = Anything()
+
+
+class ClaimForMany(VersionedSchema):
+    """Claims of many consumers, each by itself or, if `atomic`, for all or none."""
+
+    members = Sequence(Object(Member), required=True, least=1, most=MOST_MEMBERS)
+    atomic = Boolean()
+    project_id = String(1, 255)
+    user_id = String(1, 255)
+    consumer_type = String(1, 255, patterns.NAME)
+    query = Anything()
 
 
 class ClaimForFlavor(Claimant, FlavorRequest):

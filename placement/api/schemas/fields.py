@@ -166,11 +166,18 @@ class Sequence(_Field):
     type_name = "array"
 
     def __init__(
-        self, items: fields.Field[Any], *, least: int = 0, unique: bool = False, **options: Any
+        self,
+        items: fields.Field[Any],
+        *,
+        least: int = 0,
+        most: int | None = None,
+        unique: bool = False,
+        **options: Any,
     ) -> None:
         super().__init__(**options)
         self.items = items
         self.least = least
+        self.most = most
         self.unique = unique
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> list[Any]:
@@ -178,6 +185,8 @@ class Sequence(_Field):
             self.wrong_type(value)
         if len(value) < self.least:
             refuse("[] should be non-empty", "minItems")
+        if self.most is not None and len(value) > self.most:
+            refuse(f"{shown(value)} is too long", "maxItems")
         result = [nested(index, self.items, item) for index, item in enumerate(value)]
         if self.unique and len({str(item) for item in result}) < len(result):
             refuse(f"{shown(value)} has non-unique elements", "uniqueItems")

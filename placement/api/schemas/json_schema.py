@@ -97,7 +97,7 @@ def _nullable_uuid(field: NullableUuid, inner: Inner) -> Document:
 
 @_described.register
 def _sequence(field: Sequence, inner: Inner) -> Document:
-    described = _without_none(type=_type(field), minItems=field.least or None)
+    described = _without_none(type=_type(field), minItems=field.least or None, maxItems=field.most)
     described["items"] = inner(field.items)
     return {**described, "uniqueItems": True} if field.unique else described
 

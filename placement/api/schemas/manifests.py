@@ -36,6 +36,20 @@ NODE_AND_TOPOLOGY: Document = {
         },
     ]
 }
+# The same for pods.
+PODS: Document = {
+    "anyOf": [
+        POD,
+        {
+            "type": "object",
+            "properties": {
+                "kind": {"type": "string", "const": "List"},
+                "items": {"type": "array", "items": POD, "minItems": 1},
+            },
+            "required": ["kind", "items"],
+        },
+    ]
+}
 PREVIEW: Document = {
     "anyOf": [
         POD,

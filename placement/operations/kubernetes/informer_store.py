@@ -75,11 +75,7 @@ class WatchedObject:
 
 def watched_object(manifest: Mapping[str, Any]) -> WatchedObject:
     """What to remember of a manifest: text, as a hundred thousand dictionaries would need gigabytes."""
-    lasting = {
-        **manifest,
-        "metadata": _without(manifest, "metadata", _VOLATILE_METADATA),
-        "status": _without(manifest, "status", _VOLATILE_STATUS),
-    }
+    lasting = lasting_part(manifest)
     mark = hashlib.blake2b(orjson.dumps(lasting, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
     uid = canonical_uid(manifest["metadata"].get("uid") or "")
     over = lasting["status"].get("phase") in ENDED_PHASES
@@ -89,6 +85,15 @@ def watched_object(manifest: Mapping[str, Any]) -> WatchedObject:
         return WatchedObject(orjson.dumps(manifest), mark, uid)
     node = None if over else (manifest.get("spec") or {}).get("nodeName") or None
     return WatchedObject(orjson.dumps(manifest) if node else b"", mark, uid, node, over)
+
+
+def lasting_part(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest without what changes all the time and decides nothing."""
+    return {
+        **manifest,
+        "metadata": _without(manifest, "metadata", _VOLATILE_METADATA),
+        "status": _without(manifest, "status", _VOLATILE_STATUS),
+    }
 
 
 def _without(manifest: Mapping[str, Any], part: str, volatile: frozenset[str]) -> dict[str, Any]:

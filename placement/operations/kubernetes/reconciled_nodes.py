@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
+from placement.domain.portions import portions
 from placement.operations.kubernetes.informer_store import (
     InformerStore,
     Key,
     Kind,
     WatchedObject,
+    lasting_part,
 )
 from placement.operations.kubernetes.reconciled_pods import ReconciledPods
 from placement.operations.kubernetes.reconciled_reservations import ReconciledReservations
 from placement.operations.kubernetes.sending import Sending
-from placement.operations.kubernetes.service import ServiceCluster
+from placement.operations.kubernetes.service import Sent, ServiceCluster
+
+# So many nodes are sent in one call, and so many calls at a time.
+_BATCH, _AT_ONCE = 50, 2
 
 _Mark = tuple[bytes, bytes | None]
 
@@ -23,6 +29,19 @@ class _Held(NamedTuple):
     # What it was sent as, if this process sent it.
     mark: _Mark | None = None
     uid: str | None = None
+
+
+class _Sendable(NamedTuple):
+    name: str
+    mark: _Mark
+    seen: WatchedObject
+    topology: WatchedObject | None
+
+    @property
+    def manifests(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """What the service gets: without what changes all the time, so that it knows what it has already."""
+        topology = None if self.topology is None else lasting_part(self.topology.manifest)
+        return lasting_part(self.seen.manifest), topology
 
 
 class ReconciledNodes:
@@ -86,27 +105,51 @@ class ReconciledNodes:
     def put(self) -> int:
         """Send nodes that are new or changed; how many were taken. Raises ServiceError."""
         taken = 0
+        sendable = []
         for name in sorted(self._due):
-            node = self._store.get(_key(name))
-            if node is not None:
-                taken += self._put(name, node)
-            self._due.discard(name)
+            found = self._sendable(name)
+            if found is None:
+                self._due.discard(name)
+            else:
+                sendable.append(found)
+        batches = list(portions(sendable, _BATCH))
+        if not batches:
+            return 0
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            # Those of one call may wait for the service while it reads the next.
+            for batch, sent in zip(batches, pool.map(self._send, batches), strict=True):
+                for node, outcome in zip(batch, sent, strict=True):
+                    taken += self._note(node, outcome)
+                    self._due.discard(node.name)
         return taken
 
-    def _put(self, name: str, node: WatchedObject) -> bool:
+    def _sendable(self, name: str) -> _Sendable | None:
+        """A node as it is to be sent, None if nothing is due. Raises ServiceError."""
+        node = self._store.get(_key(name))
+        if node is None:
+            return None
         topology = self._store.get(Key(Kind.TOPOLOGY, "", name))
         mark = (node.mark, topology.mark if topology else None)
         held = self._held.get(name)
-        if held and held.mark == mark:
-            return False
+        if (held and held.mark == mark) or self._sending.rejections.holds_back(_key(name), mark):
+            return None
         if held and held.uid not in (None, node.uid):
             # Another machine under the same name: what ran on the old one does not run here.
             self._release_from(name)
-        manifests = node.manifest, topology.manifest if topology else None
-        if not self._sending.accepted(_key(name), mark, lambda: self._service.put_node(name, *manifests)):
+        return _Sendable(name, mark, node, topology)
+
+    def _send(self, batch: Sequence[_Sendable]) -> Sequence[Sent]:
+        """What became of each of the nodes. Raises ServiceError."""
+        return self._service.put_nodes([(node.name, *node.manifests) for node in batch])
+
+    def _note(self, node: _Sendable, sent: Sent) -> bool:
+        """Whether the service took the node. Raises ServiceError for what is no refusal."""
+        if sent.refusal is not None:
+            self._sending.rejected(_key(node.name), node.mark, sent.refusal)
             return False
-        self._held[name] = _Held(mark, node.uid)
-        self._pods.arrived(name)
+        self._sending.took(_key(node.name), sent.warnings)
+        self._held[node.name] = _Held(node.mark, node.seen.uid)
+        self._pods.arrived(node.name)
         return True
 
 

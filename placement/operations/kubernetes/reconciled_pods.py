@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
+from placement.domain.portions import portions
 from placement.metrics.synchronization import WRITES
-from placement.operations.kubernetes.informer_store import InformerStore, Key, Kind
+from placement.operations.kubernetes.informer_store import InformerStore, Key, Kind, WatchedObject
 from placement.operations.kubernetes.sending import Sending
-from placement.operations.kubernetes.service import HeldPod, PodId, ServiceCluster
+from placement.operations.kubernetes.service import HeldPod, PodId, Sent, ServiceCluster
+
+# So many pods are sent in one call.
+_BATCH = 200
 
 
 class _Held(NamedTuple):
@@ -123,28 +127,41 @@ class ReconciledPods:
     def put(self, has_node: Callable[[str], bool]) -> int:
         """Send pods that are new or changed; how many were taken. Raises ServiceError."""
         taken = 0
+        sendable = []
         for key in sorted(self._due):
-            taken += self._put(key, has_node)
-            self._due.discard(key)
+            seen = self._sendable(key, has_node)
+            if seen is None:
+                self._due.discard(key)
+            else:
+                sendable.append((key, seen))
+        for batch in portions(sendable, _BATCH):
+            sent = self._service.put_pods([(key.namespace, key.name, seen.manifest) for key, seen in batch])
+            for (key, seen), outcome in zip(batch, sent, strict=True):
+                taken += self._note(key, seen, outcome)
+                self._due.discard(key)
         return taken
 
-    def _put(self, key: Key, has_node: Callable[[str], bool]) -> bool:
+    def _sendable(self, key: Key, has_node: Callable[[str], bool]) -> WatchedObject | None:
+        """A pod that is to be sent, None if nothing is due."""
         self._waiting.pop(key, None)
         seen = self._store.get(key)
         if seen is None or seen.node is None:
             self._sending.settled(key)
-            return False
+            return None
         held = self._held.get(key)
         if held and held.mark == seen.mark:
-            return False
+            return None
         if not has_node(seen.node):
             self._waiting[key] = seen.node
+            return None
+        return None if self._sending.rejections.holds_back(key, seen.mark) else seen
+
+    def _note(self, key: Key, seen: WatchedObject, sent: Sent) -> bool:
+        """Whether the service took the pod. Raises ServiceError for what is no refusal."""
+        if sent.refusal is not None:
+            self._sending.rejected(key, seen.mark, sent.refusal)
             return False
-        manifest = seen.manifest
-        if not self._sending.accepted(
-            key, seen.mark, lambda: self._service.put_pod(key.namespace, key.name, manifest)
-        ):
-            return False
+        self._sending.took(key, sent.warnings)
         self._held[key] = _Held(seen.uid, seen.node, seen.mark)
         return True
 

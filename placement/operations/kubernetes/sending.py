@@ -1,9 +1,9 @@
-"""Sends single things to the service, but what it refused not over and over."""
+"""Sends things to the service, but what it refused not over and over."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -80,7 +80,10 @@ class Rejections(Generic[Thing]):
 
 
 class Sending:
-    """Makes one call after the other. A refusal concerns its thing only, any other failure all of them."""
+    """Notes what became of things that are sent.
+
+    A refusal concerns its thing only, any other failure all of them.
+    """
 
     def __init__(
         self,
@@ -105,21 +108,29 @@ class Sending:
         try:
             warnings = send()
         except ServiceError as error:
-            if not is_refusal(error):
-                raise
-            WRITES.labels(key.kind, "rejected").inc()
-            self.rejections.add(key, mark, conflict=error.status == CONFLICT)
-            self._journal.trouble(_title(key), f"rejected: {error}")
-            seen = self._store.get(key)
-            if self._events is not None and seen is not None and seen.text:
-                self._events.rejected(key, seen.manifest, str(error))
+            self.rejected(key, mark, error)
             return False
+        self.took(key, warnings or ())
+        return True
+
+    def took(self, key: Key, warnings: Iterable[str]) -> None:
+        """Note that the service took the thing."""
         WRITES.labels(key.kind, "accepted").inc()
         self.settled(key)
-        for warning in warnings or ():
+        for warning in warnings:
             self._journal.note(f"{_title(key)}: {warning}")
         self._progress()
-        return True
+
+    def rejected(self, key: Key, mark: Hashable, error: ServiceError) -> None:
+        """Note that the service refused the thing as it is. Raises what is no refusal."""
+        if not is_refusal(error):
+            raise error
+        WRITES.labels(key.kind, "rejected").inc()
+        self.rejections.add(key, mark, conflict=error.status == CONFLICT)
+        self._journal.trouble(_title(key), f"rejected: {error}")
+        seen = self._store.get(key)
+        if self._events is not None and seen is not None and seen.text:
+            self._events.rejected(key, seen.manifest, str(error))
 
     def settled(self, key: Key) -> None:
         """Note that nothing is wrong with a thing, or that it is gone."""

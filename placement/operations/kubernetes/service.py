@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from placement.operations.client import Client, ServiceError, path
+from placement.operations.client import Client, ServiceError, message_of, path
 
 _NOT_FOUND = 404
 _REFUSALS = frozenset({400, 409, 413, 422})
@@ -33,6 +34,17 @@ class HeldPod(NamedTuple):
     def id(self) -> PodId:
         """Which pod it is."""
         return PodId(self.namespace, self.name, self.uid)
+
+
+NodeManifests = tuple[str, Mapping[str, Any], Mapping[str, Any] | None]
+"""The name of a node, its Node and its NodeResourceTopology."""
+
+
+class Sent(NamedTuple):
+    """What became of a thing: warnings about it, or why the service did not take it."""
+
+    warnings: list[str]
+    refusal: ServiceError | None = None
 
 
 class ServiceCluster:
@@ -64,6 +76,35 @@ class ServiceCluster:
         body = {"node": node, "nodeResourceTopology": topology}
         warnings: list[str] = self._put(path("nodes", name), body)["warnings"]
         return warnings
+
+    def put_nodes(self, nodes: Sequence[NodeManifests]) -> list[Sent]:
+        """Create or update many nodes; what became of each, in their order."""
+        items = [manifest for _, *manifests in nodes for manifest in manifests if manifest is not None]
+        found = self._sent("nodes", items)
+        return [self._alone(partial(self.put_node, *node)) for node in nodes] if found is None else found
+
+    def put_pods(self, pods: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[Sent]:
+        """Record many pods, given by namespace, name and manifest; what became of each, in their order."""
+        found = self._sent("pods", [manifest for *_, manifest in pods])
+        return [self._alone(partial(self.put_pod, *pod)) for pod in pods] if found is None else found
+
+    def _sent(self, kind: str, items: Sequence[Mapping[str, Any]]) -> list[Sent] | None:
+        """What became of each of many things; None if one of them spoils the body for all."""
+        self._allow()
+        try:
+            answer = self._client.post(f"{self._path}/{kind}", {"kind": "List", "items": items})
+        except ServiceError as error:
+            if not is_refusal(error):
+                raise
+            return None
+        return [_sent(outcome) for outcome in answer[kind]]
+
+    @staticmethod
+    def _alone(put: Callable[[], list[str]]) -> Sent:
+        try:
+            return Sent(put())
+        except ServiceError as error:
+            return Sent([], error)
 
     def delete_node(self, name: str) -> None:
         """Delete a node, if it is there."""
@@ -142,6 +183,12 @@ def _on(node: str | None) -> list[tuple[str, str]]:
 
 def _held(pod: Mapping[str, Any]) -> HeldPod:
     return HeldPod(pod["namespace"], pod["name"], pod["uid"], pod["node"], pod.get("changed_at"))
+
+
+def _sent(outcome: Mapping[str, Any]) -> Sent:
+    if "error" in outcome:
+        return Sent([], ServiceError(message_of(outcome["error"]), outcome["status"]))
+    return Sent(outcome.get("pod", outcome)["warnings"])
 
 
 def is_refusal(error: ServiceError) -> bool:

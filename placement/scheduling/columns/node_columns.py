@@ -45,6 +45,10 @@ class NodeColumns:
         """The nodes by the id of their host provider."""
         return NodeIndex(self._roots, self.nodes)
 
+    def row_of(self, name: str) -> int:
+        """The row of the node of that name. Raises KeyError."""
+        return self._rows[name]
+
     def label(self, key: LabelKey) -> LabelColumn:
         """What the nodes have at a label or field."""
         column = self._labels.get(key)

@@ -2,64 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from placement.dialects.koordinator.node.node import NodeImport, import_node
-from placement.dialects.koordinator.node.tree import HostIdentity
+from placement.dialects.koordinator.node.node import NodeImport, import_like, import_node
 from placement.dialects.koordinator.settings.settings import node_labels
 from placement.domain.audit import Action, Kind
-from placement.domain.errors import BadRequest, Conflict
+from placement.domain.errors import BadRequest, Conflict, PlacementError
 from placement.kubernetes.errors import ManifestError
-from placement.kubernetes.pod_identity import consumer_of
-from placement.scheduling.node_allocations import NodeAllocations, accounts_with, counted, shrunk
-from placement.scheduling.node_info import NodeInfo, reported_pods
-from placement.scheduling.node_offers import NodeOffers
-from placement.scheduling.reserved import holders
+from placement.scheduling.node_info import NodeInfo, NodeTemplate
 from placement.services.clusters.cluster_lookup import found, unknown, unknown_node
-from placement.services.clusters.node_loading import (
-    ClusterFacts,
-    NodeDescription,
-    NodeLoader,
-    facts_of,
-    identity_of,
-    stored_accounts,
+from placement.services.clusters.node_importing import (
+    ImportedNode,
+    Importing,
+    NodeImporting,
+    NodeStopped,
+    withdraw,
 )
-from placement.services.clusters.node_writing import (
-    NodeChanged,
-    NodePlace,
-    NodeWriter,
-    PodAttributes,
-)
-from placement.services.clusters.trees import (
-    InTheWay,
-    TreeChange,
-    bring_about,
-    remove,
-)
+from placement.services.clusters.node_loading import NodeLoader, facts_of
+from placement.services.clusters.node_writing import NodeChanged, NodeWriter
+from placement.services.clusters.trees import TreeChange
 from placement.services.transactions import patiently
 from placement.storage.database import Database, Executor, Transaction
-from placement.storage.statements import (
-    clusters,
-    memberships,
-    node_rows,
-    providers,
-)
+from placement.storage.statements import clusters, node_rows
 from placement.storage.statements.clusters import Cluster, Node
 
-_NOBODY = NodeAllocations()
 _SHOWN = 10
 _LONGEST_FINDING = 200
+# Services on several machines write times; theirs are not further apart.
+_CLOCKS_DIFFER = datetime.timedelta(minutes=5)
+
+UNCHANGED = ImportedNode(False, TreeChange(), ())
+"""What becomes of a node whose manifests are known."""
 
 
 @dataclass(frozen=True, slots=True)
-class ImportedNode:
-    """The outcome of an import: whether the node is new, what changed, warnings about its manifests."""
+class Described:
+    """A node to import, by the name that it must have: its Node and its NodeResourceTopology."""
 
-    created: bool
-    change: TreeChange
-    warnings: tuple[str, ...]
+    name: str
+    node: Mapping[str, Any]
+    topology: Mapping[str, Any] | None
 
 
 class NodeImports:
@@ -78,28 +63,70 @@ class NodeImports:
         Raises ManifestError (a BadRequest) with everything that is wrong, NotFound for the cluster, InTheWay
         when the node would shrink under live allocations.
         """
+        (outcome,) = self._put(name, [Described(node_name, node, topology)], skip_known=False)
+        if isinstance(outcome, PlacementError):
+            raise outcome
+        return outcome
 
-        def once() -> ImportedNode:
+    def put_all(self, name: str, described: Sequence[Described]) -> list[ImportedNode | PlacementError]:
+        """Import many nodes in one transaction; what became of each, or why it was refused.
+
+        A node whose manifests are those that were imported last is not looked at again, unless the settings
+        of the cluster changed since: then what somebody did to its providers by hand stays. Nothing else
+        differs from `put` one by one: what is refused is not written at all, and nothing is that does not fit
+        what is stored when the transaction commits. Raises NotFound for the cluster, Unavailable.
+        """
+        return self._put(name, described, skip_known=True)
+
+    def _put(
+        self, name: str, described: Sequence[Described], *, skip_known: bool
+    ) -> list[ImportedNode | PlacementError]:
+        refused: dict[int, PlacementError] = {}
+
+        def once() -> list[ImportedNode | PlacementError]:
             # Each attempt reads it: the cluster may have been deleted and created again meanwhile.
             with self._database.read() as connection:
                 cluster = found(connection, name)
-            settings = cluster.settings
-            imported = import_node(name, node, topology, settings["profile"], node_labels(settings))
-            if imported.name != node_name:
-                raise BadRequest(
-                    f"Node.metadata.name: {imported.name!r} is not the node in the path, {node_name!r}"
-                )
-            attributes = self._writer.attributes(name, cluster.id)
-            with self._database.write() as transaction:
-                # The lock keeps the cluster as it is, and two imports of one node in order.
-                if clusters.lock(transaction, name) is None:
-                    raise unknown(name)
-                if found(transaction, name).settings != settings:
-                    raise NodeChanged("The settings of the cluster changed while the node was read.")
-                importing = _Importing(transaction, cluster, self._loader, self._writer, attributes, imported)
-                return importing.run(dict(node), dict(topology) if topology else None)
+                names = [each.name for each in described]
+                known = clusters.find_nodes(connection, cluster.id, names) if skip_known else {}
+            outcomes: dict[int, ImportedNode | PlacementError] = dict(refused)
+            importing: dict[int, Importing] = {}
+            machines: dict[str, str] = {}
+            reading = _Reading(self._loader, cluster, many=len(described) > 1)
+            for place, each in enumerate(described):
+                if _is_known(each, known.get(each.name), cluster):
+                    outcomes[place] = UNCHANGED
+                elif place not in refused:
+                    try:
+                        importing[place] = reading.of(each)
+                        _refuse_twin(importing[place], machines)
+                    except BadRequest as error:
+                        importing.pop(place, None)
+                        outcomes[place] = error
+            if importing:
+                outcomes |= self._import(cluster, importing)
+            return [outcomes[place] for place in range(len(described))]
 
-        return patiently(once)
+        while True:
+            try:
+                return patiently(once)
+            except NodeStopped as stopped:
+                # What was written of it is undone with the transaction, so the others begin again without it.
+                if len(described) == 1:
+                    raise stopped.reason from None
+                refused[stopped.place] = stopped.reason
+
+    def _import(
+        self, cluster: Cluster, importing: Mapping[int, Importing]
+    ) -> dict[int, ImportedNode | PlacementError]:
+        attributes = self._writer.attributes(cluster.name, cluster.id)
+        with self._database.write() as transaction:
+            # The lock keeps the cluster as it is, and two imports of one node in order.
+            if clusters.lock(transaction, cluster.name) is None:
+                raise unknown(cluster.name)
+            if found(transaction, cluster.name).settings != cluster.settings:
+                raise NodeChanged("The settings of the cluster changed while the node was read.")
+            return NodeImporting(transaction, cluster, self._loader, self._writer, attributes).run(importing)
 
     def delete(self, name: str, node_name: str) -> None:
         """Delete a node with its tree. Raises NotFound, InTheWay while pods or others use it."""
@@ -141,127 +168,51 @@ class NodeImports:
         return self._loader.load(connection, facts_of(cluster), [node.provider_id])[node.provider_id]
 
 
-def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeInfo, what: str) -> None:
-    """Delete a node whose row is locked, and its tree, with the CPUs that kubelet gave to pods there.
-
-    Raises InTheWay if pods are recorded there, or others hold something of it.
-    """
-    if state.pods:
-        raise InTheWay(f"{what} still has pods.", {f"pod {pod.full_name}" for pod in state.pods})
-    if state.reservations:
-        kept = {f"reservation {each.name}" for each in state.reservations}
-        raise InTheWay(f"{what} still has reservations.", kept)
-    place = NodePlace(state.id, state.cluster_id, state.identity)
-    writer.write(transaction, place, stored_accounts(transaction, state), _NOBODY, {})
-    clusters.delete_node(transaction, state.id)
-    remove(transaction, state.root_id, what)
+def _is_known(described: Described, known: Node | None, cluster: Cluster) -> bool:
+    """Whether a node was imported from these very manifests, with the present settings."""
+    if known is None or (known.manifest, known.topology_manifest) != (described.node, described.topology):
+        return False
+    return cluster.changed_at is None or known.imported_at > cluster.changed_at + _CLOCKS_DIFFER
 
 
-@dataclass(slots=True)
-class _Importing:
-    transaction: Transaction
-    cluster: Cluster
-    loader: NodeLoader
-    writer: NodeWriter
-    attributes: PodAttributes
-    imported: NodeImport
+class _Reading:
+    """Reads the manifests of the nodes of one call; of many, those that are like others only in part."""
 
-    def run(self, node: dict[str, Any], topology: dict[str, Any] | None) -> ImportedNode:
-        transaction, cluster, name = self.transaction, self.cluster, self.imported.name
-        facts = facts_of(cluster)
-        known = clusters.find_node(transaction, cluster.id, name)
-        description = self.loader.description(facts, name, node, topology)
-        state = self._locked(facts, known, description)
-        if state is not None and state.root_uuid != self.imported.tree.root.uuid:
-            # A node that came back with another uid is another machine: its old tree goes first.
-            withdraw(transaction, self.writer, state, f"The former machine of node {name}")
-            known = state = None
-        before = _NOBODY if state is None else stored_accounts(transaction, state)
-        after = self._settled(description, state)
-        if state is not None:
-            _check_cpus(state, description.template.offers)
-            recorded = {holder.consumer for holder in state.holders}
-            less = shrunk(before, after, (state.offers, description.template.offers), recorded)
-            self._write(state.id, state.identity, before, less)
-            before = less
-        root_id, change = bring_about(transaction, self.imported.tree, cluster.id)
-        node_id = self._save(known, root_id, node, topology, change)
-        self._write(node_id, description.identity, before, after)
-        return ImportedNode(known is None, change, self.imported.warnings)
+    def __init__(self, loader: NodeLoader, cluster: Cluster, *, many: bool) -> None:
+        self._loader = loader
+        self._cluster = cluster
+        self._many = many
+        # The loader forgets what nobody holds.
+        self._templates: set[NodeTemplate] = set()
 
-    def _locked(
-        self, facts: ClusterFacts, known: Node | None, description: NodeDescription
-    ) -> NodeInfo | None:
-        if known is None:
-            return None
-        root_id = known.provider_id
-        node_rows.lock(self.transaction, [root_id])
+    def of(self, described: Described) -> Importing:
+        """What the manifests of a node say. Raises ManifestError, BadRequest."""
+        node, topology = described.node, described.topology
+        imported = self._like_others(node, topology) if self._many else None
+        if imported is None:
+            settings = self._cluster.settings
+            labels = node_labels(settings)
+            imported = import_node(self._cluster.name, node, topology, settings["profile"], labels)
+        if imported.name != described.name:
+            raise BadRequest(
+                f"Node.metadata.name: {imported.name!r} is not the node in the path, {described.name!r}"
+            )
+        return Importing(imported, dict(node), dict(topology) if topology else None)
+
+    def _like_others(self, node: Mapping[str, Any], topology: Mapping[str, Any] | None) -> NodeImport | None:
+        settings = self._cluster.settings
         try:
-            return self.loader.load(self.transaction, facts, [root_id])[root_id]
-        except ManifestError:
-            # The manifests sent now replace stored ones that cannot be read.
-            former = replace(description, identity=identity_of(facts, known.name, known.manifest))
-            return self.loader.load(self.transaction, facts, [root_id], given={root_id: former})[root_id]
-
-    def _settled(self, description: NodeDescription, state: NodeInfo | None) -> NodeAllocations:
-        template = description.template
-        recorded = () if state is None else state.pods
-        kept = () if state is None else state.reservations
-        others = {} if state is None else state.others
-        reported = reported_pods(self.cluster.name, template.imported, recorded)
-        everybody = holders(template.imported, template.offers, recorded, kept)
-        return accounts_with(counted(template.offers, everybody, others), reported)
-
-    def _write(
-        self, node_id: int, identity: HostIdentity, before: NodeAllocations, after: NodeAllocations
-    ) -> None:
-        imported = self.imported
-        pods = (*imported.kubelet_pods, *imported.reported_pods)
-        reported = {consumer_of(self.cluster.name, pod.uid) for pod in pods}
-        fresh = (after.shares.keys() - before.shares.keys()) & reported
-        bearers = {consumer: self.attributes.kubelet_pod(consumer) for consumer in sorted(fresh)}
-        place = NodePlace(node_id, self.cluster.id, identity)
-        self.writer.write(self.transaction, place, before, after, bearers)
-
-    def _save(
-        self,
-        known: Node | None,
-        root_id: int,
-        node: dict[str, Any],
-        topology: dict[str, Any] | None,
-        change: TreeChange,
-    ) -> int:
-        transaction, cluster = self.transaction, self.cluster
-        joined = memberships.add_aggregate(transaction, root_id, cluster.aggregate_uuid)
-        same = known is not None and (known.manifest, known.topology_manifest) == (node, topology)
-        if joined or not same:
-            # Caches of the node learn of new manifests by the stamp of the host.
-            providers.touch(transaction, (), [root_id])
-        if joined or not same or change != TreeChange():
-            self._record(Action.CREATE if known is None else Action.UPDATE, change)
-        if known is not None and same:
-            return known.id
-        return clusters.save_node(transaction, cluster.id, self.imported.name, root_id, node, topology)
-
-    def _record(self, action: Action, change: TreeChange) -> None:
-        after = {
-            "resource_provider": self.imported.tree.root.uuid,
-            "providers_created": len(change.created),
-            "providers_changed": len(change.changed),
-            "providers_deleted": len(change.deleted),
-        }
-        target = f"{self.cluster.name}/{self.imported.name}"
-        self.transaction.record(action, Kind.NODE, target, after=after)
+            template = self._loader.template(settings["profile"], node, topology)
+        except (ManifestError, AttributeError, TypeError):
+            # They are not as manifests should be; reading all of them finds out what is wrong.
+            return None
+        self._templates.add(template)
+        labels = node_labels(settings)
+        return import_like(self._cluster.name, node, topology, template.imported, labels)
 
 
-def _check_cpus(state: NodeInfo, offers: NodeOffers) -> None:
-    """Raises InTheWay if CPUs would disappear that pods hold."""
-    gone = state.offers.cores.keys() - offers.cores.keys()
-    held = {f"CPU {cpu} of pod {pod.full_name}" for pod in state.pods for cpu in pod.holding.cpus & gone}
-    held |= {
-        f"CPU {cpu} of reservation {each.name}"
-        for each in state.reservations_left
-        for cpu in each.holding.cpus & gone
-    }
-    if held:
-        raise InTheWay(f"{state.identity.name()} would lose CPUs that pods hold.", held)
+def _refuse_twin(importing: Importing, machines: dict[str, str]) -> None:
+    """Raises BadRequest if another node of the same call is the same machine; notes it otherwise."""
+    other = machines.setdefault(importing.imported.tree.root.uuid, importing.name)
+    if other != importing.name:
+        raise BadRequest(f"Node.metadata.uid: is that of node {other!r}, too")

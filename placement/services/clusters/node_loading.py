@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -163,10 +163,14 @@ class NodeLoader:
         self, cluster: ClusterFacts, name: str, node: Mapping[str, Any], nrt: Mapping[str, Any] | None
     ) -> NodeDescription:
         """What the manifests of a node say that were imported before. Raises ManifestError."""
-        reduced, profile = anonymous(node, nrt), cluster.settings.profile
-        key = profile.encode() + orjson.dumps(reduced, option=orjson.OPT_SORT_KEYS)
-        template = self._templates.of(key, lambda: _template(reduced, profile))
+        template = self.template(cluster.settings.profile, node, nrt)
         return NodeDescription(identity_of(cluster, name, node), read_attributes(node), template)
+
+    def template(self, profile: str, node: Mapping[str, Any], nrt: Mapping[str, Any] | None) -> NodeTemplate:
+        """What all nodes with like manifests have in common. Raises ManifestError."""
+        reduced = anonymous(node, nrt)
+        key = profile.encode() + orjson.dumps(reduced, option=orjson.OPT_SORT_KEYS)
+        return self._templates.of(key, lambda: _template(reduced, profile))
 
     @staticmethod
     def _others(
@@ -231,17 +235,34 @@ def identity_of(cluster: ClusterFacts, name: str, node: Mapping[str, Any]) -> Ho
     return HostIdentity(cluster.name, name, node["metadata"].get("uid") or name)
 
 
-def stored_accounts(
-    connection: Executor, state: NodeInfo, owners: Mapping[int, CpuOwner] | None = None
-) -> NodeAllocations:
-    """The stored allocations and CPU owners of a node; `owners` are read unless they are given."""
-    shares: dict[str, dict[Place, int]] = {}
-    for use in node_rows.own_uses(connection, state.cluster_id, state.root_id):
-        path = state.identity.path(use.provider_name)
-        shares.setdefault(use.consumer_uuid, {})[Place(path, use.class_name)] = use.amount
-    if owners is None:
-        stored = pods.owners(connection, state.id)
-        owners = {cpu: CpuOwner(*owner) for cpu, owner in stored.items()}
-    for owner in owners.values():
-        shares.setdefault(owner.consumer, {})
-    return NodeAllocations(shares, owners)
+def stored_accounts(connection: Executor, state: NodeInfo) -> NodeAllocations:
+    """The stored allocations and CPU owners of a node."""
+    return all_stored_accounts(connection, [state])[state.root_id]
+
+
+def all_stored_accounts(
+    connection: Executor, states: Collection[NodeInfo], *, known_owners: bool = False
+) -> dict[int, NodeAllocations]:
+    """The stored allocations and CPU owners of some nodes of one cluster, by their host providers.
+
+    `known_owners`: the owners of CPUs are those that the states have, and are not read.
+    """
+    if not states:
+        return {}
+    by_root = {state.root_id: state for state in states}
+    cluster_id = next(iter(states)).cluster_id
+    shares: dict[int, dict[str, dict[Place, int]]] = {root_id: {} for root_id in by_root}
+    for use in node_rows.own_uses(connection, cluster_id, by_root.keys()):
+        path = by_root[use.root_id].identity.path(use.provider_name)
+        held = shares[use.root_id].setdefault(use.consumer_uuid, {})
+        held[Place(path, use.class_name)] = use.amount
+    owners: dict[int, Mapping[int, CpuOwner]] = {}
+    stored = {} if known_owners else pods.owners(connection, [state.id for state in states])
+    for root_id, state in by_root.items():
+        found = stored.get(state.id, {})
+        owners[root_id] = (
+            state.accounts.cpus if known_owners else {cpu: CpuOwner(*owner) for cpu, owner in found.items()}
+        )
+        for owner in owners[root_id].values():
+            shares[root_id].setdefault(owner.consumer, {})
+    return {root_id: NodeAllocations(shares[root_id], owners[root_id]) for root_id in by_root}

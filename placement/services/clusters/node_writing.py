@@ -6,13 +6,15 @@ difference is written, by the statements of ordinary claims, which refuse what d
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from placement.dialects.koordinator.node.tree import HostIdentity
 from placement.domain.audit import Action, Kind
 from placement.domain.errors import Conflict
 from placement.scheduling.node_allocations import NodeAllocations
+from placement.scheduling.node_offers import Place
 from placement.services.placement.replacement import changes_of
 from placement.storage.changes.history import History
 from placement.storage.database import Transaction
@@ -113,7 +115,15 @@ class NodeWriter:
         was nothing to write. Raises NodeChanged if something does not fit any more, Conflict if a consumer is
         somebody else's.
         """
-        return _Writing(transaction, place, before, after).run(bearers, self._class_ids)
+        change = NodeChange(place, before, after, bearers)
+        if change.is_empty:
+            return False
+        self.write_all(transaction, [change])
+        return True
+
+    def write_all(self, transaction: Transaction, changes: Sequence[NodeChange]) -> None:
+        """The same for nodes of one cluster, none of whose changes is empty, nor two of the same consumer."""
+        _Writing(transaction, changes).run(self._class_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,70 +135,38 @@ class NodePlace:
     identity: HostIdentity
 
 
-@dataclass(slots=True)
-class _Writing:
-    transaction: Transaction
+@dataclass(frozen=True, eq=False)
+class NodeChange:
+    """What the accounts of a node are and shall be, and the attributes of consumers that need new ones."""
+
     place: NodePlace
     before: NodeAllocations
     after: NodeAllocations
+    bearers: Mapping[str, ConsumerAttributes]
 
-    def run(self, bearers: Mapping[str, ConsumerAttributes], class_ids: ClassIds) -> bool:
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not (self.bearers or self.consumers or self.cpus)
+
+    @cached_property
+    def consumers(self) -> set[str]:
+        """Who has something else afterwards."""
         before, after = self.before.shares, self.after.shares
-        changed = {
+        return {
             consumer
             for consumer in before.keys() | after.keys()
             if before.get(consumer, {}) != after.get(consumer, {})
         }
-        moved = {
-            cpu
-            for cpu in self.before.cpus.keys() | self.after.cpus.keys()
-            if self.before.cpus.get(cpu) != self.after.cpus.get(cpu)
-        }
-        if not (changed or moved or bearers):
-            return False
-        existing = self._settle_consumers(changed | bearers.keys(), bearers)
-        for consumer in sorted(changed | bearers.keys()):
-            self._record(consumer)
-        self._write_shares(changed, existing, class_ids)
-        pods.disown(self.transaction, self.place.node_id, moved & self.before.cpus.keys())
-        owners = {cpu: self.after.cpus[cpu] for cpu in moved & self.after.cpus.keys()}
-        pods.own(
-            self.transaction,
-            self.place.node_id,
-            {cpu: (owner.consumer, owner.level) for cpu, owner in owners.items()},
-        )
-        consumers.delete_idle(self.transaction, before.keys() - after.keys())
-        return True
 
-    def _settle_consumers(
-        self, concerned: Collection[str], bearers: Mapping[str, ConsumerAttributes]
-    ) -> set[str]:
-        """Create consumers that are new; those that existed before."""
-        created = consumers.create(
-            self.transaction,
-            [bearers[uuid] for uuid in concerned if uuid in bearers and uuid in self.after.shares],
-        )
-        rest = set(concerned) - created
-        if not rest:
-            return set()
-        locked = consumers.lock(self.transaction, rest)
-        for uuid, consumer in locked.items():
-            if consumer.cluster_id != self.place.cluster_id:
-                raise Conflict(f"Consumer {uuid} exists already and is no pod of this cluster.")
-        consumers.advance(
-            self.transaction, [bearers[uuid] for uuid in sorted(locked.keys() & bearers.keys())]
-        )
-        return set(locked)
+    @cached_property
+    def cpus(self) -> set[int]:
+        """The logical CPUs that change their owner."""
+        before, after = self.before.cpus, self.after.cpus
+        return {cpu for cpu in before.keys() | after.keys() if before.get(cpu) != after.get(cpu)}
 
-    def _record(self, consumer: str) -> None:
-        """What nobody asked for is recorded, too: pods may get what another one leaves."""
-        before, after = self._described(self.before, consumer), self._described(self.after, consumer)
-        action = Action.DELETE if after is None else Action.CREATE if before is None else Action.UPDATE
-        self.transaction.record(
-            action, Kind.ALLOCATIONS, consumer, before=before, after=after, consumer=consumer
-        )
-
-    def _described(self, accounts: NodeAllocations, consumer: str) -> dict[str, object] | None:
+    def described(self, accounts: NodeAllocations, consumer: str) -> dict[str, object] | None:
+        """What records say that a consumer has by these accounts."""
         shares = accounts.shares.get(consumer)
         if shares is None:
             return None
@@ -197,38 +175,113 @@ class _Writing:
             held.setdefault(self.place.identity.uuid(place.path), {})[place.resource_class] = amount
         return {"allocations": held}
 
-    def _write_shares(self, changed: set[str], existing: set[str], class_ids: ClassIds) -> None:
-        before, after = self.before.shares, self.after.shares
-        places = {
-            place for consumer in changed for shares in (before, after) for place in shares.get(consumer, {})
-        }
-        paths = {place.path for place in places} | {""}
-        uuids = {self.place.identity.uuid(path): path for path in paths}
-        held = providers.lock_and_stamp(self.transaction, uuids)
-        ids = {uuids[uuid]: id_ for uuid, id_ in held.items()}
-        missing = sorted(paths - ids.keys())
-        if missing:
-            raise ProviderGone(self.place.node_id, self.place.identity.name(missing[0]))
-        classes = class_ids(self.transaction, {place.resource_class for place in places})
-        mine = set(ids.values())
-        stored = [
-            row
-            for row in (
-                allocations.held_by(self.transaction, changed & existing) if changed & existing else ()
-            )
-            if row.provider_id in mine
-        ]
+
+class _Writing:
+    """One writing of accounts: consumers first, then providers, each in ascending order."""
+
+    def __init__(self, transaction: Transaction, changes: Sequence[NodeChange]) -> None:
+        self._transaction = transaction
+        self._changes = changes
+
+    def run(self, class_ids: ClassIds) -> None:
+        """Write. Raises NodeChanged, Conflict."""
+        existing = self._settle_consumers()
+        self._record()
+        self._write_shares(existing, class_ids)
+        left, taken = {}, {}
+        for change in self._changes:
+            node_id, before, after = change.place.node_id, change.before.cpus, change.after.cpus
+            left.update({(node_id, cpu): before[cpu] for cpu in change.cpus & before.keys()})
+            taken.update({(node_id, cpu): after[cpu] for cpu in change.cpus & after.keys()})
+        pods.disown(self._transaction, left)
+        pods.own(self._transaction, {cpu: (owner.consumer, owner.level) for cpu, owner in taken.items()})
+        gone = [change.before.shares.keys() - change.after.shares.keys() for change in self._changes]
+        consumers.delete_idle(self._transaction, set().union(*gone))
+
+    def _settle_consumers(self) -> set[str]:
+        """Create consumers that are new; those that existed before."""
+        bearers = {uuid: each for change in self._changes for uuid, each in change.bearers.items()}
+        created = consumers.create(
+            self._transaction,
+            [
+                each
+                for change in self._changes
+                for uuid, each in change.bearers.items()
+                if uuid in change.after.shares
+            ],
+        )
+        rest = set().union(bearers, *(change.consumers for change in self._changes)) - created
+        if not rest:
+            return set()
+        cluster_id = self._changes[0].place.cluster_id
+        locked = consumers.lock(self._transaction, rest)
+        for uuid, consumer in locked.items():
+            if consumer.cluster_id != cluster_id:
+                raise Conflict(f"Consumer {uuid} exists already and is no pod of this cluster.")
+        consumers.advance(
+            self._transaction, [bearers[uuid] for uuid in sorted(locked.keys() & bearers.keys())]
+        )
+        return set(locked)
+
+    def _record(self) -> None:
+        """What nobody asked for is recorded, too: pods may get what another one leaves."""
+        for change in self._changes:
+            for consumer in sorted(change.consumers | change.bearers.keys()):
+                before = change.described(change.before, consumer)
+                after = change.described(change.after, consumer)
+                action = (
+                    Action.DELETE if after is None else Action.CREATE if before is None else Action.UPDATE
+                )
+                self._transaction.record(
+                    action, Kind.ALLOCATIONS, consumer, before=before, after=after, consumer=consumer
+                )
+
+    def _write_shares(self, existing: set[str], class_ids: ClassIds) -> None:
+        places = _Places(self._transaction, self._changes, class_ids)
+        known = existing & set().union(*(change.consumers for change in self._changes))
+        held = allocations.held_by(self._transaction, known) if known else ()
+        stored = [row for row in held if row.provider_id in places.nodes]
         fresh = [
-            Held(consumer, ids[place.path], classes[place.resource_class], amount)
-            for consumer in changed
-            for place, amount in after.get(consumer, {}).items()
+            places.held(change, consumer, place, amount)
+            for change in self._changes
+            for consumer in change.consumers
+            for place, amount in change.after.shares.get(consumer, {}).items()
         ]
-        changes = changes_of(stored, fresh)
-        if len(allocations.apply_changes(self.transaction, changes)) < len(changes):
-            raise NodeRefused(self.place.node_id)
+        wanted = changes_of(stored, fresh)
+        allowed = allocations.apply_changes(self._transaction, wanted)
+        for each in wanted:
+            if (each.provider_id, each.class_id) not in allowed:
+                raise NodeRefused(places.nodes[each.provider_id])
         allocations.replace_on(
-            self.transaction,
+            self._transaction,
             {row.consumer_uuid for row in stored},
             {row.provider_id for row in stored},
             fresh,
         )
+
+
+class _Places:
+    """The providers and classes concerned, locked, by what they are on their nodes."""
+
+    def __init__(self, transaction: Transaction, changes: Sequence[NodeChange], class_ids: ClassIds) -> None:
+        """Raises ProviderGone."""
+        places = {
+            (change, place)
+            for change in changes
+            for consumer in change.consumers
+            for shares in (change.before.shares, change.after.shares)
+            for place in shares.get(consumer, {})
+        }
+        paths = {(change, place.path) for change, place in places} | {(change, "") for change in changes}
+        uuids = {change.place.identity.uuid(path): (change, path) for change, path in paths}
+        held = providers.lock_and_stamp(transaction, uuids)
+        for uuid, (change, path) in sorted(uuids.items(), key=lambda item: item[1][1]):
+            if uuid not in held:
+                raise ProviderGone(change.place.node_id, change.place.identity.name(path))
+        self._ids = {uuids[uuid]: id_ for uuid, id_ in held.items()}
+        self._classes = class_ids(transaction, {place.resource_class for _, place in places})
+        self.nodes = {id_: uuids[uuid][0].place.node_id for uuid, id_ in held.items()}
+
+    def held(self, change: NodeChange, consumer: str, place: Place, amount: int) -> Held:
+        """What a consumer holds of a node, by ids."""
+        return Held(consumer, self._ids[change, place.path], self._classes[place.resource_class], amount)

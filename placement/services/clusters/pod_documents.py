@@ -53,6 +53,14 @@ class PodDocument:
         return cls(_reduced(pod, filled), namespace, name, uid, consumer_of(cluster, uid))
 
     @classmethod
+    def whole(cls, cluster: str, pod: Mapping[str, Any]) -> PodDocument:
+        """The manifest of a pod that says its name itself. Raises BadRequest likewise."""
+        metadata = _mapping(pod, "metadata")
+        if not metadata.get("name"):
+            raise BadRequest("Pod.metadata.name: is missing")
+        return cls.unnamed(cluster, pod)
+
+    @classmethod
     def unnamed(cls, cluster: str, pod: Mapping[str, Any]) -> PodDocument:
         """The manifest of a pod that may have no name yet. Raises BadRequest likewise."""
         metadata = _mapping(pod, "metadata")

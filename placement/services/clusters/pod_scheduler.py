@@ -157,6 +157,15 @@ class PodScheduler:
             raise NodeChanged(str(refusal)) from refusal
         return _taken(hoped.place, changed_at, known, same)
 
+    def arrival(self, view: ClusterSnapshot, document: PodDocument) -> Arrival:
+        """Where a pod goes of which nothing is known yet. Raises ManifestError, Unschedulable."""
+        incoming = import_pod(document.manifest, view.facts.settings)
+        choice = self._choice(view, document, incoming, None, ())
+        if choice.place is None:
+            refusals = choice.refusals()
+            raise Unschedulable(refusals, explain_pod(choice.ranking.shape, choice.columns, refusals))
+        return _arrival(document, choice.place)
+
     def _choice(
         self,
         view: ClusterSnapshot,

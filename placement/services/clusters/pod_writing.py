@@ -15,7 +15,7 @@ from placement.domain.errors import Conflict, NotFound
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.scheduling.node_allocations import NodeAllocations
 from placement.scheduling.node_info import NodeInfo
-from placement.services.clusters.node_loading import ClusterFacts, NodeLoader, stored_accounts
+from placement.services.clusters.node_loading import ClusterFacts, NodeLoader, all_stored_accounts
 from placement.services.clusters.node_writing import (
     NodeChanged,
     NodePlace,
@@ -34,6 +34,7 @@ from placement.storage.statements import (
     pods,
     providers,
 )
+from placement.storage.statements.consumers import ConsumerAttributes
 from placement.storage.statements.pods import PodValues, StoredPod
 
 
@@ -111,12 +112,9 @@ class PodWriting:
             if known is None or root_id not in trees or trees[root_id].revision != known.revision:
                 raise NodeChanged("A node changed while the pod was placed.")
         states = {root_id: view.nodes[root_id] for root_id in roots}
-        stored = {
-            root_id: state.accounts
-            if trees[root_id].used == state.due
-            else stored_accounts(transaction, state, state.accounts.cpus)
-            for root_id, state in states.items()
-        }
+        owed = [state for root_id, state in states.items() if trees[root_id].used != state.due]
+        stored = {root_id: state.accounts for root_id, state in states.items()}
+        stored |= all_stored_accounts(transaction, owed, known_owners=True)
         return LockedNodes(states, stored)
 
     def lock(self, transaction: Transaction, view: ClusterSnapshot, roots: Collection[int]) -> LockedNodes:
@@ -128,8 +126,7 @@ class PodWriting:
             return LockedNodes({}, {})
         node_rows.lock(transaction, roots)
         states = self._loader.load(transaction, view.facts, roots, view.nodes)
-        stored = {root_id: stored_accounts(transaction, state) for root_id, state in states.items()}
-        return LockedNodes(states, stored)
+        return LockedNodes(states, all_stored_accounts(transaction, states.values()))
 
     def check_namesakes(
         self, transaction: Transaction, facts: ClusterFacts, sought: PodKey, known: Sequence[StoredPod]
@@ -170,16 +167,7 @@ class PodWriting:
             before = locked.states[root_id]
             after = before.without(gone)
             stored = locked.accounts[root_id]
-            bearers = {
-                consumer: attributes.kubelet_pod(consumer)
-                for consumer in _left_to_kubelet(after)
-                if consumer in gone or consumer not in stored.shares
-            }
-            bearers |= {
-                each.consumer: attributes.pod(each.consumer, each.namespace)
-                for each in after.reservations
-                if each.consumer not in stored.shares
-            }
+            bearers = bearers_of(after, stored, attributes, gone)
             if arrival is not None and arrival.recorded is not None and root_id == target:
                 after = after.with_pod(arrival.recorded)
                 consumer = arrival.recorded.consumer
@@ -197,7 +185,7 @@ class PodWriting:
         transaction.records.extend(came_and_left(facts.name, leaving, answer))
         if arrival is not None:
             node_id = None if target is None else locked.states[target].id
-            pods.insert(transaction, facts.id, pod_values(arrival, node_id))
+            pods.insert(transaction, facts.id, [pod_values(arrival, node_id)])
 
 
 def pod_values(arrival: Arrival, node_id: int | None, before: StoredPod | None = None) -> PodValues:
@@ -226,6 +214,25 @@ def _end(transaction: Transaction, facts: ClusterFacts, ending: Sequence[Ending]
 
 def _state_of(pod: StoredPod) -> tuple[object, ...]:
     return pod.id, pod.root_id, pod.changed_at
+
+
+def bearers_of(
+    after: NodeInfo,
+    stored: NodeAllocations,
+    attributes: PodAttributes,
+    gone: Collection[str] = (),
+) -> dict[str, ConsumerAttributes]:
+    """The attributes of those who hold something of a node that is stored for nobody, or for pods `gone`."""
+    bearers = {
+        consumer: attributes.kubelet_pod(consumer)
+        for consumer in _left_to_kubelet(after)
+        if consumer in gone or consumer not in stored.shares
+    }
+    return bearers | {
+        each.consumer: attributes.pod(each.consumer, each.namespace)
+        for each in after.reservations
+        if each.consumer not in stored.shares
+    }
 
 
 def _left_to_kubelet(state: NodeInfo) -> set[str]:

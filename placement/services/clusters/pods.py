@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from placement.domain.errors import BadRequest, Conflict
@@ -12,6 +13,7 @@ from placement.kubernetes.pod_identity import canonical_uid
 from placement.scheduling.node_info import NodeInfo
 from placement.scoring.rule import BEST
 from placement.services.clusters.cluster_lookup import found, unknown_pod
+from placement.services.clusters.many_pods import ManyPods, PodOutcome
 from placement.services.clusters.node_loading import facts_of
 from placement.services.clusters.node_writing import (
     NodeWriter,
@@ -25,7 +27,6 @@ from placement.services.clusters.pod_pages import (
     next_page,
 )
 from placement.services.clusters.pod_placing import (
-    Placed,
     placed,
     told,
     with_own_cpus,
@@ -59,6 +60,7 @@ class Pods:
         self._ends = ends
         self._writing = ends.writing
         self._scheduler = PodScheduler(database, cluster_cache, writer, ends.writing)
+        self._many = ManyPods(database, writer, ends, self._scheduler, self.place)
 
     # -- reading ------------------------------------------------------------------------------------
 
@@ -107,13 +109,10 @@ class Pods:
         """
         view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
         incoming, ranking, columns = self._scheduler.looked_at(view, document, node_names)
-        places: list[Placed] = []
-        fitting = 0
-        for ranked in ranking.best_first(columns):
-            fitting += 1
-            if most is None or len(places) < most:
-                places.append(placed(ranked, incoming, document))
         refusals = ranking.refusals(columns)
+        best = islice(ranking.best_first(columns), most)
+        places = [placed(ranked, incoming, document) for ranked in best]
+        fitting = len(columns.nodes) - len(refusals)
         return Preview(places, fitting, refusals, incoming.warnings, ranking.shape, columns)
 
     def scores(
@@ -145,6 +144,13 @@ class Pods:
         """
         taken = self.place(cluster, PodDocument.named(cluster, namespace, name, pod))
         return taken.is_new, taken.answer
+
+    def put_all(self, cluster: str, manifests: Sequence[Mapping[str, Any]]) -> list[PodOutcome]:
+        """The same for many pods, by the names in their manifests; what became of each.
+
+        Raises NotFound for the cluster, Unavailable.
+        """
+        return self._many.put(cluster, manifests)
 
     def bind(
         self, cluster: str, namespace: str, name: str, uid: str, node: str, pod: Mapping[str, Any]

@@ -24,6 +24,7 @@ from placement.kubernetes.pod_identity import canonical_uid
 from placement.numa.cpuset import format_cpu_list
 from placement.scheduling.filter import loose_amounts
 from placement.scheduling.node_info import NodeInfo
+from placement.services.clusters.node_loading import ClusterFacts
 from placement.services.clusters.node_writing import NodeChanged, PodAttributes
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_audit import arrived
@@ -67,7 +68,7 @@ class Recording:
             raise NodeChanged(f"Node {document.host} was replaced meanwhile.")
         self.writing.check_namesakes(transaction, facts, sought, known)
         state = None if root_id is None else locked.states[root_id]
-        arrival = self._arrival(same, state)
+        arrival = _arrival(facts, document, same, state)
         before = _recorded_before(state, document)
         if same is not None and known == [same] and same.root_id == root_id and before == arrival.recorded:
             pods.update(transaction, same.id, pod_values(arrival, same.node_id, same))
@@ -77,78 +78,89 @@ class Recording:
         return not known, arrival.answer
 
     def _root(self) -> int:
-        state = self.view.by_name.get(self.document.host)
-        if state is None:
-            cluster = self.view.facts.name
-            raise BadRequest(f"Pod.spec.nodeName: no node {self.document.host!r} in cluster {cluster}")
-        return state.root_id
+        return _host(self.view, self.document).root_id
 
-    def _arrival(self, same: StoredPod | None, state: NodeInfo | None) -> Arrival:
-        document = self.document
-        running = import_running_pod(
-            document.manifest,
-            self.view.facts.settings,
-            KubeletPolicy() if state is None else state.template.imported.kubelet,
-            None if same is None else same.manifest,
-        )
-        answer = PodAnswer(
-            namespace=document.namespace,
-            name=document.name,
-            uid=document.uid,
-            consumer_uuid=document.consumer,
-            qos=str(running.qos or ""),
-            kubernetes_qos=str(running.kubernetes_qos),
-            phase=running.phase,
-            containers=running.containers,
-            warnings=running.warnings,
-        )
-        if state is None:
-            return Arrival(document, answer)
-        running, findings = _limited(running, state, _recorded_before(state, document), document.consumer)
-        recorded = self._record(running, state)
-        kept = not running.has_status and recorded.holding != NO_HOLDING
-        told = _given(document) if same is None or not kept else answer_of(same).annotations
-        others = [pod for pod in state.pods if pod.consumer != recorded.consumer]
-        answer = replace(
-            answer,
-            node=state.name,
-            resource_provider=state.root_uuid,
-            cpuset=format_cpu_list(recorded.holding.cpus),
-            lifts_cfs_quota=bool(recorded.holding.cpus),
-            annotations=told,
-            unreadable=recorded.unreadable,
-            warnings=(*answer.warnings, *findings, *_warnings(recorded, state)),
-            remarks=(_KEPT,) if kept else (),
-            container_cpus=container_cpus(state, (*others, recorded), recorded),
-        )
-        used = (each for each in state.reservations if each.consumer == recorded.reservation)
-        ends = ending(next(used, None), state, document)
-        return Arrival(document, answer, state.root_id, recorded, ends)
 
-    def _record(self, running: RunningPod, state: NodeInfo) -> RecordedPod:
-        """What to record of the pod; what it was given here stays unless its status says otherwise."""
-        document, before = self.document, _recorded_before(state, self.document)
-        holding = running.record.holding or NO_HOLDING
-        if before is not None and not running.has_status:
-            holding = before.holding
-        recorded = RecordedPod(
-            namespace=document.namespace,
-            name=document.name,
-            uid=document.uid,
-            consumer=document.consumer,
-            qos=str(running.qos or ""),
-            requests=running.requests,
-            holding=holding,
-            unreadable=running.record.unreadable,
-            treated_as=pool_class(running.treated_as, running.qos, holding),
-            pools=running.pools,
-            reservation=_reservation_of(document, state) if before is None else before.reservation,
-        )
-        if before is not None and (before.requests, before.holding) == (recorded.requests, holding):
-            return replace(recorded, loose=before.loose)
-        rest = state.without(frozenset({document.consumer}))
-        loose = loose_amounts(state.offers, rest.left, recorded.requests, holding.amounts)
-        return replace(recorded, loose=loose)
+def new_arrival(view: ClusterSnapshot, document: PodDocument) -> Arrival:
+    """A pod of which nothing is known yet, where it runs. Raises ManifestError, BadRequest."""
+    return _arrival(view.facts, document, None, _host(view, document))
+
+
+def _host(view: ClusterSnapshot, document: PodDocument) -> NodeInfo:
+    state = view.by_name.get(document.host)
+    if state is None:
+        raise BadRequest(f"Pod.spec.nodeName: no node {document.host!r} in cluster {view.facts.name}")
+    return state
+
+
+def _arrival(
+    facts: ClusterFacts, document: PodDocument, same: StoredPod | None, state: NodeInfo | None
+) -> Arrival:
+    running = import_running_pod(
+        document.manifest,
+        facts.settings,
+        KubeletPolicy() if state is None else state.template.imported.kubelet,
+        None if same is None else same.manifest,
+    )
+    answer = PodAnswer(
+        namespace=document.namespace,
+        name=document.name,
+        uid=document.uid,
+        consumer_uuid=document.consumer,
+        qos=str(running.qos or ""),
+        kubernetes_qos=str(running.kubernetes_qos),
+        phase=running.phase,
+        containers=running.containers,
+        warnings=running.warnings,
+    )
+    if state is None:
+        return Arrival(document, answer)
+    running, findings = _limited(running, state, _recorded_before(state, document), document.consumer)
+    recorded = _recorded(document, running, state)
+    kept = not running.has_status and recorded.holding != NO_HOLDING
+    told = _given(document) if same is None or not kept else answer_of(same).annotations
+    others = [pod for pod in state.pods if pod.consumer != recorded.consumer]
+    answer = replace(
+        answer,
+        node=state.name,
+        resource_provider=state.root_uuid,
+        cpuset=format_cpu_list(recorded.holding.cpus),
+        lifts_cfs_quota=bool(recorded.holding.cpus),
+        annotations=told,
+        unreadable=recorded.unreadable,
+        warnings=(*answer.warnings, *findings, *_warnings(recorded, state)),
+        remarks=(_KEPT,) if kept else (),
+        container_cpus=container_cpus(state, (*others, recorded), recorded),
+    )
+    used = (each for each in state.reservations if each.consumer == recorded.reservation)
+    ends = ending(next(used, None), state, document)
+    return Arrival(document, answer, state.root_id, recorded, ends)
+
+
+def _recorded(document: PodDocument, running: RunningPod, state: NodeInfo) -> RecordedPod:
+    """What to record of the pod; what it was given here stays unless its status says otherwise."""
+    before = _recorded_before(state, document)
+    holding = running.record.holding or NO_HOLDING
+    if before is not None and not running.has_status:
+        holding = before.holding
+    recorded = RecordedPod(
+        namespace=document.namespace,
+        name=document.name,
+        uid=document.uid,
+        consumer=document.consumer,
+        qos=str(running.qos or ""),
+        requests=running.requests,
+        holding=holding,
+        unreadable=running.record.unreadable,
+        treated_as=pool_class(running.treated_as, running.qos, holding),
+        pools=running.pools,
+        reservation=_reservation_of(document, state) if before is None else before.reservation,
+    )
+    if before is not None and (before.requests, before.holding) == (recorded.requests, holding):
+        return replace(recorded, loose=before.loose)
+    rest = state.without(frozenset({document.consumer}))
+    loose = loose_amounts(state.offers, rest.left, recorded.requests, holding.amounts)
+    return replace(recorded, loose=loose)
 
 
 def _recorded_before(state: NodeInfo | None, document: PodDocument) -> RecordedPod | None:

@@ -1,8 +1,8 @@
-"""Making a stored tree what an import wants: the difference is written, in a handful of statements."""
+"""Making stored trees what imports want: the difference is written, in a handful of statements."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,19 +45,38 @@ class TreeChange:
     deleted: list[str] = field(default_factory=list)
 
 
-def bring_about(transaction: Transaction, spec: TreeSpec, cluster_id: int) -> tuple[int, TreeChange]:
-    """Make the stored tree of a cluster what the spec says; the id of its root and what changed.
+Brought = tuple[int, TreeChange]
+"""The id of the root of a stored tree that is as it should be, and what changed."""
 
-    Unchanged providers keep their generation; providers that were not made by an import stay. Raises
-    InTheWay when allocations would lose what they hold, or such providers their parent; Conflict when a
-    name or uuid belongs to another tree.
+
+class TakenName(Conflict):
+    """A new provider cannot have its name, which another tree uses, so nothing of the tree it is for can be.
+
+    `root_uuid` tells which tree that is. The transaction has to be given up.
     """
-    return _TreeWriter(transaction, spec, cluster_id).run()
+
+    code = "placement.duplicate_name"
+
+    def __init__(self, spec: ProviderSpec, root_uuid: str) -> None:
+        super().__init__(f"Conflicting resource provider name: {spec.name} already exists.")
+        self.root_uuid = root_uuid
+
+
+def bring_about(
+    transaction: Transaction, specs: Sequence[TreeSpec], cluster_id: int
+) -> dict[str, Brought | Conflict]:
+    """Make the stored trees of a cluster what the specs say; by uuid of the root what became of each.
+
+    Unchanged providers keep their generation; providers that were not made by an import stay. A tree that
+    may not be changed stays as it is: InTheWay when allocations would lose what they hold, or such providers
+    their parent; Conflict when a uuid belongs to another tree. Raises TakenName.
+    """
+    return _TreeWriter(transaction, specs, cluster_id).run()
 
 
 def remove(transaction: Transaction, root_id: int, what: str) -> None:
     """Delete a whole tree. Raises InTheWay if there are allocations on it."""
-    ids = trees.ids_below(transaction, root_id)
+    ids = trees.ids_below(transaction, [root_id])
     providers.lock_all(transaction, (), ids)
     held = trees.allocated(transaction, ids)
     if held:
@@ -69,134 +88,175 @@ def remove(transaction: Transaction, root_id: int, what: str) -> None:
     providers.delete(transaction, sorted(ids))
 
 
-@dataclass(slots=True)
-class _TreeWriter:
-    transaction: Transaction
-    spec: TreeSpec
-    cluster_id: int
-    change: TreeChange = field(default_factory=TreeChange)
-    raised: set[int] = field(default_factory=set)
+class _Tree:
+    """A wanted tree, what is stored of it, and what is done to it."""
 
-    def run(self) -> tuple[int, TreeChange]:
-        present = self._lock()
-        class_ids = self._class_ids()
-        trait_ids = self._trait_ids()
-        wanted = {spec.uuid: spec for spec in self.spec.providers}
-        gone = [
-            row for uuid, row in present.items() if uuid not in wanted and row.cluster_id == self.cluster_id
+    def __init__(self, spec: TreeSpec) -> None:
+        self.spec = spec
+        self.present: dict[str, LockedProvider] = {}
+        self.ids: dict[str, int] = {}
+        self.change = TreeChange()
+
+    def gone(self, cluster_id: int) -> list[LockedProvider]:
+        """What an import made and the spec does not have."""
+        wanted = {spec.uuid for spec in self.spec.providers}
+        return [
+            row for uuid, row in self.present.items() if uuid not in wanted and row.cluster_id == cluster_id
         ]
-        records = inventories.stored(self.transaction, [row.id for row in present.values()])
-        self._check_obstacles(present, gone, records, class_ids)
-        ids = {uuid: row.id for uuid, row in present.items()}
-        fresh = self._create(ids)
-        self._write_inventories(ids, records, class_ids)
-        self._write_traits(ids, trait_ids)
+
+
+class _TreeWriter:
+    """Writes trees in as many statements as one takes; the trees that may not be changed are left out."""
+
+    def __init__(self, transaction: Transaction, specs: Sequence[TreeSpec], cluster_id: int) -> None:
+        self._transaction = transaction
+        self._cluster_id = cluster_id
+        self._trees = [_Tree(spec) for spec in specs]
+        self._refused: dict[str, Conflict] = {}
+        self._raised: set[int] = set()
+
+    def run(self) -> dict[str, Brought | Conflict]:
+        """Bring them about. Raises TakenName."""
+        self._lock()
+        class_ids = self._ids_of(tables.resource_classes, lambda spec: spec.inventories)
+        trait_ids = self._ids_of(tables.traits, lambda spec: spec.traits)
+        stored = [row.id for tree in self._trees for row in tree.present.values()]
+        records = inventories.stored(self._transaction, stored) if stored else {}
+        gone = self._without_obstacles(records, class_ids)
+        fresh = self._create()
+        self._write_inventories(records, class_ids)
+        self._write_traits(fresh, trait_ids)
         if gone:
             self._delete(gone)
-        self.change.changed = sorted(
-            spec.name for spec in self.spec.providers if ids[spec.uuid] in self.raised - fresh
-        )
-        providers.touch(self.transaction, self.raised)
-        return ids[self.spec.root.uuid], self.change
+        providers.touch(self._transaction, self._raised - fresh)
+        for tree in self._trees:
+            tree.change.changed = sorted(
+                spec.name for spec in tree.spec.providers if tree.ids[spec.uuid] in self._raised - fresh
+            )
+        done = {tree.spec.root.uuid: (tree.ids[tree.spec.root.uuid], tree.change) for tree in self._trees}
+        return {**self._refused, **done}
 
-    def _lock(self) -> dict[str, LockedProvider]:
-        """The stored tree and all other providers with the wanted uuids, locked in order of ids."""
-        providers.lock_trees(self.transaction, shared=True)
-        root = provider_rows.find(self.transaction, self.spec.root.uuid)
-        stored = trees.ids_below(self.transaction, root.id) if root else set()
-        rows = providers.lock_all(self.transaction, [spec.uuid for spec in self.spec.providers], stored)
+    def _refuse(self, refused: Mapping[str, Conflict]) -> None:
+        self._refused.update(refused)
+        self._trees = [tree for tree in self._trees if tree.spec.root.uuid not in refused]
+
+    def _lock(self) -> None:
+        """The stored trees and all other providers with the wanted uuids, locked in order of ids."""
+        transaction = self._transaction
+        providers.lock_trees(transaction, shared=True)
+        roots = provider_rows.ids_of(transaction, [tree.spec.root.uuid for tree in self._trees])
+        stored = trees.ids_below(transaction, roots.values()) if roots else set()
+        uuids = [spec.uuid for tree in self._trees for spec in tree.spec.providers]
+        rows = providers.lock_all(transaction, uuids, stored)
+        by_root: dict[int, list[LockedProvider]] = {}
         for row in rows:
-            if root is None or row.root_id != root.id:
-                raise Conflict(f"Provider {row.uuid} already exists in another tree.")
-        return {row.uuid: row for row in rows}
+            by_root.setdefault(row.root_id, []).append(row)
+        by_uuid = {row.uuid: row for row in rows}
+        refused: dict[str, Conflict] = {}
+        for tree in self._trees:
+            root_id = roots.get(tree.spec.root.uuid)
+            tree.present = {row.uuid: row for row in by_root.get(root_id, ())} if root_id else {}
+            tree.ids = {uuid: row.id for uuid, row in tree.present.items()}
+            strange = next(
+                (
+                    spec.uuid
+                    for spec in tree.spec.providers
+                    if spec.uuid in by_uuid and spec.uuid not in tree.present
+                ),
+                None,
+            )
+            if strange is not None:
+                refused[tree.spec.root.uuid] = Conflict(f"Provider {strange} already exists in another tree.")
+        self._refuse(refused)
 
-    def _class_ids(self) -> Mapping[str, int]:
-        wanted = {name for spec in self.spec.providers for name in spec.inventories}
-        return self._ensure_names(tables.resource_classes, wanted)
-
-    def _trait_ids(self) -> Mapping[str, int]:
-        wanted = {name for spec in self.spec.providers for name in spec.traits}
-        return self._ensure_names(tables.traits, wanted)
-
-    def _ensure_names(self, table: Any, wanted: Collection[str]) -> Mapping[str, int]:
-        found = names.ids_of(self.transaction, table, wanted)
-        missing = sorted(set(wanted) - found.keys())
+    def _ids_of(self, table: Any, named: Callable[[ProviderSpec], Collection[str]]) -> Mapping[str, int]:
+        """The ids of the names, created where they are missing."""
+        wanted = {name for tree in self._trees for spec in tree.spec.providers for name in named(spec)}
+        found = names.ids_of(self._transaction, table, wanted)
+        missing = sorted(wanted - found.keys())
         for name in missing:
-            names.create(self.transaction, table, name)
-        return {**found, **names.ids_of(self.transaction, table, missing)}
+            names.create(self._transaction, table, name)
+        return {**found, **names.ids_of(self._transaction, table, missing)}
 
     # -- what may not happen ------------------------------------------------------------------------
 
-    def _check_obstacles(
-        self,
-        present: Mapping[str, LockedProvider],
-        gone: Collection[LockedProvider],
-        records: Mapping[int, Mapping[int, Stored]],
-        class_ids: Mapping[str, int],
-    ) -> None:
-        obstacles: set[str] = set()
-        held = trees.allocated(self.transaction, [row.id for row in gone]) if gone else {}
-        going = {row.id for row in gone}
+    def _without_obstacles(
+        self, records: Mapping[int, Mapping[int, Stored]], class_ids: Mapping[str, int]
+    ) -> list[LockedProvider]:
+        """What is to be deleted of the trees that nothing keeps from being changed."""
+        gone = [row for tree in self._trees for row in tree.gone(self._cluster_id)]
+        held = trees.allocated(self._transaction, [row.id for row in gone]) if gone else {}
+        refused: dict[str, Conflict] = {}
+        for tree in self._trees:
+            obstacles = self._losses(tree, held) if gone else set()
+            for spec in tree.spec.providers:
+                if spec.uuid in tree.present:
+                    wanted = {class_ids[name]: inventory for name, inventory in spec.inventories.items()}
+                    obstacles |= _shrinking(spec, records.get(tree.present[spec.uuid].id, {}), wanted)
+            if obstacles:
+                what = f"{tree.spec.root.name} cannot shrink below its allocations."
+                refused[tree.spec.root.uuid] = InTheWay(what, obstacles)
+        self._refuse(refused)
+        return [row for tree in self._trees for row in tree.gone(self._cluster_id)]
+
+    def _losses(self, tree: _Tree, held: Mapping[int, Collection[str]]) -> set[str]:
+        """Who would lose something with the providers that are to be deleted."""
+        going = {row.id for row in tree.gone(self._cluster_id)}
         staying = {
             row.id: row.parent_id
-            for row in present.values()
+            for row in tree.present.values()
             if row.parent_id in going and row.id not in going
         }
-        named = {*held, *staying, *staying.values()}
-        names = trees.names_of(self.transaction, named) if named else {}
-        obstacles |= {
-            f"{names[parent]} would disappear above {names[id_]}" for id_, parent in staying.items()
-        }
-        for id_, consumers in held.items():
+        users = {id_: held[id_] for id_ in going & held.keys()}
+        named = {*users, *staying, *staying.values()}
+        names = trees.names_of(self._transaction, named) if named else {}
+        obstacles = {f"{names[parent]} would disappear above {names[id_]}" for id_, parent in staying.items()}
+        for id_, consumers in users.items():
             obstacles |= {f"{names[id_]} would disappear, held by consumer {user}" for user in consumers}
-        for spec in self.spec.providers:
-            if spec.uuid in present:
-                wanted = {class_ids[name]: inventory for name, inventory in spec.inventories.items()}
-                obstacles |= _shrinking(spec, records.get(present[spec.uuid].id, {}), wanted)
-        if obstacles:
-            raise InTheWay(f"{self.spec.root.name} cannot shrink below its allocations.", obstacles)
+        return obstacles
 
     # -- writing ------------------------------------------------------------------------------------
 
-    def _create(self, ids: dict[str, int]) -> set[int]:
+    def _create(self) -> set[int]:
         """Insert what is missing, level by level; the new ids."""
-        missing = [spec for spec in self.spec.providers if spec.uuid not in ids]
+        missing = [
+            (tree, spec) for tree in self._trees for spec in tree.spec.providers if spec.uuid not in tree.ids
+        ]
         fresh: set[int] = set()
         while missing:
-            level = [spec for spec in missing if spec.parent_uuid is None or spec.parent_uuid in ids]
+            level = [
+                (tree, spec)
+                for tree, spec in missing
+                if spec.parent_uuid is None or spec.parent_uuid in tree.ids
+            ]
             rows = [
                 NewProvider(
                     spec.uuid,
                     spec.name,
-                    ids[spec.parent_uuid] if spec.parent_uuid else None,
-                    ids[self.spec.root.uuid] if spec.parent_uuid else None,
+                    tree.ids[spec.parent_uuid] if spec.parent_uuid else None,
+                    tree.ids[tree.spec.root.uuid] if spec.parent_uuid else None,
+                    int(bool(spec.inventories or spec.traits)),
                 )
-                for spec in level
+                for tree, spec in level
             ]
-            inserted = trees.insert_providers(self.transaction, rows, self.cluster_id)
-            for spec in level:
+            inserted = trees.insert_providers(self._transaction, rows, self._cluster_id)
+            for tree, spec in level:
                 if spec.uuid not in inserted:
-                    raise Conflict(
-                        f"Conflicting resource provider name: {spec.name} already exists.",
-                        code="placement.duplicate_name",
-                    )
-            ids.update(inserted)
+                    raise TakenName(spec, tree.spec.root.uuid)
+                tree.ids[spec.uuid] = inserted[spec.uuid]
+                tree.change.created.append(spec.name)
             fresh.update(inserted.values())
-            self.change.created.extend(spec.name for spec in level)
-            missing = [spec for spec in missing if spec.uuid not in ids]
+            missing = [(tree, spec) for tree, spec in missing if spec.uuid not in tree.ids]
         return fresh
 
     def _write_inventories(
-        self,
-        ids: Mapping[str, int],
-        records: Mapping[int, Mapping[int, Stored]],
-        class_ids: Mapping[str, int],
+        self, records: Mapping[int, Mapping[int, Stored]], class_ids: Mapping[str, int]
     ) -> None:
         added: list[tuple[int, int, Inventory]] = []
         changed: list[tuple[int, int, Inventory]] = []
         removed: set[tuple[int, int]] = set()
-        for spec in self.spec.providers:
-            provider_id = ids[spec.uuid]
+        for tree, spec in self._specs():
+            provider_id = tree.ids[spec.uuid]
             stored = records.get(provider_id, {})
             wanted = {class_ids[name]: inventory for name, inventory in spec.inventories.items()}
             for class_id, inventory in wanted.items():
@@ -205,27 +265,32 @@ class _TreeWriter:
                 elif stored[class_id].inventory != inventory:
                     changed.append((provider_id, class_id, inventory))
             removed |= {(provider_id, class_id) for class_id in stored if class_id not in wanted}
-        inventories.delete(self.transaction, removed)
-        inventories.update(self.transaction, changed)
-        inventories.insert(self.transaction, added)
-        self.raised |= {row[0] for row in added} | {row[0] for row in changed} | {row[0] for row in removed}
+        inventories.delete(self._transaction, removed)
+        inventories.update(self._transaction, changed)
+        inventories.insert(self._transaction, added)
+        self._raised |= {row[0] for row in (*added, *changed)} | {row[0] for row in removed}
 
-    def _write_traits(self, ids: Mapping[str, int], trait_ids: Mapping[str, int]) -> None:
-        stored = trees.traits_of(self.transaction, list(ids.values()))
+    def _write_traits(self, fresh: Collection[int], trait_ids: Mapping[str, int]) -> None:
+        known = [tree.ids[spec.uuid] for tree, spec in self._specs() if tree.ids[spec.uuid] not in fresh]
+        stored = trees.traits_of(self._transaction, known) if known else {}
         added, removed = set(), set()
-        for spec in self.spec.providers:
-            provider_id = ids[spec.uuid]
+        for tree, spec in self._specs():
+            provider_id = tree.ids[spec.uuid]
             wanted = {trait_ids[name] for name in spec.traits}
             present = stored.get(provider_id, set())
             added |= {(provider_id, trait) for trait in wanted - present}
             removed |= {(provider_id, trait) for trait in present - wanted}
-        trees.change_traits(self.transaction, added, removed)
-        self.raised |= {pair[0] for pair in added | removed}
+        trees.change_traits(self._transaction, added, removed)
+        self._raised |= {pair[0] for pair in added | removed}
+
+    def _specs(self) -> Iterator[tuple[_Tree, ProviderSpec]]:
+        return ((tree, spec) for tree in self._trees for spec in tree.spec.providers)
 
     def _delete(self, gone: Collection[LockedProvider]) -> None:
-        names = trees.names_of(self.transaction, [row.id for row in gone])
-        self.change.deleted = sorted(names.values())
-        providers.delete(self.transaction, sorted(row.id for row in gone))
+        names = trees.names_of(self._transaction, [row.id for row in gone])
+        for tree in self._trees:
+            tree.change.deleted = sorted(names[row.id] for row in tree.gone(self._cluster_id))
+        providers.delete(self._transaction, sorted(row.id for row in gone))
 
 
 def _shrinking(spec: ProviderSpec, stored: Mapping[int, Stored], wanted: Mapping[int, Inventory]) -> set[str]:

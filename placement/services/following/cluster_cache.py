@@ -48,6 +48,14 @@ class ClusterSnapshot:
         """The nodes by name."""
         return self.columns.by_name
 
+    def with_node(self, node: NodeInfo) -> ClusterSnapshot:
+        """The same with another state of one of its nodes."""
+        reserved = self.reserved
+        if node.root_id in reserved or node.reservations:
+            others = {root_id: each for root_id, each in reserved.items() if root_id != node.root_id}
+            reserved = {**others, **_reserved({node.root_id: node})}
+        return ClusterSnapshot(self.facts, self.columns.updated([node]), reserved)
+
 
 class _Image:
     def __init__(self, facts: ClusterFacts, nodes: Mapping[int, NodeInfo]) -> None:

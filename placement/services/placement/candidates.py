@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -89,10 +89,17 @@ class Candidates:
         self._keeper = keeper
         self._settings = settings
 
+    def view(self) -> View:
+        """What a search would see now. Raises Unavailable."""
+        with STAGE_SECONDS.labels("catch_up").time():
+            return self._keeper.current()
+
     def find(self, query: CandidateQuery, options: SearchOptions = NO_OPTIONS) -> Search:
         """Search. Raises BadRequest for unknown names, SearchTimeout, Unavailable."""
-        with STAGE_SECONDS.labels("catch_up").time():
-            view = self._keeper.current()
+        return self.find_in(self.view(), query, options)
+
+    def find_in(self, view: View, query: CandidateQuery, options: SearchOptions) -> Search:
+        """The same on a view that was asked for before."""
         # After the look, so that an aggregate that is known here has its members in the view.
         aggregates = self._aggregates(query, options)
         wanted = self._resolve(view.names, query, options, aggregates)
@@ -270,15 +277,16 @@ class Candidates:
             raise BadRequest(f"cluster: No cluster {name} found")
         return found
 
-    def are_in_cluster(self, options: SearchOptions, uuids: Iterable[str]) -> bool:
-        """Whether all of these providers belong to the cluster of the options; to any if these name none."""
-        if options.cluster_aggregate is None:
-            return True
+    def inside_cluster(self, options: SearchOptions, uuids: Collection[str]) -> Collection[str]:
+        """Those of the providers that belong to the cluster of the options; all if these name none."""
+        if options.cluster_aggregate is None or not uuids:
+            return uuids
         forest = self._keeper.current().forest
         ids = _aggregate_ids(self._database, [frozenset((options.cluster_aggregate,))])
-        rows = [forest.row_of_uuid(uuid) for uuid in uuids]
         inside = RootIsIn((frozenset(ids.values()),), frozenset())
-        return min(rows) >= 0 and bool(inside.among(forest, forest.providers.root[rows]).all())
+        rows = {uuid: row for uuid in uuids if (row := forest.row_of_uuid(uuid)) >= 0}
+        flags = inside.among(forest, forest.providers.root[list(rows.values())])
+        return {uuid for uuid, is_inside in zip(rows, flags.tolist(), strict=True) if is_inside}
 
 
 def queries_of(query: CandidateQuery) -> tuple[CandidateQuery, ...]:

@@ -6,16 +6,19 @@ Source: placement-api.md, "Allocations of a consumer", "Provider usages", "Usage
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from placement.domain.allocation import UNKNOWN_CONSUMER_TYPE
 from placement.domain.errors import NotFound
+from placement.domain.portions import portions
 from placement.storage.database import Database
 from placement.storage.statements import allocations, consumers
 from placement.storage.statements.allocations import ConsumerHolding, ProviderHolding
 from placement.storage.statements.consumers import Consumer
 
 ALL_TYPES = "all"
+_AT_ONCE = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,15 @@ class TypeUse:
 
     resources: dict[str, int]
     consumers: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHoldings:
+    """A consumer and what it holds: provider uuid -> class -> amount."""
+
+    consumer: Consumer
+    is_pod: bool
+    resources: dict[str, dict[str, int]]
 
 
 class Holdings:
@@ -39,11 +51,17 @@ class Holdings:
             consumer = consumers.find(connection, uuid) if held else None
         return (consumer, held) if consumer is not None else None
 
-    def idle(self, uuid: str) -> Consumer | None:
-        """A consumer that exists but holds nothing; None if it holds something or does not exist."""
+    def of_consumers(self, uuids: Collection[str]) -> dict[str, ConsumerHoldings]:
+        """Those of the consumers that exist, by uuid, with what they hold, be it nothing."""
+        found: dict[str, ConsumerHoldings] = {}
         with self._database.read() as connection:
-            consumer = consumers.find(connection, uuid)
-            return None if allocations.of_consumer(connection, uuid) else consumer
+            for some in portions(uuids, _AT_ONCE):
+                known = consumers.find_all(connection, some)
+                found |= {each.uuid: ConsumerHoldings(each, is_pod, {}) for each, is_pod in known}
+                for uuid, held in allocations.named(connection, [each.uuid for each, _ in known]):
+                    amounts = found[uuid].resources.setdefault(held.provider_uuid, {})
+                    amounts[held.class_name] = held.amount
+        return found
 
     def on_provider(self, uuid: str) -> tuple[int, list[ProviderHolding]]:
         """A provider's generation and all allocations on it. Raises NotFound."""

@@ -98,9 +98,9 @@ class Backend(Protocol):
         """Let the transaction on this connection last, and be idle, for as long as it takes."""
 
     def run_last(
-        self, connection: sa.Connection, statement: sa.TextClause, parameters: Mapping[str, Any]
+        self, connection: sa.Connection, insert: sa.TextClause, rows: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Run the last statement of a transaction, which has no result; it is committed next."""
+        """Run an insert of some rows, which says VALUES for one, as the last statement before the commit."""
 
     def confirm(self, connection: sa.Connection) -> None:
         """After a commit. Raises OutcomeUnknown if the server may have stopped being the database."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
+from placement.domain.portions import portions
+
 _ESCAPED = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 _NULL = r"\N"
+_LINES_AT_ONCE = 100
 
 
 def insert(
@@ -25,18 +27,30 @@ def insert(
 def _copy(
     connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> None:
-    lines = io.StringIO("".join("\t".join(map(_text, row)) + "\n" for row in rows))
     cursor = connection.connection.cursor()
     try:
-        cursor.copy_expert(f"COPY {table.name} ({', '.join(columns)}) FROM STDIN", lines)
+        cursor.copy_expert(f"COPY {table.name} ({', '.join(columns)}) FROM STDIN", _Lines(rows))
     finally:
         cursor.close()
 
 
-def _text(value: object) -> str:
-    if value is None:
-        return _NULL
-    return value.translate(_ESCAPED) if isinstance(value, str) else str(value)
+class _Lines:
+    """A file of the rows that is written while it is read, so that the server need not wait for all of it."""
+
+    def __init__(self, rows: Iterable[Sequence[Any]]) -> None:
+        self._portions = portions(rows, _LINES_AT_ONCE)
+
+    def read(self, _size: int) -> str:
+        """The next lines, none at the end."""
+        return "".join(map(_line, next(self._portions, ())))
+
+
+def _line(row: Sequence[Any]) -> str:
+    texts = [
+        _NULL if value is None else value.translate(_ESCAPED) if isinstance(value, str) else str(value)
+        for value in row
+    ]
+    return "\t".join(texts) + "\n"
 
 
 def _execute_many(

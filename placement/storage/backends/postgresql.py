@@ -177,10 +177,10 @@ class PostgreSQL:
             connection.exec_driver_sql(f"SET LOCAL {limit} = 0")
 
     def run_last(
-        self, connection: sa.Connection, statement: sa.TextClause, parameters: Mapping[str, Any]
+        self, connection: sa.Connection, insert: sa.TextClause, rows: Sequence[Mapping[str, Any]]
     ) -> None:
         """Send it with the commit, in one round trip."""
-        postgresql_driver.commit_with(connection, statement, parameters)
+        postgresql_driver.commit_with(connection, insert, rows)
 
     def confirm(self, connection: sa.Connection) -> None:
         """Nothing: the server has said that it is stored."""

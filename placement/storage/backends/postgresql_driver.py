@@ -10,7 +10,7 @@ import math
 import select
 import uuid
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import psycopg2
@@ -136,16 +136,19 @@ class Dialect(PGDialect_psycopg2):
             dbapi_connection.close()
 
 
-def commit_with(connection: sa.Connection, statement: sa.TextClause, parameters: Mapping[str, Any]) -> None:
-    """Have the statement sent together with the COMMIT that must follow now."""
+def commit_with(connection: sa.Connection, insert: sa.TextClause, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Have the rows inserted by a statement that is sent together with the COMMIT that must follow now."""
     driver: Any = connection.connection.dbapi_connection
+    begin, values = _parts(insert)
     with driver.cursor() as cursor:
-        driver.keep_last(cursor.mogrify(_compiled(statement, connection.dialect), parameters))
+        driver.keep_last(begin + b", ".join(cursor.mogrify(values, row) for row in rows))
 
 
-@lru_cache(maxsize=64)
-def _compiled(statement: sa.TextClause, dialect: sa.Dialect) -> str:
-    return str(statement.compile(dialect=dialect))
+@cache
+def _parts(insert: sa.TextClause) -> tuple[bytes, str]:
+    """An insert up to its values, and the values of one row, for the driver to fill in."""
+    begin, word, values = str(insert.compile(dialect=Dialect())).partition("VALUES ")
+    return (begin + word).encode(), values
 
 
 sa.dialects.registry.register("postgresql.placement", __name__, "Dialect")

@@ -162,10 +162,10 @@ class SQLite:
         """Nothing: there are no limits once it has begun."""
 
     def run_last(
-        self, connection: sa.Connection, statement: sa.TextClause, parameters: Mapping[str, Any]
+        self, connection: sa.Connection, insert: sa.TextClause, rows: Sequence[Mapping[str, Any]]
     ) -> None:
         """Run it: there is no round trip to be saved."""
-        connection.execute(statement, parameters)
+        connection.execute(insert, rows)
 
     def confirm(self, connection: sa.Connection) -> None:
         """Raises OutcomeUnknown if the file was removed or replaced meanwhile."""

@@ -7,19 +7,18 @@ and inserted again: nothing outside knows these rows by an id.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
-
-import sqlalchemy as sa
 
 from placement.storage.moving import providers
 from placement.storage.moving.names import Ids
 from placement.storage.moving.side import Progress, Report, Side, rounded, with_progress
 
 _PROVIDER = "resource_provider_id"
-_CAPACITY = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio")
-_PROVIDERS_AT_ONCE = 1000
+_RATIO = "allocation_ratio"
+_CAPACITY = ("total", "reserved", "min_unit", "max_unit", "step_size", _RATIO)
+_PROVIDERS_AT_ONCE = 5000
 
 Content = tuple[Any, ...]
 Rows = dict[Content, tuple[Any, Any]]
@@ -84,25 +83,19 @@ def _translated(
     source: Side, kind: _Kind, some: Sequence[int], moved: Mapping[int, int], names: Mapping[int, int]
 ) -> Rows:
     """The rows of the source, with the ids of the target."""
-    return {
-        (moved[row[0]], names[row[1]], *row[2:]): times for row, times in _read(source, kind, some).items()
-    }
+    rows = _read(source, kind, some)
+    return {(moved[row[0]], names[row[1]], *row[2:-2]): (row[-2], row[-1]) for row in rows}
 
 
-def _read(side: Side, kind: _Kind, some: Sequence[int]) -> Rows:
-    table = getattr(side.tables, kind.table)
-    columns = [table.c[name] for name in (*kind.columns, "created_at", "updated_at")]
-    rows = side.rows(sa.select(*columns).where(table.c[_PROVIDER].in_(some)))
-    return {tuple(row[:-2]): (row[-2], row[-1]) for row in rows}
+def _read(side: Side, kind: _Kind, some: Sequence[int]) -> Iterable[Sequence[Any]]:
+    columns = (*kind.columns, "created_at", "updated_at")
+    return side.rows_of(getattr(side.tables, kind.table), columns, _PROVIDER, some)
 
 
 def _write(target: Side, kind: _Kind, wanted: Rows, here: Sequence[int], report: Report) -> set[int]:
-    """Replace the rows that differ; the providers they are of."""
-    present = _read(target, kind, here)
-    if "allocation_ratio" in kind.columns:
-        surplus, missing = _differing(present, wanted, target.digits)
-    else:
-        surplus, missing = present.keys() - wanted.keys(), wanted.keys() - present.keys()
+    """Replace the rows that differ, of the providers `here`; the providers they are of."""
+    present = {tuple(row[:-2]) for row in _read(target, kind, here)}
+    surplus, missing = _differing(kind, present, wanted.keys(), target.digits)
     table = getattr(target.tables, kind.table)
     target.delete(table, kind.columns[: kind.key], [row[: kind.key] for row in surplus])
     # In the order of the source, as far as it has one.
@@ -112,9 +105,13 @@ def _write(target: Side, kind: _Kind, wanted: Rows, here: Sequence[int], report:
     return {row[0] for row in missing} | {row[0] for row in surplus}
 
 
-def _differing(present: Rows, wanted: Rows, digits: int) -> tuple[set[Content], set[Content]]:
+def _differing(
+    kind: _Kind, present: Set[Content], wanted: Set[Content], digits: int
+) -> tuple[Set[Content], Set[Content]]:
     """Rows that only one has, where ratios count by the digits that the target keeps."""
-    place = _INVENTORIES.columns.index("allocation_ratio")
+    if not present or _RATIO not in kind.columns:
+        return present - wanted, wanted - present
+    place = kind.columns.index(_RATIO)
 
     def kept(row: Content) -> Content:
         return (*row[:place], rounded(row[place], digits), *row[place + 1 :])

@@ -14,6 +14,7 @@ from placement.storage.moving.providers import foreign_ids
 from placement.storage.moving.side import AT_ONCE, Progress, Report, Side
 
 _CONTENT = ("uuid", "project_id", "user_id", "consumer_type_id", "generation")
+_READ_AT_ONCE = 5000
 
 
 def copy(source: Side, target: Side, ids: Ids, report: Report, progress: Progress) -> set[str]:
@@ -21,16 +22,25 @@ def copy(source: Side, target: Side, ids: Ids, report: Report, progress: Progres
     table = source.tables.consumers
     total = source.rows(sa.select(sa.func.count()).select_from(table))[0][0]
     columns = [table.c[name] for name in ("id", *_CONTENT, "created_at", "updated_at")]
-    query = sa.select(*columns).where(table.c.id > sa.bindparam("after")).order_by(table.c.id).limit(AT_ONCE)
+    query = sa.select(*columns).where(table.c.id > sa.bindparam("after")).order_by(table.c.id)
+    present = _present(target)
     found: set[str] = set()
     after = -1
-    while rows := source.rows(query, after=after):
+    while rows := source.rows(query.limit(_READ_AT_ONCE), after=after):
         after = rows[-1][0]
         wanted = [_translated(row, ids) for row in rows]
         found.update(row["uuid"] for row in wanted)
-        _write(wanted, target, report)
+        _write(wanted, present, target, report)
         progress("consumers", len(found), total)
     return found
+
+
+def _present(target: Side) -> dict[str, Any]:
+    """The consumers of the target by uuid: id, cluster, and what `_CONTENT` names."""
+    table = target.tables.consumers
+    cluster = table.c.cluster_id if target.is_ours else sa.null()
+    rows = target.rows(sa.select(table.c.id, cluster, *(table.c[name] for name in _CONTENT)))
+    return {row.uuid: row for row in rows}
 
 
 def _translated(row: Any, ids: Ids) -> dict[str, Any]:
@@ -46,13 +56,9 @@ def _translated(row: Any, ids: Ids) -> dict[str, Any]:
     }
 
 
-def _write(wanted: list[dict[str, Any]], target: Side, report: Report) -> None:
-    table = target.tables.consumers
-    cluster = table.c.cluster_id if target.is_ours else sa.null()
-    query = sa.select(table.c.id, cluster, *(table.c[name] for name in _CONTENT))
-    uuids = [row["uuid"] for row in wanted]
-    present = {row.uuid: row for row in target.rows(query.where(table.c.uuid.in_(uuids)))}
-    pods = [row.uuid for row in present.values() if row[1] is not None]
+def _write(wanted: list[dict[str, Any]], present: dict[str, Any], target: Side, report: Report) -> None:
+    found = [present[row["uuid"]] for row in wanted if row["uuid"] in present]
+    pods = [row.uuid for row in found if row[1] is not None]
     if pods:
         raise Conflict(f"consumers that are pods of clusters of this service: {', '.join(pods[:5])}")
     new = [tuple(row.values()) for row in wanted if row["uuid"] not in present]
@@ -61,6 +67,7 @@ def _write(wanted: list[dict[str, Any]], target: Side, report: Report) -> None:
         for row in wanted
         if row["uuid"] in present and tuple(row[name] for name in _CONTENT) != tuple(present[row["uuid"]][2:])
     ]
+    table = target.tables.consumers
     target.insert(table, list(wanted[0]), new)
     target.update(table, changed)
     report.of("consumers").added += len(new)
@@ -83,8 +90,9 @@ def complete(source: Side, target: Side, owner: tuple[str, str], report: Report)
     if orphans:
         project = names.id_of(target, "projects", owner[0])
         user = names.id_of(target, "users", owner[1])
+        present = _present(target)
         for some in portions(orphans, AT_ONCE):
-            _write([_incomplete(uuid, project, user) for uuid in some], target, report)
+            _write([_incomplete(uuid, project, user) for uuid in some], present, target, report)
     report.completed_consumers = len(orphans)
     return orphans
 

@@ -48,7 +48,7 @@ def move(
     providers.remove(gone, present, target, report, progress)
     consumers.remove(left, target, report)
     _analyze(target)
-    found = comparison.differences(source, target, list(wanted.ids), sorted(known), orphans, progress)
+    found = comparison.differences(source, target, moved, known.union(orphans), progress)
     _refuse("The two databases differ afterwards", list(islice(found, _SHOWN)))
     report.compared = {"providers": len(wanted.ids), "consumers": len(known) + len(orphans)}
     return report

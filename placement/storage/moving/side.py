@@ -18,6 +18,8 @@ from placement.storage.database import Transaction
 
 AT_ONCE = 1000
 _WRITTEN_AT_ONCE = 20_000
+# Ids that are further apart from each other are looked up one by one.
+_SPARSE = 3
 
 Progress = Callable[[str, int, int], None]
 """Told what is being moved, how many are done, and of how many."""
@@ -44,6 +46,19 @@ class Side:
     def rows(self, statement: Any, **parameters: Any) -> Sequence[Any]:
         """All rows of a query."""
         return self.connection.execute(statement, parameters).all()
+
+    def rows_of(
+        self, table: sa.Table, columns: Sequence[str], name: str, ids: Sequence[int]
+    ) -> Iterable[Sequence[Any]]:
+        """These columns of the rows whose column `name` has one of the ids, of which there must be some."""
+        place = columns.index(name)
+        query = sa.select(*(table.c[column] for column in columns))
+        least, most = min(ids), max(ids)
+        if most - least >= _SPARSE * len(ids):
+            return self.rows(query.where(table.c[name].in_(ids)))
+        # Much cheaper than a list; what lies between was never asked for.
+        rows, wanted = self.rows(query.where(table.c[name].between(least, most))), set(ids)
+        return [row for row in rows if row[place] in wanted]
 
     @cached_property
     def stamped(self) -> dict[str, Any]:

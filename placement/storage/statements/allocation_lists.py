@@ -22,6 +22,20 @@ _projects = tables.projects
 _users = tables.users
 _types = tables.consumer_types
 _clusters = tables.clusters
+_listed = sa.select(
+    _table.c.consumer_id,
+    _consumers.c.generation,
+    _projects.c.external_id,
+    _users.c.external_id,
+    _types.c.name,
+    _providers.c.uuid,
+    _providers.c.name,
+    _clusters.c.name,
+    _classes.c.name,
+    _table.c.used,
+    _consumers.c.dedicated_cpus,
+)
+_order = (_table.c.consumer_id, _providers.c.id, _classes.c.id)
 
 
 class ListedAllocation(NamedTuple):
@@ -48,25 +62,15 @@ def page(
     if after is not None:
         keys = keys.where(_table.c.consumer_id > after)
     keys = keys.distinct().order_by(_table.c.consumer_id).limit(consumers)
-    statement = _narrowed(
-        sa.select(
-            _table.c.consumer_id,
-            _consumers.c.generation,
-            _projects.c.external_id,
-            _users.c.external_id,
-            _types.c.name,
-            _providers.c.uuid,
-            _providers.c.name,
-            _clusters.c.name,
-            _classes.c.name,
-            _table.c.used,
-            _consumers.c.dedicated_cpus,
-        ),
-        wanted,
-    )
+    statement = _narrowed(_listed, wanted)
     statement = statement.where(_table.c.consumer_id.in_(keys.subquery().select()))
-    statement = statement.order_by(_table.c.consumer_id, _providers.c.id, _classes.c.id)
-    return [ListedAllocation(*row) for row in connection.execute(statement)]
+    return [ListedAllocation(*row) for row in connection.execute(statement.order_by(*_order))]
+
+
+def on_tree(connection: Executor, root_id: int) -> list[ListedAllocation]:
+    """All allocations on the providers of a tree."""
+    statement = _narrowed(_listed, AllocationFilter()).where(_providers.c.root_provider_id == root_id)
+    return [ListedAllocation(*row) for row in connection.execute(statement.order_by(*_order))]
 
 
 def _narrowed(statement: sa.Select[Any], wanted: AllocationFilter) -> sa.Select[Any]:

@@ -121,19 +121,36 @@ class ConsumerHolding(NamedTuple):
     created_at: datetime.datetime
 
 
+_named = (
+    sa.select(
+        _table.c.consumer_id,
+        _providers.c.uuid,
+        _providers.c.generation,
+        _classes.c.name,
+        _table.c.used,
+        _table.c.created_at,
+    )
+    .select_from(_table)
+    .join(_providers, _providers.c.id == _table.c.resource_provider_id)
+    .join(_classes, _classes.c.id == _table.c.resource_class_id)
+    .order_by(_providers.c.id, _classes.c.id)
+)
+
+
 def of_consumer(connection: Executor, consumer_uuid: str) -> list[ConsumerHolding]:
     """All that one consumer holds, in order of providers and classes."""
-    statement = (
-        sa.select(
-            _providers.c.uuid, _providers.c.generation, _classes.c.name, _table.c.used, _table.c.created_at
-        )
-        .select_from(_table)
-        .join(_providers, _providers.c.id == _table.c.resource_provider_id)
-        .join(_classes, _classes.c.id == _table.c.resource_class_id)
-        .where(_table.c.consumer_id == consumer_uuid)
-        .order_by(_providers.c.id, _classes.c.id)
-    )
-    return [ConsumerHolding(*row) for row in connection.execute(statement)]
+    return [
+        ConsumerHolding(*row[1:])
+        for row in connection.execute(_named.where(_table.c.consumer_id == consumer_uuid))
+    ]
+
+
+def named(connection: Executor, consumer_uuids: Collection[str]) -> list[tuple[str, ConsumerHolding]]:
+    """All that some consumers hold, each with the consumer, in order of providers and classes."""
+    if not consumer_uuids:
+        return []
+    rows = connection.execute(_named.where(_table.c.consumer_id.in_(sorted(consumer_uuids))))
+    return [(row[0], ConsumerHolding(*row[1:])) for row in rows]
 
 
 class ProviderHolding(NamedTuple):

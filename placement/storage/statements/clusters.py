@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from placement.domain.portions import portions
 from placement.storage import tables
 from placement.storage.changes.change_log import CLUSTER_CHANGED, record_change
 from placement.storage.database import Executor, Transaction
@@ -14,10 +16,14 @@ from placement.storage.database import Executor, Transaction
 _clusters = tables.clusters
 _nodes = tables.nodes
 _aggregates = tables.aggregates
+_AT_ONCE = 500
 
 
 class Cluster(NamedTuple):
-    """A cluster; `aggregate_uuid` is the aggregate its hosts are in."""
+    """A cluster; `aggregate_uuid` is the aggregate its hosts are in.
+
+    `changed_at`: when its settings were changed last, None if never.
+    """
 
     id: int
     name: str
@@ -25,6 +31,7 @@ class Cluster(NamedTuple):
     aggregate_uuid: str
     settings: dict[str, Any]
     nodes: int
+    changed_at: datetime.datetime | None = None
 
 
 _counted = (
@@ -35,6 +42,7 @@ _counted = (
         _aggregates.c.uuid,
         _clusters.c.settings,
         sa.select(sa.func.count(_nodes.c.id)).where(_nodes.c.cluster_id == _clusters.c.id).scalar_subquery(),
+        _clusters.c.updated_at,
     )
     .select_from(_clusters)
     .join(_aggregates, _aggregates.c.id == _clusters.c.aggregate_id)
@@ -137,9 +145,13 @@ _node = sa.select(
 
 def find_node(connection: Executor, cluster_id: int, name: str) -> Node | None:
     """The node of this name."""
-    statement = _node.where(_nodes.c.cluster_id == cluster_id, _nodes.c.name == name)
-    row = connection.execute(statement).first()
-    return Node(*row) if row else None
+    return find_nodes(connection, cluster_id, [name]).get(name)
+
+
+def find_nodes(connection: Executor, cluster_id: int, names: Collection[str]) -> dict[str, Node]:
+    """Those of the nodes that exist, by name."""
+    statement = _node.where(_nodes.c.cluster_id == cluster_id, _nodes.c.name.in_(sorted(names)))
+    return {row[1]: Node(*row) for row in connection.execute(statement)}
 
 
 def nodes_of(connection: Executor, cluster_id: int) -> list[tuple[str, str]]:
@@ -164,28 +176,53 @@ def node_on(connection: Executor, provider_id: int) -> str | None:
     return f"{row[0]}/{row[1]}" if row else None
 
 
-def save_node(
-    transaction: Transaction,
-    cluster_id: int,
-    name: str,
-    provider_id: int,
-    manifest: dict[str, Any],
-    topology_manifest: dict[str, Any] | None,
-) -> int:
-    """Insert a node or replace its manifests; its id."""
-    values = {
-        "manifest": manifest,
-        "topology_manifest": topology_manifest,
-        "resource_provider_id": provider_id,
+class NewNode(NamedTuple):
+    """A node to be written: its name, its host provider, its manifests."""
+
+    name: str
+    provider_id: int
+    manifest: dict[str, Any]
+    topology_manifest: dict[str, Any] | None
+
+
+def insert_nodes(transaction: Transaction, cluster_id: int, fresh: Sequence[NewNode]) -> dict[str, int]:
+    """Insert nodes; their ids by name."""
+    if not fresh:
+        return {}
+    rows = [
+        {**_values(node), "cluster_id": cluster_id, "name": node.name, "created_at": transaction.now}
+        for node in fresh
+    ]
+    inserted = transaction.execute(sa.insert(_nodes).returning(_nodes.c.name, _nodes.c.id), rows)
+    return {row[0]: row[1] for row in inserted}
+
+
+def update_nodes(transaction: Transaction, changed: Mapping[int, NewNode]) -> None:
+    """Replace the manifests of nodes by their ids."""
+    for some in portions(sorted(changed.items()), _AT_ONCE):
+        columns = list(_values(some[0][1]))
+        asked = (
+            sa.values(
+                sa.column("id", sa.Integer),
+                *(sa.column(name, _nodes.c[name].type) for name in columns),
+                name="wanted",
+            )
+            .data([(id_, *_values(node).values()) for id_, node in some])
+            .cte("wanted")
+        )
+        transaction.execute(
+            sa.update(_nodes)
+            .where(_nodes.c.id == asked.c.id)
+            .values(updated_at=transaction.now, **{name: asked.c[name] for name in columns})
+        )
+
+
+def _values(node: NewNode) -> dict[str, Any]:
+    return {
+        "resource_provider_id": node.provider_id,
+        "manifest": node.manifest,
+        "topology_manifest": node.topology_manifest,
     }
-    mine = sa.and_(_nodes.c.cluster_id == cluster_id, _nodes.c.name == name)
-    updated = transaction.execute(
-        sa.update(_nodes).where(mine).values(updated_at=transaction.now, **values).returning(_nodes.c.id)
-    ).scalar_one_or_none()
-    if updated is not None:
-        return int(updated)
-    row = {"cluster_id": cluster_id, "name": name, "created_at": transaction.now, **values}
-    return int(transaction.execute(sa.insert(_nodes).values(row).returning(_nodes.c.id)).scalar_one())
 
 
 def delete_node(transaction: Transaction, node_id: int) -> None:

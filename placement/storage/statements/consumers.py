@@ -97,6 +97,12 @@ def find(connection: Executor, uuid: str) -> Consumer | None:
     return Consumer(*row) if row else None
 
 
+def find_all(connection: Executor, uuids: Collection[str]) -> list[tuple[Consumer, bool]]:
+    """Those of the consumers that exist, and whether each is a pod."""
+    statement = _described.add_columns(_table.c.cluster_id.is_not(None)).where(_table.c.uuid.in_(uuids))
+    return [(Consumer(*row[:-1]), bool(row[-1])) for row in connection.execute(statement)]
+
+
 class LockedConsumer(NamedTuple):
     """A consumer whose row is locked until the transaction ends; pods have the id of their cluster."""
 
@@ -124,11 +130,16 @@ def lock_generations(transaction: Transaction, uuids: Collection[str]) -> dict[s
     locked = lock(transaction, uuids)
     for uuid, consumer in locked.items():
         if consumer.cluster_id is not None:
-            raise Conflict(
-                f"Consumer {uuid} is a pod of a cluster; what it holds changes with the pod only, "
-                "see /ext/v1/clusters."
-            )
+            raise pod_conflict(uuid)
     return {uuid: consumer.generation for uuid, consumer in locked.items()}
+
+
+def pod_conflict(uuid: str) -> Conflict:
+    """Why nothing can be claimed for the consumer that a pod is."""
+    return Conflict(
+        f"Consumer {uuid} is a pod of a cluster; what it holds changes with the pod only, "
+        "see /ext/v1/clusters."
+    )
 
 
 class ConsumerAttributes(NamedTuple):

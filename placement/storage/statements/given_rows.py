@@ -19,9 +19,8 @@ class RowStatement:
     def __init__(
         self, text: str, name: str, columns: Mapping[str, str], *parameters: sa.BindParameter[Any]
     ) -> None:
-        """`text` has {rows} where the table `name` of these columns (names and SQL types) is to stand.
-
-        Where it has {stamp}, that of the transaction is to stand, whose parameters then come with the others.
+        """`text` has {rows} where the table `name` of these columns (names and SQL types) is to stand,
+        and {stamp} where that of the transaction is.
 
         `parameters` are those whose type the driver has to know.
         """
@@ -35,12 +34,6 @@ class RowStatement:
         """Run it on rows, of which there must be some, with its other parameters."""
         given = transaction.backend.row_parameters(self._columns, rows)
         return transaction.execute(self._for(transaction.backend), {**given, **others})
-
-    def run_last(self, transaction: Transaction, rows: Sequence[Sequence[Any]], **others: Any) -> None:
-        """The same for a statement without result that ends its transaction: it is committed next."""
-        backend = transaction.backend
-        given = backend.row_parameters(self._columns, rows)
-        backend.run_last(transaction.connection, self._for(backend), {**given, **others})
 
     def _for(self, backend: Backend) -> sa.TextClause:
         statement = self._made.get(type(backend))

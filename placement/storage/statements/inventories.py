@@ -13,6 +13,7 @@ from placement.domain.inventory import Inventory
 from placement.domain.portions import portions
 from placement.storage import tables
 from placement.storage.database import Executor, Transaction
+from placement.storage.statements.given_rows import RowStatement
 
 _table = tables.inventories
 _classes = tables.resource_classes
@@ -83,20 +84,46 @@ def stored(connection: Executor, provider_ids: Collection[int]) -> dict[int, dic
     return found
 
 
+_INSERT = RowStatement(
+    """
+    INSERT INTO inventories (resource_provider_id, resource_class_id, used, created_at,
+                             total, reserved, min_unit, max_unit, step_size, allocation_ratio)
+    SELECT given.provider_id, given.class_id, 0, :now,
+           given.total, given.reserved, given.min_unit, given.max_unit, given.step_size, given.ratio
+      FROM {rows}
+    """,
+    "given",
+    {
+        "provider_id": "integer",
+        "class_id": "integer",
+        "total": "integer",
+        "reserved": "integer",
+        "min_unit": "integer",
+        "max_unit": "integer",
+        "step_size": "integer",
+        "ratio": "double precision",
+    },
+    sa.bindparam("now", type_=sa.DateTime),
+)
+
+
 def insert(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]]) -> None:
     """Insert records: (provider id, class id, record)."""
     if wanted:
         rows = [
-            {
-                "resource_provider_id": provider_id,
-                "resource_class_id": class_id,
-                "used": 0,
-                "created_at": transaction.now,
-                **asdict(inventory),
-            }
-            for provider_id, class_id, inventory in wanted
+            (
+                provider_id,
+                class_id,
+                record.total,
+                record.reserved,
+                record.min_unit,
+                record.max_unit,
+                record.step_size,
+                record.allocation_ratio,
+            )
+            for provider_id, class_id, record in wanted
         ]
-        transaction.execute(sa.insert(_table), rows)
+        _INSERT.run(transaction, rows, now=transaction.now)
 
 
 def update(transaction: Transaction, wanted: Sequence[tuple[int, int, Inventory]]) -> None:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from placement.storage import tables
 from placement.storage.database import Executor, Transaction
 from placement.storage.statements import names
+from placement.storage.statements.given_rows import RowStatement
 
 _providers = tables.providers
 _traits = tables.traits
@@ -57,7 +58,9 @@ def _members(
     if not rows:
         return None
     present = [row for row in rows if row[1] is not None]
-    return Members(rows[0][0], [row[1] for row in present], max((row[2] for row in present), default=None))
+    # Rows that were imported may have no times.
+    times = [row[2] for row in present if row[2] is not None]
+    return Members(rows[0][0], [row[1] for row in present], max(times, default=None))
 
 
 class Replaced(NamedTuple):
@@ -79,13 +82,25 @@ def replace_aggregates(transaction: Transaction, provider_id: int, uuids: Collec
     return _replace(transaction, _provider_aggregates, "aggregate_id", _aggregates.c.uuid, provider_id, ids)
 
 
-def add_aggregate(transaction: Transaction, provider_id: int, uuid: str) -> bool:
-    """Put a provider into an existing aggregate; False if it is there already."""
-    row = sa.select(sa.literal(provider_id), _aggregates.c.id, sa.literal(transaction.now))
-    columns = ["resource_provider_id", "aggregate_id", "created_at"]
-    insert = transaction.insert_or_ignore(_provider_aggregates)
-    insert = insert.from_select(columns, row.where(_aggregates.c.uuid == uuid))
-    return bool(transaction.execute(insert).rowcount)
+_ADD = RowStatement(
+    """
+    INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id, created_at)
+    SELECT given.provider_id, placement_aggregates.id, :now
+      FROM {rows} JOIN placement_aggregates ON placement_aggregates.uuid = :aggregate WHERE true
+    ON CONFLICT DO NOTHING RETURNING resource_provider_id
+    """,
+    "given",
+    {"provider_id": "integer"},
+    sa.bindparam("now", type_=sa.DateTime),
+)
+
+
+def add_to_aggregate(transaction: Transaction, provider_ids: Collection[int], uuid: str) -> set[int]:
+    """Put providers into an existing aggregate; those that were not there already."""
+    if not provider_ids:
+        return set()
+    rows = [(id_,) for id_ in sorted(provider_ids)]
+    return set(_ADD.run(transaction, rows, aggregate=uuid, now=transaction.now).scalars())
 
 
 def _replace(

@@ -207,20 +207,27 @@ def _chosen(cluster: Any, cluster_id: int, root: Any, roots: Roots) -> Any:
 class OwnUse(NamedTuple):
     """What a pod of the cluster holds of one inventory in a node's tree."""
 
+    root_id: int
     consumer_uuid: str
     provider_name: str
     class_name: str
     amount: int
 
 
-def own_uses(connection: Executor, cluster_id: int, root_id: int) -> list[OwnUse]:
-    """What pods of the cluster hold in one tree."""
+def own_uses(connection: Executor, cluster_id: int, roots: Collection[int]) -> list[OwnUse]:
+    """What pods of the cluster hold in some trees."""
     statement = (
-        sa.select(_allocations.c.consumer_id, _providers.c.name, _classes.c.name, _allocations.c.used)
+        sa.select(
+            _providers.c.root_provider_id,
+            _allocations.c.consumer_id,
+            _providers.c.name,
+            _classes.c.name,
+            _allocations.c.used,
+        )
         .select_from(_allocations)
         .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
         .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
         .join(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
-        .where(_providers.c.root_provider_id == root_id, _consumers.c.cluster_id == cluster_id)
+        .where(_providers.c.root_provider_id.in_(sorted(roots)), _consumers.c.cluster_id == cluster_id)
     )
     return [OwnUse(*row) for row in connection.execute(statement)]

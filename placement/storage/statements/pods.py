@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -76,6 +76,19 @@ _stored = (
 )
 
 
+NodeCpu = tuple[int, int]
+"""The id of a node and one of its logical CPUs."""
+
+
+def any_namesakes(
+    connection: Executor, cluster_id: int, names: Collection[tuple[str, str]], uids: Collection[str]
+) -> list[StoredPod]:
+    """Pods with any of these names, each with its namespace, or of these uids."""
+    full = sa.tuple_(_pods.c.namespace, _pods.c.name).in_(sorted(names))
+    statement = _stored.where(_pods.c.cluster_id == cluster_id, sa.or_(full, _pods.c.uid.in_(sorted(uids))))
+    return [StoredPod(*row) for row in connection.execute(statement.order_by(_pods.c.id))]
+
+
 def namesakes(
     connection: Executor, cluster_id: int, namespace: str, name: str, uid: str | None = None
 ) -> list[StoredPod]:
@@ -108,10 +121,10 @@ class PodValues:
     node_id: int | None
 
 
-def insert(transaction: Transaction, cluster_id: int, values: PodValues) -> int:
-    """A new pod; its id."""
-    row = {**_row(values), "cluster_id": cluster_id, "created_at": transaction.now}
-    return int(transaction.execute(sa.insert(_pods).values(row).returning(_pods.c.id)).scalar_one())
+def insert(transaction: Transaction, cluster_id: int, values: Sequence[PodValues]) -> list[int]:
+    """New pods; their ids."""
+    rows = [{**_row(each), "cluster_id": cluster_id, "created_at": transaction.now} for each in values]
+    return list(transaction.execute(sa.insert(_pods).returning(_pods.c.id), rows).scalars())
 
 
 def update(transaction: Transaction, id_: int, values: PodValues) -> None:
@@ -205,11 +218,15 @@ def manifests(connection: Executor, cluster_id: int, uids: Collection[str]) -> l
     return list(connection.execute(statement).scalars())
 
 
-def owners(connection: Executor, node_id: int) -> dict[int, tuple[str, str]]:
-    """(consumer, exclusive level) of the logical CPUs of a node that have an owner."""
-    statement = sa.select(_cpus.c.cpu, _cpus.c.consumer_id, _cpus.c.exclusive_level)
-    rows = connection.execute(statement.where(_cpus.c.node_id == node_id).order_by(_cpus.c.cpu))
-    return {row[0]: (row[1], row[2] or "") for row in rows}
+def owners(connection: Executor, node_ids: Collection[int]) -> dict[int, dict[int, tuple[str, str]]]:
+    """(consumer, exclusive level) of the logical CPUs that have an owner, by node and CPU."""
+    statement = sa.select(_cpus.c.node_id, _cpus.c.cpu, _cpus.c.consumer_id, _cpus.c.exclusive_level)
+    found: dict[int, dict[int, tuple[str, str]]] = {}
+    for row in connection.execute(
+        statement.where(_cpus.c.node_id.in_(sorted(node_ids))).order_by(_cpus.c.cpu)
+    ):
+        found.setdefault(row[0], {})[row[1]] = (row[2], row[3] or "")
+    return found
 
 
 def cpus_of(connection: Executor, consumer: str) -> frozenset[int]:
@@ -219,21 +236,21 @@ def cpus_of(connection: Executor, consumer: str) -> frozenset[int]:
     )
 
 
-def disown(transaction: Transaction, node_id: int, cpus: Collection[int]) -> None:
-    """Take logical CPUs of a node from their owners."""
+def disown(transaction: Transaction, cpus: Collection[NodeCpu]) -> None:
+    """Take logical CPUs of nodes from their owners."""
     if cpus:
-        mine = sa.and_(_cpus.c.node_id == node_id, _cpus.c.cpu.in_(sorted(cpus)))
-        transaction.execute(sa.delete(_cpus).where(mine))
+        place = sa.tuple_(_cpus.c.node_id, _cpus.c.cpu)
+        transaction.execute(sa.delete(_cpus).where(place.in_(sorted(cpus))))
 
 
-def own(transaction: Transaction, node_id: int, owners: Mapping[int, tuple[str, str]]) -> None:
-    """Give logical CPUs of a node to their owners: (consumer, exclusive level) by CPU.
+def own(transaction: Transaction, owners: Mapping[NodeCpu, tuple[str, str]]) -> None:
+    """Give logical CPUs of nodes to their owners: (consumer, exclusive level).
 
     The key of the table refuses CPUs that have an owner already.
     """
     if owners:
         rows = [
             {"node_id": node_id, "cpu": cpu, "consumer_id": consumer, "exclusive_level": level or None}
-            for cpu, (consumer, level) in sorted(owners.items())
+            for (node_id, cpu), (consumer, level) in sorted(owners.items())
         ]
         transaction.execute(sa.insert(_cpus), rows)

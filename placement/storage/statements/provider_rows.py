@@ -54,6 +54,12 @@ def find(connection: Executor, uuid: str) -> Provider | None:
     return Provider(*row) if row else None
 
 
+def ids_of(connection: Executor, uuids: Collection[str]) -> dict[str, int]:
+    """The ids of those of the providers that exist, by uuid."""
+    rows = connection.execute(sa.select(_self.c.uuid, _self.c.id).where(_self.c.uuid.in_(sorted(uuids))))
+    return {row[0]: row[1] for row in rows}
+
+
 def listed(
     connection: Executor,
     *,

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from placement.storage import tables
 from placement.storage.database import Executor, Transaction
+from placement.storage.statements.given_rows import RowStatement
 
 _providers = tables.providers
 _traits = tables.provider_traits
@@ -21,34 +22,55 @@ class NewProvider(NamedTuple):
     name: str
     parent_id: int | None
     root_id: int | None
+    generation: int = 0
 
 
-def ids_below(transaction: Transaction, root_id: int) -> set[int]:
-    """All providers of the tree."""
-    statement = sa.select(_providers.c.id).where(_providers.c.root_provider_id == root_id)
+def ids_below(transaction: Transaction, root_ids: Collection[int]) -> set[int]:
+    """All providers of the trees."""
+    statement = sa.select(_providers.c.id).where(_providers.c.root_provider_id.in_(sorted(root_ids)))
     return set(transaction.execute(statement).scalars())
+
+
+_INSERT = RowStatement(
+    """
+    INSERT INTO resource_providers (uuid, name, generation, parent_provider_id, root_provider_id, cluster_id,
+                                    created_at, revision)
+    SELECT given.uuid, given.name, given.generation, given.parent_id, given.root_id, :cluster_id,
+           :now, {stamp}
+      FROM {rows} WHERE true
+    ON CONFLICT DO NOTHING RETURNING uuid, id
+    """,
+    "given",
+    {
+        "uuid": "varchar",
+        "name": "varchar",
+        "parent_id": "integer",
+        "root_id": "integer",
+        "generation": "integer",
+    },
+    sa.bindparam("now", type_=sa.DateTime),
+    sa.bindparam("cluster_id", type_=sa.Integer),
+)
+_ADD_TRAITS = RowStatement(
+    """
+    INSERT INTO resource_provider_traits (resource_provider_id, trait_id, created_at)
+    SELECT given.provider_id, given.trait_id, :now FROM {rows}
+    """,
+    "given",
+    {"provider_id": "integer", "trait_id": "integer"},
+    sa.bindparam("now", type_=sa.DateTime),
+)
 
 
 def insert_providers(
     transaction: Transaction, rows: Sequence[NewProvider], cluster_id: int | None
 ) -> dict[str, int]:
-    """Insert providers of generation 0; their ids by uuid. Names and uuids taken by others are left out."""
+    """Insert providers; their ids by uuid. Names and uuids taken by others are left out."""
     if not rows:
         return {}
-    values = [
-        {
-            "uuid": row.uuid,
-            "name": row.name,
-            "generation": 0,
-            "parent_provider_id": row.parent_id,
-            "root_provider_id": row.root_id,
-            "cluster_id": cluster_id,
-            "created_at": transaction.now,
-        }
-        for row in rows
-    ]
-    statement = transaction.insert_or_ignore(_providers).values(revision=transaction.stamp)
-    found = transaction.execute(statement.returning(_providers.c.uuid, _providers.c.id), values)
+    found = _INSERT.run(
+        transaction, rows, cluster_id=cluster_id, now=transaction.now, **transaction.stamp_parameters
+    )
     ids = {row[0]: row[1] for row in found}
     roots = [ids[row.uuid] for row in rows if row.root_id is None and row.uuid in ids]
     if roots:
@@ -77,11 +99,7 @@ def change_traits(
         place = sa.tuple_(_traits.c.resource_provider_id, _traits.c.trait_id)
         transaction.execute(sa.delete(_traits).where(place.in_(sorted(removed))))
     if added:
-        rows = [
-            {"resource_provider_id": provider_id, "trait_id": trait_id, "created_at": transaction.now}
-            for provider_id, trait_id in sorted(added)
-        ]
-        transaction.execute(sa.insert(_traits), rows)
+        _ADD_TRAITS.run(transaction, sorted(added), now=transaction.now)
 
 
 def names_of(connection: Executor, provider_ids: Collection[int]) -> Mapping[int, str]:

@@ -2,7 +2,7 @@
 
 from placement.api.microversions import Feature
 from placement.api.schemas import patterns
-from placement.api.schemas.answers.base import OPTIONAL, Answer, amounts, since
+from placement.api.schemas.answers.base import OPTIONAL, Answer, Error, amounts, since
 from placement.api.schemas.answers.providers import InventoryRecord
 from placement.api.schemas.fields import Integer, Mapping, NullableUuid, Object, Sequence, String, Uuid
 
@@ -57,6 +57,26 @@ class Claimed(Answer):
     mappings = Mapping(patterns.SUFFIX, Sequence(Uuid()), metadata=OPTIONAL)
     # Of a flavor only.
     dedicated_cpus = String(nullable=True, metadata=OPTIONAL)
+
+
+class MemberClaimed(Answer):
+    """What became of a member of a claim for many: what it was given, or what is wrong."""
+
+    status = Integer(200, 599)
+    consumer_uuid = Uuid()
+    consumer_generation = Integer(metadata=OPTIONAL)
+    project_id = String(metadata=OPTIONAL)
+    user_id = String(metadata=OPTIONAL)
+    consumer_type = String(nullable=True, metadata=OPTIONAL)
+    allocations = Mapping(patterns.UUID, Object(Amounts), metadata=OPTIONAL)
+    mappings = Mapping(patterns.SUFFIX, Sequence(Uuid()), metadata=OPTIONAL)
+    error = Object(Error, metadata=OPTIONAL)
+
+
+class ManyClaimed(Answer):
+    """What became of each member of a claim for many, in their order."""
+
+    members = Sequence(Object(MemberClaimed))
 
 
 class ListedAmounts(Answer):

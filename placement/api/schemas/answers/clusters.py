@@ -1,7 +1,7 @@
 """Answers about clusters and their nodes."""
 
 from placement.api.schemas import patterns
-from placement.api.schemas.answers.base import OPTIONAL, Answer, texts
+from placement.api.schemas.answers.base import OPTIONAL, Answer, Error, texts
 from placement.api.schemas.answers.candidates import CapacityUsed
 from placement.api.schemas.answers.providers import InventoryRecord
 from placement.api.schemas.answers.reservations import Holding
@@ -52,6 +52,25 @@ class NodeImported(Answer):
     changed = texts()
     deleted = texts()
     warnings = texts()
+
+
+class NodeOutcome(Answer):
+    """What became of one of many nodes: what its import changed, or what is wrong."""
+
+    name = String()
+    status = Integer(200, 599)
+    created = texts(metadata=OPTIONAL)
+    changed = texts(metadata=OPTIONAL)
+    deleted = texts(metadata=OPTIONAL)
+    warnings = texts(metadata=OPTIONAL)
+    error = Object(Error, metadata=OPTIONAL)
+
+
+class NodesImported(Answer):
+    """What became of each of many nodes, in their order."""
+
+    cluster = String()
+    nodes = Sequence(Object(NodeOutcome))
 
 
 class CapacityRecord(InventoryRecord):

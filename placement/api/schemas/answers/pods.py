@@ -51,6 +51,23 @@ class Pod(Answer):
     changed_at = String(metadata=OPTIONAL)
 
 
+class PodOutcome(Answer):
+    """What became of one of many pods, by the name that its manifest says, or what is wrong."""
+
+    status = Integer(200, 599)
+    namespace = String(nullable=True)
+    name = String(nullable=True)
+    pod = Object(Pod, metadata=OPTIONAL)
+    error = Object(Error, metadata=OPTIONAL)
+
+
+class PodsTaken(Answer):
+    """What became of each of many pods, in their order."""
+
+    cluster = String()
+    pods = Sequence(Object(PodOutcome))
+
+
 class Pods(Answer):
     """Pods in the order in which they were recorded; `next` is the `marker` of the following page."""
 

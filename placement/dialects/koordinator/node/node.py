@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -27,7 +27,7 @@ from placement.dialects.koordinator.node.inventories import (
 )
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy, Takeover
 from placement.dialects.koordinator.node.traits import architecture_trait, host_traits, label_traits
-from placement.dialects.koordinator.node.tree import HostIdentity, Offers, build_tree
+from placement.dialects.koordinator.node.tree import HostIdentity, Offers, build_tree, renamed
 from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.resources import ResourceNames
 from placement.domain.tree import TreeSpec
@@ -133,6 +133,27 @@ def import_node(
         reported_pods=cpus.reported_pods,
         warnings=report.warnings,
     )
+
+
+def import_like(
+    cluster: str,
+    node: Mapping[str, Any],
+    nrt: Mapping[str, Any] | None,
+    like: NodeImport,
+    labels: Collection[str] = (),
+) -> NodeImport | None:
+    """What `import_node` says of manifests whose canonical form gave `like`, which need not be read in full.
+
+    None where there is anything to say about them that `like` does not say: then all of them must be read.
+    """
+    report = Report()
+    host, _ = _read_manifests(node, nrt, report)
+    read_attributes(node, report)
+    identity = _read_identity(cluster, host, report)
+    traits = label_traits({key: host.label(key) for key in labels})
+    if report.findings or not set(report.warnings) <= set(like.warnings):
+        return None
+    return replace(like, name=identity.host, tree=renamed(like.tree, identity, traits))
 
 
 def _read_profile(profile: str) -> Profile:

@@ -64,6 +64,25 @@ def build_tree(
     return TreeSpec((root, *numa_nodes, *_core_providers(identity, offers.cores, topology)))
 
 
+def renamed(tree: TreeSpec, identity: HostIdentity, traits: frozenset[str]) -> TreeSpec:
+    """The tree of another host that is like this one, with more traits at its root."""
+    host = tree.root.name
+    paths = {spec.uuid: spec.name.removeprefix(host).removeprefix("/") for spec in tree.providers}
+    uuids = {uuid: identity.uuid(path) for uuid, path in paths.items()}
+    return TreeSpec(
+        tuple(
+            ProviderSpec(
+                uuids[spec.uuid],
+                identity.name(paths[spec.uuid]),
+                None if spec.parent_uuid is None else uuids[spec.parent_uuid],
+                spec.inventories,
+                spec.traits if spec.parent_uuid is not None else spec.traits | traits,
+            )
+            for spec in tree.providers
+        )
+    )
+
+
 def _numa_providers(identity: HostIdentity, numa_nodes: Mapping[int, Inventories]) -> Iterator[ProviderSpec]:
     for numa, inventories in numa_nodes.items():
         path = f"numa-{numa}"

@@ -1,0 +1,160 @@
+"""What changed, and what is refused at present."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from flask import Blueprint, Response, request
+
+from placement.api.context import use_cases
+from placement.api.rendering.reservations import reservations_body
+from placement.api.route_guard import PAGES, route
+from placement.domain.audit import AuditFilter, Kind, StoredRecord
+from placement.domain.errors import BadRequest
+from placement.metrics.sharing import counts
+from placement.services.clusters.reservations import AVAILABLE
+from placement.services.fleet import Overfull
+from placement.web.shown import address, caller_clusters, may, same_page, shown
+
+_PAGE = 50
+_MOST_OVERFULL = 50
+_MOST_NODES = 2000
+_MOST_RESERVATIONS = 200
+_CLAIMS = "placement_claims"
+_WON = "won"
+_SAID = {
+    "no_room": "nothing had room",
+    "concurrent": "somebody else was faster",
+    "conflict": "it conflicts with what is there",
+    "bad_request": "the request was malformed",
+    "not_found": "it named something that is not there",
+    "unavailable": "the service or its database was not ready",
+}
+
+
+def register(blueprint: Blueprint) -> None:
+    """Add the routes."""
+    route(blueprint, f"{PAGES}/changes", "GET", "placement:audit:list")(_changes)
+    route(blueprint, f"{PAGES}/refusals", "GET", "placement:clusters:list", own_only=True)(_refusals)
+
+
+def record_of(record: StoredRecord) -> dict[str, Any]:
+    """A record as pages show it, with the address of what it is about where there is a page."""
+    return {
+        "id": record.id,
+        "time": record.recorded_at,
+        "action": record.action,
+        "kind": record.kind,
+        "target": record.target,
+        "consumer": record.consumer_id,
+        "user": record.user_id,
+        "project": record.project_id,
+        "request_id": record.request_id,
+        "before": None if record.before is None else orjson.loads(record.before),
+        "after": None if record.after is None else orjson.loads(record.after),
+        "address": _address(record),
+    }
+
+
+def history_of(wanted: AuditFilter, most: int) -> list[dict[str, Any]] | None:
+    """The last changes to which all that is wanted applies, None if the caller may not see any."""
+    if not may("audit:list"):
+        return None
+    return [record_of(record) for record in use_cases().audit.listed(wanted, None, most).records]
+
+
+def _address(record: StoredRecord) -> str | None:
+    if record.kind in (Kind.PROVIDER, Kind.INVENTORIES, Kind.TRAITS, Kind.AGGREGATES):
+        return address(f"/hosts/{record.target}")
+    if record.kind == Kind.ALLOCATIONS:
+        return address(f"/consumers/{record.target}")
+    if record.kind == Kind.NODE:
+        return address(f"/nodes/{record.target}")
+    return address(f"/pods/{record.target}") if record.kind == Kind.POD else None
+
+
+def _changes() -> Response:
+    """Who changed what, the newest first."""
+    given = {name: request.args.get(name) or None for name in ("user_id", "project_id", "target", "kind")}
+    kind = given["kind"]
+    if kind is not None and kind not in list(Kind):
+        raise BadRequest(f"kind: {kind!r} is none of {', '.join(Kind)}")
+    marker = request.args.get("marker")
+    if marker is not None and not (marker.isascii() and marker.isdigit() and len(marker) < 19):
+        raise BadRequest("marker: must be the one of the page before")
+    page = use_cases().audit.listed(_wanted(given), int(marker) if marker else None, _PAGE)
+    records = [record_of(record) for record in page.records]
+    columns = ("time", "action", "kind", "target", "consumer", "user", "project", "request_id")
+    rows = [[record[name] for name in columns] for record in records]
+    following = None if page.next is None else same_page(marker=page.next)
+    document = {"changes": records, "next": page.next}
+    kinds = [str(each) for each in Kind]
+    return shown("changes.html", document, (columns, rows), given=given, kinds=kinds, following=following)
+
+
+def _wanted(given: dict[str, str | None]) -> AuditFilter:
+    return AuditFilter(
+        user_id=given["user_id"], project_id=given["project_id"], target=given["target"], kind=given["kind"]
+    )
+
+
+def _refusals() -> Response:
+    """What is refused, as far as the service knows it."""
+    known = refused_now()
+    nodes = [each._asdict() for cluster in _clusters() for each in use_cases().closed_nodes.of(cluster)]
+    kept = [each for cluster in _clusters() for each in _kept(cluster)]
+    document = {**known, "closed_nodes": nodes, "reservations": kept}
+    rows = [
+        ("overfull", each["name"], f"{each['used']}/{each['capacity']} {each['resource_class']}")
+        for each in known["overfull"]
+    ]
+    rows += [("closed node", f"{each['cluster']}/{each['node']}", each["why"]) for each in nodes]
+    rows += [("kept", f"{each['cluster']}/{each['name']}", f"on {each['node']}") for each in kept]
+    rows += [("refused", each["kind"], f"{each['count']}: {each['said']}") for each in known["refused"]]
+    return shown("refusals.html", document, (("what", "name", "why"), rows))
+
+
+def refused_now() -> dict[str, Any]:
+    """What nobody gets any of, as far as the caller may see it, and how often what was refused so far."""
+    overfull: list[Overfull] = []
+    count = 0
+    if caller_clusters() is None and may("resource_providers:list"):
+        overfull, count = use_cases().hosts.overfull(_MOST_OVERFULL)
+    told = [each._asdict() for each in overfull]
+    return {"overfull": told, "overfull_count": count, "refused": _counted()}
+
+
+def _kept(cluster: str) -> list[dict[str, Any]]:
+    """The reservations that keep something from others."""
+    if not may("clusters:reservations:list", cluster):
+        return []
+    page = use_cases().reservations.listed(cluster, None, 0, _MOST_RESERVATIONS)
+    bodies = reservations_body(cluster, page)["reservations"]
+    return [each for each in bodies if each["phase"] == AVAILABLE and each["node"]]
+
+
+def _clusters() -> list[str]:
+    own = caller_clusters()
+    return [
+        cluster.name
+        for cluster in use_cases().clusters.listed()
+        if (own is None or cluster.name in own)
+        and cluster.nodes <= _MOST_NODES
+        and may("clusters:nodes:show", cluster.name)
+    ]
+
+
+def _counted() -> list[dict[str, Any]]:
+    """How many claims were refused since the service began, by what was asked for and the reason."""
+    found = [
+        {
+            "kind": labels["kind"],
+            "outcome": labels["outcome"],
+            "said": _SAID.get(labels["outcome"], "another reason"),
+            "count": count,
+        }
+        for labels, count in counts(_CLAIMS)
+        if labels["outcome"] != _WON
+    ]
+    return sorted(found, key=lambda each: (-each["count"], each["kind"], each["outcome"]))

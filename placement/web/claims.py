@@ -1,0 +1,97 @@
+"""Claims by a click: of a candidate for a consumer, and of a node for a pod."""
+
+from __future__ import annotations
+
+import orjson
+from flask import Blueprint, Response, request
+
+from placement.api.context import use_cases
+from placement.api.route_guard import PAGES, route
+from placement.domain.allocation import ConsumerClaim
+from placement.domain.errors import BadRequest
+from placement.domain.identifiers import normalize_uuid
+from placement.web.requests import cluster_of_pod, manifest_of
+from placement.web.shown import address, require, to
+
+_CLAIMANT = ("consumer_uuid", "project_id", "user_id", "consumer_type")
+_LONGEST_NAME = 255
+
+
+def register(blueprint: Blueprint) -> None:
+    """Add the routes; each asks for the rule of its own."""
+    listing = "placement:clusters:list"
+    route(blueprint, f"{PAGES}/claims", "POST", listing, own_only=True)(_claim)
+    route(blueprint, f"{PAGES}/pod-claims", "POST", listing, own_only=True)(_claim_pod)
+
+
+def _claim() -> Response:
+    """Let a consumer hold the candidate that was chosen; what it holds already is not replaced."""
+    require("allocations:update")
+    who = _claimant()
+    allocations = _allocations(request.form.get("allocations", ""))
+    claim = ConsumerClaim(
+        consumer_uuid=who["consumer_uuid"],
+        resources=allocations,
+        project_id=who["project_id"],
+        user_id=who["user_id"],
+        generation=None,
+        consumer_type=who["consumer_type"],
+    )
+    use_cases().claims.replace([claim])
+    cpus = request.form.get("dedicated_cpus")
+    if cpus:
+        use_cases().claims.note_dedicated_cpus(who["consumer_uuid"], 1, cpus)
+    return to(address(f"/consumers/{who['consumer_uuid']}", claimed=1))
+
+
+def _claimant() -> dict[str, str]:
+    """Who claims. Raises BadRequest naming the field."""
+    who = {name: request.form.get(name, "").strip() for name in _CLAIMANT}
+    for name, text in who.items():
+        if not 1 <= len(text) <= _LONGEST_NAME:
+            raise BadRequest(f"{name}: must be 1 to {_LONGEST_NAME} characters")
+    normal = normalize_uuid(who["consumer_uuid"])
+    if normal is None:
+        raise BadRequest(f"consumer_uuid: {who['consumer_uuid']!r} is no uuid")
+    if (
+        not who["consumer_type"].replace("_", "").isalnum()
+        or who["consumer_type"] != who["consumer_type"].upper()
+    ):
+        raise BadRequest("consumer_type: must be of A-Z, 0-9 and _")
+    return {**who, "consumer_uuid": normal}
+
+
+def _allocations(text: str) -> dict[str, dict[str, int]]:
+    """The candidate in the form: amounts by provider and class. Raises BadRequest."""
+    try:
+        given = orjson.loads(text)
+        found = {
+            str(normalize_uuid(uuid)): {str(name): amount for name, amount in resources.items()}
+            for uuid, resources in given.items()
+        }
+    except (ValueError, AttributeError):
+        raise BadRequest(
+            "allocations: the form does not say which candidate; go back and choose one"
+        ) from None
+    amounts = [amount for resources in found.values() for amount in resources.values()]
+    if not amounts or not all(type(amount) is int and amount > 0 for amount in amounts):
+        raise BadRequest("allocations: every amount must be a whole number above 0")
+    return found
+
+
+def _claim_pod() -> Response:
+    """Place a pod on the node that was chosen, or on the best."""
+    given = request.form.to_dict()
+    cluster = cluster_of_pod(given)
+    require("clusters:pods:update", cluster)
+    pod = manifest_of(given)
+    metadata = pod.get("metadata") if isinstance(pod, dict) else None
+    metadata = metadata if isinstance(metadata, dict) else {}
+    namespace, name = str(metadata.get("namespace") or "default"), str(metadata.get("name") or "")
+    if not name:
+        raise BadRequest("Pod.metadata.name: a pod that is placed needs a name")
+    if given.get("node"):
+        use_cases().pods.bind(cluster, namespace, name, "", given["node"], pod)
+    else:
+        use_cases().pods.put(cluster, namespace, name, pod)
+    return to(address(f"/pods/{cluster}/{namespace}/{name}", claimed=1))

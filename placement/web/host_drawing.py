@@ -1,0 +1,266 @@
+"""A host as boxes: providers as they are stored, sockets around NUMA nodes, CPUs with their owners.
+
+provider -> Box (bars of its inventories, boxes below it, cores in it) -> Core -> Thread -> owner
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from placement.numa.cpuset import format_cpu_list
+from placement.services.clusters.node_views import CpuView, NodeView
+from placement.services.host_views import HostView, TreeMember
+from placement.web.host_boxes import Bar, Box, Core, Drawing, Owner, Thread
+
+_CPU_CLASSES = ("PCPU", "VCPU")
+# A provider of more is no core.
+_MOST_THREADS = 16
+_COLOURS = 12
+_NUMA_TRAIT = "HW_NUMA_ROOT"
+FREE = "free"
+_WORDS = {
+    FREE: "free",
+    "system": "kept for the system",
+    "reserved": "reserved by the node",
+    "kubelet-reserved": "reserved by kubelet, in the shared pools",
+    "kubelet": "pinned by kubelet",
+    "reported": "a pod known by report only",
+    "reservation": "kept by a reservation",
+    "others": "held",
+    "gone": "not to be given away",
+}
+_SIGNS = {
+    FREE: "",
+    "system": "×",
+    "reserved": "×",
+    "kubelet-reserved": "·",
+    "reservation": "R",
+    "gone": "×",
+}
+
+
+Lacks = Mapping[str, Mapping[str, str]]
+"""What is missing, in words, by provider and class; the class is empty for what is no amount."""
+
+
+def drawing_of(host: HostView, lacks: Lacks | None = None) -> Drawing:
+    """The host as boxes."""
+    return _Artist(host, lacks or {}).drawn()
+
+
+class _Artist:
+    def __init__(self, host: HostView, lacks: Lacks) -> None:
+        self._host = host
+        self._lacks = lacks
+        self._view = host.view
+        self._below: dict[int, list[TreeMember]] = {}
+        for member in host.members:
+            if member.parent_id is not None:
+                self._below.setdefault(member.parent_id, []).append(member)
+        self._held: dict[tuple[str, str], list[tuple[Owner, int]]] = {}
+        self._owners: dict[str, Owner] = {}
+        self._note_owners()
+        self._core_uuids = {member.name: member.uuid for member in host.members}
+        self._counts = [0, 0, 0, 0]
+
+    def drawn(self) -> Drawing:
+        root = self._box(self._host.root, "host")
+        if self._view is not None and self._view.cpus:
+            self._place_cpus(root, self._view)
+        for box in _all_boxes(root):
+            for core in box.cores:
+                self._count(core)
+        owners = sorted(self._owners.values(), key=lambda owner: (len(owner.sign), owner.sign))
+        return Drawing(root, owners, *self._counts)
+
+    def _count(self, core: Core) -> None:
+        free = [thread.state == FREE for thread in core.threads]
+        for at, count in enumerate((len(free), sum(free), 1, bool(free) and all(free))):
+            self._counts[at] += count
+
+    # -- who holds what -----------------------------------------------------------------------------
+
+    def _note_owners(self) -> None:
+        pods = {} if self._view is None else {pod.consumer: pod for pod, _ in self._view.pods}
+        cluster = "" if self._host.node is None else self._host.node.cluster.name
+        for row in self._host.allocations:
+            owner = self._owners.get(row.consumer_uuid)
+            if owner is None:
+                pod = pods.get(row.consumer_uuid)
+                owner = self._new_owner(row.consumer_uuid, pod.full_name if pod else row.user_id)
+                owner.project, owner.user, owner.kind = row.project_id, row.user_id, row.consumer_type or ""
+                if pod is not None:
+                    owner.kind, owner.policy = pod.qos or "", str(pod.holding.level)
+                    owner.pod = (cluster, pod.namespace, pod.name)
+            owner.amounts[row.class_name] = owner.amounts.get(row.class_name, 0) + row.amount
+            self._held.setdefault((row.provider_uuid, row.class_name), []).append((owner, row.amount))
+
+    def _new_owner(self, consumer: str, title: str) -> Owner:
+        number = len(self._owners)
+        owner = self._owners[consumer] = Owner(consumer, _letters(number), number % _COLOURS, title)
+        return owner
+
+    # -- boxes --------------------------------------------------------------------------------------
+
+    def _box(self, member: TreeMember, kind: str) -> Box:
+        box = Box(
+            kind,
+            self._short(member),
+            member,
+            self._bars(member),
+            lacks=[words for name, words in self._lacks.get(member.uuid, {}).items() if not name],
+            aggregates=self._host.aggregates.get(member.id, ()),
+        )
+        # CPUs that are known one by one are drawn where they are (_place_cpus).
+        knows_cpus = self._view is not None and bool(self._view.cpus)
+        for child in self._below.get(member.id, ()):
+            if not self._is_core(child):
+                box.boxes.append(self._box(child, "numa" if _NUMA_TRAIT in child.traits else "provider"))
+            elif not knows_cpus:
+                box.cores.append(self._stored_core(child))
+        return box
+
+    def _short(self, member: TreeMember) -> str:
+        """The name below that of the root, which stands above it."""
+        root = self._host.root.name
+        return member.name.removeprefix(root).lstrip("/-_.: ") or member.name
+
+    def _is_core(self, member: TreeMember) -> bool:
+        records = self._host.records.get(member.id, {})
+        names = {record.class_name for record in records.values()}
+        small = all(record.inventory.capacity <= _MOST_THREADS for record in records.values())
+        has_numa = _NUMA_TRAIT in member.traits
+        return (
+            len(names) == 1
+            and names <= {*_CPU_CLASSES}
+            and small
+            and not has_numa
+            and member.id not in self._below
+        )
+
+    def _bars(self, member: TreeMember) -> list[Bar]:
+        return [
+            Bar(
+                record.class_name,
+                record.used,
+                record.inventory.capacity,
+                record.inventory.total,
+                record.inventory.reserved,
+                record.inventory.allocation_ratio,
+                list(self._shares(member.uuid, record.class_name, record.inventory.capacity)),
+                self._lacks.get(member.uuid, {}).get(record.class_name),
+            )
+            for record in self._host.records.get(member.id, {}).values()
+        ]
+
+    def _shares(self, uuid: str, resource_class: str, capacity: int) -> Iterator[tuple[Owner, float, float]]:
+        """Who has how much of the bar: the owner, where it begins and how long it is, in percent."""
+        start = 0.0
+        for owner, amount in self._held.get((uuid, resource_class), ()):
+            width = min(100 * amount / capacity if capacity > 0 else 100, 100 - start)
+            yield owner, round(start, 2), round(width, 2)
+            start += width
+
+    # -- cores --------------------------------------------------------------------------------------
+
+    def _stored_core(self, member: TreeMember) -> Core:
+        """A core of which only the inventory is known: as many threads as it has, and who has how many."""
+        (record,) = self._host.records[member.id].values()
+        owners = [
+            owner
+            for owner, amount in self._held.get((member.uuid, record.class_name), ())
+            for _ in range(amount)
+        ]
+        capacity, total = max(record.inventory.capacity, 0), record.inventory.total
+        threads = [_thread_of(owner) for owner in owners[:capacity]]
+        threads += [_idle(None, FREE)] * (capacity - len(threads))
+        threads += [_idle(None, "gone")] * min(max(total - capacity, 0), _MOST_THREADS)
+        return Core(self._short(member), threads, member.uuid, member.uuid in self._lacks)
+
+    def _place_cpus(self, root: Box, view: NodeView) -> None:
+        """Draw the CPUs of a node in its NUMA nodes, and sockets around these."""
+        pooled = frozenset().union(*(pool.cpus for pool in (*view.ls_pools, *view.be_pools)))
+        by_core: dict[tuple[int, int, int], list[CpuView]] = {}
+        for cpu in view.cpus:
+            by_core.setdefault((cpu.cpu.socket, cpu.cpu.numa, cpu.cpu.core), []).append(cpu)
+        numa_boxes = {box.name: box for box in root.boxes}
+        sockets: dict[int, Box] = {}
+        for (socket, numa, core), cpus in sorted(by_core.items()):
+            around = sockets.setdefault(socket, Box("socket", f"socket {socket}", None))
+            box = numa_boxes.get(f"numa-{numa}") or numa_boxes.setdefault(
+                f"numa-{numa}", Box("numa", f"numa-{numa}", None)
+            )
+            if box not in around.boxes:
+                around.boxes.append(box)
+            box.cores.append(self._known_core(socket, core, cpus, pooled))
+        inside = [id(box) for socket_box in sockets.values() for box in socket_box.boxes]
+        root.boxes = [*sockets.values(), *(box for box in root.boxes if id(box) not in inside)]
+        self._note_cpus(view)
+
+    def _known_core(self, socket: int, core: int, cpus: Sequence[CpuView], pooled: frozenset[int]) -> Core:
+        uuid = self._core_uuids.get(f"{self._host.root.name}/core-{socket}-{core}")
+        # Consumers that are no pods hold so many threads of a core, whichever these are.
+        others = [
+            owner
+            for name in _CPU_CLASSES
+            for owner, amount in self._held.get((uuid or "", name), ())
+            if owner.pod is None
+            for _ in range(amount)
+        ]
+        threads = [self._known_thread(cpu, others, cpu.cpu.cpu in pooled) for cpu in cpus]
+        return Core(f"core {core}", threads, uuid, uuid in self._lacks)
+
+    def _known_thread(self, cpu: CpuView, others: list[Owner], pooled: bool) -> Thread:
+        number = cpu.cpu.cpu
+        if cpu.owner == "others":
+            return _thread_of(others.pop(0), number, pooled) if others else _idle(number, "others", pooled)
+        if cpu.consumer is None:
+            return _idle(number, cpu.owner, pooled)
+        owner = self._owners.get(cpu.consumer)
+        if owner is None:
+            title = cpu.reservation or ""
+            if cpu.kubelet_pod is not None:
+                title = f"{cpu.kubelet_pod.namespace}/{cpu.kubelet_pod.name}"
+            owner = self._new_owner(cpu.consumer, title or cpu.consumer)
+            owner.kind = cpu.owner
+        return _thread_of(owner, number, pooled, cpu.owner)
+
+    def _note_cpus(self, view: NodeView) -> None:
+        numbers: dict[str, set[int]] = {}
+        for cpu in view.cpus:
+            if cpu.consumer is not None:
+                numbers.setdefault(cpu.consumer, set()).add(cpu.cpu.cpu)
+        for consumer, cpus in numbers.items():
+            if consumer in self._owners:
+                self._owners[consumer].cpus = format_cpu_list(cpus)
+
+
+def _thread_of(owner: Owner, cpu: int | None = None, pooled: bool = False, state: str = "held") -> Thread:
+    number = "" if cpu is None else f"CPU {cpu}: "
+    kind = " ".join(filter(None, (owner.kind, owner.policy)))
+    title = f"{number}{owner.sign} {owner.title}" + (f" ({kind})" if kind else "")
+    return Thread(cpu, "held" if state in ("pod", "others") else state, owner.sign, title, owner, pooled)
+
+
+def _idle(cpu: int | None, state: str, pooled: bool = False) -> Thread:
+    number = "" if cpu is None else f"CPU {cpu}: "
+    pool = ", in the shared pool" if pooled else ""
+    return Thread(
+        cpu, state, _SIGNS.get(state, "?"), f"{number}{_WORDS.get(state, state)}{pool}", None, pooled
+    )
+
+
+def _letters(number: int) -> str:
+    """A to Z, then AA and so on."""
+    found = ""
+    number += 1
+    while number:
+        number, digit = divmod(number - 1, 26)
+        found = chr(ord("A") + digit) + found
+    return found
+
+
+def _all_boxes(box: Box) -> Iterator[Box]:
+    yield box
+    for each in box.boxes:
+        yield from _all_boxes(each)

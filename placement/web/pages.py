@@ -1,0 +1,113 @@
+"""The pages as a part of the application: their routes, their files, and what browsers may do with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flask import Blueprint, Flask, Response, request, send_from_directory
+from jinja2 import ChoiceLoader, PackageLoader, PrefixLoader, select_autoescape
+
+from placement.api.application import OPEN_PAGES
+from placement.api.errors import HttpError
+from placement.api.route_guard import PAGES
+from placement.domain.errors import NotFound
+from placement.numa.cpuset import format_cpu_list
+from placement.web import (
+    changes,
+    claims,
+    consumers,
+    fleet_map,
+    hosts,
+    overview,
+    problems,
+    requests,
+    search,
+    session,
+    shown,
+    units,
+)
+from placement.web import sign_in as signing
+from placement.web.shown import common, to
+
+_FILES = Path(__file__).parent / "static"
+_STATIC = tuple(sorted(path.name for path in _FILES.iterdir() if path.suffix in (".css", ".js", ".svg")))
+_ROOMS = (overview, fleet_map, hosts, requests, claims, consumers, changes, search)
+# Everything comes from here, and nothing goes elsewhere.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+def attach(application: Flask) -> None:
+    """Add the pages to the application."""
+    blueprint = Blueprint("web", __name__)
+    for room in _ROOMS:
+        room.register(blueprint)
+    signing.register(blueprint)
+    blueprint.add_url_rule(PAGES, "start", lambda: to(f"{request.script_root}{PAGES}/"))
+    blueprint.add_url_rule(f"{PAGES}/static/<name>", "static_file", _static)
+    blueprint.add_url_rule(f"{PAGES}/<path:rest>", "no_page", _no_page, methods=["GET", "POST"])
+    blueprint.before_request(_check_form)
+    blueprint.after_request(_finish)
+    problems.handle(blueprint)
+    application.register_blueprint(blueprint)
+    _add_templates(application)
+    files = {f"{PAGES}/static/{name}" for name in _STATIC}
+    application.extensions[OPEN_PAGES] = frozenset({PAGES, signing.SIGN_IN, signing.SIGN_OUT, *files})
+    believes = application.extensions["placement_settings"].auth_strategy == "noauth2"
+    wrapped: Any = session.with_tokens(application.wsgi_app, believes=believes)
+    application.wsgi_app = wrapped  # type: ignore[method-assign]
+
+
+def _add_templates(application: Flask) -> None:
+    loader = PrefixLoader({"web": PackageLoader("placement.web")})
+    application.jinja_loader = ChoiceLoader([loader])
+    environment = application.jinja_env
+    environment.autoescape = select_autoescape(default=True, default_for_string=True)
+    environment.trim_blocks = environment.lstrip_blocks = True
+    environment.filters |= {
+        "amount": units.amount,
+        "plain_class": units.plain,
+        "number": units.number,
+        "pretty": shown.pretty,
+        "cpu_list": format_cpu_list,
+        "claimable": requests.claimable,
+        "miss_address": requests.miss_address,
+        "held": consumers.held,
+    }
+    environment.globals |= {"share": units.share, "percent": units.percent}
+    application.context_processor(common)
+
+
+def _static(name: str) -> Response:
+    """A file of the pages. Raises NotFound."""
+    if name not in _STATIC:
+        raise NotFound(f"There is no file {name}.")
+    response = send_from_directory(_FILES, name, max_age=0)
+    response.headers["Cache-Control"] = "no-cache"
+    return response
+
+
+def _no_page(rest: str) -> Response:
+    raise NotFound(f"There is no page {PAGES}/{rest}.")
+
+
+def _check_form() -> None:
+    if request.method == "POST":
+        if request.mimetype != "application/x-www-form-urlencoded":
+            raise HttpError(415, "Pages take forms only.")
+        session.check_form()
+
+
+def _finish(response: Response) -> Response:
+    response.headers.update(_HEADERS)
+    response.headers.setdefault("Cache-Control", "no-store")
+    return session.keep_cookie(response)

@@ -1,0 +1,309 @@
+"""Why not, and where: the stages, near misses and candidates of a query, a flavor or a pod."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+from flask import Blueprint, Response, current_app, request
+
+from placement.api import candidate_query, extended_query, queries
+from placement.api.context import use_cases
+from placement.api.microversions import NEWEST
+from placement.api.rendering.explanations import explanation_body
+from placement.api.rendering.pods import preview_body, translation_body
+from placement.api.rendering.scores import score_members
+from placement.api.route_guard import PAGES, route
+from placement.dialects.nova import translation_document
+from placement.domain.errors import BadRequest, Forbidden, NotFound
+from placement.domain.groups import CandidateQuery
+from placement.services.bounds import MOST_MANIFEST_VALUES
+from placement.services.manifests import parse_yaml, pod_manifest
+from placement.services.placement.candidates import Search
+from placement.services.placement.search_options import NO_OPTIONS, SearchOptions
+from placement.web import units
+from placement.web.host_boxes import Drawing
+from placement.web.host_drawing import drawing_of
+from placement.web.hosts import seen
+from placement.web.shown import address, caller_clusters, may, require, shown
+
+KINDS = ("query", "flavor", "pod")
+_USUAL, _MOST = 20, 200
+_EXAMPLES = {
+    "query": "resources=PCPU:4,MEMORY_MB:8192",
+    "pod": """apiVersion: v1
+kind: Pod
+metadata:
+  name: example
+  namespace: default
+  labels: {koordinator.sh/qosClass: LSR}
+spec:
+  priority: 9500
+  containers:
+    - name: main
+      image: example.org/main
+      resources:
+        requests: {cpu: "4", memory: 8Gi}
+        limits: {cpu: "4", memory: 8Gi}
+""",
+}
+_AMOUNTS = {"vcpus": "vcpus", "ram": "memory_mb", "disk": "root_gb"}
+
+
+def register(blueprint: Blueprint) -> None:
+    """Add the route; each kind of request asks for the rule of its own."""
+    listing = "placement:clusters:list"
+    route(blueprint, f"{PAGES}/why", "GET", listing, own_only=True)(_why)
+
+
+def _why() -> Response:
+    """The form, and what becomes of the request in it."""
+    kind = request.args.get("kind", KINDS[0])
+    if kind not in KINDS:
+        raise BadRequest(f"kind: {kind!r} is none of {', '.join(KINDS)}")
+    given = request.args.to_dict()
+    problems: list[str] = []
+    document: dict[str, Any] = {}
+    if any(given.get(name, "").strip() for name in ("query", "vcpus", "pod")):
+        try:
+            document = _ASKED[kind](given)
+        except BadRequest as error:
+            problems = getattr(error, "findings", None) or [str(error)]
+        except Exception as error:
+            found = getattr(error, "problems", None)
+            if not found:
+                raise
+            problems = [message for _, message in found]
+    return shown(
+        "why.html",
+        document or {"problems": problems},
+        _table(document),
+        400 if problems else 200,
+        kind=kind,
+        given=given,
+        problems=problems,
+        examples=_EXAMPLES,
+        clusters=_clusters(),
+        consumer_uuid=str(uuid.uuid4()),
+        may_claim=_may_claim(kind, given.get("cluster") or None),
+        miss=_drawn_miss(document),
+    )
+
+
+def _clusters() -> list[str]:
+    own = caller_clusters()
+    return [each.name for each in use_cases().clusters.listed() if own is None or each.name in own]
+
+
+def _may_claim(kind: str, cluster: str | None) -> bool:
+    return may("clusters:pods:update", cluster) if kind == "pod" else may("allocations:update")
+
+
+def _limit(given: Mapping[str, str]) -> int:
+    text = given.get("limit") or str(_USUAL)
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= _MOST):
+        raise BadRequest(f"limit: must be 1 to {_MOST}, not {text!r}")
+    return int(text)
+
+
+# -- what is asked ----------------------------------------------------------------------------------
+
+
+def _query(given: Mapping[str, str]) -> dict[str, Any]:
+    """A query string of candidates."""
+    cluster = given.get("cluster") or None
+    require("allocation_candidates:list", cluster)
+    text = given.get("query", "").strip().lstrip("?")
+    pairs = queries.read(text)
+    named = {name for name, _ in pairs}
+    for name, value in (
+        ("cluster", cluster),
+        ("order_by", given.get("order_by")),
+        ("limit", str(_limit(given))),
+    ):
+        if value and name not in named:
+            pairs.append((name, value))
+    own = caller_clusters()
+    if own is not None and any(name == "cluster" and value not in own for name, value in pairs):
+        raise Forbidden("Policy does not allow placement:allocation_candidates:list to be performed.")
+    pairs = [pair for pair in pairs if pair[0] != "explain"] + [("explain", "1")]
+    query, options = extended_query.parse(pairs)
+    return {"kind": "query", **_searched(use_cases().candidates.find(query, options), options)}
+
+
+def _flavor(given: Mapping[str, str]) -> dict[str, Any]:
+    """A nova flavor, given by its amounts and extra specs."""
+    cluster = given.get("cluster") or None
+    require("flavors:candidates", cluster)
+    document = {**_flavor_document(given), "limit": _limit(given), "explain": True}
+    if cluster:
+        document["cluster"] = cluster
+    found = use_cases().flavors.find(document, _parsed)
+    return {
+        "kind": "flavor",
+        "translation": translation_document(found.translation),
+        "query_used": found.query_used,
+        **_searched(found.search, NO_OPTIONS),
+    }
+
+
+def _parsed(text: str) -> CandidateQuery:
+    return candidate_query.parse(queries.read(text), NEWEST)
+
+
+def _flavor_document(given: Mapping[str, str]) -> dict[str, Any]:
+    flavor: dict[str, Any] = {"extra_specs": _pairs("extra specs", given.get("specs", ""))}
+    for name, field in _AMOUNTS.items():
+        text = given.get(name, "").strip() or "0"
+        if not (text.isascii() and text.isdigit() and len(text) < 12):
+            raise BadRequest(f"{name}: must be a whole number, not {text!r}")
+        flavor[field] = int(text)
+    return {"flavor": flavor, "image": _pairs("image properties", given.get("image", ""))}
+
+
+def _pairs(what: str, text: str) -> dict[str, str]:
+    found = {}
+    for line in filter(None, (line.strip() for line in text.splitlines())):
+        name, sign, value = line.partition("=")
+        if not sign:
+            raise BadRequest(f"{what}: {line!r} is not KEY=VALUE")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _searched(search: Search, options: SearchOptions) -> dict[str, Any]:
+    """A search as the API answers it."""
+    renderer = current_app.extensions["placement_candidates_renderer"]
+    table = search.answer.scores()
+    scores = None if table is None else score_members(table, options.preferences)
+    body = orjson.loads(b"".join(renderer.body(search, NEWEST, scores=scores)))
+    summaries = body["provider_summaries"]
+    names = use_cases().providers.names_of(
+        {uuid for each in body["allocation_requests"] for uuid in each["allocations"]}
+        | {
+            summaries[uuid]["root_provider_uuid"]
+            for each in body["allocation_requests"]
+            for uuid in each["allocations"]
+        }
+    )
+    explanation = None if search.explanation is None else explanation_body(search.explanation)
+    candidates = [_candidate(each, summaries, names) for each in body["allocation_requests"]]
+    return {"candidates": candidates, "explanation": explanation}
+
+
+def _candidate(
+    element: Mapping[str, Any], summaries: Mapping[str, Any], names: Mapping[str, str]
+) -> dict[str, Any]:
+    """One candidate with the names of its providers, and its host, which is that of the most of them."""
+    roots = [summaries[uuid]["root_provider_uuid"] for uuid in element["allocations"]]
+    host = max(roots, key=roots.count)
+    return {
+        "host": {"uuid": host, "name": names.get(host, host)},
+        "score": element.get("score"),
+        "max_score": element.get("max_score"),
+        "score_parts": element.get("score_parts", []),
+        "allocations": {
+            uuid: {"name": names.get(uuid, uuid), "resources": given["resources"]}
+            for uuid, given in element["allocations"].items()
+        },
+        "mappings": element.get("mappings", {}),
+    }
+
+
+def _pod(given: Mapping[str, str]) -> dict[str, Any]:
+    """A pod, as YAML or JSON."""
+    cluster = cluster_of_pod(given)
+    require("clusters:pods:preview", cluster)
+    pod = manifest_of(given)
+    preview = use_cases().pods.preview(cluster, pod, None, _limit(given))
+    body = preview_body(cluster, preview)
+    translation = None
+    if may("clusters:pods:translate", cluster):
+        translation = translation_body(use_cases().pod_translation.translate(cluster, pod))
+    return {"kind": "pod", **body, "translation": translation}
+
+
+def cluster_of_pod(given: Mapping[str, str]) -> str:
+    """The cluster that a form asks about. Raises BadRequest if there is none."""
+    cluster = given.get("cluster", "")
+    if not cluster:
+        raise BadRequest("cluster: choose the cluster in which the pod shall run")
+    return cluster
+
+
+def manifest_of(given: Mapping[str, str]) -> Any:
+    """The pod in a form. Raises BadRequest, ManifestError."""
+    return pod_manifest(parse_yaml(given.get("pod", "").encode("utf-8", "replace"), MOST_MANIFEST_VALUES))
+
+
+_ASKED: dict[str, Callable[[Mapping[str, str]], dict[str, Any]]] = {
+    "query": _query,
+    "flavor": _flavor,
+    "pod": _pod,
+}
+
+
+# -- what is shown ----------------------------------------------------------------------------------
+
+
+def _table(document: Mapping[str, Any]) -> Any:
+    if document.get("kind") == "pod":
+        nodes = ("rank", "node", "uuid", "score", "cpuset")
+        return nodes, [
+            (rank, each["name"], each["resource_provider"], each["score"], each["cpuset"])
+            for rank, each in enumerate(document["nodes"], 1)
+        ]
+    names = ("rank", "host", "provider", "uuid", "class", "amount", "score")
+    return names, [
+        (rank, each["host"]["name"], given["name"], uuid, name, amount, each["score"])
+        for rank, each in enumerate(document.get("candidates", ()), 1)
+        for uuid, given in each["allocations"].items()
+        for name, amount in given["resources"].items()
+    ]
+
+
+def claimable(candidate: Mapping[str, Any]) -> str:
+    """What a form says of a candidate to have it claimed."""
+    return orjson.dumps(
+        {uuid: given["resources"] for uuid, given in candidate["allocations"].items()}
+    ).decode()
+
+
+def miss_address(miss: Mapping[str, Any]) -> str:
+    """The page of a near miss, with what it lacks marked."""
+    uuid = miss["resource_provider"]["uuid"]
+    query = urlencode([("lacks", text) for text in lacks_of(miss)])
+    return f"{address(f'/hosts/{uuid}')}?{query}"
+
+
+def lacks_of(miss: Mapping[str, Any]) -> Iterator[str]:
+    """What a near miss lacks, as the page of its host takes it."""
+    for shortage in miss.get("shortages", ()):
+        where = (shortage.get("resource_provider") or miss["resource_provider"])["uuid"]
+        name = shortage.get("resource_class") or ""
+        words = (
+            f"{units.amount(shortage['missing'], name)} missing" if shortage.get("missing") else "unsuitable"
+        )
+        yield f"{where},{name},{words}"
+    if not miss.get("shortages"):
+        yield f"{miss['resource_provider']['uuid']},,{'; '.join(miss['sentences'])}"
+
+
+def _drawn_miss(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The host of the nearest miss, drawn with what it lacks; None if there is none that may be seen."""
+    nearest = (document.get("explanation") or {}).get("nearest") or ()
+    for miss in nearest[:1]:
+        found: dict[str, dict[str, str]] = {}
+        for text in lacks_of(miss):
+            where, name, words = text.split(",", 2)
+            found.setdefault(where, {})[name] = words
+        try:
+            _, host = seen(miss["resource_provider"]["uuid"])
+        except (Forbidden, NotFound):
+            return None
+        drawing: Drawing = drawing_of(host, found)
+        return {"host": host, "drawing": drawing, "sentences": miss["sentences"]}
+    return None

@@ -1,0 +1,136 @@
+// What all pages have: keys, the theme, marking of owners, sorting, and refreshing without a jump.
+"use strict";
+
+const $ = (selector, inside = document) => inside.querySelector(selector);
+const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
+
+// -- theme ------------------------------------------------------------------------------------------
+
+function otherTheme() {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  try { localStorage.setItem("placement-theme", root.dataset.theme); } catch { /* It counts for this page only. */ }
+  dispatchEvent(new Event("themechange"));
+}
+
+// -- keys -------------------------------------------------------------------------------------------
+
+const isField = (element) => element.matches("input, textarea, select, [contenteditable]");
+let going = 0;
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  const field = isField(event.target);
+  if (event.key === "Escape" && field) event.target.blur();
+  if (field || $("dialog[open]")) return;
+  if (event.key === "g") { going = Date.now(); return; }
+  const target = Date.now() - going < 1500 ? $(`[data-key="${CSS.escape(event.key)}"]`) : null;
+  going = 0;
+  if (target) { target.click(); return; }
+  const act = { "/": () => $("#q")?.focus(), "?": () => $("#help").showModal(), d: otherTheme }[event.key];
+  if (act) { event.preventDefault(); act(); }
+}
+
+// -- marking what one consumer holds ----------------------------------------------------------------
+
+function mark(drawing, owner) {
+  const around = drawing.closest("[data-keep-mark]") || document;
+  drawing.classList.toggle("marking", Boolean(owner));
+  for (const part of all("[data-owner]", drawing)) part.classList.toggle("on", part.dataset.owner === owner);
+  for (const row of all("tr[data-owner]", around)) row.classList.toggle("on", row.dataset.owner === owner);
+}
+
+function markAll(owner) { for (const drawing of all("[data-marks]")) mark(drawing, owner); }
+
+// What the page was opened to show stays marked while nothing else is.
+const usual = () => $("[data-mark]")?.dataset.mark || new URLSearchParams(location.search).get("owner");
+
+function onOver(event) {
+  const part = event.target.closest?.("[data-owner]");
+  if (part) markAll(part.dataset.owner); else if ($(".marking")) markAll(usual());
+}
+
+// -- sorting ----------------------------------------------------------------------------------------
+
+function sortable(table) {
+  all("thead th", table).forEach((head, column) => {
+    if (head.querySelector("button") || !head.textContent.trim() || head.textContent === "Claim") return;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const down = head.getAttribute("aria-sort") === "ascending";
+      all("th", table).forEach((each) => each.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const text = (row) => row.cells[column].textContent.trim();
+      const compare = (a, b) => text(a).localeCompare(text(b), "en", { numeric: true });
+      const rows = [...table.tBodies[0].rows].sort((a, b) => (down ? compare(b, a) : compare(a, b)));
+      table.tBodies[0].append(...rows);
+    });
+  });
+}
+
+// -- refreshing -------------------------------------------------------------------------------------
+
+const told = (text) => { const place = $("#fresh"); if (place.textContent !== text) place.textContent = text; };
+
+function isBusy() {
+  const active = document.activeElement;
+  return document.hidden || $("dialog[open]") || (active && isField(active)) || String(getSelection()) !== "";
+}
+
+// Replace what differs, and nothing else: what is open, focused or scrolled stays so.
+function renew(old, fresh) {
+  if (old.isEqualNode(fresh)) return;
+  if (old.matches("[data-keep]")) return;
+  const kinds = old.tagName === fresh.tagName && old.children.length && old.children.length === fresh.children.length;
+  const texts = (node) => [...node.childNodes].filter((each) => each.nodeType === 3).map((each) => each.data.trim()).join();
+  if (kinds && texts(old) === texts(fresh)) {
+    for (const { name, value } of fresh.attributes) {
+      if (!(name === "class" && old.matches("[data-owner], [data-marks]")) && old.getAttribute(name) !== value) old.setAttribute(name, value);
+    }
+    // What is taken over leaves the fresh page, so who is whose twin is noted before.
+    const twins = [...fresh.children];
+    [...old.children].forEach((child, at) => renew(child, twins[at]));
+    return;
+  }
+  const open = all("details[open][id]", old).map((each) => each.id);
+  for (const each of all("details[id]", fresh)) each.open = open.includes(each.id);
+  old.replaceWith(fresh);
+}
+
+async function refresh(main) {
+  if (isBusy()) return;
+  try {
+    const answer = await fetch(location.href, { headers: { "X-Requested-With": "placement" } });
+    if (answer.status === 401) { told("The session has ended: reload the page to sign in again."); return; }
+    if (!answer.ok) { told(`This page is not fresh: the service answers ${answer.status}.`); return; }
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const fresh = $("#main", page);
+    if (!fresh || isBusy()) return;
+    for (const each of all("details[id]", main)) { const twin = fresh.querySelector(`#${CSS.escape(each.id)}`); if (twin) twin.open = each.open; }
+    if (main.children.length === fresh.children.length) renew(main, fresh); else main.replaceChildren(...fresh.childNodes);
+    dispatchEvent(new Event("refreshed"));
+    told(`As of ${new Date().toLocaleTimeString()}`);
+    markAll(usual());
+  } catch { told("This page is not fresh: the service does not answer."); }
+}
+
+// -- beginning --------------------------------------------------------------------------------------
+
+document.addEventListener("keydown", onKey);
+document.addEventListener("mouseover", onOver);
+document.addEventListener("focusin", onOver);
+$("#theme").addEventListener("click", otherTheme);
+$("#help-open").addEventListener("click", () => $("#help").showModal());
+all("table[data-sort]").forEach(sortable);
+document.addEventListener("change", (event) => { if (event.target.matches("form[data-auto] select")) event.target.form.requestSubmit(); });
+if ($("[data-marks]")) markAll(usual());
+const main = $("#main");
+if (main.dataset.live) {
+  setInterval(() => refresh(main), 1000 * main.dataset.live);
+  // Whoever comes back sees at once what changed meanwhile.
+  document.addEventListener("visibilitychange", () => refresh(main));
+}

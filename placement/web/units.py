@@ -1,0 +1,81 @@
+"""Amounts with their units, by the name of their resource class."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_GIBI = 1024
+
+
+class Unit(NamedTuple):
+    """What an amount of a class is counted in, and how many make one of the unit that people read."""
+
+    name: str
+    divisor: int = 1
+
+
+_KNOWN = {
+    "VCPU": Unit("vCPU"),
+    "PCPU": Unit("CPU"),
+    "MEMORY_MB": Unit("GiB", _GIBI),
+    "MEM_ENCRYPTION_CONTEXT": Unit("contexts"),
+    "DISK_GB": Unit("GiB"),
+    "VGPU": Unit("vGPU"),
+    "SRIOV_NET_VF": Unit("VF"),
+    "NET_BW_EGR_KILOBIT_PER_SEC": Unit("Mbit/s", 1000),
+    "NET_BW_IGR_KILOBIT_PER_SEC": Unit("Mbit/s", 1000),
+}
+_BY_END = {
+    "_CPU_MILLI": Unit("CPU", 1000),
+    # Koordinator counts these in thousandths, too.
+    "_BATCH_CPU": Unit("CPU", 1000),
+    "_MID_CPU": Unit("CPU", 1000),
+    "_MILLI": Unit("thousandths"),
+    "_MEMORY_MB": Unit("GiB", _GIBI),
+    "_MB": Unit("GiB", _GIBI),
+    "_GB": Unit("GiB"),
+    "HUGEPAGES_1GI": Unit("pages of 1 GiB"),
+    "HUGEPAGES_2MI": Unit("pages of 2 MiB"),
+    "_PODS": Unit("pods"),
+}
+_PIECES = Unit("pieces")
+_PLURALS = ("pieces", "pods", "contexts")
+
+
+def unit_of(resource_class: str) -> Unit:
+    """The unit of a class; classes that nobody knows are counted in pieces."""
+    found = _KNOWN.get(resource_class)
+    if found is not None:
+        return found
+    return next((unit for end, unit in _BY_END.items() if resource_class.endswith(end)), _PIECES)
+
+
+def amount(value: float, resource_class: str) -> str:
+    """An amount with its unit: `12 CPU`, `1.5 GiB`."""
+    unit = unit_of(resource_class)
+    name = unit.name.removesuffix("s") if value == unit.divisor and unit.name in _PLURALS else unit.name
+    return f"{number(value / unit.divisor)} {name}"
+
+
+def share(part: float, whole: float, resource_class: str) -> str:
+    """A part of a whole with their unit: `3 of 12 CPU`."""
+    unit = unit_of(resource_class)
+    return f"{number(part / unit.divisor)} of {number(whole / unit.divisor)} {unit.name}"
+
+
+def number(value: float) -> str:
+    """A number as people read it: thousands apart, two decimals below ten, one below a hundred."""
+    places = 0 if value == int(value) or abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    text = f"{value:,.{places}f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text.replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def percent(part: float, whole: float) -> int:
+    """A part of a whole in percent, rounded; 0 of nothing."""
+    return round(100 * part / whole) if whole else 0
+
+
+def plain(resource_class: str) -> str:
+    """A class as people say it: without CUSTOM_."""
+    return resource_class.removeprefix("CUSTOM_")

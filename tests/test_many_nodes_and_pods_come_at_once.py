@@ -1,0 +1,259 @@
+"""Many nodes and many pods in one call: each has its outcome, and is what it would be had it come alone."""
+
+from __future__ import annotations
+
+import copy
+import random
+from typing import Any
+
+import pytest
+
+from placement.dialects.koordinator.node.node import import_like, import_node
+from placement.services.clusters.node_loading import NodeLoader
+from placement.storage.database import Database
+from tests import pod_invariants
+from tests.client import Client
+from tests.kubernetes import ALLOCS, NUMA_POLICY, node_manifests, pod_manifest
+
+CLUSTER = "/ext/v1/clusters/edge"
+OTHER = "/ext/v1/clusters/other"
+
+
+@pytest.fixture
+def cluster(api: Client) -> Client:
+    for path in (CLUSTER, OTHER):
+        assert api.put(path).status_code == 201
+    return api
+
+
+def listed(*bodies: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "List", "items": [part for body in bodies for part in body.values()]}
+
+
+def all_nodes(api: Client, *bodies: dict[str, Any], path: str = CLUSTER) -> list[dict[str, Any]]:
+    answer = api.post(f"{path}/nodes", listed(*bodies))
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json["nodes"]
+    return found
+
+
+def statuses(outcomes: list[dict[str, Any]]) -> list[int]:
+    return [each["status"] for each in outcomes]
+
+
+def unlike(node: dict[str, Any]) -> Any:
+    """What a node shows, without what differs from import to import."""
+    if isinstance(node, dict):
+        left = ("imported_at", "uuid", "cluster", "resource_provider", "consumer_uuid")
+        return {key: unlike(part) for key, part in node.items() if key not in left}
+    if isinstance(node, list):
+        return [unlike(part) for part in node]
+    return node.replace("other/", "edge/") if isinstance(node, str) else node
+
+
+def bodies(count: int) -> list[dict[str, Any]]:
+    """Nodes of several kinds, on some of which kubelet has given CPUs to pods."""
+    kubelet = {ALLOCS: [{"uid": "static", "cpuset": "0-3", "managedByKubelet": True}]}
+    return [
+        node_manifests(
+            f"n{number}",
+            labels={NUMA_POLICY: "SingleNUMANode"} if number % 3 == 0 else {},
+            nrt=kubelet if number % 4 == 1 else {},
+            memory="32Gi" if number % 2 else "24Gi",
+        )
+        for number in range(count)
+    ]
+
+
+def test_many_nodes_are_what_they_are_one_by_one(cluster: Client, database: Database):
+    nodes = bodies(9)
+    assert statuses(all_nodes(cluster, *nodes)) == [201] * 9
+    for body in nodes:
+        name = body["node"]["metadata"]["name"]
+        other = copy.deepcopy(body)
+        assert cluster.put(f"{OTHER}/nodes/{name}", other).status_code == 201
+        shown = [cluster.get(f"{path}/nodes/{name}").json for path in (CLUSTER, OTHER)]
+        assert unlike(shown[0]) == unlike(shown[1])
+    pod_invariants.check(database, "edge")
+
+
+def test_known_nodes_are_not_touched_and_changed_ones_are_changed(cluster: Client, database: Database):
+    nodes = bodies(4)
+    first = all_nodes(cluster, *nodes)
+    assert [len(each["created"]) for each in first] == [11] * 4
+    before = [cluster.get(f"{CLUSTER}/nodes/n{number}").json for number in range(4)]
+    changed = copy.deepcopy(nodes[2])
+    changed["node"]["status"]["allocatable"]["memory"] = "16Gi"
+    again = all_nodes(cluster, nodes[0], nodes[1], changed, node_manifests("n9"))
+    assert statuses(again) == [200, 200, 200, 201]
+    assert [each["changed"] for each in again] == [[], [], ["edge/n2"], []]
+    assert [cluster.get(f"{CLUSTER}/nodes/n{number}").json for number in (0, 1, 3)] == [
+        before[0],
+        before[1],
+        before[3],
+    ]
+    assert cluster.get(f"{CLUSTER}/nodes/n2").json["resources"]["CUSTOM_NODE_MEMORY_MB"]["capacity"] == 16384
+    pod_invariants.check(database, "edge")
+
+
+def test_nodes_are_read_again_when_the_settings_of_the_cluster_have_changed(cluster: Client):
+    body = node_manifests("n1", labels={"rack": "r1"})
+    all_nodes(cluster, body)
+    assert cluster.put(CLUSTER, {"nodeLabels": ["rack"]}).status_code == 200
+    (again,) = all_nodes(cluster, body)
+    assert again["changed"] == ["edge/n1"]
+
+
+def test_what_is_wrong_with_a_node_concerns_that_node(cluster: Client, database: Database):
+    taken = cluster.provider("edge/taken")
+    held = bodies(1)[0]
+    all_nodes(cluster, held)
+    pod = pod_manifest("8", "1Gi")
+    assert cluster.put(f"{CLUSTER}/pods/default/web", pod).status_code == 201
+    smaller = copy.deepcopy(held)
+    detail = node_manifests("n0", rows=tuple((cpu, cpu // 2, 0, 0) for cpu in range(4)))
+    smaller["nodeResourceTopology"] = detail["nodeResourceTopology"]
+    wrong, twin = node_manifests("n2"), node_manifests("n3")
+    wrong["node"]["status"]["allocatable"]["memory"] = "much"
+    twin["node"]["metadata"]["uid"] = "uid-n5"
+    outcomes = all_nodes(
+        cluster, smaller, node_manifests("n1"), wrong, node_manifests("taken"), node_manifests("n5"), twin
+    )
+    assert statuses(outcomes) == [409, 201, 400, 409, 201, 400]
+    said = [each["error"]["detail"] for each in outcomes if "error" in each]
+    assert "would lose CPUs that pods hold" in said[0]
+    assert "node n2: Node.status.allocatable" in said[1]
+    assert "edge/taken already exists" in said[2]
+    assert "is that of node 'n5', too" in said[3]
+    names = [node["name"] for node in cluster.get(f"{CLUSTER}/nodes").json["nodes"]]
+    assert names == ["n0", "n1", "n5"]
+    assert cluster.get(f"/resource_providers/{taken}").json["generation"] == 0
+    pod_invariants.check(database, "edge")
+
+
+def test_a_node_that_came_back_as_another_machine_is_another(cluster: Client, database: Database):
+    nodes = bodies(2)
+    all_nodes(cluster, *nodes)
+    for body in nodes:
+        body["node"]["metadata"]["uid"] += "-again"
+    assert cluster.put(f"{CLUSTER}/pods/default/web", pod_manifest(node="n1")).status_code == 201
+    outcomes = all_nodes(cluster, *nodes)
+    assert statuses(outcomes) == [201, 409]
+    assert "still has pods" in outcomes[1]["error"]["detail"]
+    pod_invariants.check(database, "edge")
+
+
+def test_bodies_without_nodes_are_refused(cluster: Client):
+    topology = node_manifests("n1")["nodeResourceTopology"]
+    for body in ({"kind": "List", "items": []}, {"kind": "List", "items": [topology]}, pod_manifest()):
+        assert cluster.post(f"{CLUSTER}/nodes", body).status_code == 400
+    assert cluster.post("/ext/v1/clusters/none/nodes", listed(node_manifests("n1"))).status_code == 404
+
+
+def test_of_nodes_that_are_alike_one_tells_what_the_others_are():
+    loader = NodeLoader()
+    for body in [*bodies(12), node_manifests("n12", labels={"rack": "a b"}, annotations={"x": 1})]:
+        node, topology = body["node"], body["nodeResourceTopology"]
+        template = loader.template("design", node, topology)
+        for labels in ((), ("rack",)):
+            read = import_node("edge", node, topology, "design", labels)
+            assert import_like("edge", node, topology, template.imported, labels) in (read, None)
+    assert import_like("edge", node, topology, template.imported) is not None
+
+
+# -- pods ---------------------------------------------------------------------------------------------
+
+
+def named(name: str, *arguments: Any, **members: Any) -> dict[str, Any]:
+    manifest = pod_manifest(*arguments, **members)
+    manifest["metadata"].update(name=name, namespace="default", uid=f"uid-{name}")
+    return manifest
+
+
+def all_pods(api: Client, *pods: dict[str, Any], path: str = CLUSTER) -> list[dict[str, Any]]:
+    answer = api.post(f"{path}/pods", {"kind": "List", "items": list(pods)})
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json["pods"]
+    return found
+
+
+def pods_of_many_kinds(count: int) -> list[dict[str, Any]]:
+    """Some look for a place, some run already."""
+    chance = random.Random(3)
+    found = []
+    for number in range(count):
+        kind = number % 3
+        if kind == 0:
+            found.append(named(f"p{number}", str(chance.choice((1, 2, 4))), "1Gi"))
+        elif kind == 1:
+            found.append(named(f"p{number}", "500m", "1Gi", qos="LS"))
+        else:
+            found.append(named(f"p{number}", "250m", "1Gi", qos="LS", node=f"n{number % 4}"))
+    return found
+
+
+def test_many_pods_get_what_they_get_one_by_one(cluster: Client, database: Database):
+    nodes, pods = bodies(4), pods_of_many_kinds(70)
+    for path in (CLUSTER, OTHER):
+        all_nodes(cluster, *nodes, path=path)
+    together = all_pods(cluster, *pods)
+    assert {201, 409} == set(statuses(together))
+    for pod, outcome in zip(pods, together, strict=True):
+        name = pod["metadata"]["name"]
+        alone = cluster.put(f"{OTHER}/pods/default/{name}", pod)
+        assert alone.status_code == outcome["status"], (alone.text, outcome)
+        if alone.status_code == 201:
+            assert unlike(alone.json) == unlike(outcome["pod"])
+            assert cluster.get(f"{CLUSTER}/pods/default/{name}").json["cpuset"] == outcome["pod"]["cpuset"]
+    fresh = pod_invariants.check(database, "edge")
+    cache = cluster.http.application.extensions["placement_use_cases"].cluster_cache
+    pod_invariants.check_image(fresh, cache, "edge")
+
+
+def test_what_is_not_simply_a_new_pod_is_done_as_if_it_came_alone(cluster: Client, database: Database):
+    all_nodes(cluster, *bodies(2))
+    known, moved = named("known", "2"), named("moved", "1", node="n0")
+    assert statuses(all_pods(cluster, known, moved)) == [201, 201]
+    over, nowhere = named("over", "1", node="n1", phase="Succeeded"), named("nowhere", "1", node="n7")
+    moved = named("moved", "1", node="n1")
+    large, nameless, twin = named("large", "400"), pod_manifest(), named("twin", "1")
+    wrong = named("wrong", "1", requests={"cpu": "much"})
+    outcomes = all_pods(cluster, known, moved, over, nowhere, large, nameless, twin, twin, wrong)
+    assert statuses(outcomes) == [200, 200, 201, 400, 409, 400, 201, 200, 400]
+    assert outcomes[1]["pod"]["node"] == "n1"
+    assert "no node 'n7'" in outcomes[3]["error"]["detail"]
+    assert "pod default/large" in outcomes[4]["error"]["detail"]
+    assert "Pod.metadata.name: is missing" in outcomes[5]["error"]["detail"]
+    pod_invariants.check(database, "edge")
+
+
+def test_pods_are_decided_again_when_a_node_changes_meanwhile(
+    cluster: Client, database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    from placement.services.clusters import many_pods
+
+    all_nodes(cluster, *bodies(1))
+    real = many_pods.ManyPods._decided
+    others = iter(["8"])
+
+    def beaten(self: Any, *arguments: Any) -> Any:
+        decided = real(self, *arguments)
+        for cpus in others:
+            assert cluster.put(f"{CLUSTER}/pods/default/faster", named("faster", cpus)).status_code == 201
+        return decided
+
+    monkeypatch.setattr(many_pods.ManyPods, "_decided", beaten)
+    outcomes = all_pods(cluster, named("a", "6"), named("b", "6"))
+    assert statuses(outcomes) == [201, 409]
+    pod_invariants.check(database, "edge")
+
+
+def test_pods_of_consumers_that_are_others_keep_no_other_pod_out(cluster: Client, database: Database):
+    all_nodes(cluster, *bodies(2))
+    host = cluster.provider("host", VCPU=4)
+    taken = all_pods(cluster, named("a", "1"))[0]["pod"]["consumer_uuid"]
+    assert cluster.delete(f"{CLUSTER}/pods/default/a").status_code == 204
+    assert cluster.claim({host: {"VCPU": 1}}, taken).status_code == 204
+    outcomes = all_pods(cluster, named("a", "1"), named("b", "1"))
+    assert statuses(outcomes) == [409, 201]
+    pod_invariants.check(database, "edge")

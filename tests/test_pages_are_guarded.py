@@ -1,0 +1,394 @@
+"""Pages pass the gate of the API, forms need their key, and what is wrong is said on a page."""
+
+from __future__ import annotations
+
+import random
+import re
+import struct
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from placement.app import build
+from placement.services.placement.candidates import SearchSettings
+from placement.storage.database import Database
+from placement.web.session import COOKIE
+from tests.client import Client
+from tests.conftest import compatible
+from tests.identity_service import IdentityService, project_token
+from tests.server import database_url
+from tests.test_http_never_fails_on_odd_input import ODD_TEXTS
+
+ADMIN, BOUND, NOBODY = ("token-of-the-administrator-" + "a" * 20, "token-of-edge-" + "b" * 30, "c" * 40)
+TOKENS = f"""
+{ADMIN}: {{user: root, project: ops, roles: [admin]}}
+{BOUND}: {{user: edge, project: ops, roles: [admin], clusters: [edge]}}
+{NOBODY}: {{user: guest, project: shop, roles: [member]}}
+"""
+FORM_KEY = re.compile(r'name="form_key" value="([0-9a-f]{64})"')
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlaskClient]:
+    file = tmp_path_factory.mktemp("tokens") / "tokens.yaml"
+    file.write_text(TOKENS)
+    file.chmod(0o600)
+    with database_url("sqlite") as url:
+        database = Database(url)
+        application = build(
+            database, compatible(auth_strategy="token", tokens_file=Path(file)), SearchSettings()
+        )
+        client = Client(application.test_client(), token=ADMIN)
+        for cluster in ("edge", "other"):
+            assert client.call("PUT", f"/ext/v1/clusters/{cluster}").status_code == 201
+        yield application.test_client()
+        application.extensions["placement_use_cases"].close()
+        database.dispose()
+
+
+@pytest.fixture
+def visitor(guarded: FlaskClient) -> FlaskClient:
+    """A browser without cookies."""
+    return guarded.application.test_client()
+
+
+def form_key(client: FlaskClient, path: str = "/ui/sign-in") -> str:
+    found = FORM_KEY.search(client.get(path).text)
+    assert found is not None
+    return found[1]
+
+
+def sign_in(client: FlaskClient, token: str, **fields: str) -> TestResponse:
+    return client.post("/ui/sign-in", data={"form_key": form_key(client), "token": token, **fields})
+
+
+def test_who_is_not_known_signs_in_and_comes_back(visitor: FlaskClient):
+    refused = visitor.get("/ui/map?by=cores")
+    assert refused.status_code == 303
+    assert refused.location.endswith("/ui/sign-in?back=%2Fui%2Fmap%3Fby%3Dcores")
+    wrong = sign_in(visitor, "no-such-token")
+    assert wrong.status_code == 401
+    assert "This token is not known here" in wrong.text
+    right = sign_in(visitor, ADMIN, back="/ui/map?by=cores")
+    assert (right.status_code, right.location) == (303, "/ui/map?by=cores")
+    cookie = right.headers["Set-Cookie"]
+    assert cookie.startswith(f"{COOKIE}=t.")
+    assert {"HttpOnly", "SameSite=Strict", "Path=/ui/"} <= set(cookie.split("; "))
+    assert ADMIN not in right.text + right.headers.get("Location", "")
+    assert visitor.get("/ui/map?by=cores").status_code == 200
+
+
+def test_the_cookie_is_for_encrypted_connections_only_where_there_are_any(guarded: FlaskClient):
+    client = guarded.application.test_client()
+    answer = client.get("/ui/sign-in", base_url="https://placement.example")
+    assert "Secure" in answer.headers["Set-Cookie"].split("; ")
+
+
+@pytest.mark.parametrize(
+    "back", ["https://evil.example/", "//evil.example/ui/", "/ui/\\evil", "/resource_providers"]
+)
+def test_nobody_is_sent_elsewhere_after_signing_in(visitor: FlaskClient, back: str):
+    assert sign_in(visitor, ADMIN, back=back).location == "/ui/"
+
+
+def test_a_session_that_ended_says_so(visitor: FlaskClient):
+    visitor.set_cookie(COOKIE, "t.Z29uZS1nb25lLWdvbmUtZ29uZS1nb25lLWdvbmUtZ29uZQ==", path="/ui/")
+    ended = visitor.get("/ui/consumers")
+    assert ended.status_code == 303
+    assert "Your session has ended" in visitor.get(ended.location).text
+    # Scripts and programs are told in a form that they understand.
+    assert visitor.get("/ui/consumers?format=json").status_code == 401
+    assert visitor.get("/ui/consumers", headers={"X-Requested-With": "placement"}).status_code == 401
+
+
+def test_signing_out_takes_the_token_away(visitor: FlaskClient):
+    sign_in(visitor, ADMIN)
+    answer = visitor.post("/ui/sign-out", data={"form_key": form_key(visitor, "/ui/")})
+    assert answer.headers["Set-Cookie"].startswith(f"{COOKIE}=a.")
+    assert visitor.get("/ui/").status_code == 303
+
+
+@pytest.mark.parametrize("path", ["/ui/claims", "/ui/pod-claims", "/ui/sign-out", "/ui/sign-in"])
+def test_forms_without_the_key_of_the_session_do_nothing(visitor: FlaskClient, path: str):
+    sign_in(visitor, ADMIN)
+    stranger = form_key(visitor.application.test_client())
+    for data in ({"other": "1"}, {"form_key": stranger}, {"form_key": "\N{SNOWMAN}"}):
+        answer = visitor.post(path, data=data)
+        assert answer.status_code == 403, path
+        assert "nothing was done" in answer.text
+
+
+def test_forms_are_forms(visitor: FlaskClient):
+    sign_in(visitor, ADMIN)
+    assert visitor.post("/ui/claims", json={"form_key": form_key(visitor, "/ui/why")}).status_code == 415
+
+
+def test_what_a_role_may_not_see_is_neither_shown_nor_given(visitor: FlaskClient):
+    sign_in(visitor, NOBODY)
+    for path in (
+        "/ui/",
+        "/ui/map",
+        "/ui/map/data",
+        "/ui/consumers",
+        "/ui/changes",
+        "/ui/refusals",
+        "/ui/search?q=a",
+    ):
+        answer = visitor.get(path)
+        assert answer.status_code == 403, path
+        assert "Policy does not allow" in answer.text
+        assert "/ui/map" not in answer.text
+        assert "/ui/changes" not in answer.text
+    consumer = str(uuid.uuid4())
+    key = FORM_KEY.search(visitor.get("/ui/").text)
+    assert key is not None
+    data = {"form_key": key[1], "consumer_uuid": consumer}
+    assert visitor.post("/ui/claims", data=data).status_code == 403
+
+
+def test_a_token_that_is_bound_to_a_cluster_sees_that_cluster(visitor: FlaskClient):
+    sign_in(visitor, BOUND)
+    overview = visitor.get("/ui/")
+    assert overview.status_code == 200
+    assert "/ui/map?cluster=edge" in overview.text
+    assert ">other<" not in overview.text
+    names = [group["name"] for group in visitor.get("/ui/?format=json").json["groups"]]
+    assert names == ["edge"]
+    assert visitor.get("/ui/map?cluster=edge").status_code == 200
+    assert visitor.get("/ui/pods?cluster=edge").status_code == 200
+    for path in (
+        "/ui/map",
+        "/ui/map?cluster=other",
+        "/ui/map/data?cluster=other",
+        "/ui/pods?cluster=other",
+        "/ui/pods/other/a/b",
+        "/ui/nodes/other/a",
+        "/ui/consumers",
+        "/ui/consumers?cluster=other",
+        "/ui/why?kind=query&query=resources%3DVCPU:1&cluster=other",
+        "/ui/why?kind=query&query=resources%3DVCPU:1%26cluster%3Dother&cluster=edge",
+        "/ui/why?kind=query&query=resources%3DVCPU:1",
+        "/ui/why?kind=flavor&vcpus=1&cluster=other",
+    ):
+        answer = visitor.get(path)
+        assert answer.status_code in (400, 403), path
+        assert b"candidates</h2>" not in answer.data
+    assert visitor.get("/ui/search?q=o&format=json").json == {"q": "o", "found": []}
+
+
+def test_browsers_are_told_what_pages_may_do(visitor: FlaskClient):
+    sign_in(visitor, ADMIN)
+    for path in ("/ui/", "/ui/sign-in", "/ui/no-such-page", "/ui/map/data", "/ui/static/pages.js"):
+        headers = visitor.get(path).headers
+        rules = dict(rule.strip().split(" ", 1) for rule in headers["Content-Security-Policy"].split(";"))
+        assert set(rules.values()) == {"'self'", "'none'"}
+        assert rules["default-src"] == rules["frame-ancestors"] == rules["base-uri"] == "'none'"
+        assert headers["X-Content-Type-Options"] == "nosniff"
+    page = visitor.get("/ui/").text
+    assert not re.search(r"<script>|\son[a-z]+=|style=|https?://(?!localhost)", page)
+
+
+def test_bad_input_is_a_page_that_says_what_to_do(visitor: FlaskClient):
+    sign_in(visitor, ADMIN)
+    gone = str(uuid.uuid4())
+    for path, status, said in (
+        (f"/ui/hosts/{gone}", 404, f"No resource provider with uuid {gone} found"),
+        ("/ui/nodes/edge/gone", 404, "No node gone found in cluster edge"),
+        ("/ui/map/host/99", 404, "This host is gone"),
+        (f"/ui/consumers/{gone}", 404, "holds nothing"),
+        ("/ui/consumers/x", 404, "is no uuid"),
+        ("/ui/pods/edge/default/gone", 404, "gone"),
+        ("/ui/no/such/page", 404, "There is no page /ui/no/such/page"),
+        ("/ui/why?kind=pod&cluster=edge&pod=%7B%7B", 400, "Malformed YAML"),
+        ("/ui/why?kind=pod&cluster=edge&pod=kind:+Node", 400, "Node"),
+        ("/ui/why?kind=pod&cluster=none&pod=kind:+Pod", 404, "none"),
+        ("/ui/why?kind=query&query=resources", 400, "resources"),
+        ("/ui/why?kind=query&query=resources%3DVCPU:1&limit=9999", 400, "limit"),
+        ("/ui/why?kind=flavor&vcpus=many", 400, "vcpus"),
+        ("/ui/why?kind=flavor&vcpus=1&specs=hw:cpu_policy", 400, "KEY=VALUE"),
+        ("/ui/why?kind=flavor&vcpus=1&specs=hw:cpu_policy%3Dodd", 400, "hw:cpu_policy"),
+        ("/ui/why?kind=song", 400, "kind"),
+        ("/ui/map?by=song", 400, "by"),
+        ("/ui/map/data?class=SONG", 400, "SONG"),
+        ("/ui/map/hosts?ids=a", 400, "ids"),
+        ("/ui/hosts?page=0", 400, "page"),
+        ("/ui/changes?marker=x", 400, "marker"),
+        ("/ui/?format=song", 400, "format"),
+    ):
+        answer = visitor.get(path)
+        assert answer.status_code == status, (path, answer.text)
+        assert said in answer.text.replace("&#39;", "'"), path
+        assert "<nav aria-label" in answer.text, "a page with the way on"
+
+
+def test_no_odd_address_makes_a_page_fail(visitor: FlaskClient):
+    sign_in(visitor, ADMIN)
+    # The same numbers each time: a failure must be found again.
+    dice = random.Random(20)
+    pages = [
+        "",
+        *(
+            "map",
+            "map/data",
+            "map/hosts",
+            "hosts",
+            "why",
+            "consumers",
+            "pods",
+            "changes",
+            "refusals",
+            "search",
+        ),
+        *("why?kind=flavor&vcpus=1", "why?kind=pod&cluster=edge", "why?kind=query&query=resources%3DVCPU:1"),
+    ]
+    names = (
+        *(
+            "by",
+            "class",
+            "cluster",
+            "ids",
+            "page",
+            "order",
+            "kind",
+            "query",
+            "vcpus",
+            "ram",
+            "specs",
+            "image",
+        ),
+        *(
+            "pod",
+            "limit",
+            "order_by",
+            "project_id",
+            "consumer_type",
+            "after",
+            "marker",
+            "target",
+            "q",
+            "format",
+        ),
+    )
+    for page in pages:
+        for name in names:
+            for text in dice.sample(ODD_TEXTS, 3):
+                answer = visitor.get(f"/ui/{page}{'&' if '?' in page else '?'}{name}={text}")
+                assert answer.status_code in (200, 303, 400, 404), (page, name, text[:50], answer.text[-500:])
+    for place in ("hosts/{}", "nodes/{}/x", "nodes/edge/{}", "consumers/{}", "pods/edge/{}/x", "map/host/{}"):
+        for text in ODD_TEXTS:
+            answer = visitor.get(f"/ui/{place.format(text)}")
+            assert answer.status_code in (200, 303, 308, 400, 404, 405), (
+                place,
+                text[:50],
+                answer.text[-500:],
+            )
+
+
+def test_claims_refuse_what_no_page_sends(visitor: FlaskClient):
+    sign_in(visitor, ADMIN)
+    who = {
+        "form_key": form_key(visitor, "/ui/why"),
+        "consumer_uuid": str(uuid.uuid4()),
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_type": "INSTANCE",
+    }
+    provider = str(uuid.uuid4())
+    for changes, said in (
+        ({"consumer_uuid": "x"}, "consumer_uuid"),
+        ({"project_id": ""}, "project_id"),
+        ({"consumer_type": "instance"}, "consumer_type"),
+        ({"allocations": "{"}, "allocations"),
+        ({"allocations": '{"x": 1}'}, "allocations"),
+        ({"allocations": orjson.dumps({provider: {"VCPU": -1}}).decode()}, "allocations"),
+        ({"allocations": orjson.dumps({provider: {"VCPU": 1}}).decode()}, provider),
+    ):
+        answer = visitor.post("/ui/claims", data={"allocations": "{}", **who, **changes})
+        assert answer.status_code == 400, changes
+        assert said in answer.text
+    unnamed = {"form_key": who["form_key"], "cluster": "edge", "pod": "kind: Pod\napiVersion: v1"}
+    assert "Pod.metadata.name" in visitor.post("/ui/pod-claims", data=unnamed).text
+
+
+def test_lists_are_given_as_json_and_as_csv(visitor: FlaskClient):
+    sign_in(visitor, ADMIN)
+    api = Client(visitor.application.test_client(), token=ADMIN)
+    provider = str(uuid.uuid4())
+    assert api.call("POST", "/resource_providers", {"name": "=cmd()", "uuid": provider}).status_code == 200
+    inventories = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 8, "reserved": 2}}}
+    assert api.call("PUT", f"/resource_providers/{provider}/inventories", inventories).status_code == 200
+    table = visitor.get("/ui/hosts?by=use&class=VCPU&format=csv")
+    assert table.mimetype == "text/csv"
+    # A spreadsheet would take it for a formula.
+    assert table.text.splitlines() == [
+        "name,uuid,group,part,whole,percent",
+        f"'=cmd(),{provider},neither,0,6,0",
+    ]
+    listed = visitor.get("/ui/hosts?by=use&class=VCPU&format=json").json
+    assert listed["count"] == 1
+    assert listed["hosts"][0] | {"name": "=cmd()", "part": 0, "whole": 6, "percent": 0} == listed["hosts"][0]
+    lists = ("", "map", "consumers", "pods", "changes", "refusals", "search?q=cmd")
+    for path in (*lists, f"hosts/{provider}", "why?kind=query&query=resources%3DVCPU:1"):
+        mark = "&" if "?" in path else "?"
+        assert isinstance(visitor.get(f"/ui/{path}{mark}format=json").json, dict), path
+        assert len(visitor.get(f"/ui/{path}{mark}format=csv").text.splitlines()) >= 1, path
+    assert api.call("DELETE", f"/resource_providers/{provider}").status_code == 204
+
+
+def test_the_map_tells_each_host_once_in_few_bytes(visitor: FlaskClient):
+    sign_in(visitor, ADMIN)
+    api = Client(visitor.application.test_client(), token=ADMIN)
+    uuids = [str(uuid.uuid4()) for _ in range(3)]
+    for number, each in enumerate(uuids):
+        api.call("POST", "/resource_providers", {"name": f"map-{number}", "uuid": each})
+        body = {"resource_provider_generation": 0, "inventories": {"PCPU": {"total": 4 * (number + 1)}}}
+        api.call("PUT", f"/resource_providers/{each}/inventories", body)
+    claim = {
+        "allocations": {uuids[1]: {"resources": {"PCPU": 2}}},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": None,
+        "consumer_type": "INSTANCE",
+    }
+    assert api.call("PUT", f"/allocations/{uuid.uuid4()}", claim).status_code == 204
+    body = visitor.get("/ui/map/data?by=use&class=PCPU").data
+    (size,) = struct.unpack_from("<I", body)
+    head, columns = orjson.loads(body[4 : 4 + size]), body[4 + size :]
+    assert (4 + size) % 8 == 0
+    assert (head["count"], head["part"], head["whole"]) == (3, 2, 24)
+    ids = struct.unpack_from("<3I", columns, head["offsets"]["ids"])
+    assert list(columns[head["offsets"]["levels"] :][:3]) == [0, 25, 0]
+    asked = visitor.get(f"/ui/map/hosts?by=use&class=PCPU&ids={','.join(map(str, ids))},4000000").json
+    assert [host["name"] for host in asked["hosts"]] == ["map-0", "map-1", "map-2"]
+    assert asked["hosts"][1]["text"] == "2 of 8 CPU"
+    assert visitor.get(f"/ui/map/host/{ids[2]}").location == f"/ui/hosts/{uuids[2]}"
+
+
+def test_people_sign_in_through_keystone_with_a_token_or_a_password():
+    identity = IdentityService({"token-of-ann": project_token("admin", user="ann")})
+    identity.passwords["ann", "secret", "platform"] = "token-of-ann"
+    configured = compatible(auth_strategy="keystone")
+    assert configured.configuration is not None
+    identity.configure(configured.configuration)
+    with identity.running(), database_url("sqlite") as url:
+        database = Database(url)
+        application = build(database, configured, SearchSettings())
+        try:
+            by_token, by_password = application.test_client(), application.test_client()
+            assert sign_in(by_token, "no-such-token").status_code == 401
+            assert sign_in(by_token, "token-of-ann").status_code == 303
+            assert by_token.get("/ui/").status_code == 200
+            who = {"user": "ann", "project": "platform"}
+            wrong = sign_in(by_password, "", **who, password="wrong")
+            assert wrong.status_code == 401
+            assert "Keystone does not know this user with this password in this project." in wrong.text
+            assert sign_in(by_password, "", **who, password="secret").status_code == 303
+            assert by_password.get("/ui/").status_code == 200
+        finally:
+            application.extensions["placement_use_cases"].close()
+            database.dispose()

@@ -1,0 +1,222 @@
+"""In a real browser each page works, complains of nothing, and can be read without seeing and pointing."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Any
+
+import pytest
+import requests
+
+from tests.browser import drawn, findings, page_of
+from tests.patience import PATIENCE_SECONDS
+from tests.server import RunningServer
+
+HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
+CLAIMED = "text=Claimed."
+PAGES = {
+    "/ui/": "Overview",
+    "/ui/map?by=use&class=VCPU&cluster=cloud": "4 hosts, use of VCPU",
+    "/ui/map?by=stranded": "24 hosts, stranded cores",
+    "/ui/hosts?by=cores": "24 hosts, free whole cores",
+    "/ui/nodes/edge/edge-01": "edge/edge-01",
+    "/ui/why?kind=query&query=resources%3DPCPU:400&cluster=edge": "Where does it fit",
+    "/ui/why?kind=query&query=resources%3DPCPU:2&order_by=MostAllocated&limit=5": "Where does it fit",
+    "/ui/why?kind=flavor&vcpus=4&ram=4096&specs=hw:cpu_policy%3Ddedicated&cluster=cloud": "Where does it fit",
+    "/ui/why?kind=pod&cluster=edge": "Where does it fit",
+    "/ui/consumers": "Consumers",
+    "/ui/consumers/08ca8feb-1496-4ab3-9cc5-9c9c113f4fcf": "Consumer 08ca8feb",
+    "/ui/pods?cluster=edge": "Pods of cluster edge",
+    "/ui/changes": "Changes",
+    "/ui/refusals": "What is refused at present",
+    "/ui/search?q=edge-0": "“edge-0”",
+}
+
+
+def call(server: RunningServer, method: str, path: str, body: Any = None) -> Any:
+    session = requests.Session()
+    session.trust_env = False
+    answer = session.request(method, server.url + path, json=body, headers=HEADERS, timeout=PATIENCE_SECONDS)
+    assert answer.status_code < 300, answer.text
+    return answer.json() if answer.content else None
+
+
+@pytest.mark.parametrize(("path", "title"), PAGES.items())
+def test_each_page_of_the_demonstration(browser: Any, demonstration: RunningServer, path: str, title: str):
+    with page_of(browser, demonstration.url, viewport={"width": 1280, "height": 800}) as (page, complaints):
+        drawn(page, path)
+        assert page.inner_text("h1").startswith(title)
+        assert findings(page) == []
+        page.emulate_media(color_scheme="dark")
+        page.set_viewport_size({"width": 360, "height": 740})
+        assert findings(page) == []
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 360, "the page is wider than a telephone"
+        assert complaints == []
+
+
+def test_a_flavor_shows_its_translation_and_candidates(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, complaints):
+        page.goto("/ui/why?kind=flavor&cluster=cloud")
+        page.fill("[name=specs]", "hw:cpu_policy=dedicated\nhw:numa_nodes=2")
+        page.fill("[name=image]", "hw_cpu_thread_policy=require")
+        page.fill("[name=limit]", "2")
+        page.click("text=Find")
+        page.wait_for_selector("#found")
+        assert page.inner_text("#found") == "2 candidates"
+        page.click("summary:has-text('Asked with')")
+        assert "dedicated_cpus" in page.inner_text("#translation pre")
+        assert complaints == []
+
+
+def test_keys_lead_everywhere(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, complaints):
+        drawn(page, "/ui/")
+        page.keyboard.press("?")
+        assert page.is_visible("#help")
+        page.keyboard.press("Escape")
+        assert not page.is_visible("#help")
+        page.keyboard.press("/")
+        page.keyboard.type("edge-07")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/ui/search**")
+        page.click("text=edge/edge-07 >> nth=0")
+        page.wait_for_url("**/ui/hosts/**")
+        assert page.inner_text("h1") == "edge/edge-07"
+        page.keyboard.press("g")
+        page.keyboard.press("m")
+        page.wait_for_url("**/ui/map**")
+        assert complaints == []
+
+
+def test_the_map_is_walked_by_arrows_and_says_who_is_there(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, complaints):
+        drawn(page, "/ui/map?by=use&class=PCPU")
+        page.focus("[data-map] canvas")
+        for key in ("ArrowRight", "ArrowRight", "ArrowLeft", "ArrowRight"):
+            page.keyboard.press(key)
+        page.wait_for_selector(".map-state:has-text('batch/batch-0')")
+        said = page.inner_text(".map-state")
+        assert re.fullmatch(r"batch/batch-\d\d, batch: \d+ percent, .+ of .+ CPU", said), said
+        assert page.inner_text(".map-tip strong") in said
+        page.keyboard.press("+")
+        page.keyboard.press("0")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/ui/hosts/**")
+        assert page.inner_text("h1") == said.partition(",")[0]
+        assert complaints == []
+
+
+def test_pointing_at_a_cpu_marks_all_that_its_owner_holds(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, complaints):
+        page.goto("/ui/nodes/edge/edge-01")
+        owner = page.get_attribute(".cpu[data-owner]", "data-owner")
+        page.hover(f".cpu[data-owner='{owner}']")
+        marked = page.eval_on_selector_all(".drawing .on", "parts => parts.map(each => each.dataset.owner)")
+        assert set(marked) == {owner}
+        assert len(marked) == page.locator(f".drawing [data-owner='{owner}']").count() > 2
+        page.hover("h1")
+        assert page.locator(".drawing .on").count() == 0
+        assert complaints == []
+
+
+def test_a_candidate_is_claimed_by_clicking(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, complaints):
+        page.goto("/ui/why")
+        page.fill("[name=query]", "resources=PCPU:2")
+        page.select_option("[name=cluster]", "edge")
+        page.fill("[name=limit]", "3")
+        page.click("text=Find")
+        page.wait_for_selector("#claim")
+        consumer = page.input_value("[name=consumer_uuid]")
+        page.fill("[name=project_id]", "pages")
+        page.locator("button:has-text('Claim this')").nth(1).click()
+        page.wait_for_selector(CLAIMED)
+        held = call(demonstration, "GET", f"/allocations/{consumer}")
+        assert [each["resources"] for each in held["allocations"].values()] == [{"PCPU": 2}]
+        assert held["project_id"] == "pages"
+        assert page.locator(f".drawing .on[data-owner='{consumer}']").count() >= 2
+        assert findings(page) == []
+        page.click("summary:has-text('Release')")
+        page.click("button.danger")
+        page.wait_for_selector("text=It holds nothing any more.")
+        assert call(demonstration, "GET", f"/allocations/{consumer}") == {"allocations": {}}
+        assert complaints == []
+
+
+def test_a_pod_is_claimed_by_clicking(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, complaints):
+        page.goto("/ui/why?kind=pod&cluster=edge")
+        page.click("text=Find")
+        page.wait_for_selector("#found")
+        node = page.locator("table tbody tr").nth(1).locator("td").nth(1).inner_text()
+        page.locator("button:has-text('Claim this')").nth(1).click()
+        page.wait_for_selector(CLAIMED)
+        pod = call(demonstration, "GET", "/ext/v1/clusters/edge/pods/default/example")
+        assert pod["node"] == node
+        assert findings(page) == []
+        page.goto("/ui/search?q=default/exam")
+        assert page.inner_text("h1") == "Pod default/example"
+        page.click("summary:has-text('Release')")
+        page.click("button.danger")
+        page.wait_for_url("**/ui/pods?cluster=edge")
+        assert complaints == []
+
+
+def test_names_with_html_in_them_stay_text(browser: Any, demonstration: RunningServer):
+    name = "<img src=x onerror=alert(1)>&amp;<script>alert(2)</script>"
+    provider, consumer = str(uuid.uuid4()), str(uuid.uuid4())
+    call(demonstration, "POST", "/resource_providers", {"name": name, "uuid": provider})
+    inventories = {"VCPU": {"total": 8}}
+    body = {"resource_provider_generation": 0, "inventories": inventories}
+    call(demonstration, "PUT", f"/resource_providers/{provider}/inventories", body)
+    claim = {
+        "allocations": {provider: {"resources": {"VCPU": 2}}},
+        "project_id": "<b>project</b>",
+        "user_id": "<i>user</i>",
+        "consumer_generation": None,
+        "consumer_type": "INSTANCE",
+    }
+    call(demonstration, "PUT", f"/allocations/{consumer}", claim)
+    with page_of(browser, demonstration.url) as (page, complaints):
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page.goto(f"/ui/hosts/{provider}")
+        assert page.inner_text("h1") == name
+        for path in (
+            f"/ui/consumers/{consumer}",
+            "/ui/changes",
+            "/ui/consumers?project_id=<b>project</b>",
+            "/ui/search?q=<img",
+            "/ui/map?by=use&class=VCPU",
+        ):
+            drawn(page, path)
+            assert page.locator("main img, main script, main b, main i:not(.cpu):not(.swatch)").count() == 0
+        page.focus("[data-map] canvas")
+        # Hosts in no cluster come first.
+        page.keyboard.press("ArrowRight")
+        page.wait_for_selector(".map-tip:has-text('<img')")
+        assert page.locator(".map-tip img").count() == 0
+        assert complaints == []
+
+
+def test_a_page_is_renewed_without_losing_what_was_opened(browser: Any, demonstration: RunningServer):
+    host = call(demonstration, "GET", "/ext/v1/clusters/edge/nodes/edge-05")["tree"]["uuid"]
+    consumer = str(uuid.uuid4())
+    with page_of(browser, demonstration.url) as (page, complaints):
+        page.goto(f"/ui/hosts/{host}")
+        page.click("#providers summary")
+        page.evaluate("document.activeElement.blur()")
+        claim = {
+            "allocations": {host: {"resources": {"DISK_GB": 3}}},
+            "project_id": "renewed",
+            "user_id": "renewed",
+            "consumer_generation": None,
+            "consumer_type": "INSTANCE",
+        }
+        call(demonstration, "PUT", f"/allocations/{consumer}", claim)
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        page.wait_for_selector(f".owners tr[data-owner='{consumer}']")
+        assert page.locator("#providers").get_attribute("open") is not None
+        call(demonstration, "DELETE", f"/allocations/{consumer}")
+        assert complaints == []

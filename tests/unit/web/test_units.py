@@ -1,0 +1,34 @@
+"""Amounts come with the units that people read."""
+
+from __future__ import annotations
+
+import pytest
+
+from placement.web import units
+
+
+@pytest.mark.parametrize(
+    ("value", "resource_class", "text"),
+    [
+        (12, "PCPU", "12 CPU"),
+        (1536, "MEMORY_MB", "1.5 GiB"),
+        (524288, "MEMORY_MB", "512 GiB"),
+        (1500, "CUSTOM_NODE_CPU_MILLI", "1.5 CPU"),
+        (333, "CUSTOM_CPU_MILLI", "0.33 CPU"),
+        (1000000, "DISK_GB", "1\N{NARROW NO-BREAK SPACE}000\N{NARROW NO-BREAK SPACE}000 GiB"),
+        (1, "CUSTOM_GPU", "1 piece"),
+        (2, "CUSTOM_GPU", "2 pieces"),
+        (1, "CUSTOM_PODS", "1 pod"),
+        (20000, "NET_BW_EGR_KILOBIT_PER_SEC", "20 Mbit/s"),
+        (100, "PCPU", "100 CPU"),
+        (0, "PCPU", "0 CPU"),
+    ],
+)
+def test_an_amount_has_its_unit(value: int, resource_class: str, text: str):
+    assert units.amount(value, resource_class) == text
+
+
+def test_parts_of_wholes():
+    assert units.share(512, 2048, "MEMORY_MB") == "0.5 of 2 GiB"
+    assert (units.percent(1, 3), units.percent(1, 0)) == (33, 0)
+    assert units.plain("CUSTOM_INTEL_COM") == "INTEL_COM"
