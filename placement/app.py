@@ -48,6 +48,7 @@ def _api(settings: cfg.ConfigOpts) -> ApiSettings:
         request_seconds=settings.api.request_timeout,
         requests_per_caller=settings.api.max_requests_per_caller,
         metrics_per_host=settings.metrics.per_host,
+        watched=tuple(settings.capacity.watch),
         configuration=settings,
     )
 

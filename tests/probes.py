@@ -34,6 +34,11 @@ def figures(url: str) -> Figures:
     """Every figure by its name and labels."""
     status, text = probed(url, "/metrics")
     assert status == 200
+    return parsed(text)
+
+
+def parsed(text: str) -> Figures:
+    """Every figure of such a text by its name and labels."""
     families = text_string_to_metric_families(text)
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value

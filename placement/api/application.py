@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,8 +21,9 @@ from placement.api import (
     errors,
     microversions,
 )
+from placement.api.capacity_question import of_setting
 from placement.api.connection import objection, watch_of
-from placement.api.errors import HttpError, Relayed
+from placement.api.errors import HttpError, Misconfigured, Relayed
 from placement.api.keystone import Keystone
 from placement.api.middleware import REQUEST_ID, surrounded
 from placement.api.observed import note_rule
@@ -37,6 +38,7 @@ from placement.api.routes import (
     allocation_candidates,
     allocations,
     audit,
+    capacity,
     claims,
     clusters,
     extended_candidates,
@@ -60,10 +62,11 @@ from placement.api.tokens import NO_FILE, BadTokens, Tokens
 from placement.dialects.nova import FlavorRefused
 from placement.domain import deadline
 from placement.domain.allocation import UNKNOWN_OWNER
-from placement.domain.errors import Forbidden, NotFound, PlacementError
+from placement.domain.errors import BadRequest, Forbidden, NotFound, PlacementError
 from placement.services.clusters.pod_pages import Unschedulable
 from placement.services.health.probes import OPEN_PATHS, PATHS, answer
 from placement.services.placement.best_fit import NotAll
+from placement.services.planning.watch import Watch
 from placement.services.use_cases import UseCases
 
 LOG = logging.getLogger(__name__)
@@ -92,6 +95,7 @@ _BLUEPRINTS = (
     reservations.blueprint,
     extender.blueprint,
     flavors.blueprint,
+    capacity.blueprint,
     extended_candidates.blueprint,
     claims.blueprint,
     listings.blueprint,
@@ -115,8 +119,21 @@ class ApiSettings:
     requests_per_caller: int = 0
     # Tell capacity and use of each host, not only of clusters and aggregates.
     metrics_per_host: bool = False
+    # Kinds of which /metrics tells how many more there is room for, as [capacity] watch has them.
+    watched: tuple[str, ...] = ()
     # For the libraries that read their options themselves: policy, CORS, proxy headers, token validation.
     configuration: cfg.ConfigOpts | None = None
+
+
+def _watch(use_cases: UseCases, watched: Sequence[str]) -> Watch:
+    """Raises Misconfigured."""
+    questions = []
+    for text in watched:
+        try:
+            questions.append(of_setting(text))
+        except BadRequest as error:
+            raise Misconfigured(f"[capacity] watch: {error}") from None
+    return Watch(use_cases.planning, questions, flavors.parse_flavor_query)
 
 
 def create_application(
@@ -130,6 +147,7 @@ def create_application(
     application.config["MAX_CONTENT_LENGTH"] = settings.largest_body_bytes
     application.extensions["placement_use_cases"] = use_cases
     application.extensions["placement_settings"] = settings
+    application.extensions["placement_watch"] = _watch(use_cases, settings.watched)
     application.extensions["placement_policy"] = policy
     application.extensions["placement_authentication"] = _strategy(settings, configuration)
     application.extensions["placement_candidates_renderer"] = CandidatesRenderer()

@@ -73,7 +73,7 @@ OWN = (
     Parameter("prefer", "Traits or aggregates, by commas, with `!` and `:weight`.", repeated=True),
     Parameter("explain", "1: why something fits, or nothing.", {"type": "string", "enum": ["0", "1"]}),
 )
-_SPLITS = (
+SPLITS = (
     _suffixed(
         "split",
         STRING_SUFFIX,
@@ -82,4 +82,4 @@ _SPLITS = (
     ),
     _suffixed("split_rule", STRING_SUFFIX, f"How: one of {', '.join(SplitRule)}.", Feature.STRING_SUFFIXES),
 )
-EXTENDED = (*PARAMETERS, *_SPLITS, *OWN)
+EXTENDED = (*PARAMETERS, *SPLITS, *OWN)

@@ -20,6 +20,22 @@ _NOTHING: Mapping[str, Any] = {}
 
 def parse(body: Mapping[str, Any]) -> tuple[CandidateQuery, SearchOptions]:
     """The query and the options of a body that keeps to its schema (CandidatesBody). Raises BadRequest."""
+    query = _read(body)
+    options = use_cases().candidates.options(
+        order_by=body.get("order_by"),
+        cluster=body.get("cluster"),
+        preferences=parse_preferences(body.get("prefer", ()), is_json=True),
+        explain=body.get("explain", False),
+    )
+    return checked(query), options
+
+
+def parse_query(body: Mapping[str, Any]) -> CandidateQuery:
+    """The query of a body that keeps to its schema (QueryBody). Raises BadRequest."""
+    return checked(_read(body))
+
+
+def _read(body: Mapping[str, Any]) -> CandidateQuery:
     query = CandidateQuery(
         groups=tuple(_group(suffix, given) for suffix, given in body["groups"].items()),
         isolate=body.get("group_policy") == "isolate",
@@ -33,13 +49,7 @@ def parse(body: Mapping[str, Any]) -> tuple[CandidateQuery, SearchOptions]:
     for group in query.groups:
         if not group.split and "split_rule" in body["groups"][group.suffix]:
             raise BadRequest(f"{query.place(group, 'split_rule')}: makes no sense without split")
-    options = use_cases().candidates.options(
-        order_by=body.get("order_by"),
-        cluster=body.get("cluster"),
-        preferences=parse_preferences(body.get("prefer", ()), is_json=True),
-        explain=body.get("explain", False),
-    )
-    return checked(query), options
+    return query
 
 
 def _group(suffix: str, given: Mapping[str, Any]) -> RequestGroup:

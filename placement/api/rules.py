@@ -167,6 +167,10 @@ _RULES: dict[str, tuple[str, Operations] | tuple[str, Operations, str]] = {
         "Follow changes of providers and consumers.",
         (("GET", "/ext/v1/events"),),
     ),
+    "capacity:show": (
+        "Ask how many more there is room for.",
+        (("GET", "/ext/v1/capacity"), ("POST", "/ext/v1/capacity")),
+    ),
     "flavors:translate": ("Translate a nova flavor.", (("POST", "/ext/v1/flavors/translation"),)),
     "flavors:candidates": ("Find where a nova flavor fits.", (("POST", "/ext/v1/flavors/candidates"),)),
 }

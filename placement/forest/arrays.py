@@ -61,6 +61,12 @@ class Columns:
         self.capacity = capacity
         self.is_shared = False
 
+    def copy_rows(self, source: Rows | Indices, rows: Rows) -> None:
+        """Let some rows say what others say."""
+        for name in self._fields:
+            column = getattr(self, name)
+            column[rows] = column[source]
+
     @property
     def bytes(self) -> int:
         """The memory of the arrays."""

@@ -106,6 +106,46 @@ class Forest:
             self._snapshots.add(latest)
         return latest
 
+    def writable_copy(self) -> Forest:
+        """A copy of a snapshot, fed by nobody, that may be altered by `repeat`, `cut` and its columns."""
+        twin = copy.copy(self)
+        twin.providers = self.providers.frozen()
+        twin.traits, twin.aggregates = self.traits.frozen(), self.aggregates.frozen()
+        twin.inventories = {
+            class_id: column.writable_copy(self.count) for class_id, column in self.inventories.items()
+        }
+        twin._vacant = list(self._vacant)
+        twin.providers.own()
+        return twin
+
+    def repeat(self, root: int, count: int) -> Rows:
+        """Add so many trees like that of a root, on which nobody holds anything; their roots."""
+        members = np.sort(self.in_trees(np.array([root], np.intp)))
+        size, first = len(members), self.count
+        source = np.tile(members, count)
+        rows = np.arange(first, first + size * count)
+        self.count += len(rows)
+        self.providers.repeat(source, rows, size)
+        for memberships in (self.traits, self.aggregates):
+            memberships.repeat(source, rows)
+        for column in self.inventories.values():
+            column.repeat(source, rows)
+        self.shape_version += 1
+        return first + int(np.searchsorted(members, root)) + size * np.arange(count)
+
+    def cut(self, roots: Rows) -> None:
+        """Take whole trees away."""
+        rows = self.in_trees(roots)
+        for column in self.inventories.values():
+            column.cut(rows)
+        for memberships in (self.traits, self.aggregates):
+            memberships.clear(rows)
+        providers = self.providers
+        for numbers in (providers.id, providers.root, providers.parent, providers.next, providers.previous):
+            numbers[rows] = NONE
+        self._vacant.extend(rows.tolist())
+        self.shape_version += 1
+
     def forked(self) -> Forest:
         """A forest that begins as this snapshot is and that `take` changes: no other forest notices."""
         fork = copy.copy(self)

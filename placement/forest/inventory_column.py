@@ -105,6 +105,61 @@ class InventoryColumn:
         twin.offers = self.offers.frozen()
         return twin
 
+    def writable_copy(self, providers: int) -> InventoryColumn:
+        """A copy that may be altered by `reoffer`, `repeat` and `cut`."""
+        twin = self.frozen(providers)
+        twin._vacant = list(self._vacant)
+        for columns in (twin.entries, twin.offers, twin._entry_of):
+            columns.own()
+        return twin
+
+    def reoffer(self, providers: Rows, ratio: float | None, reserved: int | None) -> None:
+        """Another ratio or reserved amount, where there is an inventory.
+
+        Source: placement-api.md, "Inventories".
+        """
+        at = self.entries_of(providers)
+        at = at[at >= 0]
+        entries, offers = self.entries, self.offers
+        if ratio is not None:
+            offers.ratio[at] = ratio
+        if reserved is not None:
+            offers.reserved[at] = reserved
+        # The columns hold ratios as short numbers: what was written had as many digits as this.
+        exact = np.round(offers.ratio[at].astype(np.float64), 6) if ratio is None else ratio
+        offered = (offers.total[at].astype(np.float64) - offers.reserved[at]) * exact
+        entries.capacity_of[at] = np.clip(np.trunc(offered), -HUGE, HUGE).astype(np.int64)
+        entries.free[at] = entries.capacity_of[at] - entries.used[at]
+        self._uses_max |= bool((entries.max_unit[at] < entries.capacity_of[at]).any())
+
+    def repeat(self, source: Rows, rows: Rows) -> None:
+        """Inventories for new providers like those of the sources, of which nothing is used."""
+        self.reach(int(rows[-1]) + 1)
+        at = self.entries_of(source)
+        offered = at >= 0
+        at, rows = at[offered], rows[offered]
+        new = np.arange(self._count, self._count + len(rows))
+        self._count += len(rows)
+        self.entries.ensure(self._count)
+        self.offers.ensure(self._count)
+        for columns in (self.entries, self.offers):
+            columns.copy_rows(at, new)
+        entries = self.entries
+        entries.provider[new] = rows
+        entries.used[new] = 0
+        entries.free[new] = entries.capacity_of[new]
+        self._entry_of.entry[rows] = new
+        self._aligned &= bool((new == rows).all())
+
+    def cut(self, providers: Rows) -> None:
+        """No inventories for these providers any more."""
+        at = self.entries_of(providers)
+        at = at[at >= 0]
+        self._entry_of.entry[providers] = -1
+        self.entries.provider[at] = -1
+        self.entries.free[at] = -HUGE
+        self._vacant.extend(at.tolist())
+
     def unshare(self) -> None:
         """Note that no snapshot is in use any more, so that writing need not copy."""
         self.entries.is_shared = self._entry_of.is_shared = self.offers.is_shared = False
@@ -237,6 +292,11 @@ class InventoryColumn:
         at = self.entries_of(providers)
         room = np.minimum(self.entries.free[at], self.entries.max_unit[at])
         return np.where(at >= 0, room, 0)
+
+    def most(self, providers: Indices | Rows) -> Amounts:
+        """How much one consumer may take from each provider in sum, whatever is free; 0 if none."""
+        at = self.entries_of(providers)
+        return np.where(at >= 0, self.entries.max_unit[at], 0).astype(np.int64)
 
     def parts(self, providers: Indices | Rows) -> tuple[Amounts, Amounts, Amounts, Amounts]:
         """What each provider can give of an amount that is split: `headroom`, min_unit, step_size, whole.

@@ -54,6 +54,17 @@ class Memberships:
             self._with = {member: set(numbers) for member, numbers in self._with.items()}
             self._sets_are_shared = False
 
+    def repeat(self, source: Rows, rows: Rows) -> None:
+        """New rows with the sets of the sources; not in a forest that is fed."""
+        self._numbers.own()
+        self.ensure(int(rows[-1]) + 1)
+        self._numbers.number[rows] = self._numbers.number[source]
+
+    def clear(self, rows: Rows) -> None:
+        """Rows without any id; not in a forest that is fed."""
+        self._numbers.own()
+        self._numbers.number[rows] = _EMPTY_SET
+
     def ensure(self, rows: int) -> None:
         """Make room for `rows` providers."""
         self._numbers.ensure(rows)

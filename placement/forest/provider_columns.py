@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from uuid import uuid4
 
 import numpy as np
 
 from placement.domain.portions import portions
-from placement.forest.arrays import ROWS_AT_ONCE, Amounts, Columns, IdIndex, Indices
+from placement.forest.arrays import ROWS_AT_ONCE, Amounts, Columns, IdIndex, Indices, Rows
 from placement.forest.records import ProviderRow
 from placement.forest.uuids import Uuids, from_text
 
@@ -85,6 +86,18 @@ class ProviderColumns(Columns):
         self.next[order[:-1][same]] = order[1:][same]
         self.previous[order[1:][same]] = order[:-1][same]
         self.tree_size[:count] = np.bincount(root, minlength=count)
+
+    def repeat(self, source: Rows, rows: Rows, size: int) -> None:
+        """New rows like the sources, in trees of `size` rows that stand together, with ids of their own."""
+        self.ensure(int(rows[-1]) + 1)
+        self.copy_rows(source, rows)
+        for numbers in (self.parent, self.root, self.next, self.previous):
+            # The rows of a tree keep their order, so each row that is named stands as far away as before.
+            found = np.searchsorted(source[:size], numbers[rows])
+            moved = rows[0] + found + size * (np.arange(len(rows)) // size)
+            numbers[rows] = np.where(numbers[rows] >= 0, moved, NONE)
+        self.id[rows] = int(self.id[: rows[0]].max(initial=0)) + 1 + np.arange(len(rows))
+        self.uuid[rows] = np.frombuffer(b"".join(uuid4().bytes for _ in rows), np.uint8).reshape(-1, 16)
 
     def touch(self, root: int) -> None:
         """Note that something changed in the tree of a root."""

@@ -202,6 +202,16 @@ METRICS: list[cfg.Opt] = [
         "otherwise of each cluster, or aggregate of hosts.",
     ),
 ]
+CAPACITY: list[cfg.Opt] = [
+    cfg.MultiStrOpt(
+        "watch",
+        default=[],
+        help="A kind of request of which /metrics tells how many more there is room for: a name and a query, "
+        "as in `small resources=VCPU:2,MEMORY_MB:4096`, or a name and a kind of POST /ext/v1/capacity as "
+        'JSON, as in `web {"flavor": {"vcpus": 2, "memory_mb": 4096}}`, with "cluster" where it has one. '
+        "Repeatable.",
+    ),
+]
 AUDIT: list[cfg.Opt] = [
     cfg.BoolOpt(
         "enabled",
@@ -231,6 +241,7 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "scoring": SCORING,
     "kubernetes": KUBERNETES,
     "metrics": METRICS,
+    "capacity": CAPACITY,
     "audit": AUDIT,
     "ssl": SSL,
     "workarounds": WORKAROUNDS,

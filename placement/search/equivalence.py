@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from placement.forest.arrays import Amounts, Indices, Mask
 from placement.forest.forest import Forest
+from placement.forest.inventory_column import InventoryColumn
 from placement.forest.sharing import Sharing
 from placement.search.filters import Choices
 from placement.search.problem import Contention, Problem
@@ -28,6 +29,8 @@ _FEW = 8
 # The steps that decoding a problem costs the budget.
 _STEPS_PER_PROBLEM = 4
 Table = NDArray[np.int32]
+Room = Callable[[InventoryColumn, Indices], Amounts]
+"""What several slots may take of a class from each provider between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +61,11 @@ class EquivalenceClasses:
         slots: Sequence[Slot],
         choices: Sequence[Choices],
         sharing: Sharing,
+        room: Room = InventoryColumn.headroom,
     ) -> None:
         self._forest = forest
         self._query = query
+        self._room = room
         self.budget = query.budget
         self._slots = slots
         self._sharing = sharing
@@ -173,9 +178,8 @@ class EquivalenceClasses:
     def _features(self, band: _Band) -> list[Amounts]:
         features = self._option_words(band)
         for class_id, demand in self._contended:
-            room = (
-                self._forest.column(class_id).headroom(band.providers.ravel()).reshape(band.providers.shape)
-            )
+            room = self._room(self._forest.column(class_id), band.providers.ravel())
+            room = room.reshape(band.providers.shape)
             features.append(np.clip(room, 0, sum(demand)))
         features.extend(self._coverage_words(band))
         if self._subtrees or self._splits.look_below:

@@ -93,7 +93,7 @@ def _search_first_trees(
         among = forest.in_trees(window)
         if not sharing.is_empty:
             among = np.union1d(among, sharing.providers).astype(np.intp)
-        choices = _choices(forest, query, slots, sharing, None, among)
+        choices = slot_choices(forest, query, slots, sharing, None, among)
         viable = viable_roots(forest, query, slots, choices, sharing)
         viable = viable[forest.providers.id[viable] <= forest.providers.id[window[-1]]]
         query.budget.note_stage("filter")
@@ -115,7 +115,7 @@ def _search_all_trees(
     trace: Trace | None,
     score_cache: ScoreCache | None,
 ) -> FoundCandidates:
-    choices = _choices(forest, query, slots, sharing, trace)
+    choices = slot_choices(forest, query, slots, sharing, trace)
     roots = viable_roots(forest, query, slots, choices, sharing, trace)
     query.budget.note_stage("filter")
     if not len(roots):
@@ -150,7 +150,7 @@ def shuffled(found: FoundCandidates, count: int | None, seed: int) -> FoundCandi
     return FoundCandidates(found.slots, found.candidates[order], shares=shares)
 
 
-def _choices(
+def slot_choices(
     forest: Forest,
     query: ForestQuery,
     slots: Sequence[Slot],

@@ -78,7 +78,7 @@ class Flavors:
         translation = translate_document(request)
         aggregate = None if cluster is None else self._clusters.get(cluster).aggregate_uuid
         options = SearchOptions(cluster=cluster, cluster_aggregate=aggregate, explain=explain)
-        search = self._candidates.find(_query(translation, parse), options)
+        search = self._candidates.find(query_of(translation, parse), options)
         if len(search.answer) or translation.fallback_querystring is None:
             return FlavorSearch(translation, search, "querystring", explain)
         fallback = self._candidates.find(parse(translation.fallback_querystring), options)
@@ -107,7 +107,7 @@ class Flavors:
         self, applicant: Applicant, translation: Translation, options: SearchOptions, parse: ParseQuery
     ) -> Fitted:
         try:
-            wish = Wish(_unlimited(_query(translation, parse)), options)
+            wish = Wish(_unlimited(query_of(translation, parse)), options)
             return self._best_fit.claim(Application(applicant, wish))
         except Conflict:
             # The consumer may hold what the fallback asks for, or get it now.
@@ -117,7 +117,7 @@ class Flavors:
         return self._best_fit.claim(Application(applicant, Wish(fallback, options)))
 
 
-def _query(translation: Translation, parse: ParseQuery) -> CandidateQuery:
+def query_of(translation: Translation, parse: ParseQuery) -> CandidateQuery:
     """The query of a flavor, for core trees as well as for others."""
     return replace(parse(translation.querystring), on_core_trees=translation.on_core_trees)
 

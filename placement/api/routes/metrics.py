@@ -15,6 +15,7 @@ from placement.domain.errors import Unavailable
 from placement.metrics.sharing import exposition
 from placement.services.capacity import Capacity
 from placement.services.health.probes import METRICS
+from placement.services.planning.watch import Watch
 
 LOG = logging.getLogger(__name__)
 blueprint = Blueprint("metrics", __name__)
@@ -34,7 +35,42 @@ def metrics() -> Response:
     """All figures in the text format of Prometheus; needs no token."""
     settings = current_app.extensions["placement_settings"]
     shown = _CapacityCollector(context.use_cases().capacity, per_host=settings.metrics_per_host)
-    return Response(exposition([shown]), content_type=CONTENT_TYPE_PLAIN_0_0_4)
+    watched = _WatchCollector(current_app.extensions["placement_watch"])
+    return Response(exposition([shown, watched]), content_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+class _WatchCollector:
+    """How many more there is room for of the kinds in `[capacity] watch`, in all and by cluster."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The four families; without kinds there are none."""
+        counted = self._watch.latest()
+        if not counted:
+            return
+        labels = ("kind", "cluster")
+        room = GaugeMetricFamily("placement_capacity_room", "How many more fit at least", labels=labels)
+        most = GaugeMetricFamily("placement_capacity_room_most", "How many more fit at most", labels=labels)
+        fragmentation = GaugeMetricFamily(
+            "placement_capacity_fragmentation_ratio",
+            "The share of what is free that would have to be in one place to be of use",
+            labels=labels,
+        )
+        stranded = GaugeMetricFamily(
+            "placement_capacity_stranded",
+            "What is free where no more of the kind fit",
+            labels=(*labels, "resourcetype"),
+        )
+        for kind, found in counted.items():
+            for cluster, each in (("", found.total), *(found.clusters or {}).items()):
+                room.add_metric((kind, cluster), each.lower)
+                most.add_metric((kind, cluster), each.upper)
+                fragmentation.add_metric((kind, cluster), each.fragmentation)
+                for name, offered in each.classes.items():
+                    stranded.add_metric((kind, cluster, name), offered.stranded)
+        yield from (room, most, fragmentation, stranded)
 
 
 class _CapacityCollector:

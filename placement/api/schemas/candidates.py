@@ -38,14 +38,19 @@ class Group(VersionedSchema):
     split_rule = Choice(list(SplitRule))
 
 
-class CandidatesBody(VersionedSchema):
-    """POST /ext/v1/allocation_candidates, and the query of a claim; groups by suffix."""
+class QueryBody(VersionedSchema):
+    """What is asked for; groups by suffix."""
 
     groups = Mapping(patterns.SUFFIX, Object(Group), required=True, least=1)
     group_policy = Choice(POLICIES)
     same_subtree = Sequence(Sequence(String(1, 64), least=1))
     root_required = Sequence(_name())
     root_forbidden = Sequence(_name())
+
+
+class CandidatesBody(QueryBody):
+    """POST /ext/v1/allocation_candidates, and the query of a claim; groups by suffix."""
+
     limit = Integer(1)
     order_by = Anything()
     cluster = String(1, 255)

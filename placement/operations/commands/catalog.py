@@ -17,6 +17,7 @@ _COMMANDS = {
     "verify": "verify:VerifyServices",
     "candidates": "candidates:ListCandidates",
     "explain": "explain:ExplainRequest",
+    "capacity": "capacity:ShowCapacity",
     "claim": "claim:ClaimRequest",
     "tree": "tree:ShowTree",
     "cluster list": "cluster:ListClusters",

@@ -38,8 +38,7 @@ _SHOWN_AS: dict[str, Callable[[Any], object]] = {
     "cells": Cells,
     "warnings": Lines,
 }
-_FLAVOR = (
-    argument("file", nargs="?", metavar="FILE", help="flavor as JSON; - for standard input"),
+OPTIONS = (
     *(argument(f"--{name}", type=int, metavar="N", help=meaning) for name, meaning in _AMOUNTS.items()),
     argument("--property", action="append", default=[], metavar="KEY=VALUE", help="extra spec, repeatable"),
     argument("--image", metavar="FILE", help="image as `openstack image show -f json` prints it; - likewise"),
@@ -56,6 +55,11 @@ _FLAVOR = (
         "--pcpu-fallback", action="store_true", help="also ask for shared CPUs in place of dedicated ones"
     ),
     argument("--boot-from-volume", action="store_true", help="leave the root disk out"),
+)
+"""What says, or adds to, a flavor."""
+_FLAVOR = (
+    argument("file", nargs="?", metavar="FILE", help="flavor as JSON; - for standard input"),
+    *OPTIONS,
     argument("--limit", type=int, metavar="N", help="candidates at most"),
 )
 _CLUSTER = argument("--cluster", help="look in this cluster only")
@@ -74,7 +78,7 @@ class TranslateFlavor(Details):
         """Translate and show."""
         from placement.dialects.nova import translate_document, translation_document
 
-        answer = translation_document(translate_document(_document(parsed_args)))
+        answer = translation_document(translate_document(document(parsed_args)))
         return tuple(answer), [_SHOWN_AS.get(name, _plain)(value) for name, value in answer.items()]
 
 
@@ -116,7 +120,7 @@ class ExplainFlavor(Explaining):
 
 def _searched(client: Client, parsed: argparse.Namespace, **parts: object) -> Any:
     """The answer of the service about a flavor."""
-    request = {**_document(parsed), **parts}
+    request = {**document(parsed), **parts}
     if parsed.cluster is not None:
         request["cluster"] = parsed.cluster
     return client.post("/ext/v1/flavors/candidates", request)
@@ -126,7 +130,7 @@ def _plain(value: object) -> object:
     return value
 
 
-def _document(parsed: argparse.Namespace) -> dict[str, Any]:
+def document(parsed: argparse.Namespace) -> dict[str, Any]:
     """The translation request that the arguments stand for."""
     if parsed.file == "-" and parsed.image == "-":
         raise PlacementError("--image: standard input is read for the flavor already")

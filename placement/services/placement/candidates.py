@@ -116,6 +116,21 @@ class Candidates:
             LOG.info("no candidates: %s", first_obstacle(found.explanation))
         return found
 
+    def wanted(self, view: View, query: CandidateQuery, options: SearchOptions) -> tuple[ForestQuery, ...]:
+        """The query by ids; where it asks core trees something else, that for others and that for these.
+
+        Raises BadRequest for unknown names.
+        """
+        aggregates = self._aggregates(query, options)
+        wanted = self._resolve(view.names, query, options, aggregates)
+        _refuse_shared_splits(view, wanted, query)
+        if query.on_core_trees is None or not _has_core_trees(view, wanted):
+            return (wanted,)
+        is_core = _is_core_tree(view)
+        on_cores = self._resolve(view.names, query.on_core_trees, options, aggregates)
+        others = replace(wanted, tree_kind=replace(is_core, wanted=False))
+        return others, replace(on_cores, tree_kind=is_core)
+
     def asked_of(self, query: CandidateQuery, uuids: Iterable[str]) -> CandidateQuery:
         """What the query asks of the trees of these providers."""
         if query.on_core_trees is None:

@@ -1,0 +1,59 @@
+"""A forest as it would be after a change: an altered copy of the columns; nothing else is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement.forest.forest import Forest
+
+
+@dataclass(frozen=True, slots=True)
+class Reoffered:
+    """Inventories of a class in some trees with another ratio, or another reserved amount, or both."""
+
+    class_id: int
+    roots: Sequence[int]
+    ratio: float | None = None
+    reserved: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """So many more hosts like the one with this root, on which nobody holds anything."""
+
+    root: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What is to be different: first inventories, then hosts that come, then hosts that go by roots."""
+
+    reoffered: Sequence[Reoffered] = ()
+    added: Sequence[Added] = ()
+    without: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """A forest after a change; `like[row]` is the root that the new root in a row was made like."""
+
+    forest: Forest
+    like: dict[int, int]
+
+
+def altered(forest: Forest, world: World) -> Altered:
+    """The snapshot of a forest with what is to be different."""
+    copy = forest.writable_copy()
+    for change in world.reoffered:
+        rows = copy.in_trees(np.array(change.roots, np.intp))
+        copy.column(change.class_id).reoffer(rows, change.ratio, change.reserved)
+    like: dict[int, int] = {}
+    for each in world.added:
+        like.update(dict.fromkeys(copy.repeat(each.root, each.count).tolist(), each.root))
+    if world.without:
+        copy.cut(np.unique(np.array(world.without, np.intp)))
+    return Altered(copy, like)

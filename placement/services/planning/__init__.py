@@ -1,0 +1,1 @@
+"""Questions about more than one request: how many more there is room for, and what if."""

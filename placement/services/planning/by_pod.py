@@ -1,0 +1,150 @@
+"""Capacity for a pod: what columns tell exactly, and where they do not, by placing pods one after another.
+
+Pods are placed on pictures of nodes; nothing is written. Reservations keep what they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from placement.dialects.koordinator.pod.pod_request import PodImport, import_pod
+from placement.numa.refusal import Refused
+from placement.scheduling.capacity import PodColumns
+from placement.scheduling.columns.node_columns import NodeColumns
+from placement.scheduling.node_info import NodeInfo
+from placement.scheduling.numa_fit import Fit
+from placement.scheduling.pipeline import PodShape, Ranked, ShapeRanking
+from placement.search.budget import Budget, SearchEnded
+from placement.services.clusters.pod_documents import PodDocument
+from placement.services.clusters.pod_placing import placed
+from placement.services.following.cluster_cache import ClusterSnapshot
+from placement.services.planning.answer import Classes, HostRoom, Room
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    node: NodeInfo
+    lower: int
+    upper: int
+    classes: Mapping[str, Classes]
+
+
+class PodCapacity:
+    """Counts pods like one on the nodes of a cluster, but for those of these names or uuids.
+
+    When the budget is used up, what is known by then counts. Raises ManifestError.
+    """
+
+    def __init__(
+        self, view: ClusterSnapshot, manifest: Mapping[str, Any], without: Collection[str], budget: Budget
+    ) -> None:
+        cluster = view.facts.name
+        self._document = PodDocument.unnamed(cluster, manifest)
+        self._incoming: PodImport = import_pod(self._document.manifest, view.facts.settings)
+        self._budget = budget
+        self._known: dict[Hashable, tuple[int, int]] = {}
+        columns = _without(view.columns, without)
+        shape = PodShape(self._incoming.request, self._incoming.selection, view.facts.settings)
+        self._ranking = ShapeRanking(shape)
+        self._counted = list(self._count(columns, PodColumns(columns, shape)))
+
+    def _count(self, columns: NodeColumns, found: PodColumns) -> Iterator[_Counted]:
+        for at, (row, (most, exact)) in enumerate(zip(found.rows.tolist(), found.counts(), strict=True)):
+            node = columns.nodes[row]
+            lower = upper = most
+            if not exact:
+                lower, upper = self._tried(node, most)
+            amounts = {each.resource_class: each for each in found.amounts(at)}
+            classes = {
+                name: Classes(each.free, each.wanted, 0 if upper else each.free)
+                for name, each in amounts.items()
+            }
+            yield _Counted(node, lower, upper, classes)
+
+    def _tried(self, node: NodeInfo, most: int) -> tuple[int, int]:
+        """How many pods fit on a node one after another; the same on like nodes with nobody on them."""
+        key: Hashable = node
+        if not (node.pods or node.others or node.reservations):
+            key = (node.template, node.settings)
+        if key not in self._known:
+            count, finished = self._placed(node, most)
+            self._known[key] = (count, count if finished else max(most, count))
+        return self._known[key]
+
+    def _placed(self, node: NodeInfo, most: int) -> tuple[int, bool]:
+        """How many pods were placed, and whether no more fit."""
+        count = 0
+        try:
+            while count < most:
+                self._budget.look()
+                result = self._ranking.look(node)
+                if not isinstance(result.answer, Fit):
+                    break
+                ranked = Ranked(node, result.missed, result.score, result.answer)
+                try:
+                    recorded = placed(ranked, self._incoming, self._document).recorded
+                except Refused:
+                    break
+                count += 1
+                node = node.with_pod(replace(recorded, consumer=f"{recorded.consumer}-{count}"))
+        except SearchEnded:
+            return count, False
+        return count, True
+
+    def room(self) -> Room:
+        """All nodes together."""
+        counted = self._counted
+        classes = _summed([each.classes for each in counted])
+        lower = sum(each.lower for each in counted)
+        ideal = min((each.free // each.wanted for each in classes.values()), default=0)
+        first = min(classes, key=lambda name: classes[name].free // classes[name].wanted, default=None)
+        return Room(
+            lower,
+            sum(each.upper for each in counted),
+            len(counted),
+            sum(each.upper > 0 for each in counted),
+            first,
+            ideal,
+            round(max(0.0, 1 - lower / ideal), 4) if ideal else 0.0,
+            classes,
+        )
+
+    def hosts(self) -> Iterator[HostRoom]:
+        """Each node."""
+        for each in self._counted:
+            # What runs out first comes first.
+            first = next(iter(each.classes))
+            yield HostRoom(
+                each.node.root_uuid, each.node.provider_name, each.lower, each.upper, first, each.classes
+            )
+
+
+def _without(columns: NodeColumns, called: Collection[str]) -> NodeColumns:
+    if not called:
+        return columns
+    left_out = set(called)
+    return columns.without(
+        [
+            node.name
+            for node in columns.nodes
+            if not left_out.isdisjoint((node.name, node.provider_name, node.root_uuid))
+        ]
+    )
+
+
+def _summed(found: Sequence[Mapping[str, Classes]]) -> dict[str, Classes]:
+    sums: dict[str, Classes] = {}
+    for classes in found:
+        for name, each in classes.items():
+            known = sums.get(name)
+            if known is None:
+                sums[name] = each
+            else:
+                sums[name] = Classes(
+                    known.free + each.free,
+                    max(known.wanted, each.wanted),
+                    known.stranded + each.stranded,
+                )
+    return sums

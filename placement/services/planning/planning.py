@@ -1,0 +1,172 @@
+"""How many more of several kinds there is room for, as all is or as it would be; nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from placement.dialects.nova import FlavorRefused
+from placement.domain import deadline
+from placement.domain.errors import BadRequest, SearchTimeout
+from placement.domain.groups import CandidateQuery
+from placement.kubernetes.errors import ManifestError
+from placement.search.budget import Budget, SearchEnded
+from placement.services.clusters.cluster_lookup import found
+from placement.services.flavors import Flavors, ParseQuery, query_of
+from placement.services.following.cluster_cache import ClusterCache
+from placement.services.following.forest_keeper import ForestKeeper
+from placement.services.placement.candidates import Candidates
+from placement.services.placement.search_options import SearchOptions
+from placement.services.planning.answer import KindRoom
+from placement.services.planning.by_pod import PodCapacity
+from placement.services.planning.by_query import QueryCapacity
+from placement.services.planning.world import Imagined, WorldRequest, imagined
+from placement.storage.database import Database
+from placement.storage.statements import clusters, provider_rows
+
+BY_CLUSTER, BY_AGGREGATE, BY_HOST = "cluster", "aggregate", "host"
+BY = (BY_CLUSTER, BY_AGGREGATE, BY_HOST)
+NOTHING_DIFFERENT = WorldRequest()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is counted: a query, a flavor (a translation request) or a pod (a manifest), one of these."""
+
+    query: CandidateQuery | None = None
+    flavor: Mapping[str, Any] | None = None
+    pod: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Kinds by name, counted in one cluster or everywhere, and summed `by` what.
+
+    Pods need a cluster. `place` says where a kind is in what the caller sent.
+    """
+
+    kinds: Mapping[str, Kind]
+    cluster: str | None = None
+    by: Collection[str] = (BY_CLUSTER,)
+    world: WorldRequest = NOTHING_DIFFERENT
+    place: Callable[[str], str] = field(default=lambda name: f"kinds[{name!r}]")
+
+
+class Planning:
+    """Answers what there is room for."""
+
+    def __init__(
+        self,
+        database: Database,
+        keeper: ForestKeeper,
+        cluster_cache: ClusterCache,
+        candidates: Candidates,
+        seconds: float,
+    ) -> None:
+        self._database = database
+        self._keeper = keeper
+        self._cluster_cache = cluster_cache
+        self._candidates = candidates
+        self._seconds = seconds
+
+    def capacity(self, question: Question, parse: ParseQuery) -> dict[str, KindRoom]:
+        """How many more of each kind; `parse` reads the query string of a flavor.
+
+        Raises NotFound for the cluster, BadRequest naming the field, FlavorRefused, ManifestError,
+        SearchTimeout, Unavailable.
+        """
+        aggregate = self._cluster_aggregate(question.cluster)
+        options = SearchOptions(default_order=False, cluster=question.cluster, cluster_aggregate=aggregate)
+        seen = self._seen(question)
+        budget = Budget(deadline.remaining(self._seconds), deadline.caller_is_gone)
+        rooms = {}
+        for name, kind in question.kinds.items():
+            try:
+                if kind.pod is not None:
+                    rooms[name] = self._of_pod(kind.pod, question, budget)
+                else:
+                    query = kind.query or query_of(Flavors.translate(kind.flavor), parse)
+                    rooms[name] = self._of_query(seen, query, options, question)
+            except BadRequest as error:
+                raise _placed(error, question.place(name)) from None
+            except SearchEnded as ended:
+                raise self._timeout(question.place(name), ended) from ended
+        return rooms
+
+    def _cluster_aggregate(self, cluster: str | None) -> str | None:
+        if cluster is None:
+            return None
+        with self._database.read() as connection:
+            return found(connection, cluster).aggregate_uuid
+
+    def _seen(self, question: Question) -> Imagined | None:
+        """The forest that is asked about, None if only pods are."""
+        if all(kind.pod is not None for kind in question.kinds.values()):
+            return None
+        view = self._keeper.current()
+        if question.world == NOTHING_DIFFERENT:
+            return Imagined(view, {})
+        return imagined(self._database, view, question.world)
+
+    def _of_query(
+        self, seen: Imagined | None, query: CandidateQuery, options: SearchOptions, question: Question
+    ) -> KindRoom:
+        assert seen is not None
+        counted = QueryCapacity(seen.view, self._candidates.wanted(seen.view, query, options))
+        groups = self._groups(counted, question)
+        sums = {kind: counted.by_aggregate(ids) for kind, ids in groups.items()}
+        hosts = None
+        if BY_HOST in question.by:
+            with self._database.read() as connection:
+                called = provider_rows.root_names(connection)
+            hosts = list(counted.hosts(called, seen.like))
+        return KindRoom(counted.room(), sums.get(BY_CLUSTER), sums.get(BY_AGGREGATE), hosts)
+
+    def _groups(self, counted: QueryCapacity, question: Question) -> dict[str, dict[str, int]]:
+        """The aggregates to sum by: those of clusters by their names, others by uuid."""
+        groups: dict[str, dict[str, int]] = {
+            kind: {} for kind in (BY_CLUSTER, BY_AGGREGATE) if kind in question.by
+        }
+        if not groups:
+            return groups
+        present = counted.aggregates()
+        with self._database.read() as connection:
+            known = clusters.aggregates_called(connection)
+        for id_, uuid, cluster in sorted(known, key=lambda each: each[2] or each[1]):
+            kind = BY_AGGREGATE if cluster is None else BY_CLUSTER
+            if id_ in present and kind in groups:
+                groups[kind][cluster or uuid] = id_
+        return groups
+
+    def _of_pod(self, pod: Mapping[str, Any], question: Question, budget: Budget) -> KindRoom:
+        if question.cluster is None:
+            raise BadRequest("a pod is for a cluster: cluster is missing")
+        if question.world.inventories or question.world.more:
+            raise BadRequest("of world only `without` is for pods; the rest is for queries and flavors")
+        view = self._cluster_cache.view(question.cluster)
+        counted = PodCapacity(view, pod, question.world.without, budget)
+        room = counted.room()
+        by_cluster = {question.cluster: room} if BY_CLUSTER in question.by else None
+        hosts = list(counted.hosts()) if BY_HOST in question.by else None
+        return KindRoom(room, by_cluster, hosts=hosts)
+
+    def _timeout(self, place: str, ended: SearchEnded) -> SearchTimeout:
+        if ended.abandoned:
+            return SearchTimeout("The caller went away, so counting was ended.")
+        return SearchTimeout(
+            f"{place or 'query'}: counting took longer than {self._seconds:g} s ([placement] search_timeout) "
+            "and was ended."
+        )
+
+
+def _placed(error: BadRequest, place: str) -> BadRequest:
+    """The error with the place of the kind that it is about."""
+    if not place:
+        return error
+    if isinstance(error, FlavorRefused):
+        problems = (each._replace(message=f"{place}: {each.message}") for each in error.problems)
+        return FlavorRefused(tuple(problems))
+    if isinstance(error, ManifestError):
+        return ManifestError([f"{place}.pod: {each}" for each in error.findings])
+    return BadRequest(f"{place}: {error}")

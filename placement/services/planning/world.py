@@ -1,0 +1,117 @@
+"""What is to be different in a question what would be, by names; only an altered copy is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from placement.domain.errors import BadRequest
+from placement.domain.identifiers import normalize_uuid
+from placement.forest import world as forest_world
+from placement.forest.sharing import SharingMap
+from placement.search.score_cache import ScoreCache
+from placement.services.following.forest_keeper import View
+from placement.storage.database import Database
+from placement.storage.statements import provider_rows
+
+_MOST_ROWS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reoffered:
+    """Inventories of a class with another ratio or reserved amount, on some hosts or all (None)."""
+
+    resource_class: str
+    allocation_ratio: float | None = None
+    reserved: int | None = None
+    hosts: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """So many more hosts like one, on which nobody holds anything."""
+
+    like: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorldRequest:
+    """What is to be different; hosts by name or uuid."""
+
+    without: tuple[str, ...] = ()
+    inventories: tuple[Reoffered, ...] = ()
+    more: tuple[More, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Imagined:
+    """The forest as it would be; `like[row]` is the uuid of the host that a new root in a row is like."""
+
+    view: View
+    like: Mapping[int, str]
+
+
+def imagined(database: Database, view: View, request: WorldRequest) -> Imagined:
+    """The view with what is to be different. Raises BadRequest naming the member."""
+    return _Reading(database, view, request).imagined(request)
+
+
+class _Reading:
+    def __init__(self, database: Database, view: View, request: WorldRequest) -> None:
+        self._view = view
+        called = {*request.without, *(each.like for each in request.more)}
+        called |= {name for each in request.inventories for name in each.hosts or ()}
+        self._uuids = host_uuids(database, called)
+
+    def imagined(self, request: WorldRequest) -> Imagined:
+        forest, names = self._view.forest, self._view.names
+        reoffered = [self._reoffered(at, each) for at, each in enumerate(request.inventories)]
+        added = [
+            forest_world.Added(self._row(f"world.more[{at}].like", each.like), each.count)
+            for at, each in enumerate(request.more)
+        ]
+        rows = sum(each.count * int(forest.providers.tree_size[each.root]) for each in added)
+        if rows > _MOST_ROWS:
+            raise BadRequest(f"world.more: {rows} providers are too many, at most {_MOST_ROWS} are imagined")
+        without = self._rows("world.without", request.without)
+        changed = forest_world.altered(forest, forest_world.World(reoffered, added, without))
+        uuids = {self._row("", name): self._uuids[name] for name in self._uuids if self._known(name) >= 0}
+        view = View(changed.forest, SharingMap(), ScoreCache(), names)
+        return Imagined(view, {row: uuids[root] for row, root in changed.like.items()})
+
+    def _reoffered(self, at: int, each: Reoffered) -> forest_world.Reoffered:
+        place = f"world.inventories[{at}]"
+        class_id = self._view.names.class_ids.get(each.resource_class)
+        if class_id is None:
+            raise BadRequest(f"{place}.resource_class: No such resource class {each.resource_class}.")
+        if each.allocation_ratio is None and each.reserved is None:
+            raise BadRequest(f"{place}: must have allocation_ratio or reserved")
+        roots = self._view.forest.roots.tolist()
+        if each.hosts is not None:
+            roots = self._rows(f"{place}.hosts", each.hosts)
+        return forest_world.Reoffered(class_id, roots, each.allocation_ratio, each.reserved)
+
+    def _rows(self, place: str, called: Sequence[str]) -> list[int]:
+        return [self._row(f"{place}[{at}]", name) for at, name in enumerate(called)]
+
+    def _known(self, name: str) -> int:
+        uuid = self._uuids.get(name)
+        row = -1 if uuid is None else self._view.forest.row_of_uuid(uuid)
+        return row if row < 0 or self._view.forest.providers.root[row] == row else -1
+
+    def _row(self, place: str, name: str) -> int:
+        row = self._known(name)
+        if row < 0:
+            raise BadRequest(f"{place}: there is no host {name!r}: no provider without parent is called so")
+        return row
+
+
+def host_uuids(database: Database, called: Collection[str]) -> dict[str, str]:
+    """The uuids of hosts that are called by name or uuid; what is neither is left out."""
+    names = {name for name in called if normalize_uuid(name) is None}
+    found = {name: uuid for name in called if (uuid := normalize_uuid(name)) is not None}
+    if names:
+        with database.read() as connection:
+            found |= provider_rows.uuids_by_name(connection, names)
+    return found

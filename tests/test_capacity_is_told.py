@@ -1,0 +1,274 @@
+"""Capacity over HTTP: it is what claims then place, by cluster, aggregate and host, and in other worlds."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from placement.api.application import create_application
+from placement.api.errors import Misconfigured
+from tests.client import Client, detail
+from tests.conftest import compatible
+from tests.kubernetes import node_manifests, pod_manifest
+from tests.patience import eventually
+from tests.probes import parsed
+
+CAPACITY = "/ext/v1/capacity"
+POOL = str(uuid.UUID(int=0xABC))
+QUERY = "resources=VCPU:2,MEMORY_MB:1024"
+SMALL = {"query": {"groups": {"": {"resources": {"VCPU": 2, "MEMORY_MB": 1024}}}}}
+TWO_CELLS = {
+    "vcpus": 4,
+    "memory_mb": 2048,
+    "extra_specs": {"hw:numa_nodes": "2", "hw:cpu_policy": "dedicated"},
+}
+GRANULAR = {"flavor": TWO_CELLS, "options": {"numa": "granular"}}
+EDGE = "/ext/v1/clusters/edge"
+
+
+@pytest.fixture
+def hosts(api: Client) -> dict[str, str]:
+    """Three flat hosts, two of which are in an aggregate; their uuids."""
+    uuids = {
+        name: api.provider(name, VCPU=vcpu, MEMORY_MB=memory)
+        for name, vcpu, memory in (("a", 8, 16384), ("b", 8, 2048), ("c", 3, 8192))
+    }
+    for name in ("a", "b"):
+        api.join(uuids[name], POOL)
+    return uuids
+
+
+def asked(api: Client, kind: dict[str, Any], **parts: Any) -> Any:
+    answer = api.post(CAPACITY, {"kinds": {"it": kind}, **parts})
+    assert answer.status_code == 200, answer.text
+    return answer.json["kinds"]["it"]
+
+
+def total(api: Client, kind: dict[str, Any], **parts: Any) -> int:
+    """What there is room for, which has to be exact."""
+    found = asked(api, kind, **parts)["total"]
+    assert found["exact"] == (found["lower"] == found["upper"]) is True
+    return int(found["lower"])
+
+
+def claims(api: Client, **wanted: Any) -> int:
+    """How many claims succeed one after another."""
+    count = 0
+    while True:
+        claimant = {
+            "consumer_uuid": str(uuid.uuid4()),
+            "project_id": "p",
+            "user_id": "u",
+            "consumer_type": "INSTANCE",
+        }
+        answer = api.post("/ext/v1/claims", {**claimant, **wanted})
+        if answer.status_code != 201:
+            assert answer.status_code == 409, answer.text
+            return count
+        count += 1
+
+
+def test_a_query_is_counted_by_aggregate_and_host(api, hosts):
+    answer = api.get(f"{CAPACITY}?{QUERY}&by=aggregate,host").json["kinds"]["query"]
+    assert answer["total"] == {
+        "lower": 7,
+        "upper": 7,
+        "exact": True,
+        "runs_out_first": "VCPU",
+        "hosts": 3,
+        "taking": 3,
+        "ideal": 9,
+        "fragmentation": round(1 - 7 / 9, 4),
+        "classes": {
+            "VCPU": {"free": 19, "wanted": 2, "stranded": 0},
+            "MEMORY_MB": {"free": 26624, "wanted": 1024, "stranded": 0},
+        },
+    }
+    assert "clusters" not in answer
+    (pool,) = answer["aggregates"]
+    assert (pool["aggregate"], pool["lower"], pool["hosts"]) == (POOL, 6, 2)
+    by_name = {host["name"]: (host["lower"], host["runs_out_first"]) for host in answer["hosts"]}
+    assert by_name == {"a": (4, "VCPU"), "b": (2, "MEMORY_MB"), "c": (1, "VCPU")}
+    assert claims(api, query=QUERY) == 7
+    full = api.get(f"{CAPACITY}?{QUERY}").json["kinds"]["query"]["total"]
+    assert (full["lower"], full["taking"], full["ideal"], full["fragmentation"]) == (0, 0, 2, 1.0)
+    assert {name: each["stranded"] for name, each in full["classes"].items()} == {
+        "VCPU": 5,
+        "MEMORY_MB": 19456,
+    }
+
+
+def test_worlds_that_differ_are_counted_and_nothing_is_written(api, hosts):
+    assert total(api, SMALL, world={"without": ["a", hosts["c"]]}) == 2
+    assert total(api, SMALL, world={"more": [{"like": "b", "count": 3}]}) == 13
+    ratio = {"resource_class": "VCPU", "allocation_ratio": 2.0}
+    assert total(api, SMALL, world={"inventories": [ratio]}) == 8 + 2 + 3
+    assert total(api, SMALL, world={"inventories": [{**ratio, "hosts": ["c"]}]}) == 9
+    reserved = {"resource_class": "VCPU", "reserved": 7, "hosts": ["a", "b"]}
+    assert total(api, SMALL, world={"inventories": [reserved]}) == 1
+    found = asked(api, SMALL, world={"more": [{"like": "c", "count": 2}], "without": ["a"]}, by=["host"])
+    assert sorted((host["name"], host.get("like")) for host in found["hosts"] if host["name"]) == [
+        ("b", None),
+        ("c", None),
+    ]
+    assert [host["like"] for host in found["hosts"] if not host["name"]] == [hosts["c"]] * 2
+    assert total(api, SMALL) == 7
+
+
+def test_imagined_hosts_are_empty_and_have_all_that_the_one_has_they_are_like(api):
+    host = api.provider("numa", DISK_GB=100)
+    for number in range(2):
+        node = api.provider(f"numa-{number}", host, PCPU=4, MEMORY_MB=4096)
+        api.carry(node, "HW_NUMA_ROOT")
+    api.join(host, POOL)
+    assert total(api, GRANULAR) == 2
+    assert claims(api, **GRANULAR) == 2
+    assert total(api, GRANULAR) == 0
+    found = asked(api, GRANULAR, world={"more": [{"like": "numa", "count": 5}]}, by=["aggregate"])
+    assert found["total"]["lower"] == found["aggregates"][0]["lower"] == 10
+
+
+def test_flavors_of_core_trees_are_counted_with_those_of_others(api):
+    flat = api.provider("flat", DISK_GB=100, VCPU=16, PCPU=9, MEMORY_MB=65536)
+    host = api.provider("cores", DISK_GB=100)
+    memory = api.provider("cores-0", host, MEMORY_MB=65536)
+    api.carry(memory, "HW_NUMA_ROOT")
+    for number in range(5):
+        api.provider(f"core-{number}", memory, PCPU=2)
+    pinned = {"flavor": {"vcpus": 4, "memory_mb": 512, "extra_specs": {"hw:cpu_policy": "dedicated"}}}
+    found = asked(api, pinned, by=["host"])
+    assert {each["uuid"]: each["lower"] for each in found["hosts"]} == {flat: 2, host: 2}
+    assert found["total"]["lower"] == found["total"]["upper"] == 4
+    assert claims(api, **pinned) == 4
+
+
+def test_sharing_providers_give_what_they_have_once(api):
+    for number in range(3):
+        host = api.provider(f"host-{number}", VCPU=8)
+        api.join(host, POOL)
+    disk = api.provider("disk", DISK_GB=50)
+    api.carry(disk, "MISC_SHARES_VIA_AGGREGATE")
+    api.join(disk, POOL)
+    wanted = {"query": {"groups": {"": {"resources": {"VCPU": 2, "DISK_GB": 10}}}}}
+    found = asked(api, wanted, by=["host", "aggregate"])
+    assert [host["lower"] for host in found["hosts"]] == [4, 4, 4]
+    assert found["total"]["lower"] == found["total"]["upper"] == 5
+    assert found["total"]["runs_out_first"] == "DISK_GB"
+    assert found["aggregates"][0]["lower"] == 5
+    wanted = {"query": {"groups": {"": {"resources": {"VCPU": 99, "DISK_GB": 10}}}}}
+    found = asked(api, wanted, by=["aggregate"])
+    assert found["total"]["classes"] == found["aggregates"][0]["classes"]
+    assert found["total"]["classes"]["DISK_GB"] == {"free": 50, "wanted": 10, "stranded": 50}
+
+
+def test_pods_are_counted_as_they_are_placed(api):
+    assert api.put(EDGE).status_code == 201
+    for name in ("n1", "n2"):
+        assert api.put(f"{EDGE}/nodes/{name}", node_manifests(name)).status_code == 201
+    plain = {"pod": pod_manifest("3", "1Gi", qos="LS")}
+    found = asked(api, plain, cluster="edge", by=["cluster", "host"])
+    assert (found["total"]["lower"], found["total"]["exact"]) == (10, True)
+    assert found["clusters"][0]["cluster"] == "edge"
+    assert [host["runs_out_first"] for host in found["hosts"]] == ["CUSTOM_NODE_CPU_MILLI"] * 2
+    assert total(api, plain, cluster="edge", world={"without": ["n2"]}) == 5
+    bound = {"pod": pod_manifest("6", "1Gi", qos="LSR")}
+    counted = total(api, bound, cluster="edge")
+    placed = 0
+    while api.put(f"{EDGE}/pods/default/p-{placed}", bound["pod"]).status_code == 201:
+        placed += 1
+    assert counted == placed == 4
+    assert total(api, bound, cluster="edge") == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts", "said"),
+    [
+        ({}, {}, "kinds['it']: must have one of query, querystring, flavor and pod"),
+        ({**SMALL, "flavor": {}}, {}, "kinds['it']: must have one of query, querystring, flavor and pod"),
+        ({"querystring": "resource=VCPU:1"}, {}, "kinds['it'].querystring: "),
+        ({"query": {"groups": {"": {}}}}, {}, "kinds['it'].query.groups: at least one must ask"),
+        (
+            {"query": {"groups": {"": {"resources": {"CUSTOM_NO": 1}}}}},
+            {},
+            "kinds['it']: groups[''].resources: No such resource class CUSTOM_NO",
+        ),
+        ({"query": {**SMALL["query"], "limit": 3}}, {}, "'limit' was unexpected"),
+        ({"flavor": {"vcpus": 0, "memory_mb": 1}}, {}, "kinds['it']: flavor.vcpus"),
+        ({**SMALL, "image": {}}, {}, "kinds['it'].image: is for flavors"),
+        ({"pod": {"kind": "Node"}}, {}, "kinds['it'].pod: "),
+        ({"pod": pod_manifest()}, {}, "kinds['it']: a pod is for a cluster: cluster is missing"),
+        (SMALL, {"by": ["rack"]}, "['by'][0]"),
+        (SMALL, {"world": {"without": ["nobody"]}}, "world.without[0]: there is no host 'nobody'"),
+        (SMALL, {"world": {"more": [{"like": "x", "count": 1}]}}, "world.more[0].like: there is no host 'x'"),
+        (SMALL, {"world": {"more": [{"like": "x", "count": 0}]}}, "['world']['more'][0]['count']"),
+        (
+            SMALL,
+            {"world": {"inventories": [{"resource_class": "VCPU"}]}},
+            "world.inventories[0]: must have allocation_ratio or reserved",
+        ),
+        (
+            SMALL,
+            {"world": {"inventories": [{"resource_class": "CUSTOM_NO", "reserved": 1}]}},
+            "world.inventories[0].resource_class: No such resource class CUSTOM_NO",
+        ),
+    ],
+)
+def test_bad_questions_name_the_field(api, kind, parts, said):
+    answer = api.post(CAPACITY, {"kinds": {"it": kind}, **parts})
+    assert answer.status_code == 400, answer.text
+    assert said in detail(answer)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("by=host", "resources"),
+        (f"{QUERY}&by=rack", "by: must be some of cluster, aggregate, host"),
+        (f"{QUERY}&limit=3", "limit: makes no sense"),
+        ("resources=CUSTOM_NO:1", "No such resource class CUSTOM_NO"),
+    ],
+)
+def test_bad_parameters_are_named(api, query, said):
+    answer = api.get(f"{CAPACITY}?{query}")
+    assert answer.status_code == 400
+    assert said in detail(answer)
+
+
+def test_unknown_clusters_are_404(api):
+    assert api.get(f"{CAPACITY}?{QUERY}&cluster=nowhere").status_code == 404
+    assert api.post(CAPACITY, {"kinds": {"it": SMALL}, "cluster": "nowhere"}).status_code == 404
+
+
+def test_a_querystring_says_what_a_query_does(api, hosts):
+    assert total(api, {"querystring": QUERY}) == total(api, SMALL) == 7
+
+
+def test_watched_kinds_are_figures_beside_requests(hosts, application):
+    use_cases = application.extensions["placement_use_cases"]
+    watched = (f"small {QUERY}", 'web {"flavor": {"vcpus": 4, "memory_mb": 1024}}')
+    settings = replace(compatible(), watched=watched)
+    api = Client(create_application(use_cases, settings).test_client())
+
+    def told() -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+        return parsed(api.get("/metrics").text)
+
+    eventually(True, lambda: any(name == "placement_capacity_room" for name, _ in told()))
+    figures = told()
+    small, web = ({"kind": kind, "cluster": ""}.items() for kind in ("small", "web"))
+    assert figures["placement_capacity_room", frozenset(small)] == 7
+    assert figures["placement_capacity_room_most", frozenset(small)] == 7
+    assert figures["placement_capacity_room", frozenset(web)] == 4
+    fragmentation = figures["placement_capacity_fragmentation_ratio", frozenset(small)]
+    assert fragmentation == pytest.approx(2 / 9, abs=1e-4)
+    stranded = frozenset((*web, ("resourcetype", "MEMORY_MB")))
+    assert figures["placement_capacity_stranded", stranded] == 8192
+
+
+@pytest.mark.parametrize("line", ["small", "small resource=VCPU:1", "small {", 'x {"pod": {"kind": "Pod"}}x'])
+def test_bad_kinds_to_watch_keep_the_service_from_starting(application, line):
+    settings = replace(compatible(), watched=(line,))
+    with pytest.raises(Misconfigured, match=r"\[capacity\] watch: "):
+        create_application(application.extensions["placement_use_cases"], settings)
