@@ -107,6 +107,8 @@ def in_cluster(cluster: str) -> list[tuple[str, str, object]]:
         ("GET", f"/ext/v1/allocation_candidates?{query}", None),
         ("GET", f"/ext/v1/allocations?cluster={cluster}", None),
         ("GET", f"/ext/v1/resource_providers?cluster={cluster}", None),
+        ("GET", f"/ext/v1/capacity?{query}", None),
+        ("POST", "/ext/v1/capacity", {"kinds": {"it": {"pod": POD}}, "cluster": cluster}),
         ("POST", "/ext/v1/claims", claim),
         ("POST", "/ext/v1/flavors/candidates", {**FLAVOR, "cluster": cluster}),
     ]
@@ -132,6 +134,8 @@ ELSEWHERE = [
     ("GET", "/ext/v1/allocation_candidates?cluster=%FF&cluster=edge", None),
     ("GET", "/ext/v1/allocations", None),
     ("GET", "/ext/v1/resource_providers", None),
+    ("GET", "/ext/v1/capacity?resources=VCPU:1", None),
+    ("POST", "/ext/v1/capacity", {"kinds": {"it": {"querystring": "resources=VCPU:1&cluster=edge"}}}),
     ("POST", "/ext/v1/claims", {"query": "resources=VCPU:1"}),
     ("POST", "/ext/v1/claims", {"query": "resources=VCPU:1", "cluster": "edge"}),
     ("POST", "/ext/v1/claims", {"query": ["cluster=edge"]}),
