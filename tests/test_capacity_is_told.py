@@ -201,8 +201,12 @@ def test_pods_are_counted_as_they_are_placed(api):
         ({"pod": {"kind": "Node"}}, {}, "kinds['it'].pod: "),
         ({"pod": pod_manifest()}, {}, "kinds['it']: a pod is for a cluster: cluster is missing"),
         (SMALL, {"by": ["rack"]}, "['by'][0]"),
-        (SMALL, {"world": {"without": ["nobody"]}}, "world.without[0]: there is no host 'nobody'"),
-        (SMALL, {"world": {"more": [{"like": "x", "count": 1}]}}, "world.more[0].like: there is no host 'x'"),
+        (SMALL, {"world": {"without": ["nobody"]}}, "world.without[0]: there is no host 'nobody' here"),
+        (
+            SMALL,
+            {"world": {"more": [{"like": "x", "count": 1}]}},
+            "world.more[0].like: there is no host 'x' here",
+        ),
         (SMALL, {"world": {"more": [{"like": "x", "count": 0}]}}, "['world']['more'][0]['count']"),
         (
             SMALL,
@@ -235,6 +239,13 @@ def test_bad_parameters_are_named(api, query, said):
     answer = api.get(f"{CAPACITY}?{query}")
     assert answer.status_code == 400
     assert said in detail(answer)
+
+
+def test_hosts_of_other_clusters_are_not_told_of(api, hosts):
+    assert api.put(EDGE).status_code == 201
+    for world in ({"without": ["a"]}, {"more": [{"like": "a", "count": 1}]}):
+        body = {"kinds": {"it": SMALL}, "cluster": "edge", "world": world}
+        assert "there is no host 'a' here" in detail(api.post(CAPACITY, body))
 
 
 def test_unknown_clusters_are_404(api):

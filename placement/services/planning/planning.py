@@ -78,7 +78,7 @@ class Planning:
         """
         aggregate = self._cluster_aggregate(question.cluster)
         options = SearchOptions(default_order=False, cluster=question.cluster, cluster_aggregate=aggregate)
-        seen = self._seen(question)
+        seen = self._seen(question, aggregate)
         budget = Budget(deadline.remaining(self._seconds), deadline.caller_is_gone)
         rooms = {}
         for name, kind in question.kinds.items():
@@ -100,14 +100,14 @@ class Planning:
         with self._database.read() as connection:
             return found(connection, cluster).aggregate_uuid
 
-    def _seen(self, question: Question) -> Imagined | None:
+    def _seen(self, question: Question, aggregate: str | None) -> Imagined | None:
         """The forest that is asked about, None if only pods are."""
         if all(kind.pod is not None for kind in question.kinds.values()):
             return None
         view = self._keeper.current()
         if question.world == NOTHING_DIFFERENT:
             return Imagined(view, {})
-        return imagined(self._database, view, question.world)
+        return imagined(self._database, view, question.world, aggregate)
 
     def _of_query(
         self, seen: Imagined | None, query: CandidateQuery, options: SearchOptions, question: Question

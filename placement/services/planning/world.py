@@ -12,7 +12,7 @@ from placement.forest.sharing import SharingMap
 from placement.search.score_cache import ScoreCache
 from placement.services.following.forest_keeper import View
 from placement.storage.database import Database
-from placement.storage.statements import provider_rows
+from placement.storage.statements import names, provider_rows
 
 _MOST_ROWS = 1_000_000
 
@@ -52,20 +52,27 @@ class Imagined:
     like: Mapping[int, str]
 
 
-def imagined(database: Database, view: View, request: WorldRequest) -> Imagined:
-    """The view with what is to be different. Raises BadRequest naming the member."""
-    return _Reading(database, view, request).imagined(request)
+def imagined(database: Database, view: View, request: WorldRequest, aggregate: str | None) -> Imagined:
+    """The view with what is to be different; only hosts in the aggregate are known, if it is given.
+
+    Raises BadRequest naming the member.
+    """
+    return _Reading(database, view, request, aggregate).imagined(request)
 
 
 class _Reading:
-    def __init__(self, database: Database, view: View, request: WorldRequest) -> None:
+    def __init__(self, database: Database, view: View, request: WorldRequest, aggregate: str | None) -> None:
         self._view = view
+        self._home: frozenset[int] | None = None
+        if aggregate is not None:
+            with database.read() as connection:
+                self._home = frozenset(names.aggregate_ids(connection, [aggregate]).values())
         called = {*request.without, *(each.like for each in request.more)}
         called |= {name for each in request.inventories for name in each.hosts or ()}
         self._uuids = host_uuids(database, called)
 
     def imagined(self, request: WorldRequest) -> Imagined:
-        forest, names = self._view.forest, self._view.names
+        forest = self._view.forest
         reoffered = [self._reoffered(at, each) for at, each in enumerate(request.inventories)]
         added = [
             forest_world.Added(self._row(f"world.more[{at}].like", each.like), each.count)
@@ -77,7 +84,7 @@ class _Reading:
         without = self._rows("world.without", request.without)
         changed = forest_world.altered(forest, forest_world.World(reoffered, added, without))
         uuids = {self._row("", name): self._uuids[name] for name in self._uuids if self._known(name) >= 0}
-        view = View(changed.forest, SharingMap(), ScoreCache(), names)
+        view = View(changed.forest, SharingMap(), ScoreCache(), self._view.names)
         return Imagined(view, {row: uuids[root] for row, root in changed.like.items()})
 
     def _reoffered(self, at: int, each: Reoffered) -> forest_world.Reoffered:
@@ -98,20 +105,26 @@ class _Reading:
     def _known(self, name: str) -> int:
         uuid = self._uuids.get(name)
         row = -1 if uuid is None else self._view.forest.row_of_uuid(uuid)
-        return row if row < 0 or self._view.forest.providers.root[row] == row else -1
+        forest = self._view.forest
+        if row < 0 or forest.providers.root[row] != row:
+            return -1
+        # Who may see one cluster only is not told what there is elsewhere.
+        return -1 if self._home is not None and not self._home & forest.aggregates.of(row) else row
 
     def _row(self, place: str, name: str) -> int:
         row = self._known(name)
         if row < 0:
-            raise BadRequest(f"{place}: there is no host {name!r}: no provider without parent is called so")
+            raise BadRequest(
+                f"{place}: there is no host {name!r} here: no provider without parent is called so"
+            )
         return row
 
 
 def host_uuids(database: Database, called: Collection[str]) -> dict[str, str]:
     """The uuids of hosts that are called by name or uuid; what is neither is left out."""
-    names = {name for name in called if normalize_uuid(name) is None}
+    unknown = {name for name in called if normalize_uuid(name) is None}
     found = {name: uuid for name in called if (uuid := normalize_uuid(name)) is not None}
-    if names:
+    if unknown:
         with database.read() as connection:
-            found |= provider_rows.uuids_by_name(connection, names)
+            found |= provider_rows.uuids_by_name(connection, unknown)
     return found
