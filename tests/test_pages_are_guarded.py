@@ -174,10 +174,16 @@ def test_a_token_that_is_bound_to_a_cluster_sees_that_cluster(visitor: FlaskClie
         "/ui/why?kind=query&query=resources%3DVCPU:1%26cluster%3Dother&cluster=edge",
         "/ui/why?kind=query&query=resources%3DVCPU:1",
         "/ui/why?kind=flavor&vcpus=1&cluster=other",
+        "/ui/room?kind=query&query=resources%3DVCPU:1&cluster=other",
+        "/ui/room?kind=query&query=resources%3DVCPU:1%26cluster%3Dother&cluster=edge",
+        "/ui/room?kind=query&query=resources%3DVCPU:1",
+        "/ui/room?kind=flavor&vcpus=1&cluster=other",
+        "/ui/room?kind=pod&cluster=other&pod=kind:+Pod",
     ):
         answer = visitor.get(path)
         assert answer.status_code in (400, 403), path
         assert b"candidates</h2>" not in answer.data
+        assert b"Room for" not in answer.data
     assert visitor.get("/ui/search?q=o&format=json").json == {"q": "o", "found": []}
 
 
@@ -213,6 +219,10 @@ def test_bad_input_is_a_page_that_says_what_to_do(visitor: FlaskClient):
         ("/ui/why?kind=flavor&vcpus=1&specs=hw:cpu_policy", 400, "KEY=VALUE"),
         ("/ui/why?kind=flavor&vcpus=1&specs=hw:cpu_policy%3Dodd", 400, "hw:cpu_policy"),
         ("/ui/why?kind=song", 400, "kind"),
+        ("/ui/room?kind=query&query=resources%3DVCPU:1&without=gone", 400, "there is no host 'gone' here"),
+        ("/ui/room?kind=query&query=limit%3D3", 400, "limit"),
+        ("/ui/room?kind=pod&pod=kind:+Pod", 400, "cluster"),
+        ("/ui/room?kind=song", 400, "kind"),
         ("/ui/map?by=song", 400, "by"),
         ("/ui/map/data?class=SONG", 400, "SONG"),
         ("/ui/map/hosts?ids=a", 400, "ids"),
@@ -238,12 +248,14 @@ def test_no_odd_address_makes_a_page_fail(visitor: FlaskClient):
             "map/hosts",
             "hosts",
             "why",
+            "room",
             "consumers",
             "pods",
             "changes",
             "refusals",
             "search",
         ),
+        *("room?kind=flavor&vcpus=1", "room?kind=query&query=resources%3DVCPU:1"),
         *("why?kind=flavor&vcpus=1", "why?kind=pod&cluster=edge", "why?kind=query&query=resources%3DVCPU:1"),
     ]
     names = (

@@ -25,6 +25,8 @@ PAGES = {
     "/ui/why?kind=query&query=resources%3DPCPU:2&order_by=MostAllocated&limit=5": "Where does it fit",
     "/ui/why?kind=flavor&vcpus=4&ram=4096&specs=hw:cpu_policy%3Ddedicated&cluster=cloud": "Where does it fit",
     "/ui/why?kind=pod&cluster=edge": "Where does it fit",
+    "/ui/room?kind=query&query=resources%3DPCPU:4": "How much fits",
+    "/ui/room?kind=pod&cluster=edge": "How much fits",
     "/ui/consumers": "Consumers",
     "/ui/consumers/08ca8feb-1496-4ab3-9cc5-9c9c113f4fcf": "Consumer 08ca8feb",
     "/ui/pods?cluster=edge": "Pods of cluster edge",

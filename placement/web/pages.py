@@ -22,6 +22,7 @@ from placement.web import (
     overview,
     problems,
     requests,
+    room,
     search,
     session,
     shown,
@@ -32,7 +33,7 @@ from placement.web.shown import common, to
 
 _FILES = Path(__file__).parent / "static"
 _STATIC = tuple(sorted(path.name for path in _FILES.iterdir() if path.suffix in (".css", ".js", ".svg")))
-_ROOMS = (overview, fleet_map, hosts, requests, claims, consumers, changes, search)
+_ROOMS = (overview, fleet_map, hosts, requests, room, claims, consumers, changes, search)
 # Everything comes from here, and nothing goes elsewhere.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -49,8 +50,8 @@ _HEADERS = {
 def attach(application: Flask) -> None:
     """Add the pages to the application."""
     blueprint = Blueprint("web", __name__)
-    for room in _ROOMS:
-        room.register(blueprint)
+    for part in _ROOMS:
+        part.register(blueprint)
     signing.register(blueprint)
     blueprint.add_url_rule(PAGES, "start", lambda: to(f"{request.script_root}{PAGES}/"))
     blueprint.add_url_rule(f"{PAGES}/static/<name>", "static_file", _static)

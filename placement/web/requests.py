@@ -17,7 +17,7 @@ from placement.api.rendering.explanations import explanation_body
 from placement.api.rendering.pods import preview_body, translation_body
 from placement.api.rendering.scores import score_members
 from placement.api.route_guard import PAGES, route
-from placement.dialects.nova import translation_document
+from placement.dialects.nova import FlavorRefused, translation_document
 from placement.domain.errors import BadRequest, Forbidden, NotFound
 from placement.domain.groups import CandidateQuery
 from placement.services.bounds import MOST_MANIFEST_VALUES
@@ -32,7 +32,7 @@ from placement.web.shown import address, caller_clusters, may, require, shown
 
 KINDS = ("query", "flavor", "pod")
 _USUAL, _MOST = 20, 200
-_EXAMPLES = {
+EXAMPLES = {
     "query": "resources=PCPU:4,MEMORY_MB:8192",
     "pod": """apiVersion: v1
 kind: Pod
@@ -61,22 +61,9 @@ def register(blueprint: Blueprint) -> None:
 
 def _why() -> Response:
     """The form, and what becomes of the request in it."""
-    kind = request.args.get("kind", KINDS[0])
-    if kind not in KINDS:
-        raise BadRequest(f"kind: {kind!r} is none of {', '.join(KINDS)}")
+    kind = chosen_kind()
     given = request.args.to_dict()
-    problems: list[str] = []
-    document: dict[str, Any] = {}
-    if any(given.get(name, "").strip() for name in ("query", "vcpus", "pod")):
-        try:
-            document = _ASKED[kind](given)
-        except BadRequest as error:
-            problems = getattr(error, "findings", None) or [str(error)]
-        except Exception as error:
-            found = getattr(error, "problems", None)
-            if not found:
-                raise
-            problems = [message for _, message in found]
+    document, problems = answered(lambda: _ASKED[kind](given), given)
     return shown(
         "why.html",
         document or {"problems": problems},
@@ -85,15 +72,36 @@ def _why() -> Response:
         kind=kind,
         given=given,
         problems=problems,
-        examples=_EXAMPLES,
-        clusters=_clusters(),
+        examples=EXAMPLES,
+        clusters=clusters(),
         consumer_uuid=str(uuid.uuid4()),
         may_claim=_may_claim(kind, given.get("cluster") or None),
         miss=_drawn_miss(document),
     )
 
 
-def _clusters() -> list[str]:
+def chosen_kind() -> str:
+    """What the form is for. Raises BadRequest."""
+    kind = request.args.get("kind", KINDS[0])
+    if kind not in KINDS:
+        raise BadRequest(f"kind: {kind!r} is none of {', '.join(KINDS)}")
+    return kind
+
+
+def answered(ask: Callable[[], dict[str, Any]], given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """What comes of the form, if anything is in it, and what is wrong about that."""
+    if not any(given.get(name, "").strip() for name in ("query", "vcpus", "pod")):
+        return {}, []
+    try:
+        return ask(), []
+    except FlavorRefused as refused:
+        return {}, [message for _, message in refused.problems]
+    except BadRequest as error:
+        return {}, getattr(error, "findings", None) or [str(error)]
+
+
+def clusters() -> list[str]:
+    """The clusters that the caller may ask about."""
     own = caller_clusters()
     return [each.name for each in use_cases().clusters.listed() if own is None or each.name in own]
 
@@ -138,10 +146,10 @@ def _flavor(given: Mapping[str, str]) -> dict[str, Any]:
     """A nova flavor, given by its amounts and extra specs."""
     cluster = given.get("cluster") or None
     require("flavors:candidates", cluster)
-    document = {**_flavor_document(given), "limit": _limit(given), "explain": True}
+    document = {**flavor_document(given), "limit": _limit(given), "explain": True}
     if cluster:
         document["cluster"] = cluster
-    found = use_cases().flavors.find(document, _parsed)
+    found = use_cases().flavors.find(document, parsed)
     return {
         "kind": "flavor",
         "translation": translation_document(found.translation),
@@ -150,11 +158,13 @@ def _flavor(given: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _parsed(text: str) -> CandidateQuery:
+def parsed(text: str) -> CandidateQuery:
+    """The query of a flavor. Raises BadRequest."""
     return candidate_query.parse(queries.read(text), NEWEST)
 
 
-def _flavor_document(given: Mapping[str, str]) -> dict[str, Any]:
+def flavor_document(given: Mapping[str, str]) -> dict[str, Any]:
+    """The flavor in a form, as a translation request. Raises BadRequest."""
     flavor: dict[str, Any] = {"extra_specs": _pairs("extra specs", given.get("specs", ""))}
     for name, field in _AMOUNTS.items():
         text = given.get(name, "").strip() or "0"
