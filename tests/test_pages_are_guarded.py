@@ -161,6 +161,7 @@ def test_a_token_that_is_bound_to_a_cluster_sees_that_cluster(visitor: FlaskClie
     assert names == ["edge"]
     assert visitor.get("/ui/map?cluster=edge").status_code == 200
     assert visitor.get("/ui/pods?cluster=edge").status_code == 200
+    assert ">other<" not in visitor.get("/ui/consumers?cluster=edge").text
     for path in (
         "/ui/map",
         "/ui/map?cluster=other",
@@ -215,6 +216,8 @@ def test_bad_input_is_a_page_that_says_what_to_do(visitor: FlaskClient):
         ("/ui/why?kind=pod&cluster=none&pod=kind:+Pod", 404, "none"),
         ("/ui/why?kind=query&query=resources", 400, "resources"),
         ("/ui/why?kind=query&query=resources%3DVCPU:1&limit=9999", 400, "limit"),
+        ("/ui/why?kind=query&query=resources%3DVCPU:1&limit=0000002009999999", 400, "limit"),
+        ("/ui/consumers?user_id=%00", 400, "NUL"),
         ("/ui/why?kind=flavor&vcpus=many", 400, "vcpus"),
         ("/ui/why?kind=flavor&vcpus=1&specs=hw:cpu_policy", 400, "KEY=VALUE"),
         ("/ui/why?kind=flavor&vcpus=1&specs=hw:cpu_policy%3Dodd", 400, "hw:cpu_policy"),
@@ -348,7 +351,8 @@ def test_lists_are_given_as_json_and_as_csv(visitor: FlaskClient):
     for path in (*lists, f"hosts/{provider}", "why?kind=query&query=resources%3DVCPU:1"):
         mark = "&" if "?" in path else "?"
         assert isinstance(visitor.get(f"/ui/{path}{mark}format=json").json, dict), path
-        assert len(visitor.get(f"/ui/{path}{mark}format=csv").text.splitlines()) >= 1, path
+        listed_as_csv = visitor.get(f"/ui/{path}{mark}format=csv")
+        assert (listed_as_csv.status_code, listed_as_csv.mimetype) == (200, "text/csv"), path
     assert api.call("DELETE", f"/resource_providers/{provider}").status_code == 204
 
 

@@ -43,9 +43,9 @@ class Fleet(NamedTuple):
         return not len(self.ids) or int(self.ids.max()) < 2**32
 
     def counts(self) -> list[tuple[int, int]]:
-        """How many trees each group has, of those that have any."""
+        """How many trees each group has."""
         counts = np.bincount(self.group_of, minlength=len(self.groups)).tolist()
-        return [(group, count) for group, count in zip(self.groups, counts, strict=True) if count]
+        return list(zip(self.groups, counts, strict=True))
 
     @property
     def group_bytes(self) -> bytes:
@@ -102,6 +102,9 @@ def fleet_of(forest: Forest, preferred: Collection[int], only: int | None = None
     if only is not None:
         roots = roots[forest.aggregates.satisfying(roots, (frozenset((only,)),), frozenset())]
     group_of = group_of_set[forest.aggregates.numbers_of(forest.count)[roots]]
+    # Of groups without trees among these nothing is told.
+    present, group_of = np.unique(group_of, return_inverse=True)
+    groups = [groups[place] for place in present.tolist()]
     ids = forest.providers.id[roots]
     order = np.lexsort((ids, group_of))
     return Fleet(roots[order], ids[order], groups, group_of[order])

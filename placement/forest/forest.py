@@ -116,6 +116,8 @@ class Forest:
         }
         twin._vacant = list(self._vacant)
         twin.providers.own()
+        # It shares arrays, too, also when the snapshot itself is gone.
+        self._snapshots.add(twin)
         return twin
 
     def repeat(self, root: int, count: int) -> Rows:
@@ -151,6 +153,8 @@ class Forest:
         fork = copy.copy(self)
         fork.providers = self.providers.frozen()
         fork.inventories = {id_: column.frozen(self.count) for id_, column in self.inventories.items()}
+        # It shares arrays, too, also when the snapshot itself is gone.
+        self._snapshots.add(fork)
         return fork
 
     def take(self, row: int, class_id: int, amount: int) -> None:

@@ -15,12 +15,12 @@ from placement.domain.errors import BadRequest
 from placement.metrics.sharing import counts
 from placement.services.clusters.reservations import AVAILABLE
 from placement.services.fleet import Overfull
-from placement.web.shown import address, caller_clusters, may, same_page, shown
+from placement.web.shown import address, caller_clusters, clusters, may, same_page, shown
 
 _PAGE = 50
 _MOST_OVERFULL = 50
 _MOST_NODES = 2000
-_MOST_RESERVATIONS = 200
+_MOST_RESERVATIONS, _READ_AT_ONCE = 200, 1000
 _CLAIMS = "placement_claims"
 _WON = "won"
 _SAID = {
@@ -102,9 +102,17 @@ def _wanted(given: dict[str, str | None]) -> AuditFilter:
 def _refusals() -> Response:
     """What is refused, as far as the service knows it."""
     known = refused_now()
-    nodes = [each._asdict() for cluster in _clusters() for each in use_cases().closed_nodes.of(cluster)]
-    kept = [each for cluster in _clusters() for each in _kept(cluster)]
-    document = {**known, "closed_nodes": nodes, "reservations": kept}
+    seen = clusters()
+    shown_nodes = [each for each in seen if may("clusters:nodes:show", each.name)]
+    small = [each.name for each in shown_nodes if each.nodes <= _MOST_NODES]
+    nodes = [each._asdict() for name in small for each in use_cases().closed_nodes.of(name)]
+    kept = [each for cluster in seen for each in _kept(cluster.name)]
+    document = {
+        **known,
+        "closed_nodes": nodes,
+        "not_looked_at": [each.name for each in shown_nodes if each.name not in small],
+        "reservations": kept,
+    }
     rows = [
         ("overfull", each["name"], f"{each['used']}/{each['capacity']} {each['resource_class']}")
         for each in known["overfull"]
@@ -129,20 +137,14 @@ def _kept(cluster: str) -> list[dict[str, Any]]:
     """The reservations that keep something from others."""
     if not may("clusters:reservations:list", cluster):
         return []
-    page = use_cases().reservations.listed(cluster, None, 0, _MOST_RESERVATIONS)
-    bodies = reservations_body(cluster, page)["reservations"]
-    return [each for each in bodies if each["phase"] == AVAILABLE and each["node"]]
-
-
-def _clusters() -> list[str]:
-    own = caller_clusters()
-    return [
-        cluster.name
-        for cluster in use_cases().clusters.listed()
-        if (own is None or cluster.name in own)
-        and cluster.nodes <= _MOST_NODES
-        and may("clusters:nodes:show", cluster.name)
-    ]
+    found: list[dict[str, Any]] = []
+    after: int | None = 0
+    while after is not None and len(found) < _MOST_RESERVATIONS:
+        page = use_cases().reservations.listed(cluster, None, after, _READ_AT_ONCE)
+        bodies = reservations_body(cluster, page)["reservations"]
+        found += [each for each in bodies if each["phase"] == AVAILABLE and each["node"]]
+        after = page.next
+    return found[:_MOST_RESERVATIONS]
 
 
 def _counted() -> list[dict[str, Any]]:

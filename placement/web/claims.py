@@ -10,6 +10,7 @@ from placement.api.route_guard import PAGES, route
 from placement.domain.allocation import ConsumerClaim
 from placement.domain.errors import BadRequest
 from placement.domain.identifiers import normalize_uuid
+from placement.numa.cpuset import parse_cpu_list
 from placement.web.requests import cluster_of_pod, manifest_of
 from placement.web.shown import address, require, to
 
@@ -37,8 +38,10 @@ def _claim() -> Response:
         generation=None,
         consumer_type=who["consumer_type"],
     )
-    use_cases().claims.replace([claim])
     cpus = request.form.get("dedicated_cpus")
+    # What is wrong is said before anything is written.
+    parse_cpu_list(cpus or "")
+    use_cases().claims.replace([claim])
     if cpus:
         use_cases().claims.note_dedicated_cpus(who["consumer_uuid"], 1, cpus)
     return to(address(f"/consumers/{who['consumer_uuid']}", claimed=1))
@@ -66,13 +69,16 @@ def _allocations(text: str) -> dict[str, dict[str, int]]:
     try:
         given = orjson.loads(text)
         found = {
-            str(normalize_uuid(uuid)): {str(name): amount for name, amount in resources.items()}
+            uuid: {str(name): amount for name, amount in resources.items()}
             for uuid, resources in given.items()
         }
     except (ValueError, AttributeError):
         raise BadRequest(
             "allocations: the form does not say which candidate; go back and choose one"
         ) from None
+    strange = [uuid for uuid in found if normalize_uuid(uuid) != uuid]
+    if strange:
+        raise BadRequest(f"allocations: {strange[0][:100]!r} is no uuid of a provider")
     amounts = [amount for resources in found.values() for amount in resources.values()]
     if not amounts or not all(type(amount) is int and amount > 0 for amount in amounts):
         raise BadRequest("allocations: every amount must be a whole number above 0")

@@ -19,7 +19,7 @@ from placement.services.clusters.pod_pages import PodFilter
 from placement.web.changes import history_of
 from placement.web.host_drawing import drawing_of
 from placement.web.hosts import seen
-from placement.web.shown import address, caller_clusters, may, require, same_page, shown, to
+from placement.web.shown import address, clusters, may, require, same_page, shown, to
 
 _PAGE = 50
 _HISTORY = 20
@@ -58,9 +58,13 @@ def _consumers() -> Response:
     page = use_cases().listings.allocations(wanted, after, _PAGE)
     document = allocations_body(page)
     following = None if page.next is None else same_page(after=page.next)
-    clusters = [each.name for each in use_cases().clusters.listed()]
     return shown(
-        "consumers.html", document, _held_table(document), given=given, following=following, clusters=clusters
+        "consumers.html",
+        document,
+        _held_table(document),
+        given=given,
+        following=following,
+        clusters=[each.name for each in clusters()],
     )
 
 
@@ -111,9 +115,11 @@ def _drawings(uuids: list[str]) -> list[dict[str, Any]]:
     """The hosts of these providers, drawn; no more than a page has room for."""
     found: dict[str, dict[str, Any]] = {}
     for uuid in uuids:
+        if len(found) == _MOST_HOSTS:
+            break
         try:
             root = use_cases().host_views.place(uuid).provider.root_uuid
-            if root not in found and len(found) < _MOST_HOSTS:
+            if root not in found:
                 _, host = seen(root)
                 found[root] = {"host": host, "drawing": drawing_of(host)}
         except (Forbidden, NotFound):
@@ -129,9 +135,7 @@ def _release(uuid: str) -> Response:
 
 def _pods() -> Response:
     """Pods of a cluster, page by page."""
-    own = caller_clusters()
-    names = [each.name for each in use_cases().clusters.listed() if own is None or each.name in own]
-    names = [name for name in names if may("clusters:pods:list", name)]
+    names = [each.name for each in clusters() if may("clusters:pods:list", each.name)]
     cluster = request.args.get("cluster") or (names[0] if names else "")
     given = {name: request.args.get(name) or None for name in ("namespace", "node", "qos")}
     text = request.args.get("marker", "0")

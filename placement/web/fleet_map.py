@@ -19,7 +19,7 @@ from placement.api.targets import cluster_of_query
 from placement.domain.errors import BadRequest, NotFound
 from placement.services.fleet import COMMON_REQUEST, Figure, HeatMap, HostFigure
 from placement.web import units
-from placement.web.shown import address, caller_clusters, same_page, shown, to
+from placement.web.shown import address, clusters, same_page, shown, to
 
 _RULE = "placement:resource_providers:list"
 _USUAL_CLASSES = ("PCPU", "VCPU", "MEMORY_MB")
@@ -62,7 +62,6 @@ def chosen(cluster: str | None = None) -> dict[str, Any]:
         "classes": classes,
         "figures": {str(each): _name(each, resource_class) for each in Figure},
         "said": _name(figure, resource_class),
-        "unit": units.unit_of(resource_class if figure is Figure.USE else "PCPU").name,
     }
 
 
@@ -83,9 +82,8 @@ def _map() -> Response:
     given = chosen()
     figures, count = _ranked(given, 0, 20)
     document = {"by": given["by"], "class": given["class"], "hosts": [_told(each, given) for each in figures]}
-    own = caller_clusters()
-    clusters = [each.name for each in use_cases().clusters.listed() if own is None or each.name in own]
-    return shown("map.html", document, _as_table(figures), map=given, count=count, clusters=clusters)
+    names = [each.name for each in clusters()]
+    return shown("map.html", document, _as_table(figures), map=given, count=count, clusters=names)
 
 
 def _table() -> Response:

@@ -13,7 +13,6 @@ from placement.api.context import use_cases
 from placement.api.route_guard import PAGES, route
 from placement.domain.audit import AuditFilter
 from placement.services.capacity import Group
-from placement.web import units
 from placement.web.changes import record_of, refused_now
 from placement.web.fleet_map import chosen
 from placement.web.shown import caller_clusters, may, shown
@@ -92,7 +91,6 @@ def _resources(groups: list[Group]) -> Iterator[dict[str, Any]]:
             "allocation_ratio": each.allocation_ratio,
             "capacity": capacity,
             "used": int(each.used),
-            "unit": units.unit_of(each.resource_class).name,
         }
 
 

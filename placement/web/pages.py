@@ -8,10 +8,11 @@ from typing import Any
 from flask import Blueprint, Flask, Response, request, send_from_directory
 from jinja2 import ChoiceLoader, PackageLoader, PrefixLoader, select_autoescape
 
+from placement.api import queries
 from placement.api.application import OPEN_PAGES
 from placement.api.errors import HttpError
 from placement.api.route_guard import PAGES
-from placement.domain.errors import NotFound
+from placement.domain.errors import BadRequest, NotFound
 from placement.numa.cpuset import format_cpu_list
 from placement.web import (
     changes,
@@ -102,6 +103,10 @@ def _no_page(rest: str) -> Response:
 
 
 def _check_form() -> None:
+    # As for the API: what no database can hold is refused before anything is asked of one.
+    queries.parameters()
+    if any("\0" in value for value in request.form.values()):
+        raise BadRequest("the form contains a NUL character")
     if request.method == "POST":
         if request.mimetype != "application/x-www-form-urlencoded":
             raise HttpError(415, "Pages take forms only.")

@@ -18,12 +18,11 @@ from placement.web.requests import (
     answered,
     chosen_kind,
     cluster_of_pod,
-    clusters,
     flavor_document,
     manifest_of,
     parsed,
 )
-from placement.web.shown import require, shown
+from placement.web.shown import clusters, require, shown
 
 _HOSTS_SHOWN = 100
 _COLUMNS = ("of", "name", "uuid", "lower", "upper", "runs_out_first", "fragmentation")
@@ -47,7 +46,7 @@ def _room() -> Response:
         given=given,
         problems=problems,
         examples=EXAMPLES,
-        clusters=clusters(),
+        clusters=[each.name for each in clusters()],
         hosts=_best(document),
     )
 

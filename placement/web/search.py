@@ -21,7 +21,7 @@ def register(blueprint: Blueprint) -> None:
 
 def _search() -> Response:
     """What is like the text; a single hit is shown at once."""
-    text = request.args.get("q", "").strip().replace("\0", "")[:_LONGEST]
+    text = request.args.get("q", "").strip()[:_LONGEST]
     found = _found(text) if text else []
     if len(found) == 1 and wanted() == HTML:
         return to(found[0]["address"])

@@ -12,6 +12,7 @@ import orjson
 from flask import Response, current_app, render_template, request
 
 from placement.api import context
+from placement.api.context import use_cases
 from placement.api.route_guard import PAGES
 from placement.domain.errors import BadRequest, Forbidden
 from placement.web import session
@@ -116,6 +117,12 @@ def require(rule: str, cluster: str | None = None, *, own_only: bool = False) ->
 def caller_clusters() -> frozenset[str] | None:
     """The clusters that the caller's token is bound to, None if it is bound to none."""
     return context.current().caller.clusters
+
+
+def clusters() -> list[Any]:
+    """The clusters that the caller may see."""
+    own = caller_clusters()
+    return [each for each in use_cases().clusters.listed() if own is None or each.name in own]
 
 
 def common() -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from flask import Blueprint, Response, current_app, request
 
 from placement.api import context
@@ -85,6 +83,5 @@ def _uses_keystone() -> bool:
 def _back() -> str | None:
     """Where to go on, if that is one of our pages."""
     found = request.values.get("back", "")
-    parts = urlsplit(found)
-    ours = not parts.scheme and not parts.netloc and found.startswith(f"{request.script_root}{PAGES}/")
-    return found if ours and "\\" not in found else None
+    ours = found.startswith(f"{request.script_root}{PAGES}/") and "\\" not in found and found.isprintable()
+    return found if ours else None

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from placement.domain.errors import BadRequest, Conflict, PlacementError
+from placement.domain.errors import BadRequest, Conflict, PlacementError, Unavailable
 from placement.domain.portions import portions
 from placement.services.clusters.node_writing import (
     NodeChange,
@@ -75,7 +75,8 @@ class ManyPods:
     def put(self, cluster: str, manifests: Sequence[Mapping[str, Any]]) -> list[PodOutcome]:
         """Place pods, or record where they run if they name a node; what became of each.
 
-        Some hundreds at a time are written in one transaction. Raises NotFound for the cluster, Unavailable.
+        Some hundreds at a time are written in one transaction. Raises NotFound for the cluster, Unavailable
+        if none was placed; else that is the outcome of those that are left.
         """
         outcomes: dict[int, PodOutcome] = {}
         documents: dict[int, PodDocument] = {}
@@ -84,22 +85,28 @@ class ManyPods:
                 documents[number] = PodDocument.whole(cluster, manifest)
             except BadRequest as error:
                 outcomes[number] = error
-        for some in portions(documents.items(), _AT_ONCE):
-            outcomes |= self._put(cluster, dict(some))
+        try:
+            for some in portions(documents.items(), _AT_ONCE):
+                self._put(cluster, dict(some), outcomes)
+        except Unavailable as error:
+            if not any(isinstance(outcome, Taken) for outcome in outcomes.values()):
+                raise
+            outcomes |= {number: error for number in documents if number not in outcomes}
         return [outcomes[number] for number in range(len(manifests))]
 
-    def _put(self, cluster: str, documents: Mapping[int, PodDocument]) -> dict[int, PodOutcome]:
-        outcomes: dict[int, PodOutcome] = {}
+    def _put(
+        self, cluster: str, documents: Mapping[int, PodDocument], outcomes: dict[int, PodOutcome]
+    ) -> None:
+        """Put some, and note what became of them as soon as it is known."""
         # Refused by a node or a consumer: alone it is found out which pod that concerns.
-        with suppress(Conflict, NodeRefused):
-            outcomes = patiently(lambda: self._together(cluster, documents))
+        with suppress(Conflict):
+            outcomes |= patiently(lambda: self._together(cluster, documents))
         for number, document in documents.items():
             if number not in outcomes:
                 try:
                     outcomes[number] = self._place(cluster, document)
                 except (BadRequest, Conflict) as error:
                     outcomes[number] = error
-        return outcomes
 
     def _together(self, cluster: str, documents: Mapping[int, PodDocument]) -> dict[int, PodOutcome]:
         """What became of the pods that are new. Raises NodeChanged, Conflict, NotFound, Unavailable."""

@@ -67,7 +67,8 @@ class PodCapacity:
         """How many pods fit on a node one after another; the same on like nodes with nobody on them."""
         key: Hashable = node
         if not (node.pods or node.others or node.reservations):
-            key = (node.template, node.settings)
+            # Somebody may have changed the inventories of one of them by hand.
+            key = (node.template, node.settings, most, frozenset(node.unused.items()))
         if key not in self._known:
             count, finished = self._placed(node, most)
             self._known[key] = (count, count if finished else max(most, count))

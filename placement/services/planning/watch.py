@@ -56,4 +56,6 @@ class Watch:
                 return self._planning.capacity(question, self._parse)
         except PlacementError as error:
             LOG.warning("%s is left out of /metrics: %s", ", ".join(question.kinds), error)
-            return {}
+        except Exception:
+            LOG.exception("%s is left out of /metrics", ", ".join(question.kinds))
+        return {}

@@ -121,10 +121,10 @@ class PodValues:
     node_id: int | None
 
 
-def insert(transaction: Transaction, cluster_id: int, values: Sequence[PodValues]) -> list[int]:
-    """New pods; their ids."""
+def insert(transaction: Transaction, cluster_id: int, values: Sequence[PodValues]) -> None:
+    """New pods."""
     rows = [{**_row(each), "cluster_id": cluster_id, "created_at": transaction.now} for each in values]
-    return list(transaction.execute(sa.insert(_pods).returning(_pods.c.id), rows).scalars())
+    transaction.execute(sa.insert(_pods), rows)
 
 
 def update(transaction: Transaction, id_: int, values: PodValues) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placement.forest.forest import Forest
 from placement.forest.records import InventoryRow, ProviderRecord, ProviderRow
 from placement.search.answer import Answer
 from tests.forests import World, without
@@ -90,3 +93,20 @@ def test_a_look_that_brings_nothing_keeps_the_snapshot():
     kept = forest.snapshot()
     forest.apply([])
     assert forest.snapshot() is kept
+
+
+@pytest.mark.parametrize("made", [Forest.forked, Forest.writable_copy])
+def test_what_is_made_of_a_snapshot_stays_when_the_snapshot_is_gone(made: Callable[[Forest], Forest]):
+    forest = a_forest().forest
+    copied = made(forest.snapshot())
+    before = copied.providers.id.tolist(), copied.column(1).entries.used.tolist()
+    forest.apply([a_provider(2, used=9)])
+    forest.remove(3)
+    forest.apply([a_provider(7, used=1)])
+    assert (copied.providers.id.tolist(), copied.column(1).entries.used.tolist()) == before
+    del copied
+    # Nobody looks any more, so nothing is copied.
+    forest.snapshot()
+    used = forest.column(1).entries.used
+    forest.apply([a_provider(2, used=3)])
+    assert forest.column(1).entries.used is used
