@@ -64,10 +64,8 @@ class PodCapacity:
             yield _Counted(node, lower, upper, classes)
 
     def _tried(self, node: NodeInfo, most: int) -> tuple[int, int]:
-        """How many pods fit on a node one after another; the same on like nodes with nobody on them."""
-        key: Hashable = node
-        if not (node.pods or node.others or node.reservations):
-            key = (node.template, node.settings)
+        """How many pods fit on a node one after another; the same on nodes that look the same to pods."""
+        key = _look(node)
         if key not in self._known:
             count, finished = self._placed(node, most)
             self._known[key] = (count, count if finished else max(most, count))
@@ -119,6 +117,16 @@ class PodCapacity:
             yield HostRoom(
                 each.node.root_uuid, each.node.provider_name, each.lower, each.upper, first, each.classes
             )
+
+
+def _look(node: NodeInfo) -> Hashable:
+    """All that decides how many pods fit on a node."""
+    if node.reservations:
+        return node
+    left = tuple(node.left(place) for place in node.offers.inventories)
+    totals = node.totals
+    amounts = (node.free, totals.allocatable, totals.requested)
+    return node.template, node.host, left, *(frozenset(each.items()) for each in amounts)
 
 
 def _without(columns: NodeColumns, called: Collection[str]) -> NodeColumns:
