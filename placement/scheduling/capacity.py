@@ -62,7 +62,7 @@ class PodColumns:
         return list(zip(self._most.tolist(), self._exact.tolist(), strict=True))
 
     def sums(self, taking: Sequence[bool]) -> dict[str, tuple[Amount, int]]:
-        """All rows together by class, with the most that is wanted, and what of it those have that take none."""
+        """All rows together by class, the most that is wanted, and what those have of it that take no pod."""
         refusing = ~np.array(taking, np.bool_)
         found: dict[str, tuple[Amount, int]] = {}
         for asked in self._asked:
