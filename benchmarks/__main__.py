@@ -15,6 +15,9 @@ from benchmarks import data, measure, servers
 from benchmarks.queries import QUERIES
 from benchmarks.report import Table
 
+# A claim that a host has room for many times.
+_SMALL = "resources=VCPU:1,MEMORY_MB:64,DISK_GB:1"
+_MEMBERS = 1000
 _USUAL = ["flat:1000", "flat:10000", "numa:1000", "cores:100", "sharing:1000"]
 
 
@@ -65,8 +68,24 @@ def _compare(kind: str, count: int, backend: str, seconds: float, *, ours_only: 
                     for server in running
                 }
                 table.throughput(f"candidates(limit=10) and claim per second, {clients} clients", found)
+            _in_one_call(table, running[0], seconds)
         table.memory({name: peak.megabytes for name, peak in peaks.items()})
         table.print()
+
+
+def _in_one_call(table: Table, ours: servers.Measured, seconds: float) -> None:
+    """What only this service can do."""
+    for clients in (1, 8):
+        found = measure.claim_in_one_call(ours, _SMALL, clients, seconds)
+        table.throughput(
+            f"candidates and claim in one call per second, {clients} clients", {ours.name: found}
+        )
+    for clients in (1, 2):
+        for atomic in (False, True):
+            kind = "all or none" if atomic else "each by itself"
+            found = measure.claims_in_bulk(ours, _SMALL, _MEMBERS, clients, seconds, atomic=atomic)
+            name = f"consumers per second, {_MEMBERS} in one call, {kind}, {clients} clients"
+            table.throughput(name, {ours.name: found})
 
 
 def _while_writing(table: Table, running: Sequence[servers.Measured], hosts: int, seconds: float) -> None:

@@ -18,6 +18,8 @@ from benchmarks.queries import ONLY_OURS
 from benchmarks.servers import Measured
 from benchmarks.wire import Wire
 
+_CLAIMANT = {"project_id": "project", "user_id": "user", "consumer_type": "INSTANCE"}
+
 
 @dataclass
 class Timing:
@@ -152,6 +154,31 @@ def searches(server: Measured, query: str, clients: int, seconds: float) -> Thro
         return wire.call("GET", f"/allocation_candidates?{query}")[0] == 200
 
     return many(server.url, clients, seconds, work)
+
+
+def claim_in_one_call(server: Measured, query: str, clients: int, seconds: float) -> Throughput:
+    """Search and claim in one call, for one consumer each."""
+
+    def work(wire: Wire, _: random.Random) -> bool:
+        body = {"consumer_uuid": str(uuid.uuid4()), **_CLAIMANT, "query": query}
+        return wire.call("POST", "/ext/v1/claims", body)[0] == 201
+
+    return many(server.url, clients, seconds, work)
+
+
+def claims_in_bulk(
+    server: Measured, query: str, members: int, clients: int, seconds: float, *, atomic: bool
+) -> Throughput:
+    """The same for so many consumers in each call; how many consumers per second."""
+
+    def work(wire: Wire, _: random.Random) -> bool:
+        everybody = [{"consumer_uuid": str(uuid.uuid4())} for _ in range(members)]
+        body = {**_CLAIMANT, "query": query, "atomic": atomic, "members": everybody}
+        status, content = wire.call("POST", "/ext/v1/claims", body)
+        return status == 200 and all(each["status"] == 201 for each in json.loads(content)["members"])
+
+    found = many(server.url, clients, seconds, work)
+    return Throughput(found.per_second * members, found.failed)
 
 
 class PeakMemory:

@@ -234,7 +234,8 @@ def _together(url: str, clients: int, seconds: float) -> None:
     placed = many(url, clients, seconds, place)
     load = os.getloadavg()[0]
     print(
-        f"{clients} clients, 2 workers: {placed.per_second:.0f} pods per second, {placed.failed} refused, load {load:.1f}"
+        f"{clients} clients, 2 workers: {placed.per_second:.0f} pods per second, "
+        f"{placed.failed} refused, load {load:.1f}"
     )
 
 

@@ -30,6 +30,7 @@ TOKENS = f"""
 {LOOSE}: {{user: loose, roles: [scheduler]}}
 """
 UUID = "00000000-0000-0000-0000-000000000001"
+OTHER_UUID = "0d000000-0000-4000-8000-000000000002"
 FLAVOR = {"flavor": {"name": "f", "vcpus": 1, "ram": 64, "disk": 1}}
 POD = {
     "apiVersion": "v1",
@@ -110,6 +111,10 @@ def in_cluster(cluster: str) -> list[tuple[str, str, object]]:
         ("GET", f"/ext/v1/capacity?{query}", None),
         ("POST", "/ext/v1/capacity", {"kinds": {"it": {"pod": POD}}, "cluster": cluster}),
         ("POST", "/ext/v1/claims", claim),
+        ("POST", "/ext/v1/claims", {"members": [claim, {**claim, "consumer_uuid": OTHER_UUID}]}),
+        ("POST", "/ext/v1/claims", {**claim, "members": [{"consumer_uuid": OTHER_UUID}]}),
+        ("POST", f"{base}/nodes", {}),
+        ("POST", f"{base}/pods", {}),
         ("POST", "/ext/v1/flavors/candidates", {**FLAVOR, "cluster": cluster}),
     ]
 
@@ -139,6 +144,13 @@ ELSEWHERE = [
     ("POST", "/ext/v1/claims", {"query": "resources=VCPU:1"}),
     ("POST", "/ext/v1/claims", {"query": "resources=VCPU:1", "cluster": "edge"}),
     ("POST", "/ext/v1/claims", {"query": ["cluster=edge"]}),
+    ("POST", "/ext/v1/claims", {"members": []}),
+    ("POST", "/ext/v1/claims", {"members": [{}], "cluster": "edge"}),
+    ("POST", "/ext/v1/claims", {"members": [5], "query": "cluster=edge&resources=VCPU:1"}),
+    ("POST", "/ext/v1/claims", {"members": [{"query": q} for q in ("cluster=edge", "cluster=batch")]}),
+    ("POST", "/ext/v1/claims", {"members": [{"query": "resources=VCPU:1"}], "query": "cluster=edge"}),
+    ("POST", "/ext/v1/claims", {"members": [{}, {"query": "a=b"}], "query": "cluster=edge"}),
+    ("POST", "/ext/v1/claims", {"members": [{"query": {"cluster": "batch"}}, {}], "query": "cluster=edge"}),
     ("POST", "/ext/v1/claims", ["cluster=edge"]),
     ("POST", "/ext/v1/flavors/candidates", FLAVOR),
     ("POST", "/ext/v1/flavors/candidates", {**FLAVOR, "cluster": ["edge"]}),

@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,20 +60,28 @@ def exposition(more: Iterable[Any] = ()) -> bytes:
 
 def counts(name: str) -> list[tuple[dict[str, str], int]]:
     """What a counter of that name has counted in all processes so far: its labels, and how often."""
-    from prometheus_client import REGISTRY, CollectorRegistry, multiprocess
-
     sample_name = f"{name}_total"
-    if os.environ.get(VARIABLE):
-        collector = _untyped(multiprocess).MultiProcessCollector(CollectorRegistry())
-        families = [family for family in collector.collect() if family.name == name]
-    else:
-        families = list(REGISTRY.restricted_registry([sample_name]).collect())
     return [
         (sample.labels, int(sample.value))
-        for family in families
+        for family in _counters(sample_name)
         for sample in family.samples
         if sample.name == sample_name and sample.value
     ]
+
+
+def _counters(sample_name: str) -> list[Any]:
+    """Families of counters, that of the sample among them."""
+    from prometheus_client import REGISTRY, multiprocess
+
+    directory = os.environ.get(VARIABLE)
+    if not directory:
+        return list(REGISTRY.restricted_registry([sample_name]).collect())
+    for _ in range(_ATTEMPTS):
+        # Those of histograms are many times longer.
+        files = [str(file) for file in Path(directory).glob("counter_*.db")]
+        with suppress(FileNotFoundError):
+            return list(_untyped(multiprocess).MultiProcessCollector.merge(files, accumulate=True))
+    return []
 
 
 def forget(pid: int) -> None:

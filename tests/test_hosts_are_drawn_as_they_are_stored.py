@@ -1,0 +1,75 @@
+"""Any tree of providers is drawn: cores with their owners where there are some, boxes and bars else."""
+
+from __future__ import annotations
+
+import uuid
+
+from flask.testing import FlaskClient
+
+from tests.client import Client, unique
+
+
+def tree(api: Client) -> tuple[str, list[str]]:
+    """A host with two cores of two threads and a card, as its uuid and those of what is below it."""
+    root = api.provider(unique(), MEMORY_MB=1024)
+    below = [
+        api.provider(unique(), parent=root, PCPU=2),
+        api.provider(unique(), parent=root, PCPU=2),
+        api.provider(unique(), parent=root, VGPU=4, SRIOV_NET_VF=8),
+    ]
+    return root, below
+
+
+def claim(api: Client, resources: dict[str, dict[str, int]], project: str) -> str:
+    consumer = str(uuid.uuid4())
+    body = {
+        "allocations": {provider: {"resources": amounts} for provider, amounts in resources.items()},
+        "project_id": project,
+        "user_id": "somebody",
+        "consumer_generation": None,
+        "consumer_type": "INSTANCE",
+    }
+    assert api.call("PUT", f"/allocations/{consumer}", body).status_code == 204
+    return consumer
+
+
+def test_cores_have_owners_and_cards_have_bars(shared: Client):
+    root, (core, other, card) = tree(shared)
+    first = claim(shared, {core: {"PCPU": 1}, card: {"VGPU": 1}}, "one")
+    second = claim(shared, {root: {"MEMORY_MB": 256}}, "two")
+    http: FlaskClient = shared.http
+    drawn = http.get(f"/ui/hosts/{root}?format=json").json["drawn"]
+    counts = {name: drawn[name] for name in ("threads", "free_threads", "cores", "free_cores")}
+    assert counts == {"threads": 4, "free_threads": 3, "cores": 2, "free_cores": 1}
+    held = {owner["consumer_uuid"]: (owner["project_id"], owner["amounts"]) for owner in drawn["owners"]}
+    assert held == {
+        first: ("one", {"PCPU": 1, "VGPU": 1}),
+        second: ("two", {"MEMORY_MB": 256}),
+    }
+    page = http.get(f"/ui/hosts/{root}").text
+    assert page.count(f'data-owner="{first}"') == 3, "a thread, a bar and a row"
+    assert page.count(f'id="p-{card}"') == 1
+    assert "1 of 4 vGPU" in page
+    # The page of a provider inside is that of its host, with the provider marked.
+    inside = http.get(f"/ui/hosts/{card}").text
+    assert f'<div class="box provider marked" id="p-{card}">' in inside
+    assert 'class="core marked"' in http.get(f"/ui/hosts/{other}").text
+
+
+def test_what_lacks_is_marked_where_it_lacks(shared: Client):
+    root, (core, _, card) = tree(shared)
+    query = f"lacks={card},VGPU,3+missing&lacks={core},PCPU,1+missing&lacks={root},,no+trait"
+    page = shared.http.get(f"/ui/hosts/{root}?{query}").text
+    assert page.count("✗ 3 missing") == 1
+    assert 'class="core lacking"' in page
+    assert "✗ no trait" in page
+    # What an address says is text, whoever wrote it.
+    odd = shared.http.get(f"/ui/hosts/{root}?lacks={root},,<script>alert(1)</script>").text
+    assert "<script>alert" not in odd
+
+
+def test_a_host_with_nothing_is_drawn(shared: Client):
+    root = shared.provider(unique())
+    page = shared.http.get(f"/ui/hosts/{root}")
+    assert page.status_code == 200
+    assert "Nobody holds anything here." in page.text
