@@ -61,6 +61,19 @@ class PodColumns:
         """For each row how many pods at most, and whether exactly so many."""
         return list(zip(self._most.tolist(), self._exact.tolist(), strict=True))
 
+    def sums(self, taking: Sequence[bool]) -> dict[str, tuple[Amount, int]]:
+        """All rows together by class, the most that is wanted, and what those have of it that take no pod."""
+        refusing = ~np.array(taking, np.bool_)
+        found: dict[str, tuple[Amount, int]] = {}
+        for asked in self._asked:
+            concerned = asked.wanted > 0
+            if concerned.any() and asked.resource_class not in found:
+                free = np.where(concerned, np.maximum(asked.free, 0) // asked.unit, 0)
+                wanted = -(-int(asked.wanted.max()) // asked.unit)
+                amount = Amount(asked.resource_class, int(free.sum()), wanted)
+                found[asked.resource_class] = (amount, int(free[refusing].sum()))
+        return found
+
     def amounts(self, at: int) -> Iterator[Amount]:
         """What the node at this place among the rows has of each class, what runs out first first."""
         order = sorted(self._asked, key=lambda asked: int(_times(asked)[at]))

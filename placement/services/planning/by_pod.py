@@ -5,7 +5,7 @@ Pods are placed on pictures of nodes; nothing is written. Reservations keep what
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,6 @@ class _Counted:
     node: NodeInfo
     lower: int
     upper: int
-    classes: Mapping[str, Classes]
 
 
 class PodCapacity:
@@ -48,27 +47,21 @@ class PodCapacity:
         columns = _without(view.columns, without)
         shape = PodShape(self._incoming.request, self._incoming.selection, view.facts.settings)
         self._ranking = ShapeRanking(shape)
-        self._counted = list(self._count(columns, PodColumns(columns, shape)))
+        self._columns = PodColumns(columns, shape)
+        self._counted = list(self._count(columns))
 
-    def _count(self, columns: NodeColumns, found: PodColumns) -> Iterator[_Counted]:
-        for at, (row, (most, exact)) in enumerate(zip(found.rows.tolist(), found.counts(), strict=True)):
+    def _count(self, columns: NodeColumns) -> Iterator[_Counted]:
+        for row, (most, exact) in zip(self._columns.rows.tolist(), self._columns.counts(), strict=True):
             node = columns.nodes[row]
             lower = upper = most
             if not exact:
                 lower, upper = self._tried(node, most)
-            amounts = {each.resource_class: each for each in found.amounts(at)}
-            classes = {
-                name: Classes(each.free, each.wanted, 0 if upper else each.free)
-                for name, each in amounts.items()
-            }
-            yield _Counted(node, lower, upper, classes)
+            yield _Counted(node, lower, upper)
 
     def _tried(self, node: NodeInfo, most: int) -> tuple[int, int]:
-        """How many pods fit on a node one after another; the same on like nodes with nobody on them."""
-        key: Hashable = node
-        if not (node.pods or node.others or node.reservations):
-            # Somebody may have changed the inventories of one of them by hand.
-            key = (node.template, node.settings, most, frozenset(node.unused.items()))
+        """How many pods fit on a node one after another; the same on nodes that look the same to pods."""
+        # No more than `most` are tried.
+        key = (_look(node), most)
         if key not in self._known:
             count, finished = self._placed(node, most)
             self._known[key] = (count, count if finished else max(most, count))
@@ -97,7 +90,10 @@ class PodCapacity:
     def room(self) -> Room:
         """All nodes together."""
         counted = self._counted
-        classes = _summed([each.classes for each in counted])
+        sums = self._columns.sums([each.upper > 0 for each in counted])
+        classes = {
+            name: Classes(amount.free, amount.wanted, stranded) for name, (amount, stranded) in sums.items()
+        }
         lower = sum(each.lower for each in counted)
         ideal = min((each.free // each.wanted for each in classes.values()), default=0)
         first = min(classes, key=lambda name: classes[name].free // classes[name].wanted, default=None)
@@ -114,12 +110,24 @@ class PodCapacity:
 
     def hosts(self) -> Iterator[HostRoom]:
         """Each node."""
-        for each in self._counted:
+        for at, each in enumerate(self._counted):
             # What runs out first comes first.
-            first = next(iter(each.classes))
-            yield HostRoom(
-                each.node.root_uuid, each.node.provider_name, each.lower, each.upper, first, each.classes
-            )
+            classes = {
+                amount.resource_class: Classes(amount.free, amount.wanted, 0 if each.upper else amount.free)
+                for amount in self._columns.amounts(at)
+            }
+            first, node = next(iter(classes)), each.node
+            yield HostRoom(node.root_uuid, node.provider_name, each.lower, each.upper, first, classes)
+
+
+def _look(node: NodeInfo) -> Hashable:
+    """All that decides how many pods fit on a node."""
+    if node.reservations:
+        return node
+    left = tuple(node.left(place) for place in node.offers.inventories)
+    totals = node.totals
+    amounts = (node.free, totals.allocatable, totals.requested)
+    return node.template, node.host, left, *(frozenset(each.items()) for each in amounts)
 
 
 def _without(columns: NodeColumns, called: Collection[str]) -> NodeColumns:
@@ -133,19 +141,3 @@ def _without(columns: NodeColumns, called: Collection[str]) -> NodeColumns:
             if not left_out.isdisjoint((node.name, node.provider_name, node.root_uuid))
         ]
     )
-
-
-def _summed(found: Sequence[Mapping[str, Classes]]) -> dict[str, Classes]:
-    sums: dict[str, Classes] = {}
-    for classes in found:
-        for name, each in classes.items():
-            known = sums.get(name)
-            if known is None:
-                sums[name] = each
-            else:
-                sums[name] = Classes(
-                    known.free + each.free,
-                    max(known.wanted, each.wanted),
-                    known.stranded + each.stranded,
-                )
-    return sums
