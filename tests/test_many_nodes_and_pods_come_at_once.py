@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import random
 from typing import Any
 
 import pytest
 
 from placement.dialects.koordinator.node.node import import_like, import_node
+from placement.services.clusters import node_importing, node_imports
 from placement.services.clusters.node_loading import NodeLoader
 from placement.storage.database import Database
 from tests import pod_invariants
@@ -96,12 +98,18 @@ def test_known_nodes_are_not_touched_and_changed_ones_are_changed(cluster: Clien
     pod_invariants.check(database, "edge")
 
 
-def test_nodes_are_read_again_when_the_settings_of_the_cluster_have_changed(cluster: Client):
+def test_nodes_are_read_again_once_when_the_settings_of_the_cluster_have_changed(
+    cluster: Client, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(node_importing, "_CLOCKS_DIFFER", datetime.timedelta(0))
     body = node_manifests("n1", labels={"rack": "r1"})
     all_nodes(cluster, body)
     assert cluster.put(CLUSTER, {"nodeLabels": ["rack"]}).status_code == 200
     (again,) = all_nodes(cluster, body)
     assert again["changed"] == ["edge/n1"]
+    # Its manifests are not read any more.
+    monkeypatch.delattr(node_imports, "import_node")
+    assert statuses(all_nodes(cluster, body)) == [200]
 
 
 def test_what_is_wrong_with_a_node_concerns_that_node(cluster: Client, database: Database):

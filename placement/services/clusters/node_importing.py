@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,8 @@ from placement.storage.statements import clusters, memberships, node_rows, provi
 from placement.storage.statements.clusters import Cluster, NewNode, Node
 
 _NOBODY = NodeAllocations()
+# Services on several machines write times; theirs are not further apart.
+_CLOCKS_DIFFER = datetime.timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,11 @@ class Importing:
         """What its manifests say beyond its tree; known from the first step on."""
         assert self.description is not None
         return self.description
+
+
+def predates_settings(known: Node, cluster: Cluster) -> bool:
+    """Whether a node may have been imported before the settings of its cluster were changed last."""
+    return cluster.changed_at is not None and known.imported_at <= cluster.changed_at + _CLOCKS_DIFFER
 
 
 class NodeImporting:
@@ -257,7 +265,12 @@ class NodeImporting:
                 self._record(each)
         fresh = [_row(each) for each in nodes.values() if each.known is None]
         ids = clusters.insert_nodes(transaction, cluster.id, fresh)
-        changed = [each for each in nodes.values() if each.known is not None and not each.is_same]
+        # Of nodes that were read anew for the sake of new settings it is noted that they were.
+        changed = [
+            each
+            for each in nodes.values()
+            if each.known is not None and (not each.is_same or predates_settings(each.known, cluster))
+        ]
         clusters.update_nodes(
             transaction, {each.known.id: _row(each) for each in changed if each.known is not None}
         )

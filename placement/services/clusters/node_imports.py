@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from placement.services.clusters.node_importing import (
     Importing,
     NodeImporting,
     NodeStopped,
+    predates_settings,
     withdraw,
 )
 from placement.services.clusters.node_loading import NodeLoader, facts_of
@@ -31,8 +31,6 @@ from placement.storage.statements.clusters import Cluster, Node
 
 _SHOWN = 10
 _LONGEST_FINDING = 200
-# Services on several machines write times; theirs are not further apart.
-_CLOCKS_DIFFER = datetime.timedelta(minutes=5)
 
 UNCHANGED = ImportedNode(False, TreeChange(), ())
 """What becomes of a node whose manifests are known."""
@@ -172,7 +170,7 @@ def _is_known(described: Described, known: Node | None, cluster: Cluster) -> boo
     """Whether a node was imported from these very manifests, with the present settings."""
     if known is None or (known.manifest, known.topology_manifest) != (described.node, described.topology):
         return False
-    return cluster.changed_at is None or known.imported_at > cluster.changed_at + _CLOCKS_DIFFER
+    return not predates_settings(known, cluster)
 
 
 class _Reading:
