@@ -86,6 +86,7 @@ def _claim(use_cases: UseCases, consumer: dict[str, Any]) -> None:
 _GREETING = """
 Placement listens on {address}
   database: {connection}
+  to look at: {address}/ui/
   stop with Ctrl-C; the data stays
 """
 _REQUEST = (
