@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+import sqlalchemy as sa
 from tqdm import tqdm
 
 from benchmarks.measure import Timing, many
@@ -58,7 +59,7 @@ def main() -> None:
     title = f"{given.nodes} nodes of {_CPUS} CPUs"
     with database_url("postgresql") as connection:
         with running_service(connection, workers=1) as server:
-            rows = list(_cluster(server.url, given.nodes, given.pods))
+            rows = list(_cluster(connection, server.url, given.nodes, given.pods))
             held = Measured("ours", server.url, server.process.pid).largest_worker_megabytes()
         print_table(title, ["work", "p50", "p99", "longest", "answers"], rows)
         print(f"memory of the worker: {held:.0f} MiB")
@@ -115,13 +116,22 @@ def _accumulator() -> Iterator[list[str]]:
 # -- a cluster ----------------------------------------------------------------------------------------
 
 
-def _cluster(url: str, nodes: int, pods: int) -> Iterator[list[str]]:
+def _cluster(connection: str, url: str, nodes: int, pods: int) -> Iterator[list[str]]:
     fill_nodes(url, nodes)
+    _analyze(connection)
     chance = random.Random(2)
     yield _timed(url, Task("the first pod, on a process that knows no node", [_pod(chance, 0)]))
     fill_pods(url, chance, pods)
     for task in tasks(chance, nodes, pods):
         yield _timed(url, task)
+
+
+def _analyze(connection: str) -> None:
+    """Let the database know what its tables hold, as autovacuum does within a minute or so."""
+    engine = sa.create_engine(connection, isolation_level="AUTOCOMMIT")
+    with engine.connect() as session:
+        session.exec_driver_sql("ANALYZE")
+    engine.dispose()
 
 
 def fill_nodes(url: str, count: int) -> None:
