@@ -118,7 +118,7 @@ def _accumulator() -> Iterator[list[str]]:
 
 def _cluster(connection: str, url: str, nodes: int, pods: int) -> Iterator[list[str]]:
     fill_nodes(url, nodes)
-    _analyze(connection)
+    _settle(connection)
     chance = random.Random(2)
     yield _timed(url, Task("the first pod, on a process that knows no node", [_pod(chance, 0)]))
     fill_pods(url, chance, pods)
@@ -126,11 +126,11 @@ def _cluster(connection: str, url: str, nodes: int, pods: int) -> Iterator[list[
         yield _timed(url, task)
 
 
-def _analyze(connection: str) -> None:
-    """Let the database know what its tables hold, as autovacuum does within a minute or so."""
+def _settle(connection: str) -> None:
+    """Have the database tidy up after so many new rows, as autovacuum does within a minute or so."""
     engine = sa.create_engine(connection, isolation_level="AUTOCOMMIT")
     with engine.connect() as session:
-        session.exec_driver_sql("ANALYZE")
+        session.exec_driver_sql("VACUUM ANALYZE")
     engine.dispose()
 
 
