@@ -55,17 +55,18 @@ def main() -> None:
     if given.write:
         goals.refreshed(given.write.read_text(), {})
     found: dict[str, Measured] = {}
+    commit = _commit()
     for name in given.parts or _PARTS:
-        found |= _measured(name, known[name], given.scale)
+        found |= _measured(name, known[name], given.scale, commit)
         if given.write:
             given.write.write_text(goals.refreshed(given.write.read_text(), found))
     print(f"\n### Goals{'' if given.scale == 1 else f', AT SCALE {given.scale}'}\n")
     print("\n".join(goals.table(found)))
 
 
-def _measured(name: str, part: Callable[[float], Figures], scale: float) -> dict[str, Measured]:
+def _measured(name: str, part: Callable[[float], Figures], scale: float, commit: str) -> dict[str, Measured]:
     """What a part measured, by the work of its goals."""
-    commit, before, started = _commit(), os.getloadavg()[0], time.monotonic()
+    before, started = os.getloadavg()[0], time.monotonic()
     try:
         figures = part(scale)
     except LeftOut as reason:
