@@ -18,7 +18,8 @@ from placement.dialects.nova import (
 from placement.domain.errors import BadRequest, Conflict
 from placement.domain.groups import CandidateQuery
 from placement.services.clusters.clusters import Clusters
-from placement.services.placement.best_fit import Applicant, Application, BestFit, Fitted
+from placement.services.placement.applications import Applicant, Application, Fitted
+from placement.services.placement.best_fit import BestFit
 from placement.services.placement.candidates import Candidates, Search
 from placement.services.placement.claims import Claims
 from placement.services.placement.search_options import SearchOptions
