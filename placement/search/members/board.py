@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -34,6 +34,7 @@ class Table:
     """The candidates of a kind, best first, with their hosts and their places by rule.
 
     `is_cut`: there may be more. `at_version` of the board, `narrowed`: at hosts that hard rules allowed then.
+    `drawn`: what candidates draw, as far as it was asked for.
     """
 
     answer: Answer
@@ -44,6 +45,14 @@ class Table:
     is_cut: bool
     at_version: int
     narrowed: bool
+    drawn: dict[int, list[Draw]] = field(default_factory=dict)
+
+    def draws(self, at: int) -> list[Draw]:
+        """What a candidate draws."""
+        found = self.drawn.get(at)
+        if found is None:
+            found = self.drawn[at] = self.answer.draws(at)
+        return found
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -138,7 +147,7 @@ class Board:
     def give(self, kind: Kind, table: Table, at: int) -> None:
         """Let a member of the kind have a candidate."""
         places = {number: table.places[number][at].tolist() for number in kind.rules}
-        given = Given(kind, table, at, table.answer.draws(at), places)
+        given = Given(kind, table, at, table.draws(at), places)
         for draw in given.draws:
             self.forest.take(draw.row, draw.class_id, draw.amount)
         for number, each in places.items():
@@ -181,16 +190,7 @@ class Board:
 
 def _fresh(table: Table) -> Table:
     """A copy that may be written to."""
-    return Table(
-        table.answer,
-        table.hosts,
-        table.places,
-        table.scores.copy(),
-        np.ones(len(table.hosts), bool),
-        table.is_cut,
-        table.at_version,
-        table.narrowed,
-    )
+    return replace(table, scores=table.scores.copy(), alive=np.ones(len(table.hosts), bool))
 
 
 def _rows_of(answer: Answer) -> Rows | Indices:

@@ -52,7 +52,7 @@ def best_left(board: Board, kind: Kind) -> tuple[Table, int] | None:
             table = board.search_again(kind)
         elif table.answer.splits and board.touched_since(int(table.hosts[at]), table.at_version):
             table = board.search_again(kind)
-        elif board.has_room(table.answer.draws(at)):
+        elif board.has_room(table.draws(at)):
             return table, at
         else:
             table.alive[at] = False

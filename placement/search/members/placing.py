@@ -74,12 +74,13 @@ class Placing:
         return self._settled(best, together, proven=best.proven and not ended)
 
     def _settled(self, best: Placed, together: Sequence[Tally], *, proven: bool) -> Placed:
-        """The best again, on the board."""
-        self.board.clear()
-        for tally, place in zip(together, best.frame, strict=False):
-            tally.frame = place
-        self.board.replay([each for each in best.given if each is not None])
+        """The best, on the board."""
         whole = best.count == len(self.members)
+        if not (whole and len(self.board.given) == best.count):
+            self.board.clear()
+            for tally, place in zip(together, best.frame, strict=False):
+                tally.frame = place
+            self.board.replay([each for each in best.given if each is not None])
         return Placed(best.given, proven or whole, best.frame)
 
     @staticmethod

@@ -43,7 +43,7 @@ class Trying:
             if self.steps_left <= 0:
                 return False
             places = [(number, table.places[number][at].tolist()) for number in kind.rules]
-            if self._admits(places) and self._board.has_room(table.answer.draws(at)):
+            if self._admits(places) and self._board.has_room(table.draws(at)):
                 self._board.give(kind, table, at)
                 if self._go_on(member + 1, at if following else 0, spare):
                     return True

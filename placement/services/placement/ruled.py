@@ -95,7 +95,7 @@ class Ruled:
             self._database, self._holdings, named, {name for rule in rules for name in rule.groups}
         )
         view = self._candidates.view()
-        if world is not None:
+        if world is not None and world != WorldRequest():
             view = imagined(self._database, view, world, None).view
         counted = Counted(standing, own, [(each.name, each.held) for each in holding])
         reader = RuleReader(self._database, view, counted)
