@@ -1,9 +1,9 @@
-"""How long claims of many under rules take, over HTTP, on one worker of the real service, and how many succeed.
+"""How long claims of many under rules take over HTTP, on one worker of the real service.
 
 python -m benchmarks.groups                            1,000 members on 10,000 hosts
 python -m benchmarks.groups --scale 0.1 --rounds 3     a quick look
 
-Beside it, what clients do without rules: one claim after another, each leaving out the hosts that have one already.
+Beside it, what clients do without rules: one after another, each leaving out the hosts that have one already.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _measured(wire: Wire, members: int, extra: dict[str, Any], rounds: int) -> l
 
 
 def _one_by_one(wire: Wire, members: int) -> list[str]:
-    """Claims one after another, each on a host that has none: by query, forbidding nothing but trying again."""
+    """Candidates and a claim for one after another, each on a host that has none."""
     began = time.perf_counter()
     taken: set[str] = set()
     consumers: list[str] = []

@@ -1,4 +1,4 @@
-"""Rules between members, written for obviousness: what a finished placement breaks, and how many fit by trying."""
+"""Rules between members, written for obviousness: what a placement breaks, and how many fit by trying."""
 
 from __future__ import annotations
 

@@ -13,13 +13,15 @@ from placement.api import context
 from placement.api.bodies import BODY_PREFIX
 from placement.api.capacity_question import world_of
 from placement.api.claim_bodies import CLAIMANT, wish_at
+from placement.api.context import use_cases
 from placement.api.schemas.base import load
 from placement.api.schemas.candidates import MOST_MEMBERS, ClaimForMany
+from placement.dialects.nova import ServerGroup, server_group
 from placement.domain.errors import BadRequest
 from placement.domain.member_rules import MemberRule, Per, RuleKind
+from placement.services.flavors import FlavorWish, ParseQuery
 from placement.services.placement.applications import Applicant, Application
 from placement.services.placement.best_fit import Together
-from placement.services.placement.shortlists import Wish
 from placement.services.planning.world import WorldRequest
 
 _OWN = CLAIMANT[1:]
@@ -32,6 +34,7 @@ _OF_PLACES = {
     "trait": Per.PROVIDER,
     "depth": Per.PROVIDER,
 }
+_FLAVOR = ("flavor", "image", "options", "cluster")
 _MARKERS = ("resource_class", "trait", "depth")
 
 
@@ -42,32 +45,69 @@ class ManyClaims:
     applications: list[Application]
     together: Together
     world: WorldRequest | None
-    places: list[str]
+
+    @property
+    def is_one_decision(self) -> bool:
+        """Whether what one gets depends on what others get, so that all are decided on together."""
+        fallbacks = any(each.fallback for each in self.applications)
+        return bool(self.together.rules or self.together.minimum) or fallbacks
 
 
-def many_claims(given: object) -> ManyClaims:
-    """The claims in a body for many. Raises BadRequest naming the place."""
+def many_claims(given: object, parse: ParseQuery) -> ManyClaims:
+    """The claims in a body for many; `parse` reads the query of a flavor. Raises BadRequest naming it."""
     body = load(ClaimForMany, context.version(), given, BODY_PREFIX)
-    wishes: dict[str | bytes, Wish] = {}
+    group = server_group(body["server_group"]) if "server_group" in body else None
+    wishes: dict[bytes, FlavorWish] = {}
     found: list[Application] = []
-    places: list[str] = []
     for number, member in enumerate(body["members"]):
         said = {name: _said(name, number, member, body) for name in _OWN}
-        query = _said("query", number, member, body)
-        key = query if isinstance(query, str) else orjson.dumps(query, option=orjson.OPT_SORT_KEYS)
-        if key not in wishes:
-            wishes[key] = wish_at(f"members[{number}]", query)
-        group = member.get("group", body.get("group"))
+        wanted = _wanted(number, member, body, wishes, parse)
+        joined = member.get("group", body.get("group", group and group.group))
         for uuid, is_new, place in _consumers(number, member):
-            applicant = Applicant(uuid, **said)
-            found.append(Application(applicant, wishes[key], member.get("name"), group, is_new))
-            places.append(place)
+            found.append(
+                Application(
+                    Applicant(uuid, **said),
+                    wanted.wish,
+                    member.get("name"),
+                    joined,
+                    is_new,
+                    wanted.fallback,
+                    wanted.dedicated_cpus,
+                    place,
+                )
+            )
     if len(found) > MOST_MEMBERS:
         raise BadRequest(
-            f"members: {len(found)} consumers are too many for one claim, at most {MOST_MEMBERS}"
+            f"members: {len(found)} consumers are more than {MOST_MEMBERS}, too many for a claim"
         )
-    _refuse_twins(found, places)
-    return ManyClaims(found, _together(body, len(found)), _world(body), places)
+    _refuse_twins(found)
+    return ManyClaims(found, _together(body, len(found), group), _world(body))
+
+
+def _wanted(
+    number: int,
+    member: Mapping[str, Any],
+    body: Mapping[str, Any],
+    known: dict[bytes, FlavorWish],
+    parse: ParseQuery,
+) -> FlavorWish:
+    """What a member asks for: its query or flavor, or else that of all; equal ones share one wish."""
+    place = f"members[{number}]"
+    said = member if "query" in member or "flavor" in member else body
+    if "query" in said and "flavor" in said:
+        raise BadRequest(f"{place}.query: a claim is for a query or for a flavor, not for both")
+    if "flavor" not in said:
+        query = _said("query", number, member, body)
+        key = orjson.dumps(query, option=orjson.OPT_SORT_KEYS)
+        if key not in known:
+            known[key] = FlavorWish(wish_at(place, query), None, None)
+        return known[key]
+    document = {name: said[name] for name in _FLAVOR if name in said}
+    document |= {name: body[name] for name in _FLAVOR if name in body and name not in said}
+    key = orjson.dumps([document], option=orjson.OPT_SORT_KEYS)
+    if key not in known:
+        known[key] = use_cases().flavors.wish(document, parse)
+    return known[key]
 
 
 def _consumers(number: int, member: Mapping[str, Any]) -> Iterator[tuple[str, bool, str]]:
@@ -98,16 +138,17 @@ def _said(name: str, number: int, member: Mapping[str, Any], body: Mapping[str, 
     return value
 
 
-def _refuse_twins(found: list[Application], places: list[str]) -> None:
-    first: dict[str, int] = {}
-    for at, each in enumerate(found):
+def _refuse_twins(found: list[Application]) -> None:
+    first: dict[str, str] = {}
+    for each in found:
         uuid = each.applicant.consumer_uuid
-        if first.setdefault(uuid, at) != at:
-            here = places[at] if "consumer_uuids" in places[at] else f"{places[at]}.consumer_uuid"
-            raise BadRequest(f"{here}: {uuid} is that of {places[first[uuid]]}, too")
+        if uuid in first:
+            where = each.place if "." in each.place else f"{each.place}.consumer_uuid"
+            raise BadRequest(f"{where}: {uuid} is that of {first[uuid]}, too")
+        first[uuid] = each.place
 
 
-def _together(body: Mapping[str, Any], count: int) -> Together:
+def _together(body: Mapping[str, Any], count: int, group: ServerGroup | None) -> Together:
     minimum = body.get("minimum", 0)
     if body.get("atomic"):
         if "minimum" in body:
@@ -117,6 +158,8 @@ def _together(body: Mapping[str, Any], count: int) -> Together:
         raise BadRequest(f"minimum: there are {count} consumers only")
     names = {member["name"] for member in body["members"] if "name" in member}
     rules = [_rule(f"rules[{at}]", given, names) for at, given in enumerate(body.get("rules", ()))]
+    if group is not None:
+        rules.append(group.rule)
     return Together(tuple(rules), minimum)
 
 

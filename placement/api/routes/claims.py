@@ -63,11 +63,11 @@ def create() -> Response:
 
 
 def _create_for_many(given: dict[str, Any]) -> Response:
-    wanted = many_claims(given)
+    wanted = many_claims(given, parse_flavor_query)
     best_fit = use_cases().best_fit
     if wanted.world is not None:
         settled = best_fit.preview(wanted.applications, wanted.together, wanted.world)
-    elif wanted.together.rules or wanted.together.minimum:
+    elif wanted.is_one_decision:
         settled = best_fit.claim_together(wanted.applications, wanted.together)
     else:
         settled = Settled(best_fit.claim_each(wanted.applications))
@@ -86,6 +86,8 @@ def _create_for_many(given: dict[str, Any]) -> Response:
 def _member(place: int, wanted: Application, outcome: Outcome) -> dict[str, object]:
     named = {} if wanted.name is None else {"name": wanted.name}
     if isinstance(outcome, Fitted):
+        if wanted.dedicated_cpus is not None:
+            named["dedicated_cpus"] = wanted.dedicated_cpus
         return {"status": 201 if outcome.fresh else 200, **named, **_body(outcome)}
     return {
         "status": status_of(outcome),

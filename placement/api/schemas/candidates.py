@@ -100,6 +100,11 @@ class Member(VersionedSchema):
     consumer_type = String(1, 255, patterns.NAME)
     # A query string, or a query in JSON.
     query = Anything()
+    # Or a flavor, as in a claim for one.
+    flavor = Anything()
+    image = Anything()
+    options = Anything()
+    cluster = String(1, 255)
 
 
 class RuleBody(VersionedSchema):
@@ -136,6 +141,12 @@ class ClaimForMany(VersionedSchema):
     user_id = String(1, 255)
     consumer_type = String(1, 255, patterns.NAME)
     query = Anything()
+    flavor = Anything()
+    image = Anything()
+    options = Anything()
+    cluster = String(1, 255)
+    # As nova's API shows it.
+    server_group = Anything()
 
 
 class ClaimForFlavor(Claimant, FlavorRequest):

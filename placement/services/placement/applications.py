@@ -30,7 +30,9 @@ class Application:
     """Who claims what.
 
     `name` is what rules call the applicant, `group` the group that it comes into. `is_new`: its uuid was made
-    for this very call, so that it holds nothing.
+    for this very call, so that it holds nothing. `fallback`: what it takes where the wish finds nothing.
+    `dedicated_cpus`: those of the guest that its flavor describes, None for what is no flavor. `place`: where
+    it is in what the caller sent.
     """
 
     applicant: Applicant
@@ -38,6 +40,9 @@ class Application:
     name: str | None = None
     group: str | None = None
     is_new: bool = False
+    fallback: Wish | None = None
+    dedicated_cpus: str | None = None
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)

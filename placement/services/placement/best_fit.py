@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 
 from placement.domain.allocation import ConsumerClaim
 from placement.domain.errors import (
@@ -34,7 +35,7 @@ from placement.services.placement.applications import (
     held_already,
 )
 from placement.services.placement.candidates import Candidates
-from placement.services.placement.claims import Claims, Terms
+from placement.services.placement.claims import Claims, Terms, generation_after
 from placement.services.placement.holdings import ConsumerHoldings, Holdings
 from placement.services.placement.ruled import Decision, Holding, Ruled, RuleKept, Wanted
 from placement.services.placement.shortlists import (
@@ -136,10 +137,15 @@ class _Contest:
             for each in self.waiting.values()
             if each.group is not None
         }
+        cpus = {
+            each.applicant.consumer_uuid: each.dedicated_cpus
+            for each in self.waiting.values()
+            if each.dedicated_cpus
+        }
         standing = Standing() if self.decision is None else self.decision.standing
-        if not (groups or standing.groups or standing.generations):
+        if not (groups or cpus or standing.groups or standing.generations):
             return None
-        return Terms(standing, groups)
+        return Terms(standing, groups, cpus)
 
     def settle(self, outcomes: Mapping[int, Outcome]) -> None:
         """Note what became of some."""
@@ -195,9 +201,27 @@ class BestFit:
     def claim_together(self, applications: Sequence[Application], together: Together) -> Settled:
         """The same in one transaction, for at least so many consumers or for none, under rules between them.
 
-        Raises NotAll, BadRequest naming the place in a rule, Unavailable, SearchTimeout.
+        Those that get nothing may get what they take instead. Raises NotAll, BadRequest naming the place in a
+        rule, Unavailable, SearchTimeout.
         """
-        return self._settled(applications, together).settled()
+        try:
+            settled = self._settled(applications, together).settled()
+        except NotAll:
+            if all(each.fallback is None for each in applications):
+                raise
+            settled = None
+        held = [] if settled is None else settled.outcomes
+        modest = _modest(applications, held)
+        if modest is None:
+            assert settled is not None
+            return settled
+        again = self._settled(modest, together).settled()
+        # What was given first is as new as what was given now.
+        outcomes = [
+            first if isinstance(first, Fitted) else second
+            for first, second in zip_longest(held, again.outcomes)
+        ]
+        return replace(again, outcomes=outcomes)
 
     def preview(
         self, applications: Sequence[Application], together: Together, world: WorldRequest
@@ -316,6 +340,17 @@ class BestFit:
         return bool(settled)
 
 
+def _modest(applications: Sequence[Application], held: Sequence[Outcome]) -> list[Application] | None:
+    """The same where those that found nothing take what they take instead; None if nobody is left to."""
+    nothing = [not held or isinstance(held[place], NoCandidate) for place in range(len(applications))]
+    if not any(is_so and each.fallback for is_so, each in zip(nothing, applications, strict=True)):
+        return None
+    return [
+        replace(each, wish=each.fallback if is_so and each.fallback else each.wish, is_new=False)
+        for is_so, each in zip(nothing, applications, strict=True)
+    ]
+
+
 def _claim(applicant: Applicant, proposal: Proposal, generations: Mapping[str, int]) -> ConsumerClaim:
     """The claim of a consumer that is new, or holds nothing and has one of these generations."""
     return ConsumerClaim(
@@ -329,5 +364,4 @@ def _claim(applicant: Applicant, proposal: Proposal, generations: Mapping[str, i
 
 
 def _fitted(applicant: Applicant, claim: ConsumerClaim, proposal: Proposal) -> Fitted:
-    generation = claim.generation + 1 if isinstance(claim.generation, int) else 1
-    return Fitted(applicant, generation, proposal.resources, True, proposal.mappings)
+    return Fitted(applicant, generation_after(claim), proposal.resources, True, proposal.mappings)

@@ -36,10 +36,14 @@ from placement.storage.statements.names import ClassIds
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What must still be so when a claim is written, and the groups that consumers come into, by uuid."""
+    """What must still be so when a claim is written, and what is kept with consumers, by uuid.
+
+    That is the groups that they come into, and the dedicated CPUs of guests.
+    """
 
     standing: Standing
     groups: Mapping[str, str]
+    dedicated_cpus: Mapping[str, str]
 
 
 class Claims:
@@ -56,17 +60,7 @@ class Claims:
         Raises Unavailable. Source: nova-flavors.md, "dedicated_cpus".
         """
 
-        def work(transaction: Transaction) -> None:
-            if consumers.note_dedicated_cpus(transaction, consumer_uuid, generation, cpus):
-                transaction.record(
-                    Action.UPDATE,
-                    Kind.ALLOCATIONS,
-                    consumer_uuid,
-                    after={"dedicated_cpus": cpus},
-                    consumer=consumer_uuid,
-                )
-
-        attempt(self._database, work)
+        attempt(self._database, lambda transaction: _note_cpus(transaction, consumer_uuid, generation, cpus))
 
     @counted("consumer")
     def replace(
@@ -81,6 +75,7 @@ class Claims:
         ensure(self._database, lambda: self._attributes.register(attributes))
         if terms is None and self._take_place_at_once(claims):
             return
+        generations = {claim.consumer_uuid: generation_after(claim) for claim in claims}
 
         def work(transaction: Transaction) -> None:
             if terms is not None:
@@ -96,6 +91,8 @@ class Claims:
             replacement.store(self._class_ids.names)
             if terms is not None:
                 consumer_groups.join(transaction, terms.groups)
+                for uuid, cpus in terms.dedicated_cpus.items():
+                    _note_cpus(transaction, uuid, generations[uuid], cpus)
 
         attempt(self._database, work, before=lambda: self._attributes.register(attributes))
 
@@ -148,6 +145,22 @@ class Claims:
             )
 
         attempt(self._database, work)
+
+
+def generation_after(claim: ConsumerClaim) -> int:
+    """The generation of a consumer once it holds what it claims, if it had the one of the claim."""
+    return claim.generation + 1 if isinstance(claim.generation, int) else 1
+
+
+def _note_cpus(transaction: Transaction, consumer_uuid: str, generation: int, cpus: str | None) -> None:
+    if consumers.note_dedicated_cpus(transaction, consumer_uuid, generation, cpus):
+        transaction.record(
+            Action.UPDATE,
+            Kind.ALLOCATIONS,
+            consumer_uuid,
+            after={"dedicated_cpus": cpus},
+            consumer=consumer_uuid,
+        )
 
 
 def _is_fresh(claim: ConsumerClaim) -> bool:

@@ -19,7 +19,7 @@ Held = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Consumers as a decision found them: `generations`, None for those that do not exist, and what they hold.
+    """Consumers as they were found: `generations`, None for those that do not exist, and what they hold.
 
     `groups`: the consumers in each group that counts.
     """

@@ -1,4 +1,4 @@
-"""Members under rules: as many as any way of placing them has, and no rule broken, on random small forests."""
+"""Members under rules: as many as any way of placing them has, and no rule is broken, on small forests."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ from tests.naive import Forest, NaiveProvider
 from tests.naive_members import NaiveMember, TooLong, breaches, most_members
 
 ZONES = tuple(str(uuid.UUID(int=0xB << 120 | number)) for number in range(3))
-QUERIES = tuple(
-    CandidateQuery((RequestGroup("", resources),))
-    for resources in ({"VCPU": 1}, {"VCPU": 2}, {"PCPU": 1}, {"VCPU": 1, "PCPU": 1})
-) + (CandidateQuery((RequestGroup("1", {"PCPU": 1}), RequestGroup("2", {"PCPU": 1})), isolate=True),)
+_AMOUNTS: tuple[dict[str, int], ...] = ({"VCPU": 1}, {"VCPU": 2}, {"PCPU": 1}, {"VCPU": 1, "PCPU": 1})
+QUERIES = (
+    *(CandidateQuery((RequestGroup("", amounts),)) for amounts in _AMOUNTS),
+    CandidateQuery((RequestGroup("1", {"PCPU": 1}), RequestGroup("2", {"PCPU": 1})), isolate=True),
+)
 NAMES = ("a", "b")
 Others = list[list[list[str]]]
 

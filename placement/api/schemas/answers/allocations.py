@@ -80,6 +80,7 @@ class MemberClaimed(Answer):
     consumer_type = String(nullable=True, metadata=OPTIONAL)
     allocations = Mapping(patterns.UUID, Object(Amounts), metadata=OPTIONAL)
     mappings = Mapping(patterns.SUFFIX, Sequence(Uuid()), metadata=OPTIONAL)
+    dedicated_cpus = String(metadata=OPTIONAL)
     error = Object(Error, metadata=OPTIONAL)
 
 
