@@ -9,7 +9,7 @@ by itself afterwards, as if it had come alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,6 +17,7 @@ from typing import Any
 
 from placement.domain.errors import BadRequest, Conflict, PlacementError, Unavailable
 from placement.domain.portions import portions
+from placement.kubernetes.pod_rules import has_rules
 from placement.services.clusters.node_writing import (
     NodeChange,
     NodeChanged,
@@ -29,14 +30,14 @@ from placement.services.clusters.pod_audit import arrived
 from placement.services.clusters.pod_documents import PodDocument
 from placement.services.clusters.pod_pages import Unschedulable
 from placement.services.clusters.pod_scheduler import PodScheduler, Taken
-from placement.services.clusters.pod_writing import Arrival, bearers_of, pod_values
+from placement.services.clusters.pod_writing import Arrival, bearers_of, keeps_off, pod_values
 from placement.services.clusters.reservation_ends import ReservationEnds
 from placement.services.clusters.running_pods import new_arrival
-from placement.services.following.cluster_cache import ClusterSnapshot
+from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
 from placement.services.outcomes import attempted
 from placement.services.transactions import patiently
 from placement.storage.database import Database, Transaction
-from placement.storage.statements import pods, providers
+from placement.storage.statements import clusters, pods, providers
 
 # So many pods are decided and written together.
 _AT_ONCE = 200
@@ -61,12 +62,14 @@ class ManyPods:
     def __init__(
         self,
         database: Database,
+        cluster_cache: ClusterCache,
         writer: NodeWriter,
         ends: ReservationEnds,
         scheduler: PodScheduler,
         place: Callable[[str, PodDocument], Taken],
     ) -> None:
         self._database = database
+        self._cluster_cache = cluster_cache
         self._writer = writer
         self._ends = ends
         self._scheduler = scheduler
@@ -111,29 +114,54 @@ class ManyPods:
     def _together(self, cluster: str, documents: Mapping[int, PodDocument]) -> dict[int, PodOutcome]:
         """What became of the pods that are new. Raises NodeChanged, Conflict, NotFound, Unavailable."""
         view = self._ends.current(cluster)
-        decided = self._decided(view, self._new(view, documents))
+        fresh = self._new(view, documents)
+        try:
+            if any(has_rules(document.manifest) for document in fresh.values()):
+                decided, at = self._decided_alone(view, fresh)
+            else:
+                decided = self._decided(view, fresh)
+                at = self._written(decided)
+        except NodeRefused as refused:
+            # Only then it is worth it to look at each of them.
+            raise Conflict(str(refused)) from refused
         outcomes: dict[int, PodOutcome] = dict(decided.refused)
-        if decided.arrivals:
-            attributes = {
-                arrival.document.namespace: self._scheduler.attributes(view, arrival.document)
-                for arrival in decided.arrivals.values()
-            }
-            try:
-                with self._database.write() as transaction:
-                    self._write(transaction, decided, next(iter(attributes.values())))
-            except NodeRefused as refused:
-                # Only then it is worth it to look at each of them.
-                raise Conflict(str(refused)) from refused
-            at = transaction.now.isoformat()
-            for number, arrival in decided.arrivals.items():
-                is_placed = not arrival.document.host
-                answer = replace(arrival.answer, changed_at=at) if is_placed else arrival.answer
-                outcomes[number] = Taken(True, is_placed, answer)
+        for number, arrival in decided.arrivals.items():
+            is_placed = not arrival.document.host
+            answer = replace(arrival.answer, changed_at=at) if is_placed else arrival.answer
+            outcomes[number] = Taken(True, is_placed, answer)
         for number, outcome in outcomes.items():
             if not documents[number].host:
                 with suppress(PlacementError):
                     attempted("pod", partial(_raised, outcome))
         return outcomes
+
+    def _decided_alone(
+        self, view: ClusterSnapshot, documents: Mapping[int, PodDocument]
+    ) -> tuple[_Decided, str]:
+        """Decide and write while no other pod can come: what pods require may be about all of them."""
+        attributes = self._attributes(view, documents.values())
+        with self._database.write() as transaction:
+            clusters.lock_alone(transaction, view.facts.id)
+            decided = self._decided(self._cluster_cache.view(view.facts.name), documents)
+            if decided.arrivals:
+                self._write(transaction, decided, attributes, alone=True)
+        return decided, transaction.now.isoformat()
+
+    def _written(self, decided: _Decided) -> str:
+        """When they were written."""
+        if not decided.arrivals:
+            return ""
+        documents = [arrival.document for arrival in decided.arrivals.values()]
+        attributes = self._attributes(decided.before, documents)
+        with self._database.write() as transaction:
+            self._write(transaction, decided, attributes)
+        return transaction.now.isoformat()
+
+    def _attributes(self, view: ClusterSnapshot, documents: Iterable[PodDocument]) -> PodAttributes:
+        """Those of the consumers of such pods, each namespace being known to the database from now on."""
+        made = {document.namespace: document for document in documents}.values()
+        attributes = [self._scheduler.attributes(view, document) for document in made]
+        return attributes[0]
 
     def _new(self, view: ClusterSnapshot, documents: Mapping[int, PodDocument]) -> dict[int, PodDocument]:
         """Those of which nothing is known under their name or uid, and which are not over."""
@@ -174,11 +202,13 @@ class ManyPods:
             return new_arrival(view, document)
         return self._scheduler.arrival(view, document)
 
-    def _write(self, transaction: Transaction, decided: _Decided, attributes: PodAttributes) -> None:
+    def _write(
+        self, transaction: Transaction, decided: _Decided, attributes: PodAttributes, *, alone: bool = False
+    ) -> None:
         view, arrivals = decided.before, list(decided.arrivals.values())
         documents = [arrival.document for arrival in arrivals]
         roots = {arrival.root_id for arrival in arrivals if arrival.root_id is not None}
-        locked = self._ends.writing.lock_unchanged(transaction, view, roots)
+        locked = self._ends.writing.lock_unchanged(transaction, view, roots, checks_rules=not alone)
         names = {(each.namespace, each.name) for each in documents}
         if pods.any_namesakes(transaction, view.facts.id, names, {each.uid for each in documents}):
             raise NodeChanged("A pod itself changed meanwhile.")
@@ -196,6 +226,8 @@ class ManyPods:
             place = NodePlace(after.id, after.cluster_id, after.identity)
             changes.append(NodeChange(place, stored, after.accounts, bearers))
         self._writer.write_all(transaction, [change for change in changes if not change.is_empty])
+        if any(keeps_off(arrival) for arrival in arrivals):
+            clusters.raise_rules_generation(transaction, view.facts.id)
         # Pods that hold nothing come, too.
         providers.touch(transaction, (), roots)
         transaction.records.extend(arrived(view.facts.name, arrival.answer) for arrival in arrivals)

@@ -10,6 +10,7 @@ from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod, pool_class
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
+from placement.kubernetes.pod_affinity import NO_AFFINITY
 from placement.kubernetes.pod_identity import is_former
 from placement.numa.cpuset import format_cpu_list
 from placement.numa.refusal import Refusal, Refused
@@ -19,8 +20,8 @@ from placement.scheduling.host import foreign_cpus, ledger_of
 from placement.scheduling.host_pools import host_pools, pod_cpus
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pipeline import Ranked
+from placement.scheduling.pod_rules.ruled_ranking import AnyRanking
 from placement.scheduling.remarks import remarks_on
-from placement.scheduling.reservation_use import PodRanking
 from placement.scheduling.reserve import allocate_on_host
 from placement.services.clusters.pod_answers import PodAnswer, scheduled_answer, using
 from placement.services.clusters.pod_documents import PodDocument
@@ -60,6 +61,9 @@ def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed
         pools=tuple(numa for _, numa in allocation.status.pools),
         reservation="" if used is None else used.consumer,
         keeps=document.keeps,
+        # A reservation is no pod to others.
+        labels=incoming.rules.bearer[1] if document.keeps is None else (),
+        affinity=incoming.rules.affinity if document.keeps is None else NO_AFFINITY,
     )
     remarks = remarks_on(state.host, incoming.request) if incoming.request else ()
     answer = scheduled_answer(incoming, recorded, allocation, ranked.score, remarks)
@@ -83,7 +87,7 @@ def container_cpus(state: NodeInfo, pods: Collection[RecordedPod], pod: Recorded
 
 
 def best_place(
-    ranking: PodRanking,
+    ranking: AnyRanking,
     columns: NodeColumns,
     incoming: PodImport,
     document: PodDocument,

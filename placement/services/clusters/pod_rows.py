@@ -8,10 +8,13 @@ know. So older and newer releases read each other's rows. `FORMAT` counts the fo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod, recorded_pod
 from placement.domain.identifiers import is_dashed_uuid
+from placement.kubernetes.manifest import Field, Report
+from placement.kubernetes.pod_affinity import pod_labels, stored_affinity
 from placement.numa.ledger import Holding
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.storage.statements.node_rows import PodRow
@@ -154,6 +157,20 @@ def record_of(pod: PodRow, rescue: Callable[[], RecordedPod]) -> RecordedPod:
         return recorded_pod(pod.namespace, pod.name, pod.uid, pod.status["record"])
     except _MALFORMED:
         return rescue()
+
+
+def lacks_labels(pod: PodRow) -> bool:
+    """Whether the row of a pod does not say its labels: a release wrote it that asked for none."""
+    record = pod.status.get("record") if isinstance(pod.status, Mapping) else None
+    return not (isinstance(record, Mapping) and "labels" in record)
+
+
+def labelled(pod: RecordedPod, labels: Any, affinity: Any) -> RecordedPod:
+    """A pod with the labels and the affinity of its manifest, whatever these are."""
+    if pod.keeps is not None:
+        return pod
+    found = pod_labels(Field("metadata", {"labels": labels}, Report(), soft=True))
+    return replace(pod, labels=found, affinity=stored_affinity(affinity, (pod.namespace, found)))
 
 
 def rescued(pod: PodRow, requests: Mapping[str, int], cpus: frozenset[int]) -> RecordedPod:

@@ -7,8 +7,8 @@ the node is still the same. Else whoever asked looks and decides again.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.explanation import explain_pod
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pipeline import PodShape, ShapeRankings
+from placement.scheduling.pod_rules.ruled_ranking import AnyRanking, RuledRanking
 from placement.scheduling.reservation_use import IgnoringRanking, PodRanking, ReservationRanking
 from placement.services.clusters.node_writing import (
     NodeChanged,
@@ -47,8 +48,8 @@ from placement.services.clusters.pod_writing import (
 )
 from placement.services.clusters.reservation_ends import due_on, ending
 from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
-from placement.storage.database import Database, utcnow
-from placement.storage.statements import pods
+from placement.storage.database import Database, Transaction, utcnow
+from placement.storage.statements import clusters, pods
 from placement.storage.statements.pods import StoredPod
 
 INVENTORIES_DIFFER = Refusal(
@@ -69,12 +70,16 @@ class Taken(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """The best place of a pod, None if there is none; `unplaced`: the nodes that refuse it after all."""
+    """The best place of a pod, None if there is none; `unplaced`: the nodes that refuse it after all.
+
+    `is_ruled`: other pods may keep it off nodes by what it requires itself.
+    """
 
     place: Placed | None
-    ranking: PodRanking
+    ranking: AnyRanking
     columns: NodeColumns
     unplaced: Mapping[str, Refusal]
+    is_ruled: bool
 
     def refusals(self) -> dict[str, Refusal]:
         """Why it does not fit, by node."""
@@ -95,15 +100,25 @@ class PodScheduler:
 
     def looked_at(
         self, view: ClusterSnapshot, document: PodDocument, node_names: Collection[str] | None
-    ) -> tuple[PodImport, PodRanking, NodeColumns]:
+    ) -> tuple[PodImport, AnyRanking, NodeColumns]:
         """What a pod asks for, how it stands with nodes, and those nodes, without the pod itself on them."""
         incoming = import_pod(document.manifest, view.facts.settings)
         columns = _without(view, self.known(view, _key(document)))
+        ranking = self._ranking(incoming, document, view, columns)
         if node_names is not None:
             columns = columns.among(node_names)
-        return incoming, self._ranking(incoming, document, view), columns
+        return incoming, ranking, columns
 
-    def _ranking(self, incoming: PodImport, document: PodDocument, view: ClusterSnapshot) -> PodRanking:
+    def _ranking(
+        self, incoming: PodImport, document: PodDocument, view: ClusterSnapshot, columns: NodeColumns
+    ) -> AnyRanking:
+        """How the pod stands with nodes; `columns` are all of the cluster, without the pod itself on them."""
+        ranking = self._by_itself(incoming, document, view)
+        if document.keeps is not None or not (view.has_affinity or incoming.rules):
+            return ranking
+        return RuledRanking(ranking, incoming.rules, view.placed, columns)
+
+    def _by_itself(self, incoming: PodImport, document: PodDocument, view: ClusterSnapshot) -> PodRanking:
         shape = PodShape(incoming.request, incoming.selection, view.facts.settings)
         ranking = self._rankings.of(view.facts.id, shape, view.columns)
         if not (view.reserved or incoming.reservation_affinity) or document.keeps is not None:
@@ -131,7 +146,7 @@ class PodScheduler:
             # Writing a pod as a new one is refused if it is not, so that nobody need ask before.
             with suppress(ManifestError):
                 hoped = self._choice(view, document, import_pod(document.manifest, settings), node, refusing)
-        if hoped is not None and hoped.place is not None:
+        if hoped is not None and hoped.place is not None and not hoped.is_ruled:
             attributes = self.attributes(view, document)
             arrived = place_at_once(self._database, view, _arrival(document, hoped.place), attributes)
             if arrived is not None:
@@ -147,15 +162,46 @@ class PodScheduler:
         if hoped.place is None:
             refusals = hoped.refusals()
             raise Unschedulable(refusals, explain_pod(hoped.ranking.shape, hoped.columns, refusals))
+        if hoped.is_ruled:
+            return self._place_alone(view, document, incoming, node, refusing, known, same)
+        attributes = self.attributes(view, document)
+        with self._refused(view, hoped.place, refusing), self._database.write() as transaction:
+            self._claim(transaction, view, document, known, hoped.place, attributes)
+        return _taken(hoped.place, transaction.now, known, same)
+
+    def _place_alone(
+        self,
+        view: ClusterSnapshot,
+        document: PodDocument,
+        incoming: PodImport,
+        node: str | None,
+        refusing: set[NodeInfo],
+        known: Sequence[StoredPod],
+        same: StoredPod | None,
+    ) -> Taken:
+        """Decide while no other pod can come to the cluster: what the pod requires is about all of them."""
+        attributes = self.attributes(view, document)
+        with self._database.write() as transaction:
+            clusters.lock_alone(transaction, view.facts.id)
+            now = self._cluster_cache.view(view.facts.name)
+            place = self._choice(now, document, incoming, node, refusing, known).place
+            if place is None or now.facts != view.facts:
+                raise NodeChanged("Other pods came first.")
+            with self._refused(now, place, refusing):
+                self._claim(transaction, now, document, known, place, attributes, alone=True)
+        return _taken(place, transaction.now, known, same)
+
+    @contextmanager
+    def _refused(self, view: ClusterSnapshot, place: Placed, refusing: set[NodeInfo]) -> Iterator[None]:
+        """Notes the node if it refuses the pod. Raises NodeChanged then."""
         try:
-            changed_at = self._claim(view, document, known, hoped.place)
+            yield
         except (NodeRefused, ProviderGone) as refusal:
-            if refusal.node_id != hoped.place.state.id:
+            if refusal.node_id != place.state.id:
                 raise
             # If nobody has changed it, so that the next view has the same state, it will refuse for good.
-            refusing.add(view.nodes[hoped.place.state.root_id])
+            refusing.add(view.nodes[place.state.root_id])
             raise NodeChanged(str(refusal)) from refusal
-        return _taken(hoped.place, changed_at, known, same)
 
     def arrival(self, view: ClusterSnapshot, document: PodDocument) -> Arrival:
         """Where a pod goes of which nothing is known yet. Raises ManifestError, Unschedulable."""
@@ -177,15 +223,16 @@ class PodScheduler:
     ) -> _Choice:
         """The place of a pod when the known ones are gone: on the named node only, if one is named."""
         columns = _without(view, known)
+        ranking = self._ranking(incoming, document, view, columns)
         if node is not None:
             columns = columns.among([node])
         doubtful = {state.name for state in refusing if view.nodes.get(state.root_id) is state}
-        ranking = self._ranking(incoming, document, view)
         usable = columns.without(doubtful) if doubtful else columns
         unplaced: dict[str, Refusal] = {}
         place = best_place(ranking, usable, incoming, document, unplaced)
         unplaced.update((name, INVENTORIES_DIFFER) for name in doubtful if name in columns.by_name)
-        return _Choice(place, ranking, columns, unplaced)
+        is_ruled = document.keeps is None and incoming.rules.refuse
+        return _Choice(place, ranking, columns, unplaced, is_ruled)
 
     def _renewed(self, view: ClusterSnapshot, pod: StoredPod, node: str | None) -> Taken:
         """Whoever asks again for its place still means to use it, so the claim is its own from now on."""
@@ -197,22 +244,22 @@ class PodScheduler:
 
     def _claim(
         self,
+        transaction: Transaction,
         view: ClusterSnapshot,
         document: PodDocument,
         known: Sequence[StoredPod],
         place: Placed,
-    ) -> datetime.datetime:
-        """When that was, as it is stored."""
-        attributes = self.attributes(view, document)
+        attributes: PodAttributes,
+        *,
+        alone: bool = False,
+    ) -> None:
         roots = {pod.root_id for pod in known} | {place.state.root_id}
-        with self._database.write() as transaction:
-            locked = self._writing.lock_unchanged(
-                transaction, view, {root for root in roots if root is not None}
-            )
-            self._writing.check_namesakes(transaction, view.facts, _key(document), known)
-            arrival = _arrival(document, place)
-            self._writing.change(transaction, view.facts, locked, known, arrival, attributes)
-        return transaction.now
+        locked = self._writing.lock_unchanged(
+            transaction, view, {root for root in roots if root is not None}, checks_rules=not alone
+        )
+        self._writing.check_namesakes(transaction, view.facts, _key(document), known)
+        arrival = _arrival(document, place)
+        self._writing.change(transaction, view.facts, locked, known, arrival, attributes)
 
     def attributes(self, view: ClusterSnapshot, document: PodDocument) -> PodAttributes:
         """The attributes of the pod's consumer; to be asked for before the transaction begins."""

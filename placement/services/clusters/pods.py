@@ -60,7 +60,7 @@ class Pods:
         self._ends = ends
         self._writing = ends.writing
         self._scheduler = PodScheduler(database, cluster_cache, writer, ends.writing)
-        self._many = ManyPods(database, writer, ends, self._scheduler, self.place)
+        self._many = ManyPods(database, cluster_cache, writer, ends, self._scheduler, self.place)
 
     # -- reading ------------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ class ReservationEnds:
         self._database = database
         self._cluster_cache = cluster_cache
         self._writer = writer
-        self.writing = PodWriting(writer, cluster_cache.loader)
+        self.writing = PodWriting(writer, cluster_cache.loader, cluster_cache.expect_affinity)
 
     def current(self, cluster: str) -> ClusterSnapshot:
         """The cluster as it is now, nothing in it expired. Raises NotFound, Unavailable."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placement.dialects.koordinator.reservation.terms import ReservationTerms, stored_terms
+from placement.kubernetes.pod_affinity import NO_AFFINITY, Labels, PodAffinity, stored_affinity
 from placement.numa.amounts import NOTHING, Amounts, NumaAmounts
 from placement.numa.cpuset import format_cpu_list, parse_cpu_list
 from placement.numa.demand import ExclusiveLevel
@@ -25,7 +26,8 @@ class RecordedPod:
     nodes in whose pools it has to stay, if not in all. `unreadable`: findings about its resource-status;
     while there are any, its CPUs are unknown. `reservation` is the consumer that is the reservation it takes
     from, if it takes from one; `keeps` has the terms if it is a reservation itself, which has no namespace.
-    `slots` is how many of its node's pods it counts as.
+    `slots` is how many of its node's pods it counts as. `labels` are those by which other pods want it near
+    or apart, `affinity` is what it wants itself.
     """
 
     namespace: str
@@ -42,6 +44,8 @@ class RecordedPod:
     reservation: str = ""
     keeps: ReservationTerms | None = None
     slots: int = 1
+    labels: Labels = ()
+    affinity: PodAffinity = NO_AFFINITY
 
     @property
     def full_name(self) -> str:
@@ -66,8 +70,10 @@ class RecordedPod:
             "pools": list(self.pools),
             "reservation": self.reservation,
             "keeps": None if self.keeps is None else self.keeps.document(),
+            "affinity": self.affinity.document(),
         }
-        return {key: member for key, member in members.items() if member}
+        # Rows without labels are those of releases that wrote none.
+        return {key: member for key, member in members.items() if member} | {"labels": dict(self.labels)}
 
 
 def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any]) -> RecordedPod:
@@ -80,6 +86,7 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
         group=document.get("group", ""),
     )
     keeps = document.get("keeps")
+    labels = tuple(sorted(document.get("labels", {}).items()))
     return RecordedPod(
         namespace=namespace,
         name=name,
@@ -94,6 +101,8 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
         pools=tuple(document.get("pools", ())),
         reservation=document.get("reservation", ""),
         keeps=None if keeps is None else stored_terms(keeps),
+        labels=labels,
+        affinity=stored_affinity(document.get("affinity"), (namespace, labels)),
     )
 
 
