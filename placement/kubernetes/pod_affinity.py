@@ -133,12 +133,13 @@ def read_pod_affinity(affinity: Field, bearer: Bearer) -> PodAffinity:
     if affinity.value is None:
         return NO_AFFINITY
     near, apart = affinity.member("podAffinity"), affinity.member("podAntiAffinity")
-    return PodAffinity(
+    found = PodAffinity(
         tuple(_read_terms(near.member(_REQUIRED), bearer)),
         tuple(_read_terms(apart.member(_REQUIRED), bearer)),
         tuple(_read_weighted(near.member(_PREFERRED), bearer)),
         tuple(_read_weighted(apart.member(_PREFERRED), bearer)),
     )
+    return found or NO_AFFINITY
 
 
 def stored_affinity(document: Mapping[str, Any] | None, bearer: Bearer) -> PodAffinity:

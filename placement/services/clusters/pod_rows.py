@@ -119,6 +119,11 @@ def answer_of(pod: StoredPod) -> PodAnswer:
     if not isinstance(pod.status, Mapping) or not isinstance(pod.status.get("told"), Mapping):
         unreadable.append(_UNREADABLE)
     told["unreadable"] = (*told.get("unreadable", ()), *unreadable)
+    is_waiting = waits(pod)
+    if is_waiting:
+        membership = _membership(pod.status)
+        remark = f"waits for others of gang {membership.get('gang')} until {membership['waits_until']}"
+        told["remarks"] = (*told.get("remarks", ()), remark)
     return PodAnswer(
         namespace=pod.namespace,
         name=pod.name,
@@ -128,6 +133,7 @@ def answer_of(pod: StoredPod) -> PodAnswer:
         resource_provider=pod.root_uuid,
         qos=qos_of(pod.status),
         changed_at=pod.changed_at.isoformat(),
+        waits=is_waiting,
         **told,
     )
 
@@ -149,6 +155,23 @@ def qos_of(status: Any) -> str:
 def is_claim(pod: StoredPod) -> bool:
     """Whether the pod was placed here and nobody has reported it on its node since."""
     return pod.node_id is not None and bool(_told(pod.status).get("scheduled"))
+
+
+def waits(pod: StoredPod) -> bool:
+    """Whether the pod has a place and waits for others of its gang."""
+    return pod.node_id is not None and bool(_membership(pod.status).get("waits_until"))
+
+
+def without_wait(status: Mapping[str, Any]) -> dict[str, Any]:
+    """What is stored of a pod that waits no longer."""
+    membership = {key: value for key, value in _membership(status).items() if key != "waits_until"}
+    return {**status, "record": {**status["record"], "membership": membership}}
+
+
+def _membership(status: Any) -> Mapping[str, Any]:
+    record = status.get("record") if isinstance(status, Mapping) else None
+    found = record.get("membership") if isinstance(record, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
 
 
 def record_of(pod: PodRow, rescue: Callable[[], RecordedPod]) -> RecordedPod:

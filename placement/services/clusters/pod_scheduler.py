@@ -22,6 +22,14 @@ from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pipeline import PodShape, ShapeRankings
 from placement.scheduling.pod_rules.ruled_ranking import AnyRanking, RuledRanking
 from placement.scheduling.reservation_use import IgnoringRanking, PodRanking, ReservationRanking
+from placement.services.clusters.gangs import (
+    GangWaits,
+    Standing,
+    Waiting,
+    overdue,
+    rows_of,
+    standing_of,
+)
 from placement.services.clusters.node_writing import (
     NodeChanged,
     NodeRefused,
@@ -40,7 +48,7 @@ from placement.services.clusters.pod_placing import (
     same_pod,
     told,
 )
-from placement.services.clusters.pod_rows import consumer_of, is_claim
+from placement.services.clusters.pod_rows import consumer_of, is_claim, waits
 from placement.services.clusters.pod_writing import (
     Arrival,
     PodKey,
@@ -60,26 +68,29 @@ INVENTORIES_DIFFER = Refusal(
 class Taken(NamedTuple):
     """A pod that has its place; `is_placed`: it was given that just now.
 
-    `before`: when it was last given it, or claimed it, if it had one already.
+    `before`: when it was last given it, or claimed it, if it had one already. `waits` says for whom of its
+    gang it waits, `freed` who need not wait any longer because it came.
     """
 
     is_new: bool
     is_placed: bool
     answer: PodAnswer
     before: datetime.datetime | None = None
+    waits: str = ""
+    freed: Sequence[Waiting] = ()
 
 
 class _Choice(NamedTuple):
     """The best place of a pod, None if there is none; `unplaced`: the nodes that refuse it after all.
 
-    `is_ruled`: other pods may keep it off nodes by what it requires itself.
+    `alone`: what it requires is about other pods, so it is to be placed while none of these comes.
     """
 
     place: Placed | None
     ranking: AnyRanking
     columns: NodeColumns
     unplaced: Mapping[str, Refusal]
-    is_ruled: bool
+    alone: bool
 
     def refusals(self) -> dict[str, Refusal]:
         """Why it does not fit, by node."""
@@ -134,8 +145,12 @@ class PodScheduler:
         document: PodDocument,
         node: str | None,
         refusing: set[NodeInfo],
+        *,
+        may_wait: bool = False,
     ) -> Taken:
         """Place a pod, on one node if it is named; the same pod again is answered with what it has.
+
+        `may_wait`: if too few of its gang have places, it takes its own and waits for the others.
 
         `refusing` are nodes that refused it before, to which it adds. Raises ManifestError, Unschedulable,
         Conflict, NodeChanged if the caller should look again, Unavailable.
@@ -146,7 +161,7 @@ class PodScheduler:
             # Writing a pod as a new one is refused if it is not, so that nobody need ask before.
             with suppress(ManifestError):
                 hoped = self._choice(view, document, import_pod(document.manifest, settings), node, refusing)
-        if hoped is not None and hoped.place is not None and not hoped.is_ruled:
+        if hoped is not None and hoped.place is not None and not hoped.alone:
             attributes = self.attributes(view, document)
             arrived = place_at_once(self._database, view, _arrival(document, hoped.place), attributes)
             if arrived is not None:
@@ -155,15 +170,16 @@ class PodScheduler:
         known = self.known(view, _key(document))
         same = same_pod(known, document)
         incoming = import_pod(document.manifest, settings, same.manifest if same else None)
-        if same is not None and same.node is not None and asks_for_the_same(same, incoming, settings):
+        has_place = same is not None and same.node is not None and not waits(same)
+        if same is not None and has_place and asks_for_the_same(same, incoming, settings):
             return self._renewed(view, same, node)
         if known or hoped is None:
             hoped = self._choice(view, document, incoming, node, refusing, known)
         if hoped.place is None:
             refusals = hoped.refusals()
             raise Unschedulable(refusals, explain_pod(hoped.ranking.shape, hoped.columns, refusals))
-        if hoped.is_ruled:
-            return self._place_alone(view, document, incoming, node, refusing, known, same)
+        if hoped.alone:
+            return self._place_alone(view, document, incoming, node, refusing, known, same, may_wait)
         attributes = self.attributes(view, document)
         with self._refused(view, hoped.place, refusing), self._database.write() as transaction:
             self._claim(transaction, view, document, known, hoped.place, attributes)
@@ -178,6 +194,7 @@ class PodScheduler:
         refusing: set[NodeInfo],
         known: Sequence[StoredPod],
         same: StoredPod | None,
+        may_wait: bool,
     ) -> Taken:
         """Decide while no other pod can come to the cluster: what the pod requires is about all of them."""
         attributes = self.attributes(view, document)
@@ -187,9 +204,17 @@ class PodScheduler:
             place = self._choice(now, document, incoming, node, refusing, known).place
             if place is None or now.facts != view.facts:
                 raise NodeChanged("Other pods came first.")
+            standing = _standing(now, incoming, place, known)
+            if standing is not None and not standing.is_whole:
+                if not may_wait:
+                    raise GangWaits(f"Pod {document.full_name} is not placed by itself: with it, {standing}.")
+                place = _waiting(place, standing)
+            freed = standing.waiting if standing is not None and standing.is_whole else ()
             with self._refused(now, place, refusing):
-                self._claim(transaction, now, document, known, place, attributes, alone=True)
-        return _taken(place, transaction.now, known, same)
+                self._claim(transaction, now, document, known, place, attributes, alone=True, freed=freed)
+        taken = _taken(place, transaction.now, known, same)
+        is_waiting = standing is not None and not standing.is_whole
+        return taken._replace(waits=str(standing) if is_waiting else "", freed=freed)
 
     @contextmanager
     def _refused(self, view: ClusterSnapshot, place: Placed, refusing: set[NodeInfo]) -> Iterator[None]:
@@ -231,8 +256,8 @@ class PodScheduler:
         unplaced: dict[str, Refusal] = {}
         place = best_place(ranking, usable, incoming, document, unplaced)
         unplaced.update((name, INVENTORIES_DIFFER) for name in doubtful if name in columns.by_name)
-        is_ruled = document.keeps is None and incoming.rules.refuse
-        return _Choice(place, ranking, columns, unplaced, is_ruled)
+        alone = document.keeps is None and (incoming.rules.refuse or incoming.gang is not None)
+        return _Choice(place, ranking, columns, unplaced, alone)
 
     def _renewed(self, view: ClusterSnapshot, pod: StoredPod, node: str | None) -> Taken:
         """Whoever asks again for its place still means to use it, so the claim is its own from now on."""
@@ -252,14 +277,19 @@ class PodScheduler:
         attributes: PodAttributes,
         *,
         alone: bool = False,
+        freed: Sequence[Waiting] = (),
     ) -> None:
         roots = {pod.root_id for pod in known} | {place.state.root_id}
+        roots |= {each.node.root_id for each in freed}
         locked = self._writing.lock_unchanged(
             transaction, view, {root for root in roots if root is not None}, checks_rules=not alone
         )
         self._writing.check_namesakes(transaction, view.facts, _key(document), known)
         arrival = _arrival(document, place)
         self._writing.change(transaction, view.facts, locked, known, arrival, attributes)
+        if freed:
+            rows = pods.any_namesakes(transaction, view.facts.id, (), {each.pod.uid for each in freed})
+            self._writing.end_waits(transaction, view.facts, rows_of(rows, freed))
 
     def attributes(self, view: ClusterSnapshot, document: PodDocument) -> PodAttributes:
         """The attributes of the pod's consumer; to be asked for before the transaction begins."""
@@ -280,6 +310,24 @@ def _arrival(document: PodDocument, place: Placed) -> Arrival:
     return Arrival(document, place.answer, place.state.root_id, place.recorded, ends)
 
 
+def _standing(
+    view: ClusterSnapshot, incoming: PodImport, place: Placed, known: Sequence[StoredPod]
+) -> Standing | None:
+    """How the gang of a pod stands when it has this place, if it is of one."""
+    if incoming.gang is None or place.recorded.membership is None:
+        return None
+    gone = set(map(consumer_of, known))
+    return standing_of(view.columns, incoming.gang, [place.recorded.membership], gone)
+
+
+def _waiting(place: Placed, standing: Standing) -> Placed:
+    """The place of a pod that waits there for others of its gang."""
+    membership = place.recorded.membership
+    assert membership is not None
+    recorded = replace(place.recorded, membership=replace(membership, waits_until=standing.until))
+    return replace(place, recorded=recorded)
+
+
 def _taken(
     place: Placed,
     changed_at: datetime.datetime,
@@ -293,7 +341,10 @@ def _taken(
 def _without(view: ClusterSnapshot, leaving: Sequence[StoredPod]) -> NodeColumns:
     """The nodes as they are when these pods are gone, and reservations that have expired."""
     expired = due_on(view.reserved) if view.reserved else ()
-    consumers = frozenset((*map(consumer_of, leaving), *(each.reservation.consumer for each in expired)))
+    late = overdue(view.waiting) if view.waiting else ()
+    gone = (*(each.reservation.consumer for each in expired), *(each.pod.consumer for each in late))
+    consumers = frozenset((*map(consumer_of, leaving), *gone))
     left = {pod.root_id for pod in leaving if pod.root_id is not None} | {each.root_id for each in expired}
+    left |= {each.node.root_id for each in late}
     states = [view.nodes[root_id].without(consumers) for root_id in left if root_id in view.nodes]
     return view.columns.updated(states) if states else view.columns

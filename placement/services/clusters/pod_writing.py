@@ -25,7 +25,7 @@ from placement.services.clusters.node_writing import (
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_audit import came_and_left, changed, ended
 from placement.services.clusters.pod_documents import PodDocument
-from placement.services.clusters.pod_rows import FORMAT, consumer_of, ended_status, status_of
+from placement.services.clusters.pod_rows import FORMAT, consumer_of, ended_status, status_of, without_wait
 from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.storage.database import Transaction
 from placement.storage.statements import (
@@ -157,6 +157,12 @@ class PodWriting:
         self.check_namesakes(transaction, facts, PodKey(pod.namespace, pod.name, pod.uid), [pod])
         pods.touch(transaction, pod.id)
         transaction.records.append(changed(facts.name, pod, claimed="again"))
+
+    def end_waits(self, transaction: Transaction, facts: ClusterFacts, waiting: Sequence[StoredPod]) -> None:
+        """Pods on locked nodes need not wait any longer for others of their gang."""
+        pods.replace_statuses(transaction, {row.id: without_wait(row.status) for row in waiting})
+        providers.touch(transaction, (), {row.root_id for row in waiting if row.root_id is not None})
+        transaction.records.extend(changed(facts.name, row, waits=False) for row in waiting)
 
     def change(
         self,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
+from placement.dialects.koordinator.pod.gang import Membership
 from placement.dialects.koordinator.status.entitlement import Entitlement, may_own_cpus
 from placement.dialects.koordinator.status.pod_records import (
     PodRecord,
@@ -160,6 +161,7 @@ def _recorded(document: PodDocument, running: RunningPod, state: NodeInfo) -> Re
         reservation=_reservation_of(document, state) if before is None else before.reservation,
         labels=running.rules.bearer[1],
         affinity=running.rules.affinity,
+        membership=None if running.gang is None else Membership(running.gang.name, running.gang.least),
     )
     if before is not None and (before.requests, before.holding) == (recorded.requests, holding):
         return replace(recorded, loose=before.loose)

@@ -7,7 +7,7 @@ what is decided on it is only carried out if the node is still the same (PodWrit
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -36,6 +36,8 @@ _SHORTLY_SECONDS = 0.05
 class ClusterSnapshot:
     """The nodes of a cluster as of one moment; `reserved` are those with reservations.
 
+    `waiting` are those with pods that wait for others of their gangs.
+
     `has_affinity`: there are pods that say something about others, or there were. `rules_generation` counts
     the pods with required anti-affinity that had come by then, or fewer than that. `placed` counts pods.
     """
@@ -43,6 +45,7 @@ class ClusterSnapshot:
     facts: ClusterFacts
     columns: NodeColumns
     reserved: Mapping[int, NodeInfo] = field(default_factory=dict)
+    waiting: Mapping[int, NodeInfo] = field(default_factory=dict)
     has_affinity: bool = False
     rules_generation: int = 0
     placed: PlacedPods = field(default_factory=PlacedPods)
@@ -59,13 +62,19 @@ class ClusterSnapshot:
 
     def with_node(self, node: NodeInfo) -> ClusterSnapshot:
         """The same with another state of one of its nodes."""
-        reserved = self.reserved
-        if node.root_id in reserved or node.reservations:
-            others = {root_id: each for root_id, each in reserved.items() if root_id != node.root_id}
-            reserved = {**others, **_reserved({node.root_id: node})}
-        has_affinity = self.has_affinity or bool(node.with_affinity)
+        fresh = {node.root_id: node}
+        return self.updated(fresh, fresh, ())
+
+    def updated(
+        self, roots: Collection[int], fresh: Mapping[int, NodeInfo], gone: Collection[str]
+    ) -> ClusterSnapshot:
+        """The same when the nodes with these host providers are the fresh ones, and those names are gone."""
         return replace(
-            self, columns=self.columns.updated([node]), reserved=reserved, has_affinity=has_affinity
+            self,
+            columns=self.columns.updated(fresh.values(), gone),
+            reserved=_kept(self.reserved, roots, _reserved(fresh)),
+            waiting=_kept(self.waiting, roots, _waiting(fresh)),
+            has_affinity=self.has_affinity or any(node.with_affinity for node in fresh.values()),
         )
 
 
@@ -73,29 +82,38 @@ class _Image:
     def __init__(self, facts: ClusterFacts, nodes: Mapping[int, NodeInfo], generation: int) -> None:
         has_affinity = any(node.with_affinity for node in nodes.values())
         columns = NodeColumns().updated(nodes.values())
-        self.view = ClusterSnapshot(facts, columns, _reserved(nodes), has_affinity, generation)
+        self.view = ClusterSnapshot(
+            facts, columns, _reserved(nodes), _waiting(nodes), has_affinity, generation
+        )
         self.pods = _pods_on(nodes.values())
 
     def replace(self, roots: Iterable[int], fresh: Mapping[int, NodeInfo]) -> None:
         """Let the nodes with these host providers be the fresh ones; those not among them are gone."""
         nodes = self.view.nodes
         before = [nodes[root_id] for root_id in roots if root_id in nodes]
-        reserved = self.view.reserved
-        if any(state.reservations for state in (*before, *fresh.values())):
-            left = {state.root_id for state in before}
-            stay = {root_id: state for root_id, state in reserved.items() if root_id not in left}
-            reserved = {**stay, **_reserved(fresh)}
         names = {state.name for state in fresh.values()}
         gone = {state.name for state in before} - names
-        columns = self.view.columns.updated(fresh.values(), gone)
-        has_affinity = self.view.has_affinity or any(node.with_affinity for node in fresh.values())
-        self.view = replace(self.view, columns=columns, reserved=reserved, has_affinity=has_affinity)
+        left = {state.root_id for state in before}
+        self.view = self.view.updated(left, fresh, gone)
         self.pods -= _pods_on(before)
         self.pods |= _pods_on(fresh.values())
 
 
 def _pods_on(nodes: Iterable[NodeInfo]) -> set[PodName]:
     return {(pod.namespace, pod.name) for node in nodes for pod in node.holders}
+
+
+def _kept(
+    nodes: Mapping[int, NodeInfo], roots: Collection[int], fresh: Mapping[int, NodeInfo]
+) -> Mapping[int, NodeInfo]:
+    """Some nodes by host provider, with what became of those with these host providers."""
+    if not fresh and nodes.keys().isdisjoint(roots):
+        return nodes
+    return {**{root_id: node for root_id, node in nodes.items() if root_id not in roots}, **fresh}
+
+
+def _waiting(nodes: Mapping[int, NodeInfo]) -> dict[int, NodeInfo]:
+    return {root_id: node for root_id, node in nodes.items() if node.waiting}
 
 
 def _reserved(nodes: Mapping[int, NodeInfo]) -> dict[int, NodeInfo]:

@@ -142,6 +142,15 @@ def leave_nodes(transaction: Transaction, statuses: Mapping[int, Mapping[str, An
         _LEAVE.run(transaction, rows, form=form, now=transaction.now)
 
 
+def replace_statuses(transaction: Transaction, statuses: Mapping[int, Mapping[str, Any]]) -> None:
+    """Let rows, by id, have these statuses."""
+    statement = sa.update(_pods).where(_pods.c.id == sa.bindparam("row_id"))
+    statement = statement.values(status=sa.bindparam("new_status"), updated_at=transaction.now)
+    rows = [{"row_id": id_, "new_status": dict(status)} for id_, status in statuses.items()]
+    if rows:
+        transaction.connection.execute(statement, rows)
+
+
 def touch(transaction: Transaction, id_: int) -> None:
     """Mark a pod's row as changed now."""
     transaction.execute(sa.update(_pods).where(_pods.c.id == id_).values(updated_at=transaction.now))

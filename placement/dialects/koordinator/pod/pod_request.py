@@ -19,6 +19,7 @@ from placement.dialects.koordinator.pod.annotations import (
     read_resource_spec,
     read_resource_status,
 )
+from placement.dialects.koordinator.pod.gang import Gang, read_gang
 from placement.dialects.koordinator.qos import (
     KubernetesQos,
     QosClass,
@@ -194,8 +195,9 @@ class PodImport:
     """All that a manifest says about a pod that looks for a place.
 
     `request` is None if it requests nothing at all; `qos` is the class its label names, `treated_as` the one
-    that decides where it runs. `spec` is its resource-spec as written, `containers` their names, `rules`
-    what it says about other pods. With a `reservation_affinity` it must use a reservation.
+    that decides where it runs. `spec` is its resource-spec as written, `containers` their names, `rules` what
+    it says about other pods, `gang` with which pods it is placed together. With a `reservation_affinity` it
+    must use a reservation.
     """
 
     qos: QosClass
@@ -207,6 +209,7 @@ class PodImport:
     warnings: tuple[str, ...]
     treated_as: QosClass
     rules: PodRules
+    gang: Gang | None = None
     reservation_affinity: ReservationAffinity | None = None
 
     @property
@@ -232,7 +235,7 @@ def import_pod(
     selection = read_node_selection(pod.manifest.root.member("spec"))
     spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
     affinity = read_reservation_affinity(pod.manifest.annotation(keys.RESERVATION_AFFINITY))
-    rules = read_pod_rules(pod.manifest.root, pod.namespace)
+    rules, gang = read_pod_rules(pod.manifest.root, pod.namespace), read_gang(pod.manifest, pod.namespace)
     report.raise_findings()
     warn_of_pod(
         pod,
@@ -251,6 +254,7 @@ def import_pod(
         warnings=report.warnings,
         treated_as=qos_with_default(pod, guaranteed=QosClass.LS),
         rules=rules,
+        gang=gang,
         reservation_affinity=affinity,
     )
 

@@ -14,6 +14,7 @@ from placement.dialects.koordinator.pod.annotations import (
     read_resource_status,
     read_told_pools,
 )
+from placement.dialects.koordinator.pod.gang import Gang, gang_of
 from placement.dialects.koordinator.pod.pod_request import exclusive_level, exclusivity_group
 from placement.dialects.koordinator.qos import (
     KubernetesQos,
@@ -82,6 +83,7 @@ class RunningPod:
     containers: tuple[str, ...]
     warnings: tuple[str, ...]
     rules: PodRules
+    gang: Gang | None = None
     pools: tuple[int, ...] = ()
 
 
@@ -116,6 +118,7 @@ def import_running_pod(
         containers=tuple(container.name for container in pod.all_containers),
         warnings=report.warnings,
         rules=rules,
+        gang=gang_of(document, pod.namespace),
         pools=read_told_pools(pod.manifest.annotation(keys.RESOURCE_STATUS)),
     )
 

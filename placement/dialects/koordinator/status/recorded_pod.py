@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from placement.dialects.koordinator.pod.gang import Membership, stored_membership
 from placement.dialects.koordinator.reservation.terms import ReservationTerms, stored_terms
 from placement.kubernetes.pod_affinity import NO_AFFINITY, Labels, PodAffinity, stored_affinity
 from placement.numa.amounts import NOTHING, Amounts, NumaAmounts
@@ -27,7 +28,7 @@ class RecordedPod:
     while there are any, its CPUs are unknown. `reservation` is the consumer that is the reservation it takes
     from, if it takes from one; `keeps` has the terms if it is a reservation itself, which has no namespace.
     `slots` is how many of its node's pods it counts as. `labels` are those by which other pods want it near
-    or apart, `affinity` is what it wants itself.
+    or apart, `affinity` is what it wants itself, `membership` that of its gang.
     """
 
     namespace: str
@@ -46,6 +47,7 @@ class RecordedPod:
     slots: int = 1
     labels: Labels = ()
     affinity: PodAffinity = NO_AFFINITY
+    membership: Membership | None = None
 
     @property
     def full_name(self) -> str:
@@ -71,6 +73,7 @@ class RecordedPod:
             "reservation": self.reservation,
             "keeps": None if self.keeps is None else self.keeps.document(),
             "affinity": self.affinity.document(),
+            "membership": None if self.membership is None else self.membership.document(),
         }
         # Rows without labels are those of releases that wrote none.
         return {key: member for key, member in members.items() if member} | {"labels": dict(self.labels)}
@@ -85,7 +88,7 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
         shares_with_best_effort=not document.get("secluded", False),
         group=document.get("group", ""),
     )
-    keeps = document.get("keeps")
+    keeps, membership = document.get("keeps"), document.get("membership")
     labels = tuple(sorted(document.get("labels", {}).items()))
     return RecordedPod(
         namespace=namespace,
@@ -103,6 +106,7 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
         keeps=None if keeps is None else stored_terms(keeps),
         labels=labels,
         affinity=stored_affinity(document.get("affinity"), (namespace, labels)),
+        membership=None if membership is None else stored_membership(membership),
     )
 
 
