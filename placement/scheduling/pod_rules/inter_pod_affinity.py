@@ -41,6 +41,12 @@ def refused_by_affinity(
             yield having > 0, Refusal((KEPT_OFF,), obstacle=Obstacle(Kind.PLACED_ANTI_AFFINITY, str(wish)))
 
 
+def keep_off(columns: NodeColumns, rules: PodRules, placed: PlacedPods) -> bool:
+    """Whether placed pods keep this one off some nodes by required anti-affinity."""
+    wishes = placed.wishes(columns)
+    return any(isinstance(wish, PodTerm) and wish.pods.selects(rules.bearer) for wish in wishes)
+
+
 def _near(columns: NodeColumns, rules: PodRules, placed: PlacedPods) -> Mask:
     """The nodes near which are pods that all required terms select.
 

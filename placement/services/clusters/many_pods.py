@@ -223,7 +223,9 @@ class ManyPods:
             return
         for number, document in members.items():
             if number not in tried.refused:
-                words = f"Pod {document.full_name} is not placed by itself: with all that fit, {standing}."
+                words = (
+                    f"Pod {document.full_name} is not placed without its gang: there is room for {standing}."
+                )
                 decided.refused[number] = GangWaits(words)
 
     def _arrival(self, view: ClusterSnapshot, document: PodDocument) -> Arrival:

@@ -207,7 +207,8 @@ class PodScheduler:
             standing = _standing(now, incoming, place, known)
             if standing is not None and not standing.is_whole:
                 if not may_wait:
-                    raise GangWaits(f"Pod {document.full_name} is not placed by itself: with it, {standing}.")
+                    pod = f"Pod {document.full_name} is not placed without its gang"
+                    raise GangWaits(f"{pod}: with it, there are places for {standing}.")
                 place = _waiting(place, standing)
             freed = standing.waiting if standing is not None and standing.is_whole else ()
             with self._refused(now, place, refusing):
