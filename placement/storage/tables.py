@@ -35,6 +35,8 @@ clusters = sa.Table(
     sa.Column("uuid", sa.String(36), nullable=False, unique=True),
     _reference("aggregate_id", "placement_aggregates.id", index=False),
     sa.Column("settings", sa.JSON, nullable=False),
+    # How many pods with required anti-affinity have come.
+    sa.Column("rules_generation", sa.Integer, nullable=False, server_default="0"),
     *_times(),
 )
 
