@@ -47,18 +47,22 @@ def of_body(body: Mapping[str, Any]) -> Question:
     """Several kinds. Raises BadRequest naming the place in the body, which keeps to its schema."""
     kinds = {}
     for name, given in body["kinds"].items():
-        place = f"kinds[{name!r}]"
-        if len(given.keys() & _KINDS) != 1:
-            raise BadRequest(f"{place}: must have one of query, querystring, flavor and pod")
-        beside = sorted(given.keys() - _KINDS)
-        if beside and "flavor" not in given:
-            raise BadRequest(f"{place}.{beside[0]}: is for flavors")
-        try:
-            kinds[name] = _kind(given)
-        except BadRequest as error:
-            raise BadRequest(f"{place}.{error}") from None
+        kinds[name] = kind_of(given, f"kinds[{name!r}]")
     by = tuple(body.get("by", (BY_CLUSTER,)))
     return Question(kinds, body.get("cluster"), by, _world(body.get("world", {})))
+
+
+def kind_of(given: Mapping[str, Any], place: str) -> Kind:
+    """What is asked for at a place in a body that keeps to its schema. Raises BadRequest naming the place."""
+    if len(given.keys() & _KINDS) != 1:
+        raise BadRequest(f"{place}: must have one of query, querystring, flavor and pod")
+    beside = sorted(given.keys() - _KINDS)
+    if beside and "flavor" not in given:
+        raise BadRequest(f"{place}.{beside[0]}: is for flavors")
+    try:
+        return _kind(given)
+    except BadRequest as error:
+        raise BadRequest(f"{place}.{error}") from None
 
 
 def of_setting(text: str) -> Question:

@@ -37,6 +37,7 @@ from placement.services.placement.names import ResourceClasses, Traits
 from placement.services.placement.providers import Providers
 from placement.services.placement.reshaper import Reshaper
 from placement.services.planning.planning import Planning
+from placement.services.planning.plans import Plans
 from placement.storage.database import Database
 from placement.storage.statements.consumers import AttributeRegistry
 
@@ -70,6 +71,9 @@ class UseCases:
         self.holdings = Holdings(database)
         self.best_fit = BestFit(self.candidates, self.claims, self.holdings)
         self.planning = Planning(
+            database, self.forest, self.cluster_cache, self.candidates, search_settings.seconds
+        )
+        self.plans = Plans(
             database, self.forest, self.cluster_cache, self.candidates, search_settings.seconds
         )
         self.flavors = Flavors(self.clusters, self.candidates, self.best_fit, self.claims)
