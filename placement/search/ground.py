@@ -41,6 +41,7 @@ class Ground:
         self._shared = 0
         self._parts: dict[int, list[Rows]] = {}
         self._bare: Forest | None = None
+        self._kinds: dict[int, int | None] = {}
         self._found: dict[tuple[object, int, State], list[Draws]] = {}
         self._taking: dict[tuple[object, int], tuple[list[int], dict[int, int]]] = {}
 
@@ -241,14 +242,24 @@ class Ground:
         return parts
 
     def look_of(self, draws: Draws) -> object:
-        """Equal for ways that leave the tree alike: it does not matter which of like providers is used up."""
-        used_up = []
-        for draw in draws:
-            column = self.forest.column(draw.class_id)
-            entry = column.entry_of(draw.row)
-            is_all = entry >= 0 and int(column.entries.capacity_of[entry]) == draw.amount
-            traits = int(self.forest.traits.numbers(np.array([draw.row], np.int32))[0])
-            parent = int(self.forest.providers.parent[draw.row])
-            place = ("below", parent, traits) if is_all and parent >= 0 else ("at", draw.row, 0)
-            used_up.append((*place, draw.class_id, draw.amount))
-        return tuple(sorted(used_up))
+        """Equal for ways that leave the tree alike: it does not matter which of like cores is used up."""
+        return tuple(sorted((*self._place_of(draw), draw.class_id, draw.amount) for draw in draws))
+
+    def _place_of(self, draw: Draw) -> tuple[int, int]:
+        """Equal for providers that are used up by such a draw and are alike in everything."""
+        parent = int(self.forest.providers.parent[draw.row])
+        if parent < 0 or self._kind_of(draw.row) is None:
+            return draw.row, -1
+        column = self.forest.column(draw.class_id)
+        is_all = int(column.entries.capacity_of[column.entry_of(draw.row)]) == draw.amount
+        return (parent, self._kinds[draw.row] or 0) if is_all else (draw.row, -1)
+
+    def _kind_of(self, row: int) -> int | None:
+        """Its traits, by number, for a provider of one class with nobody below it; None for others."""
+        if row not in self._kinds:
+            columns = self.forest.inventories.values()
+            is_plain = sum(column.entry_of(row) >= 0 for column in columns) == 1
+            is_leaf = not (self.forest.providers.parent[self._members(self.root_of(row))] == row).any()
+            traits = self.forest.traits.numbers(np.array([row], np.int32))[0]
+            self._kinds[row] = traits if is_plain and is_leaf else None
+        return self._kinds[row]

@@ -81,8 +81,12 @@ class Board:
             self.on.setdefault(consumer.root, {})[consumer.uuid] = consumer
             self.who[consumer.root] += hash(consumer.uuid)
         self._log: list[Callable[[], Any]] = []
-        # What those still hold who were taken off the picture of their node before they moved.
-        self._lingering: dict[str, Draws] = {}
+        # Changes of what is held, by row and class.
+        self._now: Counter[tuple[int, int]] = Counter()
+        self._later: Counter[tuple[int, int]] = Counter()
+        # Who will have left when all that was begun is done; who is on no picture of a node any more.
+        self._going: set[str] = set()
+        self._unpictured: set[str] = set()
         self._places: dict[int, dict[Place, int]] = {}
 
     # -- going back ---------------------------------------------------------------------------------
@@ -112,33 +116,36 @@ class Board:
         """A consumer, which is where it was at first, holds nothing any more."""
         self._goes(consumer.uuid, consumer.root)
         self._log.append(lambda: self._comes(consumer, consumer.root))
-        draws = self._lingering.get(consumer.uuid)
-        if draws is not None:
-            self._take(draws, -1)
-            return
+        self._count(consumer.spot.draws, -1, 0 if consumer.uuid in self._going else -1)
         node = self.nodes.get(consumer.root)
-        if consumer.pod is not None and node is not None:
-            self._become(consumer.root, node.without(frozenset((consumer.uuid,))))
-            return
-        self._take(consumer.spot.draws, -1)
-        if node is not None:
-            self._become(consumer.root, self._with_others(consumer.root, node, consumer.spot.draws, -1))
+        if node is not None and consumer.uuid not in self._unpictured:
+            if consumer.pod is not None:
+                self._picture(consumer.root, node.without(frozenset((consumer.uuid,))))
+            else:
+                self._picture(consumer.root, self._with_others(consumer.root, node, consumer.spot.draws, -1))
 
-    def reserve(self, spot: Spot, evicted: Sequence[Consumer] = ()) -> None:
-        """Keep a spot for somebody, where those who are to be evicted still are."""
-        if spot.node is None:
-            self._take(spot.draws, 1)
-            node = self.nodes.get(spot.root)
-            if node is not None:
-                self._become(spot.root, self._with_others(spot.root, node, spot.draws, 1))
-            return
-        staying = {each.uuid: self._held(each) for each in evicted}
-        # The picture of the node is without them, but they are there until they have moved.
-        pods = [each for each in evicted if each.pod is not None]
-        self._become(spot.root, spot.node)
-        self._take([draw for each in pods for draw in staying[each.uuid]], 1)
-        self._lingering.update(staying)
-        self._log.append(lambda: [self._lingering.pop(uuid) for uuid in staying])
+    def reserve(self, spot: Spot, evicted: Sequence[Consumer] = (), mover: Consumer | None = None) -> None:
+        """Keep a spot for a request, or for `mover`; it and who is to be evicted stay until they leave."""
+        self._count(spot.draws, 0, 1)
+        leaving = [each for each in evicted if each.uuid not in self._going]
+        if mover is not None and mover.uuid not in self._going:
+            leaving.append(mover)
+        for each in leaving:
+            self._count(each.spot.draws, 0, -1)
+        self._note(self._going, {each.uuid for each in leaving})
+        node = self.nodes.get(spot.root)
+        if spot.node is not None:
+            self._picture(spot.root, spot.node)
+            self._note(self._unpictured, {each.uuid for each in evicted})
+        elif node is not None:
+            self._picture(spot.root, self._with_others(spot.root, node, spot.draws, 1))
+
+    def release(self, spot: Spot) -> None:
+        """Keep a spot, which was reserved for a query, no longer."""
+        self._count(spot.draws, 0, -1)
+        node = self.nodes.get(spot.root)
+        if node is not None:
+            self._picture(spot.root, self._with_others(spot.root, node, spot.draws, -1))
 
     def arrive(self, consumer: Consumer, spot: Spot) -> None:
         """A consumer, which left, takes a spot."""
@@ -146,7 +153,8 @@ class Board:
         self.settle(consumer, spot)
 
     def settle(self, consumer: Consumer, spot: Spot) -> None:
-        """A consumer has a spot that was reserved for it; it does not move again."""
+        """A consumer, which left, takes a spot that was reserved for it; it does not move again."""
+        self._count(spot.draws, 1, 0)
         self._comes(replace(consumer, spot=spot, fixed="was moved already", pod=spot.recorded), spot.root)
         self.moved.append(Relocation(consumer, spot))
         self._log.append(self.moved.pop)
@@ -160,12 +168,10 @@ class Board:
         del self.on[root][uuid]
         self.who[root] -= hash(uuid)
 
-    def release(self, spot: Spot) -> None:
-        """Keep a spot, which was reserved for a query, no longer."""
-        self._take(spot.draws, -1)
-        node = self.nodes.get(spot.root)
-        if node is not None:
-            self._become(spot.root, self._with_others(spot.root, node, spot.draws, -1))
+    def _note(self, noted: set[str], uuids: set[str]) -> None:
+        fresh = uuids - noted
+        noted |= fresh
+        self._log.append(lambda: noted.difference_update(fresh))
 
     def place(self, spot: Spot) -> None:
         """A request, for which the spot was reserved, has it."""
@@ -174,28 +180,36 @@ class Board:
 
     # -- providers and nodes ------------------------------------------------------------------------
 
-    def _take(self, draws: Iterable[Draw], sign: int) -> None:
-        some = [draw._replace(amount=sign * draw.amount) for draw in draws]
-        self.ground.take(some)
-        self._log.append(lambda: self.ground.give(some))
+    def _count(self, draws: Draws, now: int, later: int) -> None:
+        """Let so many times the draws be held now, and when all that was begun is done.
 
-    def _become(self, root: int, node: NodeInfo) -> None:
-        """A node looks like this from now on, and its pods hold of its providers what follows."""
+        What the ground has free is free now and then: a move must neither hinder one that is to come nor need
+        one.
+        """
+        changes = []
+        for draw in draws:
+            place = (draw.row, draw.class_id)
+            before = max(self._now[place], self._later[place])
+            self._now[place] += now * draw.amount
+            self._later[place] += later * draw.amount
+            change = max(self._now[place], self._later[place]) - before
+            if change:
+                changes.append(draw._replace(amount=change))
+        self.ground.take(changes)
+        self._log.append(lambda: self._uncount(draws, changes, now, later))
+
+    def _uncount(self, draws: Draws, changes: Sequence[Draw], now: int, later: int) -> None:
+        self.ground.give(changes)
+        for draw in draws:
+            self._now[draw.row, draw.class_id] -= now * draw.amount
+            self._later[draw.row, draw.class_id] -= later * draw.amount
+
+    def _picture(self, root: int, node: NodeInfo) -> None:
+        """A node looks like this from now on."""
         before = self.nodes[root]
-        held = self.pods_of(root, node)
-        held.subtract(self.pods_of(root, before))
-        self._take([Draw(*place, amount) for place, amount in held.items() if amount], 1)
         self.nodes[root] = node
         self.changed_nodes.add(root)
         self._log.append(lambda: self.nodes.__setitem__(root, before))
-
-    def pods_of(self, root: int, node: NodeInfo) -> Counter[tuple[int, int]]:
-        """What the pods of a node hold, by row and class."""
-        held: Counter[tuple[int, int]] = Counter()
-        for consumer in node.accounts.shares:
-            for draw in self.draws_of(root, node, consumer):
-                held[draw.row, draw.class_id] += draw.amount
-        return held
 
     def draws_of(self, root: int, node: NodeInfo, consumer: str) -> Draws:
         """What a pod of a node holds."""
@@ -204,11 +218,6 @@ class Board:
         rows = self._rows_of(root, node)
         draws = (Draw(rows[place], classes[place.resource_class], amount) for place, amount in shares.items())
         return tuple(sorted(draw for draw in draws if draw.amount))
-
-    def _held(self, consumer: Consumer) -> Draws:
-        if consumer.pod is None:
-            return consumer.spot.draws
-        return self.draws_of(consumer.root, self.nodes[consumer.root], consumer.uuid)
 
     def know_classes(self, class_ids: Mapping[str, int]) -> None:
         """The ids of resource classes by name."""

@@ -78,7 +78,7 @@ class RoomMaker:
         board.back(mark)
         for evicted, spot in self._evictions(wish, spare, consumer):
             self._moving.add(consumer.uuid)
-            for moves in self.replacing(evicted, spot, spare):
+            for moves in self.replacing(evicted, spot, spare, consumer):
                 here = board.mark()
                 board.leave(consumer)
                 board.settle(consumer, spot)
@@ -95,12 +95,17 @@ class RoomMaker:
         ground = self._board.ground
         return spot.node is None and ground.look_of(spot.draws) != ground.look_of(consumer.spot.draws)
 
-    def replacing(self, evicted: Sequence[Consumer], spot: Spot, spare: int) -> Iterator[int]:
-        """Each way to have those away who are in the way of a spot, in any order, and all moves of it."""
+    def replacing(
+        self, evicted: Sequence[Consumer], spot: Spot, spare: int, mover: Consumer | None = None
+    ) -> Iterator[int]:
+        """Each way to have those away who are in the way of a spot, in any order, and all moves of it.
+
+        The spot is kept for a request, or for `mover`.
+        """
         board = self._board
         for order in permutations(evicted):
             mark = board.mark()
-            board.reserve(spot, evicted)
+            board.reserve(spot, evicted, mover)
             if spot.node is not None:
                 board.close(spot.root)
             for others in self._all_moved(order, spare - len(order)):
