@@ -197,7 +197,8 @@ class _Making:
         if self._request.cluster is None:
             raise BadRequest("goal.fit: a pod is for a cluster: cluster is missing")
         (snapshot,) = self._scene.snapshots
-        return self._scene.wishes.of_pod(snapshot, kind.pod, self._scene.roster.roots[snapshot.facts.id])
+        roots = self._scene.roster.roots[snapshot.facts.id]
+        return self._scene.wishes.of_pod(snapshot, kind.pod, roots, is_one=False)
 
     def _queries(self, kind: Kind) -> Sequence[ForestQuery]:
         query = kind.query or query_of(Flavors.translate(kind.flavor), self._parse)

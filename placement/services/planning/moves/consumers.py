@@ -79,9 +79,14 @@ class Wishes:
         return self.of_queries([in_cluster(query, home)])
 
     def of_pod(
-        self, cluster: ClusterSnapshot, manifest: Mapping[str, Any], roots: Mapping[int, int]
+        self,
+        cluster: ClusterSnapshot,
+        manifest: Mapping[str, Any],
+        roots: Mapping[int, int],
+        *,
+        is_one: bool,
     ) -> PodWish:
-        """A wish for a pod of a cluster; `roots` are the rows of its hosts by storage id.
+        """A wish for one pod of a cluster, or any like it; `roots` are the rows of its hosts by storage id.
 
         Raises ManifestError.
         """
@@ -89,7 +94,7 @@ class Wishes:
         incoming = import_pod(document.manifest, cluster.facts.settings)
         shape = PodShape(incoming.request, incoming.selection, cluster.facts.settings)
         ranking = self._rankings.setdefault(shape, ShapeRanking(shape))
-        return PodWish(cluster.columns, roots, ranking, incoming, document)
+        return PodWish(cluster.columns, roots, ranking, incoming, document, is_one=is_one)
 
 
 def replaced(query: ForestQuery, budget: Budget) -> ForestQuery:
@@ -184,7 +189,7 @@ class Roster:
         if fixed := _fixed(pod, metadata):
             return replace(consumer, fixed=fixed)
         try:
-            wish = self._wishes.of_pod(cluster, _free(manifest), self.roots[cluster_id])
+            wish = self._wishes.of_pod(cluster, _free(manifest), self.roots[cluster_id], is_one=True)
         except ManifestError as error:
             return replace(consumer, fixed=f"has a manifest that is refused: {error}")
         return replace(consumer, wish=wish)

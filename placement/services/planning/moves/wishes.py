@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from placement.dialects.koordinator.pod.pod_request import PodImport
@@ -109,7 +110,7 @@ class QueryWish:
 
 
 class PodWish:
-    """A pod of a cluster; `columns` are its nodes as they were at first."""
+    """A pod of a cluster, or pods like it; `columns` are its nodes as they were at first."""
 
     def __init__(
         self,
@@ -118,7 +119,10 @@ class PodWish:
         ranking: ShapeRanking,
         incoming: PodImport,
         document: PodDocument,
+        *,
+        is_one: bool,
     ) -> None:
+        self._is_one = is_one
         self._columns, self._roots = columns, roots
         self._ranking, self._incoming, self._document = ranking, incoming, document
         self.key: Hashable = ("pod", id(columns), ranking.shape)
@@ -148,6 +152,9 @@ class PodWish:
             recorded = placed(ranked, self._incoming, self._document).recorded
         except Refused:
             return
+        if not self._is_one:
+            # Those that were placed before are other pods.
+            recorded = replace(recorded, consumer=f"{recorded.consumer}-{len(board.placed)}")
         node = ranked.node.with_pod(recorded)
         yield Spot(root, board.draws_of(root, node, recorded.consumer), node, recorded)
 
