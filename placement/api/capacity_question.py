@@ -11,7 +11,7 @@ from placement.api import candidate_query, json_query, split_parameters
 from placement.api.microversions import NEWEST
 from placement.api.queries import Parameters, read, single
 from placement.api.schemas.base import load
-from placement.api.schemas.capacity import CapacityBody
+from placement.api.schemas.capacity import CapacityBody, WorldBody
 from placement.domain.errors import BadRequest
 from placement.domain.groups import CandidateQuery
 from placement.services.manifests import pod_manifest
@@ -49,7 +49,7 @@ def of_body(body: Mapping[str, Any]) -> Question:
     for name, given in body["kinds"].items():
         kinds[name] = kind_of(given, f"kinds[{name!r}]")
     by = tuple(body.get("by", (BY_CLUSTER,)))
-    return Question(kinds, body.get("cluster"), by, _world(body.get("world", {})))
+    return Question(kinds, body.get("cluster"), by, world_of(body.get("world", {})))
 
 
 def kind_of(given: Mapping[str, Any], place: str) -> Kind:
@@ -102,7 +102,17 @@ def _kind(given: Mapping[str, Any]) -> Kind:
         raise BadRequest(f"query.{error}") from None
 
 
-def _world(given: Mapping[str, Any]) -> WorldRequest:
+def world_of_text(text: str | None) -> WorldRequest:
+    """What is to be different, by a parameter. Raises BadRequest."""
+    try:
+        given = {} if text is None else orjson.loads(text)
+    except ValueError as error:
+        raise BadRequest(f"world: is no JSON: {error}") from None
+    return world_of(load(WorldBody, NEWEST, given, "world: "))
+
+
+def world_of(given: Mapping[str, Any]) -> WorldRequest:
+    """What is to be different, by a part of a body that keeps to its schema."""
     inventories = tuple(
         Reoffered(
             each["resource_class"],

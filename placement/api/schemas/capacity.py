@@ -2,7 +2,7 @@
 
 from placement.api.schemas import patterns
 from placement.api.schemas.base import VersionedSchema
-from placement.api.schemas.candidates import QueryBody
+from placement.api.schemas.candidates import CandidatesBody, QueryBody
 from placement.api.schemas.fields import Anything, Choice, Integer, Mapping, Number, Object, Sequence, String
 from placement.domain.inventory import MAX_FLOAT, MAX_INT
 from placement.services.planning.planning import BY
@@ -56,4 +56,10 @@ class CapacityBody(VersionedSchema):
     kinds = Mapping(_KIND_NAME, Object(KindBody), required=True, least=1)
     cluster = String(1, 255)
     by = Sequence(Choice(list(BY)))
+    world = Object(WorldBody)
+
+
+class CandidatesInWorld(CandidatesBody):
+    """POST /ext/v1/allocation_candidates; groups by suffix."""
+
     world = Object(WorldBody)
