@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import orjson
 from flask import Blueprint, Response, request
@@ -11,13 +12,28 @@ from placement.api.context import use_cases
 from placement.api.rendering.reservations import reservations_body
 from placement.api.route_guard import PAGES, route
 from placement.domain.audit import AuditFilter, Kind, StoredRecord
-from placement.domain.errors import BadRequest
+from placement.domain.errors import BadRequest, NotFound
 from placement.metrics.sharing import counts
 from placement.services.clusters.reservations import AVAILABLE
 from placement.services.fleet import Overfull
-from placement.web.shown import address, caller_clusters, clusters, may, same_page, shown
+from placement.web.permissions import caller_clusters, clusters, may
+from placement.web.shown import JSON, address, same_page, shown
+from placement.web.shown import wanted as wanted_form
 
 _PAGE = 50
+_HISTORY = 20
+_KINDS = [str(each) for each in Kind]
+_COLUMNS = ("time", "action", "kind", "target", "consumer", "user", "project", "request_id")
+# Where the pages of what a record is about begin.
+_PLACES: dict[str, str] = {
+    Kind.PROVIDER: "/hosts/",
+    Kind.INVENTORIES: "/hosts/",
+    Kind.TRAITS: "/hosts/",
+    Kind.AGGREGATES: "/hosts/",
+    Kind.ALLOCATIONS: "/consumers/",
+    Kind.NODE: "/nodes/",
+    Kind.POD: "/pods/",
+}
 _MOST_OVERFULL = 50
 _MOST_NODES = 2000
 _MOST_RESERVATIONS, _READ_AT_ONCE = 200, 1000
@@ -36,11 +52,43 @@ _SAID = {
 def register(blueprint: Blueprint) -> None:
     """Add the routes."""
     route(blueprint, f"{PAGES}/changes", "GET", "placement:audit:list")(_changes)
+    route(blueprint, f"{PAGES}/changes/<text>", "GET", "placement:audit:list")(_change)
     route(blueprint, f"{PAGES}/refusals", "GET", "placement:clusters:list", own_only=True)(_refusals)
 
 
-def record_of(record: StoredRecord) -> dict[str, Any]:
-    """A record as pages show it, with the address of what it is about where there is a page."""
+class ChangeRow(NamedTuple):
+    """A record as a table shows it; `address` is that of what it is about, where there is a page of it."""
+
+    id: int
+    time: str
+    action: str
+    kind: str
+    target: str
+    address: str | None
+    user: str | None
+    project: str | None
+
+
+def rows_of(records: Iterable[StoredRecord]) -> list[ChangeRow]:
+    """Records as tables show them."""
+    root = address("")
+    return [
+        ChangeRow(
+            each.id,
+            each.recorded_at.isoformat(" ", "seconds"),
+            each.action,
+            each.kind,
+            each.target,
+            f"{root}{_PLACES[each.kind]}{each.target}" if each.kind in _PLACES else None,
+            each.user_id,
+            each.project_id,
+        )
+        for each in records
+    ]
+
+
+def told(record: StoredRecord) -> dict[str, Any]:
+    """A record as data, with what was before and after as documents."""
     return {
         "id": record.id,
         "time": record.recorded_at,
@@ -53,49 +101,57 @@ def record_of(record: StoredRecord) -> dict[str, Any]:
         "request_id": record.request_id,
         "before": None if record.before is None else orjson.loads(record.before),
         "after": None if record.after is None else orjson.loads(record.after),
-        "address": _address(record),
     }
 
 
-def history_of(wanted: AuditFilter, most: int) -> list[dict[str, Any]] | None:
+def history_of(wanted: AuditFilter) -> list[StoredRecord] | None:
     """The last changes to which all that is wanted applies, None if the caller may not see any."""
     if not may("audit:list"):
         return None
-    return [record_of(record) for record in use_cases().audit.listed(wanted, None, most).records]
-
-
-def _address(record: StoredRecord) -> str | None:
-    if record.kind in (Kind.PROVIDER, Kind.INVENTORIES, Kind.TRAITS, Kind.AGGREGATES):
-        return address(f"/hosts/{record.target}")
-    if record.kind == Kind.ALLOCATIONS:
-        return address(f"/consumers/{record.target}")
-    if record.kind == Kind.NODE:
-        return address(f"/nodes/{record.target}")
-    return address(f"/pods/{record.target}") if record.kind == Kind.POD else None
+    return use_cases().audit.listed(wanted, None, _HISTORY, documents=wanted_form() == JSON).records
 
 
 def _changes() -> Response:
     """Who changed what, the newest first."""
-    given = {name: request.args.get(name) or None for name in ("user_id", "project_id", "target", "kind")}
+    given = {name: request.args.get(name) or None for name in ("user_id", "project_id", "kind")}
+    targets = tuple(filter(None, request.args.getlist("target")))
     kind = given["kind"]
-    if kind is not None and kind not in list(Kind):
+    if kind is not None and kind not in _KINDS:
         raise BadRequest(f"kind: {kind!r} is none of {', '.join(Kind)}")
     marker = request.args.get("marker")
     if marker is not None and not (marker.isascii() and marker.isdigit() and len(marker) < 19):
         raise BadRequest("marker: must be the one of the page before")
-    page = use_cases().audit.listed(_wanted(given), int(marker) if marker else None, _PAGE)
-    records = [record_of(record) for record in page.records]
-    columns = ("time", "action", "kind", "target", "consumer", "user", "project", "request_id")
-    rows = [[record[name] for name in columns] for record in records]
+    page = use_cases().audit.listed(
+        AuditFilter(**given, targets=targets),
+        int(marker) if marker else None,
+        _PAGE,
+        documents=wanted_form() == JSON,
+    )
     following = None if page.next is None else same_page(marker=page.next)
-    document = {"changes": records, "next": page.next}
-    kinds = [str(each) for each in Kind]
-    return shown("changes.html", document, (columns, rows), given=given, kinds=kinds, following=following)
+    return shown(
+        "changes.html",
+        lambda: {"changes": [told(each) for each in page.records], "next": page.next},
+        lambda: (_COLUMNS, ([told(each)[name] for name in _COLUMNS] for each in page.records)),
+        changes=rows_of(page.records),
+        given={**given, "targets": targets},
+        kinds=_KINDS,
+        following=following,
+    )
 
 
-def _wanted(given: dict[str, str | None]) -> AuditFilter:
-    return AuditFilter(
-        user_id=given["user_id"], project_id=given["project_id"], target=given["target"], kind=given["kind"]
+def _change(text: str) -> Response:
+    """One change, with what was before and after. Raises NotFound."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+    found = use_cases().audit.listed(AuditFilter(), number + 1, 1).records
+    if not found or found[0].id != number:
+        raise NotFound(f"There is no change {text}; records are kept for a limited time.")
+    document = told(found[0])
+    return shown(
+        "change.html",
+        document,
+        (_COLUMNS, [[document[name] for name in _COLUMNS]]),
+        changes=rows_of(found),
+        change=document,
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from flask import Blueprint, Response, request
 
@@ -16,13 +18,15 @@ from placement.domain.audit import AuditFilter
 from placement.domain.errors import BadRequest, Forbidden, NotFound
 from placement.domain.identifiers import normalize_uuid
 from placement.services.clusters.pod_pages import PodFilter
-from placement.web.changes import history_of
+from placement.services.host_views import HostView
+from placement.web.changes import history_of, rows_of, told
+from placement.web.host_boxes import Drawing
 from placement.web.host_drawing import drawing_of
 from placement.web.hosts import seen
-from placement.web.shown import address, clusters, may, require, same_page, shown, to
+from placement.web.permissions import clusters, may, require
+from placement.web.shown import HTML, address, same_page, shown, to, wanted
 
 _PAGE = 50
-_HISTORY = 20
 _MOST_HOSTS = 4
 _WHO = ("consumer_uuid", "consumer_type", "project_id", "user_id")
 
@@ -61,10 +65,11 @@ def _consumers() -> Response:
     return shown(
         "consumers.html",
         document,
-        _held_table(document),
+        lambda: _held_table(document),
         given=given,
         following=following,
-        clusters=[each.name for each in clusters()],
+        clusters=[given["cluster"]] if given["cluster"] else [],
+        sees_consumers=may("allocations:list"),
     )
 
 
@@ -94,37 +99,41 @@ def _consumer(uuid: str) -> Response:
         raise NotFound(f"{uuid} is no uuid; look for a name above.")
     page = use_cases().listings.allocations(AllocationFilter(consumer_uuid=normal), None, 1)
     document = allocations_body(page)
-    history = history_of(AuditFilter(consumer_id=normal), _HISTORY)
+    history = history_of(AuditFilter(consumer_id=normal))
     if not document["consumers"] and not history:
         raise NotFound(f"Consumer {normal} holds nothing (any more).")
     holder = document["consumers"][0] if document["consumers"] else None
-    drawings = _drawings(list(holder["allocations"]) if holder else [])
     return shown(
         "consumer.html",
-        {"consumer": holder, "history": history},
-        _held_table(document),
+        lambda: {
+            "consumer": holder,
+            "history": None if history is None else [told(each) for each in history],
+        },
+        lambda: _held_table(document),
         uuid=normal,
         holder=holder,
-        history=history,
-        hosts=drawings,
+        history=None if history is None else rows_of(history),
+        drawn=_drawn(holder["allocations"] if holder and wanted() == HTML else ()),
         claimed=request.args.get("claimed"),
     )
 
 
-def _drawings(uuids: list[str]) -> list[dict[str, Any]]:
-    """The hosts of these providers, drawn; no more than a page has room for."""
-    found: dict[str, dict[str, Any]] = {}
-    for uuid in uuids:
-        if len(found) == _MOST_HOSTS:
-            break
-        try:
-            root = use_cases().host_views.place(uuid).provider.root_uuid
-            if root not in found:
-                _, host = seen(root)
-                found[root] = {"host": host, "drawing": drawing_of(host)}
-        except (Forbidden, NotFound):
-            continue
-    return list(found.values())
+class Drawn(NamedTuple):
+    """Some hosts as they are drawn, and how many more there are than a page has room for."""
+
+    hosts: list[tuple[HostView, Drawing]]
+    more: int
+
+
+def _drawn(uuids: Collection[str]) -> Drawn:
+    """The hosts of these providers that the caller may see."""
+    roots = use_cases().host_views.roots_of(uuids) if uuids else []
+    hosts = []
+    for root in roots[:_MOST_HOSTS]:
+        with suppress(Forbidden, NotFound):
+            host = seen(root)
+            hosts.append((host, drawing_of(host)))
+    return Drawn(hosts, len(roots[_MOST_HOSTS:]))
 
 
 def _release(uuid: str) -> Response:
@@ -135,8 +144,9 @@ def _release(uuid: str) -> Response:
 
 def _pods() -> Response:
     """Pods of a cluster, page by page."""
-    names = [each.name for each in clusters() if may("clusters:pods:list", each.name)]
-    cluster = request.args.get("cluster") or (names[0] if names else "")
+    cluster = request.args.get("cluster", "")
+    names = [cluster] if cluster else _with_pods()
+    cluster = cluster or (names[0] if names else "")
     given = {name: request.args.get(name) or None for name in ("namespace", "node", "qos")}
     text = request.args.get("marker", "0")
     if not (text.isascii() and text.isdigit() and len(text) < 19):
@@ -161,21 +171,27 @@ def _pods() -> Response:
     )
 
 
+def _with_pods() -> list[str]:
+    """The clusters of which the caller may see the pods."""
+    return [each.name for each in clusters() if may("clusters:pods:list", each.name)]
+
+
 def _pod(cluster: str, namespace: str, name: str) -> Response:
     """One pod."""
     answer = use_cases().pods.get(cluster, namespace, name)
     document = pod_body(cluster, answer)
     target = f"{cluster}/{namespace}/{name}"
-    history = history_of(AuditFilter(target=target), _HISTORY)
-    hosts = _drawings([answer.resource_provider] if answer.resource_provider else [])
+    history = history_of(AuditFilter(target=target))
+    places = [answer.resource_provider] if answer.resource_provider and wanted() == HTML else ()
     columns = ("namespace", "name", "node", "qos_class", "phase", "cpuset", "consumer_uuid")
     return shown(
         "pod.html",
         document,
         (columns, [[document[column] for column in columns]]),
         pod=document,
-        history=history,
-        hosts=hosts,
+        history=None if history is None else rows_of(history),
+        drawn=_drawn(places),
+        sees_consumers=may("allocations:list"),
         claimed=request.args.get("claimed"),
     )
 

@@ -84,7 +84,6 @@ class Box:
     cores: list[Core] = field(default_factory=list)
     boxes: list[Box] = field(default_factory=list)
     lacks: Sequence[str] = ()
-    aggregates: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ from placement.api.context import use_cases
 from placement.api.route_guard import PAGES, route
 from placement.domain.audit import AuditFilter
 from placement.services.capacity import Group
-from placement.web.changes import record_of, refused_now
+from placement.web.changes import ChangeRow, refused_now, rows_of
 from placement.web.fleet_map import chosen
-from placement.web.shown import caller_clusters, may, shown
+from placement.web.permissions import caller_clusters, may
+from placement.web.shown import shown
 
 _RECENT = datetime.timedelta(minutes=15)
 _SHOWN = 8
@@ -94,9 +95,9 @@ def _resources(groups: list[Group]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _recent() -> list[dict[str, Any]]:
+def _recent() -> list[ChangeRow]:
     if not may("audit:list"):
         return []
     since = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - _RECENT
-    page = use_cases().audit.listed(AuditFilter(since=since), None, _SHOWN)
-    return [record_of(record) for record in page.records]
+    page = use_cases().audit.listed(AuditFilter(since=since), None, _SHOWN, documents=False)
+    return rows_of(page.records)

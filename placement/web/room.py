@@ -13,6 +13,7 @@ from placement.api.rendering.capacity import capacity_body
 from placement.api.route_guard import PAGES, route
 from placement.services.planning.planning import BY, Kind, Question
 from placement.services.planning.world import WorldRequest
+from placement.web.permissions import require
 from placement.web.requests import (
     EXAMPLES,
     answered,
@@ -20,9 +21,10 @@ from placement.web.requests import (
     cluster_of_pod,
     flavor_document,
     manifest_of,
+    offered_clusters,
     parsed,
 )
-from placement.web.shown import clusters, require, shown
+from placement.web.shown import shown
 
 _HOSTS_SHOWN = 100
 _COLUMNS = ("of", "name", "uuid", "lower", "upper", "runs_out_first", "fragmentation")
@@ -40,13 +42,13 @@ def _room() -> Response:
     return shown(
         "room.html",
         document or {"problems": problems},
-        (_COLUMNS, list(_rows(document)) if document else []),
+        lambda: (_COLUMNS, list(_rows(document)) if document else []),
         400 if problems else 200,
         kind=kind,
         given=given,
         problems=problems,
         examples=EXAMPLES,
-        clusters=[each.name for each in clusters()],
+        clusters=offered_clusters(document, given),
         hosts=_best(document),
     )
 

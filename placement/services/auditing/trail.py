@@ -23,8 +23,10 @@ class AuditTrail:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def listed(self, wanted: AuditFilter, marker: int | None, count: int) -> AuditPage:
-        """The next records to which all that is wanted applies."""
+    def listed(
+        self, wanted: AuditFilter, marker: int | None, count: int, *, documents: bool = True
+    ) -> AuditPage:
+        """The next records to which all that is wanted applies; without `documents` these are not read."""
         with self._database.read() as connection:
-            found = reading.page(connection, wanted, marker, count + 1)
+            found = reading.page(connection, wanted, marker, count + 1, documents=documents)
         return AuditPage(found[:count], found[count - 1].id if len(found) > count else None)

@@ -16,15 +16,25 @@ _table = tables.audit_records
 
 _LAST = 2**62
 _columns = [_table.c[name] for name in StoredRecord._fields]
+_heads = [
+    sa.null().label(name) if name in ("before", "after") else _table.c[name] for name in StoredRecord._fields
+]
 
 
-def page(connection: Executor, wanted: AuditFilter, before: int | None, count: int) -> list[StoredRecord]:
-    """Records from the newest to the oldest, those with smaller ids than `before`, at most `count`."""
-    statement = sa.select(*_columns).order_by(_table.c.id.desc()).limit(count)
+def page(
+    connection: Executor, wanted: AuditFilter, before: int | None, count: int, *, documents: bool = True
+) -> list[StoredRecord]:
+    """Records from the newest to the oldest, those with smaller ids than `before`, at most `count`.
+
+    Without `documents` what was before and after is not read.
+    """
+    statement = sa.select(*(_columns if documents else _heads)).order_by(_table.c.id.desc()).limit(count)
     for name in ("user_id", "project_id", "action", "kind", "target", "consumer_id"):
         value = getattr(wanted, name)
         if value is not None:
             statement = statement.where(_table.c[name] == value)
+    if wanted.targets:
+        statement = statement.where(_table.c.target.in_(wanted.targets))
     if wanted.request_id is not None:
         own, callers = _table.c.request_id, _table.c.global_request_id
         statement = statement.where(sa.or_(own == wanted.request_id, callers == wanted.request_id))

@@ -6,6 +6,7 @@ the while is on exactly one page, also if it is replaced between two of them.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -67,10 +68,41 @@ def page(
     return [ListedAllocation(*row) for row in connection.execute(statement.order_by(*_order))]
 
 
-def on_tree(connection: Executor, root_id: int) -> list[ListedAllocation]:
-    """All allocations on the providers of a tree."""
-    statement = _narrowed(_listed, AllocationFilter()).where(_providers.c.root_provider_id == root_id)
-    return [ListedAllocation(*row) for row in connection.execute(statement.order_by(*_order))]
+class Held(NamedTuple):
+    """What somebody holds of a provider, which is known by its id as the class is."""
+
+    consumer_uuid: str
+    project_id: str
+    user_id: str
+    consumer_type: str | None
+    provider_id: int
+    class_id: int
+    amount: int
+
+
+_held = (
+    sa.select(
+        _table.c.consumer_id,
+        _projects.c.external_id,
+        _users.c.external_id,
+        _types.c.name,
+        _table.c.resource_provider_id,
+        _table.c.resource_class_id,
+        _table.c.used,
+    )
+    .select_from(_table)
+    .join(_consumers, _consumers.c.uuid == _table.c.consumer_id)
+    .join(_projects, _projects.c.id == _consumers.c.project_id)
+    .join(_users, _users.c.id == _consumers.c.user_id)
+    .outerjoin(_types, _types.c.id == _consumers.c.consumer_type_id)
+)
+
+
+def on_providers(connection: Executor, ids: Collection[int]) -> list[Held]:
+    """All that is held of some providers, by consumer."""
+    order = (_table.c.consumer_id, _table.c.resource_provider_id, _table.c.resource_class_id)
+    statement = _held.where(_table.c.resource_provider_id.in_(sorted(ids))).order_by(*order)
+    return [Held(*row) for row in connection.execute(statement)]
 
 
 def _narrowed(statement: sa.Select[Any], wanted: AllocationFilter) -> sa.Select[Any]:

@@ -176,6 +176,33 @@ def node_on(connection: Executor, provider_id: int) -> str | None:
     return f"{row[0]}/{row[1]}" if row else None
 
 
+class HostedNode(NamedTuple):
+    """The node whose host a provider is, without its manifests, and the facts of its cluster."""
+
+    cluster_id: int
+    cluster: str
+    settings: dict[str, Any]
+    name: str
+    imported_at: datetime.datetime
+
+
+def hosted_by(connection: Executor, provider_id: int) -> HostedNode | None:
+    """The node whose host this provider is."""
+    statement = (
+        sa.select(
+            _clusters.c.id,
+            _clusters.c.name,
+            _clusters.c.settings,
+            _nodes.c.name,
+            sa.func.coalesce(_nodes.c.updated_at, _nodes.c.created_at),
+        )
+        .join(_nodes, _nodes.c.cluster_id == _clusters.c.id)
+        .where(_nodes.c.resource_provider_id == provider_id)
+    )
+    row = connection.execute(statement).first()
+    return HostedNode(*row) if row else None
+
+
 class NewNode(NamedTuple):
     """A node to be written: its name, its host provider, its manifests."""
 
