@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from placement.dialects.koordinator.settings.settings import scheduler_settings
-from placement.domain.errors import NotFound
 from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.node_loading import ClusterFacts, NodeLoader
 from placement.services.clusters.node_views import NodeView, view_of
@@ -30,6 +29,7 @@ from placement.storage.statements.trees import TreeMember
 
 __all__ = ["Check", "HostView", "HostViews", "NamedPlace", "TreeMember"]
 
+_MOST_KNOWN = 50
 Check = Callable[[str | None], None]
 """Refuses a caller who may not see hosts, those of a cluster if its name is given."""
 
@@ -58,6 +58,7 @@ class HostViews:
         self._database = database
         self._loader = loader
         self._ends = ends
+        self._known: dict[int, NodeInfo] = {}
 
     def show(self, uuid: str, check: Check) -> HostView:
         """The tree in which the provider is; what has expired there is released. Raises NotFound."""
@@ -71,25 +72,30 @@ class HostViews:
 
     def _read(self, uuid: str, check: Check) -> tuple[HostView, ClusterFacts | None, NodeInfo | None]:
         with self._database.snapshot() as connection:
-            found = provider_rows.find(connection, uuid)
+            found = clusters.place_of(connection, uuid)
             if found is None:
                 raise missing(uuid)
-            node = clusters.hosted_by(connection, found.root_id)
+            root_id, node = found
             check(None if node is None else node.cluster)
-            members = trees.members(connection, found.root_id)
+            members = trees.members(connection, root_id)
             ids = [member.id for member in members]
             records = inventories.stored(connection, ids)
-            held = allocation_lists.on_providers(connection, ids)
+            held = allocation_lists.on_tree(connection, root_id)
             facts = None if node is None else _facts(node)
-            state = None if facts is None else self._state(connection, facts, found.root_id)
+            state = None if facts is None else self._state(connection, facts, root_id)
         root = next((member for member in members if member.parent_id is None), None)
         if root is None:
-            raise NotFound(f"No resource provider with uuid {found.root_uuid} found")
+            raise missing(uuid)
         view = None if state is None else view_of(state)
         return HostView(uuid, root, members, records, held, node, view), facts, state
 
     def _state(self, connection: Executor, facts: ClusterFacts, root_id: int) -> NodeInfo:
-        return self._loader.load(connection, facts, [root_id])[root_id]
+        # The manifests of a node that was not imported again since need not be read again.
+        found = self._loader.load(connection, facts, [root_id], self._known)[root_id]
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[root_id] = found
+        return found
 
     def aggregates(self, ids: Collection[int]) -> dict[int, list[str]]:
         """The aggregates that providers are in, by uuid."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import orjson
 from flask import Blueprint, Response, request
@@ -11,7 +11,7 @@ from flask import Blueprint, Response, request
 from placement.api.context import use_cases
 from placement.api.rendering.reservations import reservations_body
 from placement.api.route_guard import PAGES, route
-from placement.domain.audit import AuditFilter, Kind, StoredRecord
+from placement.domain.audit import Action, AuditFilter, Kind, StoredRecord
 from placement.domain.errors import BadRequest, NotFound
 from placement.metrics.sharing import counts
 from placement.services.clusters.reservations import AVAILABLE
@@ -19,6 +19,7 @@ from placement.services.fleet import Overfull
 from placement.web.permissions import caller_clusters, clusters, may
 from placement.web.shown import JSON, address, same_page, shown
 from placement.web.shown import wanted as wanted_form
+from placement.web.templating import escaped
 
 _PAGE = 50
 _HISTORY = 20
@@ -56,35 +57,29 @@ def register(blueprint: Blueprint) -> None:
     route(blueprint, f"{PAGES}/refusals", "GET", "placement:clusters:list", own_only=True)(_refusals)
 
 
-class ChangeRow(NamedTuple):
-    """A record as a table shows it; `address` is that of what it is about, where there is a page of it."""
-
-    id: int
-    time: str
-    action: str
-    kind: str
-    target: str
-    address: str | None
-    user: str | None
-    project: str | None
-
-
-def rows_of(records: Iterable[StoredRecord]) -> list[ChangeRow]:
-    """Records as tables show them."""
+def rows_of(records: Iterable[StoredRecord]) -> list[list[str]]:
+    """Records as tables show them, escaped: id, time, action, kind, target, its page, user, project."""
     root = address("")
-    return [
-        ChangeRow(
-            each.id,
+    return escaped(
+        (
+            str(each.id),
             each.recorded_at.isoformat(" ", "seconds"),
             each.action,
             each.kind,
             each.target,
-            f"{root}{_PLACES[each.kind]}{each.target}" if each.kind in _PLACES else None,
-            each.user_id,
-            each.project_id,
+            f"{root}{_PLACES[each.kind]}{each.target}" if each.kind in _PLACES else "",
+            each.user_id or "",
+            each.project_id or "",
         )
         for each in records
-    ]
+    )
+
+
+def since_and_last(records: Sequence[StoredRecord]) -> dict[str, StoredRecord]:
+    """Of the changes of one thing, the newest first: the one that made it, if that is there, and the last."""
+    made = next((each for each in records if each.action == Action.CREATE), None)
+    found = {"since": made, "last written": records[0] if records else None}
+    return {words: each for words, each in found.items() if each is not None}
 
 
 def told(record: StoredRecord) -> dict[str, Any]:

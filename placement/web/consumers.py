@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from flask import Blueprint, Response, request
+from markupsafe import Markup
 
 from placement.api.context import use_cases
 from placement.api.rendering.listings import allocations_body
@@ -17,17 +18,23 @@ from placement.domain.allocation import UNKNOWN_CONSUMER_TYPE, AllocationFilter
 from placement.domain.audit import AuditFilter
 from placement.domain.errors import BadRequest, Forbidden, NotFound
 from placement.domain.identifiers import normalize_uuid
-from placement.services.clusters.pod_pages import PodFilter
+from placement.services.clusters.pod_answers import PodAnswer
+from placement.services.clusters.pod_pages import PodFilter, PodPage
 from placement.services.host_views import HostView
-from placement.web.changes import history_of, rows_of, told
+from placement.services.placement.listings import ConsumerSum
+from placement.web import units
+from placement.web.changes import history_of, rows_of, since_and_last, told
 from placement.web.host_boxes import Drawing
 from placement.web.host_drawing import drawing_of
 from placement.web.hosts import seen
 from placement.web.permissions import clusters, may, require
-from placement.web.shown import HTML, address, same_page, shown, to, wanted
+from placement.web.shown import HTML, Table, address, same_page, shown, to, wanted
+from placement.web.templating import escaped
 
 _PAGE = 50
 _MOST_HOSTS = 4
+_NO_TABLE: Table = ((), ())
+_POD = ("namespace", "name", "node", "qos_class", "phase", "cpuset", "consumer_uuid")
 _WHO = ("consumer_uuid", "consumer_type", "project_id", "user_id")
 
 
@@ -49,7 +56,7 @@ def _consumers() -> Response:
         name: request.args.get(name) or None for name in ("project_id", "user_id", "consumer_type", "cluster")
     }
     kind = given["consumer_type"]
-    wanted = AllocationFilter(
+    filter_ = AllocationFilter(
         project_id=given["project_id"],
         user_id=given["user_id"],
         consumer_type=None if kind == UNKNOWN_CONSUMER_TYPE else kind,
@@ -59,27 +66,34 @@ def _consumers() -> Response:
     after = request.args.get("after")
     if after is not None and normalize_uuid(after) is None:
         raise BadRequest("after: must be the uuid that the page before ends with")
-    page = use_cases().listings.allocations(wanted, after, _PAGE)
-    document = allocations_body(page)
-    following = None if page.next is None else same_page(after=page.next)
+    if wanted() != HTML:
+        document = allocations_body(use_cases().listings.allocations(filter_, after, _PAGE))
+        return shown("consumers.html", document, lambda: _held_table(document))
+    sums, following = use_cases().listings.consumers(filter_, after, _PAGE)
     return shown(
         "consumers.html",
-        document,
-        lambda: _held_table(document),
+        {},
+        _NO_TABLE,
+        consumers=_rows(sums),
         given=given,
-        following=following,
+        following=None if following is None else same_page(after=following),
         clusters=[given["cluster"]] if given["cluster"] else [],
         sees_consumers=may("allocations:list"),
     )
 
 
-def held(consumer: dict[str, Any]) -> dict[str, int]:
-    """What a consumer holds of each class over all providers."""
-    found: dict[str, int] = {}
-    for given in consumer["allocations"].values():
-        for name, amount in given["resources"].items():
-            found[name] = found.get(name, 0) + amount
-    return found
+def _rows(sums: Sequence[ConsumerSum]) -> list[tuple[list[str], Markup]]:
+    """Consumers as the table shows them: uuid, type, project and user, escaped, and what each holds."""
+    held: dict[str, dict[str, int]] = {}
+    who = {}
+    for row in sums:
+        held.setdefault(row.consumer_uuid, {})[row.class_name] = row.amount
+        who[row.consumer_uuid] = row
+    cells = escaped(
+        (each.consumer_uuid, each.consumer_type or UNKNOWN_CONSUMER_TYPE, each.project_id, each.user_id)
+        for each in who.values()
+    )
+    return [(each, units.pairs(held[uuid])) for each, uuid in zip(cells, who, strict=True)]
 
 
 def _held_table(document: dict[str, Any]) -> Any:
@@ -112,7 +126,8 @@ def _consumer(uuid: str) -> Response:
         lambda: _held_table(document),
         uuid=normal,
         holder=holder,
-        history=None if history is None else rows_of(history),
+        changes=None if history is None else rows_of(history),
+        told=since_and_last(history or ()),
         drawn=_drawn(holder["allocations"] if holder and wanted() == HTML else ()),
         claimed=request.args.get("claimed"),
     )
@@ -151,24 +166,29 @@ def _pods() -> Response:
     text = request.args.get("marker", "0")
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise BadRequest("marker: must be the one of the page before")
-    document: dict[str, Any] = {"pods": [], "next": None}
+    page = PodPage([], None)
     if cluster:
         require("clusters:pods:list", cluster)
-        wanted = PodFilter(given["namespace"], given["node"], given["qos"])
-        page = use_cases().pods.listed(cluster, wanted, int(text), _PAGE)
-        document = page_body(cluster, page)
-    following = None if document["next"] is None else same_page(marker=document["next"])
-    columns = ("namespace", "name", "node", "qos_class", "phase", "cpuset", "consumer_uuid")
-    rows = ([pod[column] for column in columns] for pod in document["pods"])
+        filter_ = PodFilter(given["namespace"], given["node"], given["qos"])
+        page = use_cases().pods.listed(cluster, filter_, int(text), _PAGE)
+    following = None if page.next is None else same_page(marker=page.next)
     return shown(
         "pods.html",
-        document,
-        (columns, rows),
+        lambda: page_body(cluster, page),
+        lambda: (_POD, (_pod_cells(pod) for pod in page.pods)),
+        pods=escaped([cell or "" for cell in _pod_cells(pod)[:-1]] for pod in page.pods),
         cluster=cluster,
         given=given,
         clusters=names,
         following=following,
     )
+
+
+def _pod_cells(pod: PodAnswer) -> tuple[str | None, ...]:
+    """The columns of `_POD`."""
+    return (
+        pod.namespace, pod.name, pod.node, pod.qos or None, pod.phase, pod.cpuset, pod.consumer_uuid
+    )  # fmt: skip
 
 
 def _with_pods() -> list[str]:
@@ -183,13 +203,13 @@ def _pod(cluster: str, namespace: str, name: str) -> Response:
     target = f"{cluster}/{namespace}/{name}"
     history = history_of(AuditFilter(target=target))
     places = [answer.resource_provider] if answer.resource_provider and wanted() == HTML else ()
-    columns = ("namespace", "name", "node", "qos_class", "phase", "cpuset", "consumer_uuid")
     return shown(
         "pod.html",
         document,
-        (columns, [[document[column] for column in columns]]),
+        (_POD, [[document[column] for column in _POD]]),
         pod=document,
-        history=None if history is None else rows_of(history),
+        changes=None if history is None else rows_of(history),
+        told=since_and_last(history or ()),
         drawn=_drawn(places),
         sees_consumers=may("allocations:list"),
         claimed=request.args.get("claimed"),

@@ -13,7 +13,7 @@ from placement.api.context import use_cases
 from placement.api.route_guard import PAGES, route
 from placement.domain.audit import AuditFilter
 from placement.services.capacity import Group
-from placement.web.changes import ChangeRow, refused_now, rows_of
+from placement.web.changes import refused_now, rows_of
 from placement.web.fleet_map import chosen
 from placement.web.permissions import caller_clusters, may
 from placement.web.shown import shown
@@ -95,7 +95,7 @@ def _resources(groups: list[Group]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _recent() -> list[ChangeRow]:
+def _recent() -> list[list[str]]:
     if not may("audit:list"):
         return []
     since = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - _RECENT

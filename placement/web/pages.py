@@ -76,15 +76,15 @@ def _add_templates(application: Flask) -> None:
         "number": units.number,
         "pretty": shown.pretty,
         "cpu_list": format_cpu_list,
-        "claimable": requests.claimable,
         "miss_address": requests.miss_address,
-        "held": consumers.held,
     }
     functions = {
         "address": shown.address,
         "same_page": shown.same_page,
         "form_key": session.form_key,
         "share": units.share,
+        "shared": units.shared,
+        "pairs": units.pairs,
         "percent": units.percent,
     }
     add_templates(application, filters, functions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import orjson
@@ -26,9 +26,11 @@ from placement.services.manifests import parse_yaml, pod_manifest
 from placement.services.placement.candidates import Search
 from placement.services.placement.search_options import NO_OPTIONS, SearchOptions
 from placement.web import units
+from placement.web.candidate_rows import candidate_rows
 from placement.web.permissions import clusters, may, require
 from placement.web.shown import address, shown
 
+Found = TypeVar("Found")
 KINDS = ("query", "flavor", "pod")
 _USUAL, _MOST = 20, 200
 EXAMPLES = {
@@ -62,7 +64,8 @@ def _why() -> Response:
     """The form, and what becomes of the request in it."""
     kind = chosen_kind()
     given = request.args.to_dict()
-    document, problems = answered(lambda: _ASKED[kind](given), given)
+    found, problems = answered(lambda: _ASKED[kind](given), given)
+    document = found or {}
     return shown(
         "why.html",
         document or {"problems": problems},
@@ -72,15 +75,16 @@ def _why() -> Response:
         given=given,
         problems=problems,
         examples=EXAMPLES,
-        clusters=offered_clusters(document, given),
+        clusters=offered_clusters(given, is_answered=bool(document)),
+        rows=candidate_rows(document),
         consumer_uuid=str(uuid.uuid4()),
         may_claim=_may_claim(kind, given.get("cluster") or None),
     )
 
 
-def offered_clusters(document: Mapping[str, Any], given: Mapping[str, str]) -> list[str]:
+def offered_clusters(given: Mapping[str, str], *, is_answered: bool) -> list[str]:
     """Which clusters the form offers: beside an answer that of the question, as the page gets the others."""
-    if document:
+    if is_answered:
         return [given["cluster"]] if given.get("cluster") else []
     return [each.name for each in clusters()]
 
@@ -93,16 +97,16 @@ def chosen_kind() -> str:
     return kind
 
 
-def answered(ask: Callable[[], dict[str, Any]], given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+def answered(ask: Callable[[], Found], given: Mapping[str, str]) -> tuple[Found | None, list[str]]:
     """What comes of the form, if anything is in it, and what is wrong about that."""
     if not any(given.get(name, "").strip() for name in ("query", "vcpus", "pod")):
-        return {}, []
+        return None, []
     try:
         return ask(), []
     except FlavorRefused as refused:
-        return {}, [message for _, message in refused.problems]
+        return None, [message for _, message in refused.problems]
     except BadRequest as error:
-        return {}, getattr(error, "findings", None) or [str(error)]
+        return None, getattr(error, "findings", None) or [str(error)]
 
 
 def _may_claim(kind: str, cluster: str | None) -> bool:
@@ -258,13 +262,6 @@ def _table(document: Mapping[str, Any]) -> Any:
         for uuid, given in each["allocations"].items()
         for name, amount in given["resources"].items()
     ]
-
-
-def claimable(candidate: Mapping[str, Any]) -> str:
-    """What a form says of a candidate to have it claimed."""
-    return orjson.dumps(
-        {uuid: given["resources"] for uuid, given in candidate["allocations"].items()}
-    ).decode()
 
 
 def miss_address(miss: Mapping[str, Any], page: str = "") -> str:

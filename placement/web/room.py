@@ -11,8 +11,10 @@ from placement.api import capacity_question, queries
 from placement.api.context import use_cases
 from placement.api.rendering.capacity import capacity_body
 from placement.api.route_guard import PAGES, route
+from placement.services.planning.answer import HostRoom, KindRoom, Room
 from placement.services.planning.planning import BY, Kind, Question
 from placement.services.planning.world import WorldRequest
+from placement.web import units
 from placement.web.permissions import require
 from placement.web.requests import (
     EXAMPLES,
@@ -25,6 +27,7 @@ from placement.web.requests import (
     parsed,
 )
 from placement.web.shown import shown
+from placement.web.templating import escaped
 
 _HOSTS_SHOWN = 100
 _COLUMNS = ("of", "name", "uuid", "lower", "upper", "runs_out_first", "fragmentation")
@@ -38,26 +41,27 @@ def register(blueprint: Blueprint) -> None:
 def _room() -> Response:
     """The form, and how many more there is room for."""
     kind, given = chosen_kind(), request.args.to_dict()
-    document, problems = answered(lambda: _counted(_ASKED[kind](given)), given)
+    found, problems = answered(lambda: _counted(_ASKED[kind](given)), given)
     return shown(
         "room.html",
-        document or {"problems": problems},
-        lambda: (_COLUMNS, list(_rows(document)) if document else []),
+        lambda: {"problems": problems} if found is None else capacity_body({kind: found})["kinds"][kind],
+        lambda: (_COLUMNS, [] if found is None else list(_rows(found))),
         400 if problems else 200,
         kind=kind,
         given=given,
         problems=problems,
         examples=EXAMPLES,
-        clusters=offered_clusters(document, given),
-        hosts=_best(document),
+        clusters=offered_clusters(given, is_answered=found is not None),
+        room=found,
+        hosts=_best(found),
     )
 
 
-def _counted(question: Question) -> dict[str, Any]:
-    """The answer of the API for the only kind of the question."""
+def _counted(question: Question) -> KindRoom:
+    """The answer for the only kind of the question."""
     require("capacity:show", question.cluster)
-    (found,) = capacity_body(use_cases().planning.capacity(question, parsed))["kinds"].values()
-    return dict(found)
+    (found,) = use_cases().planning.capacity(question, parsed).values()
+    return found
 
 
 def _query(given: Mapping[str, str]) -> Question:
@@ -88,22 +92,31 @@ _ASKED: dict[str, Callable[[Mapping[str, str]], Question]] = {
 }
 
 
-def _best(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The hosts with most room."""
-    hosts = document.get("hosts") or ()
-    return sorted(hosts, key=lambda host: (-host["lower"], host["name"] or ""))[:_HOSTS_SHOWN]
+def _best(found: KindRoom | None) -> list[list[str]]:
+    """The hosts with most room, escaped: uuid, name, room, what runs out first."""
+    hosts = sorted((found and found.hosts) or (), key=lambda host: (-host.lower, host.name or ""))
+    return escaped(
+        (
+            each.like or each.uuid,
+            each.name or each.uuid,
+            units.number(each.lower)
+            + ("" if each.lower == each.upper else f" to {units.number(each.upper)}"),
+            units.plain(each.runs_out_first),
+        )
+        for each in hosts[:_HOSTS_SHOWN]
+    )
 
 
-def _rows(document: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-    yield _row("all", None, None, document["total"])
-    for of, key, name, uuid in (
-        ("cluster", "clusters", "cluster", None),
-        ("aggregate", "aggregates", None, "aggregate"),
-        ("host", "hosts", "name", "uuid"),
-    ):
-        for each in document.get(key) or ():
-            yield _row(of, each[name] if name else None, each[uuid] if uuid else None, each)
+def _rows(found: KindRoom) -> Iterator[tuple[Any, ...]]:
+    yield _row("all", None, None, found.total)
+    for name, room in (found.clusters or {}).items():
+        yield _row("cluster", name, None, room)
+    for uuid, room in (found.aggregates or {}).items():
+        yield _row("aggregate", None, uuid, room)
+    for host in found.hosts or ():
+        yield _row("host", host.name, host.uuid, host)
 
 
-def _row(of: str, name: str | None, uuid: str | None, room: Mapping[str, Any]) -> tuple[Any, ...]:
-    return of, name, uuid, room["lower"], room["upper"], room["runs_out_first"], room.get("fragmentation")
+def _row(of: str, name: str | None, uuid: str | None, room: Room | HostRoom) -> tuple[Any, ...]:
+    share = room.fragmentation if isinstance(room, Room) else None
+    return of, name, uuid, room.lower, room.upper, room.runs_out_first, share

@@ -6,19 +6,22 @@ the navigation for each set of pages that somebody may see.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from flask import Flask, current_app, request
 from flask.templating import Environment
 from jinja2 import ChoiceLoader, PackageLoader, PrefixLoader, select_autoescape
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from placement.api import context
 from placement.api.route_guard import PAGES
 from placement.web import session
 from placement.web.permissions import may
 
+_BETWEEN = "\0"
 _OF_DICTS = frozenset(dir(dict))
 # Key, path, name, policy rule; whether the caller's own clusters are enough, or the page is of one of them,
 # which its address then names.
@@ -61,13 +64,31 @@ def add_templates(application: Flask, filters: dict[str, Any], functions: dict[s
 def rendered(template: str, **values: Any) -> str:
     """A page as text."""
     found = current_app.jinja_env.get_template(f"web/{template}")
+    needs_sign_in = session.needs_sign_in()
+    asked = request.query_string.decode("latin-1")
     return found.render(
-        root=f"{request.script_root}{PAGES}",
-        needs_sign_in=session.needs_sign_in(),
-        signed_in=session.is_signed_in(),
+        root=escape(f"{request.script_root}{PAGES}"),
+        here=f"{request.script_root}{request.path}?{asked}{'&' if asked else ''}",
+        needs_sign_in=needs_sign_in,
+        signed_in=needs_sign_in and session.is_signed_in(),
         caller=context.current().caller,
         **values,
     )
+
+
+def escaped(rows: Iterable[Sequence[str]]) -> list[list[str]]:
+    """The cells of a table as HTML, for templates that write them as they are.
+
+    All are escaped in one go: one by one that takes as long as reading them from the database.
+    """
+    listed = [list(row) for row in rows]
+    cells = [cell for row in listed for cell in row]
+    found = str(escape(_BETWEEN.join(cells))).split(_BETWEEN) if cells else []
+    if len(found) != len(cells):
+        # Some cell contains what we put between them.
+        found = [str(escape(cell)) for cell in cells]
+    rest = iter(found)
+    return [list(islice(rest, len(row))) for row in listed]
 
 
 def navigation() -> Markup:
