@@ -129,6 +129,18 @@ class StoredRecord(NamedTuple):
     address: str | None
 
 
+class RecordHead(NamedTuple):
+    """What a list of records shows of each."""
+
+    id: int
+    recorded_at: datetime.datetime
+    action: str
+    kind: str
+    target: str
+    user_id: str | None
+    project_id: str | None
+
+
 class Change(NamedTuple):
     """A provider or consumer that changed; `generation` of providers that are still there.
 

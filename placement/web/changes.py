@@ -11,14 +11,13 @@ from flask import Blueprint, Response, request
 from placement.api.context import use_cases
 from placement.api.rendering.reservations import reservations_body
 from placement.api.route_guard import PAGES, route
-from placement.domain.audit import Action, AuditFilter, Kind, StoredRecord
+from placement.domain.audit import Action, AuditFilter, Kind, RecordHead, StoredRecord
 from placement.domain.errors import BadRequest, NotFound
 from placement.metrics.sharing import counts
 from placement.services.clusters.reservations import AVAILABLE
 from placement.services.fleet import Overfull
 from placement.web.permissions import caller_clusters, clusters, may
-from placement.web.shown import JSON, address, same_page, shown
-from placement.web.shown import wanted as wanted_form
+from placement.web.shown import HTML, address, same_page, shown, wanted
 from placement.web.templating import escaped
 
 _PAGE = 50
@@ -57,7 +56,7 @@ def register(blueprint: Blueprint) -> None:
     route(blueprint, f"{PAGES}/refusals", "GET", "placement:clusters:list", own_only=True)(_refusals)
 
 
-def rows_of(records: Iterable[StoredRecord]) -> list[list[str]]:
+def rows_of(records: Iterable[RecordHead | StoredRecord]) -> list[list[str]]:
     """Records as tables show them, escaped: id, time, action, kind, target, its page, user, project."""
     root = address("")
     return escaped(
@@ -75,7 +74,7 @@ def rows_of(records: Iterable[StoredRecord]) -> list[list[str]]:
     )
 
 
-def since_and_last(records: Sequence[StoredRecord]) -> dict[str, StoredRecord]:
+def since_and_last(records: Sequence[RecordHead]) -> dict[str, RecordHead]:
     """Of the changes of one thing, the newest first: the one that made it, if that is there, and the last."""
     made = next((each for each in records if each.action == Action.CREATE), None)
     found = {"since": made, "last written": records[0] if records else None}
@@ -99,11 +98,11 @@ def told(record: StoredRecord) -> dict[str, Any]:
     }
 
 
-def history_of(wanted: AuditFilter) -> list[StoredRecord] | None:
+def history_of(wanted: AuditFilter) -> list[RecordHead] | None:
     """The last changes to which all that is wanted applies, None if the caller may not see any."""
     if not may("audit:list"):
         return None
-    return use_cases().audit.listed(wanted, None, _HISTORY, documents=wanted_form() == JSON).records
+    return use_cases().audit.heads(wanted, None, _HISTORY)[0]
 
 
 def _changes() -> Response:
@@ -116,21 +115,22 @@ def _changes() -> Response:
     marker = request.args.get("marker")
     if marker is not None and not (marker.isascii() and marker.isdigit() and len(marker) < 19):
         raise BadRequest("marker: must be the one of the page before")
-    page = use_cases().audit.listed(
-        AuditFilter(**given, targets=targets),
-        int(marker) if marker else None,
-        _PAGE,
-        documents=wanted_form() == JSON,
-    )
-    following = None if page.next is None else same_page(marker=page.next)
+    filter_ = AuditFilter(given["user_id"], given["project_id"], kind=kind, targets=targets)
+    before = int(marker) if marker else None
+    if wanted() != HTML:
+        page = use_cases().audit.listed(filter_, before, _PAGE)
+        changes = [told(each) for each in page.records]
+        rows = ([each[name] for name in _COLUMNS] for each in changes)
+        return shown("changes.html", {"changes": changes, "next": page.next}, (_COLUMNS, rows))
+    heads, following = use_cases().audit.heads(filter_, before, _PAGE)
     return shown(
         "changes.html",
-        lambda: {"changes": [told(each) for each in page.records], "next": page.next},
-        lambda: (_COLUMNS, ([told(each)[name] for name in _COLUMNS] for each in page.records)),
-        changes=rows_of(page.records),
+        {},
+        ((), ()),
+        changes=rows_of(heads),
         given={**given, "targets": targets},
         kinds=_KINDS,
-        following=following,
+        following=None if following is None else same_page(marker=following),
     )
 
 

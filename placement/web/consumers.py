@@ -18,12 +18,11 @@ from placement.domain.allocation import UNKNOWN_CONSUMER_TYPE, AllocationFilter
 from placement.domain.audit import AuditFilter
 from placement.domain.errors import BadRequest, Forbidden, NotFound
 from placement.domain.identifiers import normalize_uuid
-from placement.services.clusters.pod_answers import PodAnswer
-from placement.services.clusters.pod_pages import PodFilter, PodPage
+from placement.services.clusters.pod_pages import PodFilter
 from placement.services.host_views import HostView
 from placement.services.placement.listings import ConsumerSum
 from placement.web import units
-from placement.web.changes import history_of, rows_of, since_and_last, told
+from placement.web.changes import history_of, rows_of, since_and_last
 from placement.web.host_boxes import Drawing
 from placement.web.host_drawing import drawing_of
 from placement.web.hosts import seen
@@ -121,7 +120,7 @@ def _consumer(uuid: str) -> Response:
         "consumer.html",
         lambda: {
             "consumer": holder,
-            "history": None if history is None else [told(each) for each in history],
+            "history": None if history is None else [each._asdict() for each in history],
         },
         lambda: _held_table(document),
         uuid=normal,
@@ -166,29 +165,26 @@ def _pods() -> Response:
     text = request.args.get("marker", "0")
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise BadRequest("marker: must be the one of the page before")
-    page = PodPage([], None)
     if cluster:
         require("clusters:pods:list", cluster)
-        filter_ = PodFilter(given["namespace"], given["node"], given["qos"])
-        page = use_cases().pods.listed(cluster, filter_, int(text), _PAGE)
-    following = None if page.next is None else same_page(marker=page.next)
+    filter_ = PodFilter(given["namespace"], given["node"], given["qos"])
+    if wanted() != HTML:
+        listed = use_cases().pods.listed(cluster, filter_, int(text), _PAGE)
+        document = page_body(cluster, listed)
+        return shown(
+            "pods.html", document, (_POD, ([pod[name] for name in _POD] for pod in document["pods"]))
+        )
+    pods, following = use_cases().pods.heads(cluster, filter_, int(text), _PAGE) if cluster else ([], None)
     return shown(
         "pods.html",
-        lambda: page_body(cluster, page),
-        lambda: (_POD, (_pod_cells(pod) for pod in page.pods)),
-        pods=escaped([cell or "" for cell in _pod_cells(pod)[:-1]] for pod in page.pods),
+        {},
+        _NO_TABLE,
+        pods=escaped([cell or "" for cell in pod[1:]] for pod in pods),
         cluster=cluster,
         given=given,
         clusters=names,
-        following=following,
+        following=None if following is None else same_page(marker=following),
     )
-
-
-def _pod_cells(pod: PodAnswer) -> tuple[str | None, ...]:
-    """The columns of `_POD`."""
-    return (
-        pod.namespace, pod.name, pod.node, pod.qos or None, pod.phase, pod.cpuset, pod.consumer_uuid
-    )  # fmt: skip
 
 
 def _with_pods() -> list[str]:

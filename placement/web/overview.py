@@ -99,5 +99,4 @@ def _recent() -> list[list[str]]:
     if not may("audit:list"):
         return []
     since = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - _RECENT
-    page = use_cases().audit.listed(AuditFilter(since=since), None, _SHOWN, documents=False)
-    return rows_of(page.records)
+    return rows_of(use_cases().audit.heads(AuditFilter(since=since), None, _SHOWN)[0])

@@ -77,7 +77,7 @@ def _found_in(text: str, cluster: str | None) -> list[dict[str, Any]]:
                 "name": each.uuid,
                 "uuid": each.uuid,
                 "beside": f"project {each.project_id}, user {each.user_id}",
-                "address": address(f"/consumers/{each.uuid}") if may("allocations:list") else None,
+                "address": address(f"/consumers/{each.uuid}") if may("allocations:list") else "",
             }
             for each in finder.consumers(text, cluster, _MOST)
         ]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import sqlalchemy as sa
 
-from placement.domain.audit import Action, AuditFilter, Change, Kind, StoredRecord
+from placement.domain.audit import Action, AuditFilter, Change, Kind, RecordHead, StoredRecord
 from placement.storage import tables
 from placement.storage.backends.backend import Backend
 from placement.storage.database import Executor
@@ -15,20 +16,27 @@ _table = tables.audit_records
 
 
 _LAST = 2**62
-_columns = [_table.c[name] for name in StoredRecord._fields]
-_heads = [
-    sa.null().label(name) if name in ("before", "after") else _table.c[name] for name in StoredRecord._fields
-]
+_records, _heads = (
+    sa.select(*(_table.c[name] for name in row._fields)).order_by(_table.c.id.desc())
+    for row in (StoredRecord, RecordHead)
+)
 
 
-def page(
-    connection: Executor, wanted: AuditFilter, before: int | None, count: int, *, documents: bool = True
-) -> list[StoredRecord]:
-    """Records from the newest to the oldest, those with smaller ids than `before`, at most `count`.
+def page(connection: Executor, wanted: AuditFilter, before: int | None, count: int) -> list[StoredRecord]:
+    """Records from the newest to the oldest, those with smaller ids than `before`, at most `count`."""
+    rows = connection.execute(_narrowed(_records, wanted, before).limit(count))
+    return [StoredRecord(*row) for row in rows]
 
-    Without `documents` what was before and after is not read.
-    """
-    statement = sa.select(*(_columns if documents else _heads)).order_by(_table.c.id.desc()).limit(count)
+
+def heads(connection: Executor, wanted: AuditFilter, before: int | None, count: int) -> list[RecordHead]:
+    """The same as lists show them, without what was before and after."""
+    rows = connection.execute(_narrowed(_heads, wanted, before).limit(count))
+    return [RecordHead(*row) for row in rows]
+
+
+def _narrowed(
+    statement: sa.Select[tuple[Any, ...]], wanted: AuditFilter, before: int | None
+) -> sa.Select[tuple[Any, ...]]:
     for name in ("user_id", "project_id", "action", "kind", "target", "consumer_id"):
         value = getattr(wanted, name)
         if value is not None:
@@ -44,7 +52,7 @@ def page(
         statement = statement.where(_table.c.recorded_at < wanted.until)
     if before is not None:
         statement = statement.where(_table.c.id < before)
-    return [StoredRecord(*row) for row in connection.execute(statement)]
+    return statement
 
 
 def moment(connection: Executor, backend: Backend) -> str:
