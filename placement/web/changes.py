@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -56,13 +56,11 @@ def register(blueprint: Blueprint) -> None:
     route(blueprint, f"{PAGES}/refusals", "GET", "placement:clusters:list", own_only=True)(_refusals)
 
 
-def rows_of(records: Iterable[RecordHead | StoredRecord]) -> list[list[str]]:
+def rows_of(records: Sequence[RecordHead | StoredRecord]) -> list[tuple[str, ...]]:
     """Records as tables show them, escaped: id, time, action, kind, target, its page, user, project."""
     root = address("")
-    return escaped(
+    texts = escaped(
         (
-            str(each.id),
-            each.recorded_at.isoformat(" ", "seconds"),
             each.action,
             each.kind,
             each.target,
@@ -72,6 +70,10 @@ def rows_of(records: Iterable[RecordHead | StoredRecord]) -> list[list[str]]:
         )
         for each in records
     )
+    return [
+        (str(each.id), each.recorded_at.isoformat(" ", "seconds"), *cells)
+        for each, cells in zip(records, texts, strict=True)
+    ]
 
 
 def since_and_last(records: Sequence[RecordHead]) -> dict[str, RecordHead]:

@@ -95,7 +95,7 @@ def _resources(groups: list[Group]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _recent() -> list[list[str]]:
+def _recent() -> list[tuple[str, ...]]:
     if not may("audit:list"):
         return []
     since = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - _RECENT

@@ -53,6 +53,7 @@ def _room() -> Response:
         examples=EXAMPLES,
         clusters=offered_clusters(given, is_answered=found is not None),
         room=found,
+        groups=_groups(found),
         hosts=_best(found),
     )
 
@@ -99,12 +100,41 @@ def _best(found: KindRoom | None) -> list[list[str]]:
         (
             each.like or each.uuid,
             each.name or each.uuid,
-            units.number(each.lower)
-            + ("" if each.lower == each.upper else f" to {units.number(each.upper)}"),
+            number_of(each),
             units.plain(each.runs_out_first),
         )
         for each in hosts[:_HOSTS_SHOWN]
     )
+
+
+def _groups(found: KindRoom | None) -> list[list[str]]:
+    """All, clusters and aggregates, escaped: name, room, what runs out first, hosts, fragmentation, stranded."""
+    if found is None:
+        return []
+    rooms = [("all", found.total), *(found.clusters or {}).items()]
+    rooms += [(f"aggregate {uuid}", room) for uuid, room in (found.aggregates or {}).items()]
+    return escaped(
+        (
+            name,
+            number_of(room),
+            units.plain(room.runs_out_first) if room.runs_out_first else "–",
+            f"{units.number(room.taking)} of {units.number(room.hosts)}",
+            f"{units.percent(room.fragmentation, 1)} %",
+            "\n".join(
+                f"{units.amount(each.stranded, of)} {units.plain(of)}"
+                for of, each in room.classes.items()
+                if each.stranded
+            )
+            or "–",
+        )
+        for name, room in rooms
+    )
+
+
+def number_of(room: Room | HostRoom) -> str:
+    """How many there is room for, or between which numbers that is."""
+    lower, upper = units.number(room.lower), units.number(room.upper)
+    return lower if lower == upper else f"{lower} to {upper}"
 
 
 def _rows(found: KindRoom) -> Iterator[tuple[Any, ...]]:

@@ -58,7 +58,7 @@ def add_templates(application: Flask, filters: dict[str, Any], functions: dict[s
     environment.autoescape = select_autoescape(default=True, default_for_string=True)
     environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters |= filters
-    environment.globals |= {**functions, "navigation": navigation, "may": may}
+    environment.globals |= {**functions, "navigation": navigation, "options": options, "may": may}
 
 
 def rendered(template: str, **values: Any) -> str:
@@ -89,6 +89,17 @@ def escaped(rows: Iterable[Sequence[str]]) -> list[list[str]]:
         found = [str(escape(cell)) for cell in cells]
     rest = iter(found)
     return [list(islice(rest, len(row))) for row in listed]
+
+
+def options(names: Sequence[str], chosen: str | None) -> Markup:
+    """What a list of choices offers."""
+    return _options(tuple(names), chosen)
+
+
+@lru_cache(maxsize=500)
+def _options(names: tuple[str, ...], chosen: str | None) -> Markup:
+    plain, selected = Markup("<option>{}</option>"), Markup("<option selected>{}</option>")
+    return Markup("").join((selected if name == chosen else plain).format(name) for name in names)
 
 
 def navigation() -> Markup:

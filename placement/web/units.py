@@ -73,6 +73,7 @@ def share(part: float, whole: float, resource_class: str) -> str:
     return f"{number(part / unit.divisor)} of {number(whole / unit.divisor)} {unit.name}"
 
 
+@lru_cache(_REMEMBERED)
 def number(value: float) -> str:
     """A number as people read it: thousands apart, two decimals below ten, one below a hundred."""
     places = 0 if value == int(value) or abs(value) >= 100 else 1 if abs(value) >= 10 else 2

@@ -16,10 +16,7 @@ _table = tables.audit_records
 
 
 _LAST = 2**62
-_records, _heads = (
-    sa.select(*(_table.c[name] for name in row._fields)).order_by(_table.c.id.desc())
-    for row in (StoredRecord, RecordHead)
-)
+_records = sa.select(*(_table.c[name] for name in StoredRecord._fields)).order_by(_table.c.id.desc())
 
 
 def page(connection: Executor, wanted: AuditFilter, before: int | None, count: int) -> list[StoredRecord]:
@@ -29,9 +26,38 @@ def page(connection: Executor, wanted: AuditFilter, before: int | None, count: i
 
 
 def heads(connection: Executor, wanted: AuditFilter, before: int | None, count: int) -> list[RecordHead]:
-    """The same as lists show them, without what was before and after."""
-    rows = connection.execute(_narrowed(_heads, wanted, before).limit(count))
-    return [RecordHead(*row) for row in rows]
+    """The same as lists show them, without what was before and after.
+
+    Of what is wanted, users, projects, kinds, targets, consumers and the beginning count.
+    """
+    given = {name: value for name in _CONDITIONS if (value := getattr(wanted, name, None))}
+    values = {**given, **({} if before is None else {"before": before}), "count": count}
+    return [RecordHead(*row) for row in connection.execute(_heads(frozenset(values)), values)]
+
+
+_CONDITIONS = {
+    "user_id": "user_id = :user_id",
+    "project_id": "project_id = :project_id",
+    "kind": "kind = :kind",
+    "targets": "target IN :targets",
+    "consumer_id": "consumer_id = :consumer_id",
+    "since": "recorded_at >= :since",
+    "before": "id < :before",
+}
+
+
+@cache
+def _heads(given: frozenset[str]) -> sa.TextualSelect:
+    """The statement for these parameters: building one anew takes as long as its execution."""
+    conditions = [_CONDITIONS[name] for name in sorted(given & _CONDITIONS.keys())]
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    columns = ", ".join(RecordHead._fields)
+    text = sa.text(f"SELECT {columns} FROM audit_records {where} ORDER BY id DESC LIMIT :count")
+    if "targets" in given:
+        text = text.bindparams(sa.bindparam("targets", expanding=True))
+    if "since" in given:
+        text = text.bindparams(sa.bindparam("since", type_=sa.DateTime))
+    return text.columns(*(_table.c[name] for name in RecordHead._fields))
 
 
 def _narrowed(
