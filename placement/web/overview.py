@@ -13,9 +13,11 @@ from placement.api.context import use_cases
 from placement.api.route_guard import PAGES, route
 from placement.domain.audit import AuditFilter
 from placement.services.capacity import Group
+from placement.services.fleet import COMMON_REQUEST
 from placement.web.changes import refused_now, rows_of
 from placement.web.fleet_map import chosen
 from placement.web.permissions import caller_clusters, may
+from placement.web.room import common_room
 from placement.web.shown import shown
 
 _RECENT = datetime.timedelta(minutes=15)
@@ -52,6 +54,8 @@ def _overview() -> Response:
         changes=_recent(),
         changes_known=may("audit:list"),
         map=chosen(only) if sees_map else None,
+        room=common_room(only) if may("capacity:show", only) else None,
+        common=COMMON_REQUEST,
         minutes=int(_RECENT.total_seconds() // 60),
     )
 

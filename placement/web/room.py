@@ -11,8 +11,9 @@ from placement.api import capacity_question, queries
 from placement.api.context import use_cases
 from placement.api.rendering.capacity import capacity_body
 from placement.api.route_guard import PAGES, route
+from placement.services.fleet import COMMON_REQUEST
 from placement.services.planning.answer import HostRoom, KindRoom, Room
-from placement.services.planning.planning import BY, Kind, Question
+from placement.services.planning.planning import BY, BY_AGGREGATE, BY_CLUSTER, Kind, Question
 from placement.services.planning.world import WorldRequest
 from placement.web import units
 from placement.web.permissions import require
@@ -26,11 +27,20 @@ from placement.web.requests import (
     offered_clusters,
     parsed,
 )
-from placement.web.shown import shown
+from placement.web.shown import address, shown
 from placement.web.templating import escaped
 
 _HOSTS_SHOWN = 100
 _COLUMNS = ("of", "name", "uuid", "lower", "upper", "runs_out_first", "fragmentation")
+
+
+def common_room(cluster: str | None) -> str:
+    """The page that counts the request which stranded cores are no use for, in few numbers."""
+    cores, memory = COMMON_REQUEST
+    specs = "hw:cpu_policy=dedicated"
+    return address(
+        "/room", kind="flavor", vcpus=cores, ram=memory, disk=0, specs=specs, cluster=cluster, hosts="no"
+    )
 
 
 def register(blueprint: Blueprint) -> None:
@@ -83,7 +93,8 @@ def _pod(given: Mapping[str, str]) -> Question:
 
 def _asked(kind: Kind, cluster: str | None, given: Mapping[str, str]) -> Question:
     without = tuple(filter(None, (name.strip() for name in given.get("without", "").split(","))))
-    return Question({"it": kind}, cluster, BY, WorldRequest(without), place=lambda _: "")
+    by = (BY_CLUSTER, BY_AGGREGATE) if given.get("hosts") == "no" else BY
+    return Question({"it": kind}, cluster, by, WorldRequest(without), place=lambda _: "")
 
 
 _ASKED: dict[str, Callable[[Mapping[str, str]], Question]] = {
