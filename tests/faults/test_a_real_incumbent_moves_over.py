@@ -13,7 +13,7 @@ import pytest
 
 from tests.patience import PATIENCE_SECONDS
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 INSTALLED = ROOT / "benchmarks" / ".incumbent" / "venv" / "bin" / "placement-manage"
 
 
