@@ -103,13 +103,13 @@ class ShapeRanking:
         self.on_reservations = ReservationLooks(shape.request, shape.selection, shape.settings.host_scoring)
         self._results: dict[NodeInfo, FilterResult] = {}
 
-    def best_first(self, columns: NodeColumns) -> Iterator[Ranked]:
-        """The nodes on which the pod fits, looked at one by one.
+    def best_first(self, columns: NodeColumns, allowed: Mask | None = None) -> Iterator[Ranked]:
+        """The nodes on which the pod fits, in allowed rows if only some are, looked at one by one.
 
         Those come first where it misses least of what it prefers, then by descending score, then by name.
         """
         found: list[tuple[int, int, int, Fit]] = []
-        for row, least, highest in self._foretold(columns):
+        for row, least, highest in self._foretold(columns, allowed):
             # What was found may be as good as anything that comes: then it is next.
             while found and found[0] < (least, -highest, row):
                 yield _ranked(columns, *heapq.heappop(found))
@@ -151,13 +151,13 @@ class ShapeRanking:
     def _ignores(self) -> bool:
         return self.shape.request is not None and self.shape.request.ignores_reservations
 
-    def _foretold(self, columns: NodeColumns) -> Iterator[tuple[int, int, int]]:
+    def _foretold(self, columns: NodeColumns, allowed: Mask | None) -> Iterator[tuple[int, int, int]]:
         """The rows of nodes that may take the pod, what it misses there at least and their scores at most.
 
         In the order that they would have if that were so.
         """
         estimates = self._estimated(columns)
-        rows = np.flatnonzero(estimates.fits)
+        rows = np.flatnonzero(estimates.fits if allowed is None else estimates.fits & allowed)
         missed, scores = estimates.missed[rows], estimates.highest[rows]
         # Numbers as small as these are sorted fastest as what they are.
         order = np.argsort((missed * (BEST + 1) - scores).astype(np.int16), kind="stable")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from placement.scheduling.columns.node_columns import NodeColumns
-from placement.scheduling.reservation_use import PodRanking
+from placement.scheduling.pod_rules.ruled_ranking import AnyRanking
 from placement.scoring.rule import BEST
 
 
-def priorities(ranking: PodRanking, columns: NodeColumns, factor: int) -> dict[str, int]:
+def priorities(ranking: AnyRanking, columns: NodeColumns, factor: int) -> dict[str, int]:
     """The score of each node on which the pod fits, 0 to 100, by name; `factor` makes scores that large.
 
     Nodes on which the pod uses a reservation stay first, then those where it gets more of what it prefers.

@@ -13,6 +13,7 @@ from typing import Any
 
 from placement.dialects.koordinator.pod.pod_request import PodImport
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
+from placement.forest.arrays import Mask
 from placement.numa.refusal import Refusal
 from placement.numa.reservations import NO_MATCH, PREFIX, Reservations
 from placement.scheduling.columns.node_columns import NodeColumns
@@ -51,15 +52,17 @@ class ReservationRanking:
         """All that decides on which nodes the pod fits without reservations."""
         return self._ranking.shape
 
-    def best_first(self, columns: NodeColumns) -> Iterator[Ranked]:
-        """The nodes on which the pod fits: those where it uses a reservation, then all others."""
+    def best_first(self, columns: NodeColumns, allowed: Mask | None = None) -> Iterator[Ranked]:
+        """The nodes on which the pod fits, in allowed rows: first where it uses a reservation."""
         found = [(node, look) for node, look in self._looks(columns) if look.kept is not None]
+        if allowed is not None:
+            found = [each for each in found if allowed[columns.row_of(each[0].name)]]
         found.sort(key=lambda each: _key(*each))
         for node, look in found:
             yield _ranked(node, look)
         if self._affinity is None:
             used = {node.name for node, _ in found}
-            others = self._ranking.best_first(columns)
+            others = self._ranking.best_first(columns, allowed)
             yield from (ranked for ranked in others if ranked.node.name not in used)
 
     def refusals(self, columns: NodeColumns) -> dict[str, Refusal]:
@@ -130,9 +133,9 @@ class IgnoringRanking:
         """All that decides on which nodes the pod fits."""
         return self._ranking.shape
 
-    def best_first(self, columns: NodeColumns) -> Iterator[Ranked]:
-        """The nodes on which the pod fits; reserved CPUs are given first."""
-        for ranked in self._ranking.best_first(self._ranking.on_reservations.opened(columns)):
+    def best_first(self, columns: NodeColumns, allowed: Mask | None = None) -> Iterator[Ranked]:
+        """The nodes on which the pod fits, in allowed rows; reserved CPUs are given first."""
+        for ranked in self._ranking.best_first(self._ranking.on_reservations.opened(columns), allowed):
             node = columns.by_name[ranked.node.name]
             if node is ranked.node:
                 yield ranked

@@ -7,7 +7,7 @@ then all ways are tried, up to a number of steps; what was not tried to the end 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -50,7 +50,6 @@ class Placing:
     members: Sequence[Kind]
     budget: Budget
     _steps: int = _STEPS
-    _room: dict[Kind, Amounts] = field(default_factory=dict)
 
     def run(self) -> Placed:
         """Place as many as possible. Raises SearchEnded if the caller left or nothing was found in time."""
@@ -129,10 +128,8 @@ class Placing:
 
     def _room_by_place(self, tally: Tally, kind: Kind) -> Amounts:
         roots = self.board.forest.roots.astype(np.intp)
-        if kind not in self._room:
-            self._room[kind] = kind.room()
         where = tally.rule.places.of(roots[:, None])
-        room = np.repeat(self._room[kind][roots], where.shape[1])
+        room = np.repeat(kind.room()[roots], where.shape[1])
         inside = where.ravel() >= 0
         found = np.zeros(tally.rule.places.count + 1, np.int64)
         np.add.at(found, where.ravel()[inside], room[inside])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple
 
 from placement.domain import deadline
@@ -174,6 +175,7 @@ class _Deciding:
         return find
 
     def _room(self, wish: Wish) -> Callable[[], Amounts]:
+        @cache
         def room() -> Amounts:
             queries = self._candidates.wanted(self._base, wish.query, wish.options)
             return room_below(self._base.forest, self._base.sharing, queries)
