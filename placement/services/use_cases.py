@@ -38,6 +38,7 @@ from placement.services.placement.providers import Providers
 from placement.services.placement.reshaper import Reshaper
 from placement.services.placement.ruled import Ruled
 from placement.services.planning.planning import Planning
+from placement.services.planning.plans import Plans
 from placement.storage.database import Database
 from placement.storage.statements.consumers import AttributeRegistry
 
@@ -72,6 +73,9 @@ class UseCases:
         self.ruled = Ruled(database, self.candidates, self.holdings)
         self.best_fit = BestFit(self.candidates, self.claims, self.holdings, self.ruled)
         self.planning = Planning(
+            database, self.forest, self.cluster_cache, self.candidates, search_settings.seconds
+        )
+        self.plans = Plans(
             database, self.forest, self.cluster_cache, self.candidates, search_settings.seconds
         )
         self.flavors = Flavors(self.clusters, self.candidates, self.best_fit, self.claims)
