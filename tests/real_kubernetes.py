@@ -171,14 +171,14 @@ class ControlPlane:
         return self.kubeconfig("bind", f"{_ACCOUNTS}:placement-bind", context)
 
     @contextmanager
-    def scheduler(self, extender: dict[str, Any]) -> Iterator[Path]:
-        """kube-scheduler with that extender during the block; its log."""
+    def scheduler(self, extender: dict[str, Any] | None = None) -> Iterator[Path]:
+        """kube-scheduler with that extender, if one is given, during the block; its log."""
         config = {
             "apiVersion": "kubescheduler.config.k8s.io/v1beta1",
             "kind": "KubeSchedulerConfiguration",
             "leaderElection": {"leaderElect": False},
             "clientConnection": {"kubeconfig": str(self.kubeconfig("scheduler", _SCHEDULER, "lab"))},
-            "extenders": [extender],
+            "extenders": [] if extender is None else [extender],
         }
         file = self.folder / "scheduler.yaml"
         file.write_text(yaml.safe_dump(config))
