@@ -58,7 +58,7 @@ def of_body(body: Mapping[str, Any]) -> Question:
         except BadRequest as error:
             raise BadRequest(f"{place}.{error}") from None
     by = tuple(body.get("by", (BY_CLUSTER,)))
-    return Question(kinds, body.get("cluster"), by, _world(body.get("world", {})))
+    return Question(kinds, body.get("cluster"), by, world_of(body.get("world", {})))
 
 
 def of_setting(text: str) -> Question:
@@ -98,7 +98,8 @@ def _kind(given: Mapping[str, Any]) -> Kind:
         raise BadRequest(f"query.{error}") from None
 
 
-def _world(given: Mapping[str, Any]) -> WorldRequest:
+def world_of(given: Mapping[str, Any]) -> WorldRequest:
+    """What is to be different, from a body that keeps to its schema."""
     inventories = tuple(
         Reoffered(
             each["resource_class"],

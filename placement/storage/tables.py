@@ -161,6 +161,18 @@ consumers = sa.Table(
     *_times(),
     # The dedicated CPUs of a guest that was claimed by its flavor; only shown.
     sa.Column("dedicated_cpus", sa.Text),
+    # The name of the group that it was claimed into, if any.
+    sa.Column("group_name", sa.String(255)),
+    sa.Index("ix_consumers_group_name", "group_name"),
+)
+
+# A row for each group that somebody was ever claimed into: who counts or adds consumers of it locks it.
+consumer_groups = sa.Table(
+    "consumer_groups",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("name", sa.String(255), nullable=False, unique=True),
+    *_times(),
 )
 
 allocations = sa.Table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +13,7 @@ from placement.kubernetes.pod_affinity import WeightedTerm
 from placement.kubernetes.pod_rules import PodRules
 from placement.numa.refusal import Refusal
 from placement.scheduling.columns.node_columns import NodeColumns
-from placement.scheduling.pipeline import PodShape, Ranked
+from placement.scheduling.pipeline import Estimates, PodShape, Ranked
 from placement.scheduling.pod_rules.inter_pod_affinity import affinity_scores, refused_by_affinity
 from placement.scheduling.pod_rules.placed_pods import PlacedPods
 from placement.scheduling.pod_rules.topology_spread import refused_by_spread, spread_scores
@@ -68,6 +69,15 @@ class RuledRanking:
                 found[name] = self._reason(int(rows[at]))
         return found
 
+    def standings(self, columns: NodeColumns) -> Estimates:
+        """On which nodes the pod fits, what it misses there and its scores."""
+        found, rows = self._ranking.standings(columns), self._rows(columns)
+        fits, scores = found.fits & ~self._refused[rows], found.highest.copy()
+        if self._may_prefer:
+            fitting = np.flatnonzero(fits)
+            scores[fitting] = self._with_rules(scores[fitting], rows[fitting])
+        return replace(found, fits=fits, highest=scores)
+
     def _rows(self, columns: NodeColumns) -> Rows:
         """The rows among all nodes of those in `columns`."""
         if columns.order is self._whole.order:
@@ -107,19 +117,23 @@ class RuledRanking:
     def _scored(self, fitting: list[Ranked]) -> list[Ranked]:
         """The same with scores in which what is preferred of other pods counts."""
         rows = np.array([self._whole.row_of(each.node.name) for each in fitting], np.intp)
+        scores = self._with_rules(np.array([each.score for each in fitting], np.int64), rows)
+        return [each._replace(score=score) for each, score in zip(fitting, scores.tolist(), strict=True)]
+
+    def _with_rules(self, scores: Amounts, rows: Rows) -> Amounts:
+        """These scores of nodes in some rows of all, with what is preferred of other pods in them."""
         given = [
             affinity_scores(self._whole, self._rules, self._placed, rows),
             spread_scores(self._whole, self._rules, self.shape.selection, self._placed, rows),
         ]
-        by_rules = [scores for scores in given if scores is not None]
+        by_rules = [each for each in given if each is not None]
         if not by_rules:
-            return fitting
+            return scores
         scale = self.shape.settings.host_scoring.max_score
-        total: Amounts = _NODE_WEIGHT * np.array([each.score for each in fitting], np.int64)
-        for scores in by_rules:
-            total = total + _RULE_WEIGHT * scores * scale // BEST
-        total //= _NODE_WEIGHT + _RULE_WEIGHT * len(by_rules)
-        return [each._replace(score=score) for each, score in zip(fitting, total.tolist(), strict=True)]
+        total: Amounts = _NODE_WEIGHT * scores
+        for each in by_rules:
+            total = total + _RULE_WEIGHT * each * scale // BEST
+        return total // (_NODE_WEIGHT + _RULE_WEIGHT * len(by_rules))
 
 
 AnyRanking = PodRanking | RuledRanking

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from placement.dialects.koordinator.pod.gang import Membership
@@ -15,13 +15,11 @@ from placement.kubernetes.pod_affinity import NO_AFFINITY
 from placement.kubernetes.pod_identity import is_former
 from placement.numa.cpuset import format_cpu_list
 from placement.numa.refusal import Refusal, Refused
-from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.filter import loose_amounts
 from placement.scheduling.host import foreign_cpus, ledger_of
 from placement.scheduling.host_pools import host_pools, pod_cpus
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pipeline import Ranked
-from placement.scheduling.pod_rules.ruled_ranking import AnyRanking
 from placement.scheduling.remarks import remarks_on
 from placement.scheduling.reserve import allocate_on_host
 from placement.services.clusters.pod_answers import PodAnswer, scheduled_answer, using
@@ -93,14 +91,13 @@ def container_cpus(state: NodeInfo, pods: Collection[RecordedPod], pod: Recorded
 
 
 def best_place(
-    ranking: AnyRanking,
-    columns: NodeColumns,
+    best_first: Iterable[Ranked],
     incoming: PodImport,
     document: PodDocument,
     unplaced: dict[str, Refusal],
 ) -> Placed | None:
     """The pod on the best node that can take it, None if none can; `unplaced`: where it fits, but fails."""
-    for ranked in ranking.best_first(columns):
+    for ranked in best_first:
         try:
             return placed(ranked, incoming, document)
         except Refused as refused:

@@ -22,6 +22,7 @@ from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pipeline import PodShape, ShapeRankings
 from placement.scheduling.pod_rules.ruled_ranking import AnyRanking, RuledRanking
 from placement.scheduling.reservation_use import IgnoringRanking, PodRanking, ReservationRanking
+from placement.services.clusters.contention import Contention
 from placement.services.clusters.gangs import (
     GangWaits,
     Standing,
@@ -108,6 +109,7 @@ class PodScheduler:
         self._rankings = ShapeRankings()
         self._writer = writer
         self._writing = writing
+        self._contention = Contention()
 
     def looked_at(
         self, view: ClusterSnapshot, document: PodDocument, node_names: Collection[str] | None
@@ -163,7 +165,8 @@ class PodScheduler:
                 hoped = self._choice(view, document, import_pod(document.manifest, settings), node, refusing)
         if hoped is not None and hoped.place is not None and not hoped.alone:
             attributes = self.attributes(view, document)
-            arrived = place_at_once(self._database, view, _arrival(document, hoped.place), attributes)
+            with self._contention.taking(hoped.place.state.root_id):
+                arrived = place_at_once(self._database, view, _arrival(document, hoped.place), attributes)
             if arrived is not None:
                 self._cluster_cache.took_place(arrived.before, arrived.after, arrived.written)
                 return _taken(hoped.place, arrived.at)
@@ -228,6 +231,9 @@ class PodScheduler:
             # If nobody has changed it, so that the next view has the same state, it will refuse for good.
             refusing.add(view.nodes[place.state.root_id])
             raise NodeChanged(str(refusal)) from refusal
+        except NodeChanged:
+            self._contention.lost()
+            raise
 
     def arrival(self, view: ClusterSnapshot, document: PodDocument) -> Arrival:
         """Where a pod goes of which nothing is known yet. Raises ManifestError, Unschedulable."""
@@ -255,7 +261,8 @@ class PodScheduler:
         doubtful = {state.name for state in refusing if view.nodes.get(state.root_id) is state}
         usable = columns.without(doubtful) if doubtful else columns
         unplaced: dict[str, Refusal] = {}
-        place = best_place(ranking, usable, incoming, document, unplaced)
+        ranked = self._contention.spread(ranking.best_first(usable))
+        place = best_place(ranked, incoming, document, unplaced)
         unplaced.update((name, INVENTORIES_DIFFER) for name in doubtful if name in columns.by_name)
         alone = document.keeps is None and (incoming.rules.refuse or incoming.gang is not None)
         return _Choice(place, ranking, columns, unplaced, alone)

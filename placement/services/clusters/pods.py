@@ -12,6 +12,7 @@ from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.scheduling.node_info import NodeInfo
+from placement.scheduling.priorities import priorities
 from placement.scoring.rule import BEST
 from placement.services.clusters.cluster_lookup import found, unknown_pod
 from placement.services.clusters.gangs import GangWaits
@@ -123,17 +124,7 @@ class Pods:
         """The score of each node on which the pod fits, 0 to 100, by name. Raises as `preview` does."""
         view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
         _, ranking, columns = self._scheduler.looked_at(view, document, node_names)
-        factor = BEST // view.facts.settings.host_scoring.max_score
-        best_first = list(ranking.best_first(columns))
-        # Nodes on which the pod uses a reservation stay first, then those where it gets more of what it
-        # prefers, and scores stay below 100.
-        first = any(ranked.used for ranked in best_first)
-        levels = [0 if ranked.used else ranked.missed + first for ranked in best_first]
-        worst = max(levels, default=0)
-        return {
-            ranked.node.name: (ranked.score * factor + BEST * (worst - level)) // (worst + 1)
-            for ranked, level in zip(best_first, levels, strict=True)
-        }
+        return priorities(ranking, columns, BEST // view.facts.settings.host_scoring.max_score)
 
     # -- writing ------------------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ class PodCapacity:
             while not finished:
                 self._budget.look()
                 ranking = RuledRanking(self._ranking, self._incoming.rules, view.placed, now)
-                place = best_place(ranking, now, self._incoming, self._document, {})
+                place = best_place(ranking.best_first(now), self._incoming, self._document, {})
                 finished = place is None
                 if place is not None:
                     name = place.state.name

@@ -1,13 +1,13 @@
 """Clusters count the pods with required anti-affinity that have come
 
-Revision: 0005, follows 0004
+Revision: 0006, follows 0005
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0005"
-down_revision = "0004"
+revision = "0006"
+down_revision = "0005"
 branch_labels = None
 depends_on = None
 
