@@ -287,6 +287,8 @@ def manifests(connection: Executor, cluster_id: int, uids: Collection[str]) -> l
 def said(connection: Executor, ids: Collection[int]) -> dict[int, tuple[Any, Any]]:
     """The labels and the affinity in the manifests of pods by their ids; no statement if there are none."""
     found: dict[int, tuple[Any, Any]] = {}
+    if not ids:
+        return found
     manifest = _pods.c.manifest
     asked = sa.select(_pods.c.id, manifest["metadata"]["labels"], manifest["spec"]["affinity"])
     for some in portions(sorted(ids), _AT_ONCE):
