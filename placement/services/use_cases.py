@@ -64,7 +64,7 @@ class UseCases:
         self.health = Health(database, self.forest, self.cluster_cache)
         self.capacity = Capacity(database, self.forest)
         self.hosts = Hosts(database, self.forest)
-        self.host_views = HostViews(database, self.clusters)
+        self.host_views = HostViews(database, self.cluster_cache.loader, ends)
         self.finder = Finder(database)
         self.closed_nodes = ClosedNodes(self.cluster_cache)
         self.candidates = Candidates(database, self.forest, search_settings)
