@@ -33,7 +33,8 @@ from tests.synchronizing import eventually, pod_manifest
 _ROWS = tuple((cpu, cpu // 2, cpu // 32, cpu // 32) for cpu in range(64))
 _ZONES = {numa: {"cpu": "32", "memory": "128Gi"} for numa in range(2)}
 _CALLS = 50
-_LOOKS_EVERY_SECONDS = 0.1
+# Seldom enough that looking costs the API server little.
+_LOOKS_EVERY_SECONDS = 0.25
 _WAITING = "/api/v1/namespaces/default/pods?fieldSelector=spec.nodeName%3D"
 _PODS = "/api/v1/namespaces/default/pods?gracePeriodSeconds=0"
 

@@ -38,6 +38,7 @@ from placement.services.placement.providers import Providers
 from placement.services.placement.reshaper import Reshaper
 from placement.services.placement.ruled import Ruled
 from placement.services.planning.planning import Planning
+from placement.services.planning.plans import Plans
 from placement.storage.database import Database
 from placement.storage.statements.consumers import AttributeRegistry
 
@@ -63,7 +64,7 @@ class UseCases:
         self.health = Health(database, self.forest, self.cluster_cache)
         self.capacity = Capacity(database, self.forest)
         self.hosts = Hosts(database, self.forest)
-        self.host_views = HostViews(database, self.clusters)
+        self.host_views = HostViews(database, self.cluster_cache.loader, ends)
         self.finder = Finder(database)
         self.closed_nodes = ClosedNodes(self.cluster_cache)
         self.candidates = Candidates(database, self.forest, search_settings)
@@ -72,6 +73,9 @@ class UseCases:
         self.ruled = Ruled(database, self.candidates, self.holdings)
         self.best_fit = BestFit(self.candidates, self.claims, self.holdings, self.ruled)
         self.planning = Planning(
+            database, self.forest, self.cluster_cache, self.candidates, search_settings.seconds
+        )
+        self.plans = Plans(
             database, self.forest, self.cluster_cache, self.candidates, search_settings.seconds
         )
         self.flavors = Flavors(self.clusters, self.candidates, self.best_fit, self.claims)

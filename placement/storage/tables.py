@@ -161,6 +161,8 @@ consumers = sa.Table(
     *_times(),
     # The dedicated CPUs of a guest that was claimed by its flavor; only shown.
     sa.Column("dedicated_cpus", sa.Text),
+    # What it was claimed with here, as domain.kept_request writes it; plans of moves go by it.
+    sa.Column("request", sa.Text),
     # The name of the group that it was claimed into, if any.
     sa.Column("group_name", sa.String(255)),
     sa.Index("ix_consumers_group_name", "group_name"),

@@ -59,7 +59,8 @@ class ShowCapacity(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], Any]:
         """Ask and list."""
         by = parsed_args.by or ["cluster"]
-        question: dict[str, Any] = {"kinds": _kinds(parsed_args), "by": by, "world": world_of(parsed_args)}
+        found_kinds = kinds_of(parsed_args)
+        question: dict[str, Any] = {"kinds": found_kinds, "by": by, "world": world_of(parsed_args)}
         if parsed_args.cluster is not None:
             question["cluster"] = parsed_args.cluster
         found = _asked(self.client, question)
@@ -87,7 +88,8 @@ def _row(name: str, of: str, room: Mapping[str, Any]) -> tuple[Any, ...]:
     return (name, of, count, room["runs_out_first"], *sums, ResourceAmounts(stranded))
 
 
-def _kinds(parsed: argparse.Namespace) -> dict[str, Any]:
+def kinds_of(parsed: argparse.Namespace) -> dict[str, Any]:
+    """What `kinds` and the options of flavors say, by name. Raises PlacementError."""
     kinds: dict[str, Any] = {}
     parameters = []
     for text in parsed.kinds:

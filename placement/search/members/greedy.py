@@ -9,12 +9,15 @@ import numpy as np
 from placement.forest.arrays import Mask
 from placement.search.budget import Budget
 from placement.search.members.board import Board, Given, Kind, Table
+from placement.search.members.quotas import Quota
 
 _EQUAL = 1e-9
 
 
-def place_each(board: Board, members: Sequence[Kind], budget: Budget) -> list[Given | None]:
-    """What each of the members gets, None where nothing is left. Raises SearchEnded."""
+def place_each(
+    board: Board, members: Sequence[Kind], budget: Budget, quota: Quota | None = None
+) -> list[Given | None]:
+    """What each of the members gets, None where nothing is left, or no quota. Raises SearchEnded."""
     found: list[Given | None] = []
     # Of a kind that got nothing another may get something only after somebody else did.
     stuck: dict[Kind, int] = {}
@@ -23,19 +26,21 @@ def place_each(board: Board, members: Sequence[Kind], budget: Budget) -> list[Gi
         if stuck.get(kind) == board.version:
             found.append(None)
             continue
-        best = best_left(board, kind)
+        best = best_left(board, kind, quota)
         if best is None:
             stuck[kind] = board.version
             found.append(None)
             continue
         table, at = best
         board.give(kind, table, at)
+        if quota is not None:
+            quota.use(int(table.hosts[at]))
         found.append(board.given[-1])
         board.score_again(board.given[-1])
     return found
 
 
-def best_left(board: Board, kind: Kind) -> tuple[Table, int] | None:
+def best_left(board: Board, kind: Kind, quota: Quota | None = None) -> tuple[Table, int] | None:
     """The best candidate of a kind that there is room for and that the rules allow, None if there is none.
 
     What breaks soft rules least comes first, then what the order prefers.
@@ -43,6 +48,8 @@ def best_left(board: Board, kind: Kind) -> tuple[Table, int] | None:
     table = board.table(kind)
     while True:
         fine = table.alive & allowed(board, kind, table)
+        if quota is not None:
+            fine &= quota.open(table.hosts)
         at = _best(board, kind, table, fine)
         if at is None:
             # Others may have been left out, and those that split an amount depend on what is left.

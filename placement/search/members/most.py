@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -18,20 +18,37 @@ from placement.search.members.tally import Tally
 from placement.search.query import ForestQuery
 
 
-def most_of(board: Board, kind: Kind) -> int:
-    """At most so many, on a board that was cleared: no rule is made stricter by leaving the others out."""
+def most_of(board: Board, kind: Kind, others: Collection[Kind] = ()) -> int:
+    """At most so many of a kind, on a board that was cleared; `others` are the kinds placed beside it.
+
+    No rule is stricter where the other rules are left out. Others may fill the emptiest place of a spread, so
+    that it is no bound for one kind alone.
+    """
     roots = board.forest.roots.astype(np.intp)
+    room = limited_room(board, kind, roots)
+    shared = {number for other in others if other is not kind for number in other.rules}
+    fixed = [each for each in _on_hosts(board, kind) if board.tallies.index(each) not in shared]
+    fixed += [each for each in _on_hosts(board, kind) if each.rule.kind is RuleKind.AT_MOST]
+    bounds = [_bound(tally, tally.rule.places.of(roots[:, None]), room) for tally in fixed]
+    return min([int(room.sum()), *bounds])
+
+
+def limited_room(board: Board, kind: Kind, roots: Rows) -> Amounts:
+    """How many each host has room for, where each rule is about that host alone."""
     room = kind.room()[roots]
-    tallies = [board.tallies[number] for number in kind.rules]
-    hard = [each for each in tallies if each.rule.weight is None and each.rule.on_hosts]
-    places = [each.rule.places.of(roots[:, None]) for each in hard]
-    for tally, where in zip(hard, places, strict=True):
+    for tally in _on_hosts(board, kind):
+        where = tally.rule.places.of(roots[:, None])
         room = np.where(_open(tally, where), room, 0)
         if tally.rule.kind is RuleKind.AT_MOST and where.shape[1] == 1:
             left = np.where(where[:, 0] >= 0, tally.rule.limit - tally.counts[where[:, 0]], room)
             room = np.minimum(room, np.maximum(left, 0))
-    bounds = [_bound(tally, where, room) for tally, where in zip(hard, places, strict=True)]
-    return min([int(room.sum()), *bounds])
+    return room
+
+
+def _on_hosts(board: Board, kind: Kind) -> list[Tally]:
+    """The tallies of the rules that must hold and that hosts decide about."""
+    tallies = [board.tallies[number] for number in kind.rules]
+    return [each for each in tallies if each.rule.weight is None and each.rule.on_hosts]
 
 
 def _open(tally: Tally, places: Rows) -> Mask:

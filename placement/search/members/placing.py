@@ -18,6 +18,7 @@ from placement.search.budget import Budget, SearchEnded
 from placement.search.members.board import Board, Given, Kind
 from placement.search.members.greedy import place_each
 from placement.search.members.most import most_of
+from placement.search.members.quotas import Quota, quota_of
 from placement.search.members.tally import Tally
 from placement.search.members.trying import Trying
 
@@ -49,7 +50,7 @@ class Placing:
     board: Board
     members: Sequence[Kind]
     budget: Budget
-    _steps: int = _STEPS
+    steps: int = _STEPS
 
     def run(self) -> Placed:
         """Place as many as possible. Raises SearchEnded if the caller left or nothing was found in time."""
@@ -147,32 +148,39 @@ class Placing:
         if len(set(self.members)) > 1:
             placed = self._better(placed, self._greedily(hardest_first, frame))
         bound = min(bound, self._bound())
+        if placed.count < bound and len(set(self.members)) == 1:
+            quota = quota_of(self.board, self.members[0])
+            if quota is not None:
+                bound = min(bound, quota.total)
+                placed = self._better(placed, self._greedily(self.members, frame, quota))
         return self._tried(placed, bound, frame)
 
     def _bound(self) -> int:
         self.board.clear()
         kinds = list(dict.fromkeys(self.members))
-        return sum(min(self.members.count(kind), most_of(self.board, kind)) for kind in kinds)
+        return sum(min(self.members.count(kind), most_of(self.board, kind, kinds)) for kind in kinds)
 
-    def _greedily(self, members: Sequence[Kind], frame: tuple[int, ...]) -> Placed:
+    def _greedily(
+        self, members: Sequence[Kind], frame: tuple[int, ...], quota: Quota | None = None
+    ) -> Placed:
         self.board.clear()
-        return self._in_order(place_each(self.board, members, self.budget), False, frame)
+        return self._in_order(place_each(self.board, members, self.budget, quota), False, frame)
 
     def _tried(self, placed: Placed, bound: int, frame: tuple[int, ...]) -> Placed:
         """More than that, as long as all ways can be tried."""
         while placed.count < bound:
-            if len(self.members) > _MOST_TRIED or self._steps <= 0:
+            if len(self.members) > _MOST_TRIED or self.steps <= 0:
                 return placed
             self.board.clear()
-            trying = Trying(self.board, self.members, self._steps, self.budget)
+            trying = Trying(self.board, self.members, self.steps, self.budget)
             try:
                 found = trying.run(placed.count + 1)
             except SearchEnded as ended:
                 if ended.abandoned:
                     raise
-                self._steps = 0
+                self.steps = 0
                 return placed
-            self._steps = trying.steps_left
+            self.steps = trying.steps_left
             if not found:
                 return Placed(placed.given, trying.is_complete, frame)
             placed = self._in_order(self.board.given, False, frame)

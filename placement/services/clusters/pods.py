@@ -47,6 +47,7 @@ from placement.services.outcomes import attempted
 from placement.services.transactions import patiently
 from placement.storage.database import Database
 from placement.storage.statements import pods
+from placement.storage.statements.pods import PodHead
 
 ANY_POD = Precondition()
 
@@ -97,6 +98,22 @@ class Pods:
                 count=count + 1,
             )
         return PodPage([answer_of(row) for row in rows[:count]], next_page(rows, count))
+
+    def heads(
+        self, cluster: str, wanted: PodFilter, after: int, count: int
+    ) -> tuple[list[PodHead], int | None]:
+        """The same as a list shows them, of whatever origin, and the cursor of the following page."""
+        with self._database.read() as connection:
+            rows = pods.heads(
+                connection,
+                found(connection, cluster).id,
+                namespace=wanted.namespace,
+                node=wanted.node,
+                qos=wanted.qos,
+                after=after,
+                count=count + 1,
+            )
+        return rows[:count], next_page(rows, count)
 
     def preview(
         self,

@@ -292,7 +292,7 @@ class BestFit:
         """Claim what was proposed to those who wait, all of it or nothing. Raises Unavailable, Conflict."""
         wanted = {place: proposals[place] for place in contest.waiting}
         claims = {
-            place: _claim(contest.waiting[place].applicant, proposal, contest.generations)
+            place: _claim(contest.waiting[place], proposal, contest.generations)
             for place, proposal in wanted.items()
         }
         try:
@@ -351,8 +351,9 @@ def _modest(applications: Sequence[Application], held: Sequence[Outcome]) -> lis
     ]
 
 
-def _claim(applicant: Applicant, proposal: Proposal, generations: Mapping[str, int]) -> ConsumerClaim:
+def _claim(application: Application, proposal: Proposal, generations: Mapping[str, int]) -> ConsumerClaim:
     """The claim of a consumer that is new, or holds nothing and has one of these generations."""
+    applicant = application.applicant
     return ConsumerClaim(
         consumer_uuid=applicant.consumer_uuid,
         resources=proposal.resources,
@@ -360,6 +361,7 @@ def _claim(applicant: Applicant, proposal: Proposal, generations: Mapping[str, i
         user_id=applicant.user_id,
         generation=generations.get(applicant.consumer_uuid),
         consumer_type=applicant.consumer_type,
+        request=application.wish.kept,
     )
 
 

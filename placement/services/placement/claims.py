@@ -109,7 +109,10 @@ class Claims:
         consumers_attributes = [consumer_attributes(claim) for claim in claims]
         try:
             documents = [claim_document(claim) for claim in claims]
-            return claim_at_once(self._database, consumers_attributes, _rises(amounts), amounts, documents)
+            requests = [claim.request for claim in claims]
+            return claim_at_once(
+                self._database, consumers_attributes, _rises(amounts), amounts, documents, requests
+            )
         except Unreachable:
             raise
         except TryAgain:

@@ -12,8 +12,10 @@ import random
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 
+from placement.domain import kept_request
 from placement.domain.errors import Conflict
 from placement.domain.groups import CandidateQuery
 from placement.domain.mappings import Mappings, settled
@@ -49,6 +51,11 @@ class Wish:
 
     query: CandidateQuery
     options: SearchOptions
+
+    @cached_property
+    def kept(self) -> str:
+        """What is kept of it with those who get what they ask for."""
+        return kept_request.written(self.query, self.options.cluster_aggregate)
 
 
 @dataclass(frozen=True, slots=True)

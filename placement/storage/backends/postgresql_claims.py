@@ -18,9 +18,10 @@ from placement.storage.fit_rule import RISE_FITS
 
 # The new consumers, where their projects, users and types are in the database.
 _CONSUMERS = """
-    INSERT INTO consumers (uuid, project_id, user_id, consumer_type_id, cluster_id, generation, created_at)
-    SELECT given.uuid, projects.id, users.id, consumer_types.id, given.cluster_id, 1, $1
-      FROM unnest($2, $3, $4, $5, $6) AS given(uuid, project, person, type, cluster_id)
+    INSERT INTO consumers (uuid, project_id, user_id, consumer_type_id, cluster_id, generation,
+                           created_at{column})
+    SELECT given.uuid, projects.id, users.id, consumer_types.id, given.cluster_id, 1, $1{value}
+      FROM unnest($2, $3, $4, $5, $6{requests}) AS given(uuid, project, person, type, cluster_id{column})
       JOIN projects ON projects.external_id = given.project
       JOIN users ON users.external_id = given.person
       LEFT JOIN consumer_types ON consumer_types.name = given.type
@@ -28,6 +29,9 @@ _CONSUMERS = """
      ORDER BY given.uuid
     ON CONFLICT DO NOTHING RETURNING uuid
 """
+# What is kept with consumers of what they asked for; with pods their manifests are.
+_WITH_REQUESTS = {"column": ", request", "value": ", given.request", "requests": ", $24"}
+_BARE = dict.fromkeys(_WITH_REQUESTS, "")
 # What they get, if all of them were new: `providers` are the uuids of those that are locked and stamped.
 _AMOUNTS = f"""
 held AS (
@@ -87,7 +91,7 @@ _NOT_A_NUMBER = "22P02"
 # -- consumers that are not pods ------------------------------------------------------------------------
 
 _FRESH_CLAIM = f"""
-WITH consumer AS ({_CONSUMERS.format(condition="true")}),
+WITH consumer AS ({_CONSUMERS.format(condition="true", **_WITH_REQUESTS)}),
 {_AMOUNTS.format(providers="$7")}, {
     _RECORDED.format(
         kind="'allocations'", target="given.consumer", texts="$17", who="$18, $19, $20, $21, $22, $23"
@@ -121,7 +125,7 @@ WITH cluster AS (
       JOIN resource_providers AS member ON member.id = inventories.resource_provider_id
      WHERE member.root_provider_id = $18 AND member.cluster_id IS NOT NULL
 ), consumer AS (
-    {_CONSUMERS.format(condition="EXISTS (SELECT FROM host) AND (SELECT used FROM below) = $20")}
+    {_CONSUMERS.format(condition="EXISTS (SELECT FROM host) AND (SELECT used FROM below) = $20", **_BARE)}
 ), owned AS (
     INSERT INTO logical_cpus (node_id, cpu, consumer_id, exclusive_level)
     SELECT $30, given.cpu, consumer.uuid, given.level FROM consumer, unnest($21, $22) AS given(cpu, level)
@@ -137,7 +141,7 @@ WITH cluster AS (
 """
 
 _STATEMENTS = {
-    "placement_fresh_claim": (f"{_CLAIM_TYPES}, text[], {_WHO_TYPES}", _FRESH_CLAIM),
+    "placement_fresh_claim": (f"{_CLAIM_TYPES}, text[], {_WHO_TYPES}, text[]", _FRESH_CLAIM),
     "placement_pod_arrival": (_POD_TYPES, _POD_ARRIVAL),
 }
 # Prepared once per connection: planning them would cost more than running them. A pooler may have given the

@@ -199,6 +199,42 @@ def node_on(connection: Executor, provider_id: int) -> str | None:
     return f"{row[0]}/{row[1]}" if row else None
 
 
+class HostedNode(NamedTuple):
+    """The node whose host a provider is, without its manifests, and the facts of its cluster."""
+
+    cluster_id: int
+    cluster: str
+    settings: dict[str, Any]
+    name: str
+    imported_at: datetime.datetime
+
+
+def place_of(connection: Executor, uuid: str) -> tuple[int, HostedNode | None] | None:
+    """The root above the provider with this uuid, by id, and the node whose host that is, if it is one."""
+    row = connection.execute(_place_of, {"uuid": uuid}).first()
+    if row is None:
+        return None
+    return row[0], None if row[1] is None else HostedNode(*row[1:])
+
+
+_providers = tables.providers
+_root_id = sa.func.coalesce(_providers.c.root_provider_id, _providers.c.id)
+_place_of = (
+    sa.select(
+        _root_id,
+        _clusters.c.id,
+        _clusters.c.name,
+        _clusters.c.settings,
+        _nodes.c.name,
+        sa.func.coalesce(_nodes.c.updated_at, _nodes.c.created_at),
+    )
+    .select_from(_providers)
+    .outerjoin(_nodes, _nodes.c.resource_provider_id == _root_id)
+    .outerjoin(_clusters, _clusters.c.id == _nodes.c.cluster_id)
+    .where(_providers.c.uuid == sa.bindparam("uuid"))
+)
+
+
 class NewNode(NamedTuple):
     """A node to be written: its name, its host provider, its manifests."""
 

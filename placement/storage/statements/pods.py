@@ -191,7 +191,64 @@ def page(
     `scheduled`: only those that were placed here and not reported since.
     """
     kind = _pods.c.namespace == RESERVED if reservations else _pods.c.namespace != RESERVED
-    statement = _stored.where(_pods.c.cluster_id == cluster_id, _pods.c.id > after, kind)
+    statement = _narrowed(_stored.where(kind), cluster_id, namespace, node, qos, after)
+    if scheduled:
+        statement = statement.where(_pods.c.status["told"]["scheduled"].as_boolean())
+    return [StoredPod(*row) for row in connection.execute(statement.limit(count))]
+
+
+class PodHead(NamedTuple):
+    """What a list of pods shows of each."""
+
+    id: int
+    namespace: str
+    name: str
+    node: str | None
+    qos: str | None
+    phase: str | None
+    cpuset: str | None
+
+
+_head = (
+    sa.select(
+        _pods.c.id,
+        _pods.c.namespace,
+        _pods.c.name,
+        _nodes.c.name,
+        _pods.c.status["qos"].as_string(),
+        _pods.c.status["told"]["phase"].as_string(),
+        _pods.c.status["told"]["cpuset"].as_string(),
+    )
+    .select_from(_pods)
+    .outerjoin(_nodes, _nodes.c.id == _pods.c.node_id)
+    .where(_pods.c.namespace != RESERVED)
+)
+
+
+def heads(
+    connection: Executor,
+    cluster_id: int,
+    *,
+    namespace: str | None,
+    node: str | None,
+    qos: str | None,
+    after: int,
+    count: int,
+) -> list[PodHead]:
+    """The next pods of a cluster as a list shows them, in the order in which they were recorded."""
+    statement = _narrowed(_head, cluster_id, namespace, node, qos, after)
+    return [PodHead(*row) for row in connection.execute(statement.limit(count))]
+
+
+def _narrowed(
+    statement: sa.Select[Any],
+    cluster_id: int,
+    namespace: str | None,
+    node: str | None,
+    qos: str | None,
+    after: int,
+) -> sa.Select[Any]:
+    statement = statement.where(_pods.c.cluster_id == cluster_id, _pods.c.id > after)
     for column, value in (
         (_pods.c.namespace, namespace),
         (_nodes.c.name, node),
@@ -199,9 +256,7 @@ def page(
     ):
         if value is not None:
             statement = statement.where(column == value)
-    if scheduled:
-        statement = statement.where(_pods.c.status["told"]["scheduled"].as_boolean())
-    return [StoredPod(*row) for row in connection.execute(statement.order_by(_pods.c.id).limit(count))]
+    return statement.order_by(_pods.c.id)
 
 
 class PodPriority(NamedTuple):

@@ -116,8 +116,8 @@ class Placement:
             for member in members
         ]
 
-    def run(self) -> Placed:
-        return Placing(self.board, self.members, Budget()).run()
+    def run(self, steps: int = 30_000) -> Placed:
+        return Placing(self.board, self.members, Budget(), steps).run()
 
     def _kind(self, member: NaiveMember) -> Kind:
         query = self.world.query(member.query, maximum=self.most)
@@ -187,3 +187,31 @@ def test_all_that_fit_are_placed(case) -> None:
 @given(cases())
 def test_lists_of_candidates_that_were_cut_are_no_proof(case) -> None:
     _check(case, 2)
+
+
+RACKS = tuple(str(uuid.UUID(int=0xC << 120 | number)) for number in range(3))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_equal_members_under_two_limits_are_a_flow(data: st.DataObject) -> None:
+    """Without trying ways, so it is exact also for many: at most so many per zone, and so many per rack."""
+    somewhere = st.sampled_from([None, 0, 1, 2])
+    providers = []
+    for number in range(data.draw(st.integers(1, 5))):
+        zone, rack = data.draw(somewhere), data.draw(somewhere)
+        aggregates = {ZONES[zone]} if zone is not None else set()
+        aggregates |= {RACKS[rack]} if rack is not None else set()
+        cpus = {"VCPU": Inventory(total=data.draw(st.integers(1, 2)))}
+        root = str(uuid.UUID(int=number + 1 << 64))
+        providers.append(NaiveProvider(root, None, cpus, aggregates=frozenset(aggregates)))
+    limits = [
+        MemberRule(RuleKind.AT_MOST, Per.AGGREGATE, data.draw(st.integers(1, 2)), aggregates=each)
+        for each in (ZONES, RACKS)
+    ]
+    members = [NaiveMember(QUERIES[0], "a")] * data.draw(st.integers(1, 6))
+    world = World(providers)
+    world.load()
+    placed = Placement(world, members, limits, [[], []], 10**9).run(steps=0)
+    assert placed.proven
+    assert placed.count == most_members(providers, members, limits, [[], []], 10**6)
