@@ -136,3 +136,17 @@ def test_capacity_counts_one_after_another(service: Client) -> None:
     assert answer.status_code == 200, answer.text
     total = answer.json["kinds"]["it"]["total"]
     assert (total["lower"], total["upper"]) == (4, 4)
+
+
+def test_an_explanation_names_the_terms(service: Client) -> None:
+    hermit = {"labels": {"app": "db"}, "apart": [["zone", {"app": "web"}]]}
+    put(service, [ruled_pod("there", hermit, node="a1")])
+    said = {"labels": {"app": "web"}, "apart": [["zone", {"app": "db"}]], "near": [["zone", {"app": "web"}]]}
+    stages = service.post(PREVIEW, ruled_pod("incoming", said)).json["explanation"]["stages"]
+    kinds = {"pod_affinity", "pod_anti_affinity", "anti_affinity_of_placed_pods"}
+    found = {stage["kind"]: (stage["condition"], stage["came"], stage["providers"]) for stage in stages}
+    pods = "pods with app In {} in namespace default, by zone"
+    assert {kind: each for kind, each in found.items() if kind in kinds} == {
+        "pod_affinity": (f"pod affinity: {pods.format('web')}", 5, 4),
+        "pod_anti_affinity": (f"pod anti-affinity: {pods.format('db')}", 4, 2),
+    }
