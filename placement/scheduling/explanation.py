@@ -93,12 +93,16 @@ def _conditions(shape: PodShape, failed: Collection[Obstacle]) -> Iterator[tuple
             obstacle = Obstacle(condition.kind)
             if is_stated or obstacle in failed:
                 yield obstacle, condition
+    yield from _of_rules(failed)
+    if Obstacle(Kind.INVENTORIES) in failed:
+        yield Obstacle(Kind.INVENTORIES), Condition(Kind.INVENTORIES, "inventories as they were imported")
+
+
+def _of_rules(failed: Collection[Obstacle]) -> Iterator[tuple[Obstacle, Condition]]:
     for kind, words in _RULES.items():
         for obstacle in failed:
             if obstacle.kind is kind:
                 yield obstacle, Condition(kind, f"{words}: {obstacle.of}")
-    if Obstacle(Kind.INVENTORIES) in failed:
-        yield Obstacle(Kind.INVENTORIES), Condition(Kind.INVENTORIES, "inventories as they were imported")
 
 
 def _of_selection(selection: NodeSelection) -> Iterator[tuple[Obstacle, Condition]]:
