@@ -11,8 +11,10 @@ from benchmarks.packing.stream import BIG, COMMON, GIB, WHOLE, Kind
 from placement.api import candidate_query, queries
 from placement.api.microversions import NEWEST
 from placement.domain.inventory import Inventory
+from placement.forest import fleet
 from placement.search.capacity.capacity import Capacity
 from placement.search.capacity.summary import Summary
+from placement.services.fleet import COMMON_REQUEST
 from tests.forests import World
 from tests.naive import NaiveProvider
 
@@ -72,5 +74,10 @@ def test_figures_agree(seed: int) -> None:
     figures = measured(listed(providers))
     cores = told(COMMON).offered[world.classes["PCPU"]]
     assert (cores.free, cores.stranded) == (figures.free_cores, figures.stranded_cores)
+    everywhere = fleet.fleet_of(world.forest, frozenset(), None)
+    shown = fleet.stranded_cores(
+        world.forest, everywhere, world.classes["PCPU"], world.classes["MEMORY_MB"], COMMON_REQUEST
+    )
+    assert shown.totals() == (figures.stranded_cores, figures.free_cores), "what the map of hosts shows"
     assert told(BIG).fragmentation == pytest.approx(figures.fragmentation_shared)
     assert told(WHOLE).fragmentation == pytest.approx(figures.fragmentation_dedicated)

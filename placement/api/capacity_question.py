@@ -11,7 +11,8 @@ from placement.api import candidate_query, json_query, split_parameters
 from placement.api.microversions import NEWEST
 from placement.api.queries import Parameters, read, single
 from placement.api.schemas.base import load
-from placement.api.schemas.capacity import CapacityBody, WorldBody
+from placement.api.schemas.capacity import CapacityBody
+from placement.api.schemas.worlds import WorldBody
 from placement.domain.errors import BadRequest
 from placement.domain.groups import CandidateQuery
 from placement.services.manifests import pod_manifest

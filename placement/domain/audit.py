@@ -95,7 +95,7 @@ class Record(NamedTuple):
 class AuditFilter:
     """Which records are wanted: those to which all that is given applies; times are UTC without a zone.
 
-    `request_id` is ours or the caller's; `until` itself is left out.
+    `request_id` is ours or the caller's; `until` itself is left out; of several `targets` any applies.
     """
 
     user_id: str | None = None
@@ -107,6 +107,7 @@ class AuditFilter:
     consumer_id: str | None = None
     since: datetime.datetime | None = None
     until: datetime.datetime | None = None
+    targets: tuple[str, ...] = ()
 
 
 class StoredRecord(NamedTuple):
@@ -126,6 +127,18 @@ class StoredRecord(NamedTuple):
     request_id: str | None
     global_request_id: str | None
     address: str | None
+
+
+class RecordHead(NamedTuple):
+    """What a list of records shows of each."""
+
+    id: int
+    recorded_at: datetime.datetime
+    action: str
+    kind: str
+    target: str
+    user_id: str | None
+    project_id: str | None
 
 
 class Change(NamedTuple):

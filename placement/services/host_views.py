@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from placement.domain.errors import NotFound
-from placement.services.clusters.clusters import Clusters, NodeTree
-from placement.services.clusters.node_views import NodeView
+from placement.dialects.koordinator.settings.settings import scheduler_settings
+from placement.scheduling.node_info import NodeInfo
+from placement.services.clusters.node_loading import ClusterFacts, NodeLoader
+from placement.services.clusters.node_views import NodeView, view_of
+from placement.services.clusters.reservation_ends import ReservationEnds
 from placement.services.placement.providers import missing
-from placement.storage.database import Database
+from placement.services.transactions import patiently
+from placement.storage.database import Database, Executor
 from placement.storage.statements import (
     allocation_lists,
     clusters,
@@ -18,67 +21,100 @@ from placement.storage.statements import (
     provider_rows,
     trees,
 )
-from placement.storage.statements.allocation_lists import ListedAllocation
+from placement.storage.statements.allocation_lists import Held
+from placement.storage.statements.clusters import HostedNode
 from placement.storage.statements.inventories import Stored
-from placement.storage.statements.provider_rows import Provider
+from placement.storage.statements.provider_rows import NamedPlace
 from placement.storage.statements.trees import TreeMember
 
-__all__ = ["HostPlace", "HostView", "HostViews", "TreeMember"]
+__all__ = ["Check", "HostView", "HostViews", "NamedPlace", "TreeMember"]
 
-
-@dataclass(frozen=True, slots=True)
-class HostPlace:
-    """Where a provider is: itself, and the node whose host its root is, as (cluster, node)."""
-
-    provider: Provider
-    node: tuple[str, str] | None
+_MOST_KNOWN = 50
+Check = Callable[[str | None], None]
+"""Refuses a caller who may not see hosts, those of a cluster if its name is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """A tree: its members in order of ids, their inventories and aggregates by provider id, allocations.
+    """A tree: its members in order of ids, their inventories by provider id, what is held of them.
 
-    `node` is what is known of the root as a node of a cluster, if it is one, and `view` its CPUs and pods.
+    `asked_for` is the uuid by which it was found, that of any member. `node` is the node whose host the root
+    is, if it is one, and `view` its CPUs and pods.
     """
 
+    asked_for: str
     root: TreeMember
     members: Sequence[TreeMember]
     records: Mapping[int, Mapping[int, Stored]]
-    aggregates: Mapping[int, Sequence[str]]
-    allocations: Sequence[ListedAllocation]
-    node: NodeTree | None
+    held: Sequence[Held]
+    node: HostedNode | None
     view: NodeView | None
 
 
 class HostViews:
     """Reads whole trees."""
 
-    def __init__(self, database: Database, clusters: Clusters) -> None:
+    def __init__(self, database: Database, loader: NodeLoader, ends: ReservationEnds) -> None:
         self._database = database
-        self._clusters = clusters
+        self._loader = loader
+        self._ends = ends
+        self._known: dict[int, NodeInfo] = {}
 
-    def place(self, uuid: str) -> HostPlace:
-        """Where a provider is. Raises NotFound."""
-        with self._database.read() as connection:
-            found = provider_rows.find(connection, uuid)
+    def show(self, uuid: str, check: Check) -> HostView:
+        """The tree in which the provider is; what has expired there is released. Raises NotFound."""
+
+        def once() -> HostView:
+            host, facts, state = self._read(uuid, check)
+            expired = facts and state and self._ends.release_on(facts, state)
+            return self._read(uuid, check)[0] if expired else host
+
+        return patiently(once)
+
+    def _read(self, uuid: str, check: Check) -> tuple[HostView, ClusterFacts | None, NodeInfo | None]:
+        with self._database.snapshot() as connection:
+            found = clusters.place_of(connection, uuid)
             if found is None:
                 raise missing(uuid)
-            text = clusters.node_on(connection, found.root_id)
-        # Neither name has a slash in it.
-        return HostPlace(found, None if text is None else (text.split("/")[0], text.split("/")[1]))
-
-    def show(self, place: HostPlace) -> HostView:
-        """The tree in which the provider is. Raises NotFound if it is gone meanwhile."""
-        node = None if place.node is None else self._clusters.node(*place.node)
-        root_id = place.provider.root_id
-        with self._database.snapshot() as connection:
-            members = trees.members(connection, root_id) if node is None else node.members
+            root_id, node = found
+            check(None if node is None else node.cluster)
+            members = trees.members(connection, root_id)
             ids = [member.id for member in members]
-            records = inventories.stored(connection, ids) if node is None else node.records
-            aggregates = provider_lists.aggregates_of(connection, ids)
+            records = inventories.stored(connection, ids)
             held = allocation_lists.on_tree(connection, root_id)
+            facts = None if node is None else _facts(node)
+            state = None if facts is None else self._state(connection, facts, root_id)
         root = next((member for member in members if member.parent_id is None), None)
         if root is None:
-            raise NotFound(f"No resource provider with uuid {place.provider.root_uuid} found")
-        view = None if node is None else node.view
-        return HostView(root, members, records, aggregates, held, node, view)
+            raise missing(uuid)
+        view = None if state is None else view_of(state)
+        return HostView(uuid, root, members, records, held, node, view), facts, state
+
+    def _state(self, connection: Executor, facts: ClusterFacts, root_id: int) -> NodeInfo:
+        # The manifests of a node that was not imported again since need not be read again.
+        found = self._loader.load(connection, facts, [root_id], self._known)[root_id]
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[root_id] = found
+        return found
+
+    def aggregates(self, ids: Collection[int]) -> dict[int, list[str]]:
+        """The aggregates that providers are in, by uuid."""
+        with self._database.read() as connection:
+            return provider_lists.aggregates_of(connection, sorted(ids))
+
+    def places(self, uuids: Collection[str]) -> dict[str, NamedPlace]:
+        """Those of some providers that exist, by uuid, with their names and hosts."""
+        if not uuids:
+            return {}
+        with self._database.read() as connection:
+            return provider_rows.named_places(connection, uuids)
+
+    def roots_of(self, uuids: Collection[str]) -> list[str]:
+        """The uuids of the roots of some providers, each once, in the order of their providers' ids."""
+        with self._database.read() as connection:
+            found = provider_rows.roots_of(connection, uuids)
+        return list(dict.fromkeys(found))
+
+
+def _facts(node: HostedNode) -> ClusterFacts:
+    return ClusterFacts(node.cluster_id, node.cluster, scheduler_settings(node.settings))

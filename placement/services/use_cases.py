@@ -36,6 +36,7 @@ from placement.services.placement.memberships import Memberships
 from placement.services.placement.names import ResourceClasses, Traits
 from placement.services.placement.providers import Providers
 from placement.services.placement.reshaper import Reshaper
+from placement.services.placement.ruled import Ruled
 from placement.services.planning.planning import Planning
 from placement.services.planning.plans import Plans
 from placement.storage.database import Database
@@ -63,13 +64,14 @@ class UseCases:
         self.health = Health(database, self.forest, self.cluster_cache)
         self.capacity = Capacity(database, self.forest)
         self.hosts = Hosts(database, self.forest)
-        self.host_views = HostViews(database, self.clusters)
+        self.host_views = HostViews(database, self.cluster_cache.loader, ends)
         self.finder = Finder(database)
         self.closed_nodes = ClosedNodes(self.cluster_cache)
         self.candidates = Candidates(database, self.forest, search_settings)
         self.claims = Claims(database, attributes)
         self.holdings = Holdings(database)
-        self.best_fit = BestFit(self.candidates, self.claims, self.holdings)
+        self.ruled = Ruled(database, self.candidates, self.holdings)
+        self.best_fit = BestFit(self.candidates, self.claims, self.holdings, self.ruled)
         self.planning = Planning(
             database, self.forest, self.cluster_cache, self.candidates, search_settings.seconds
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -10,14 +11,29 @@ from flask import Blueprint, Response, request
 from placement.api.context import use_cases
 from placement.api.rendering.reservations import reservations_body
 from placement.api.route_guard import PAGES, route
-from placement.domain.audit import AuditFilter, Kind, StoredRecord
-from placement.domain.errors import BadRequest
+from placement.domain.audit import Action, AuditFilter, Kind, RecordHead, StoredRecord
+from placement.domain.errors import BadRequest, NotFound
 from placement.metrics.sharing import counts
 from placement.services.clusters.reservations import AVAILABLE
 from placement.services.fleet import Overfull
-from placement.web.shown import address, caller_clusters, clusters, may, same_page, shown
+from placement.web.permissions import caller_clusters, clusters, may
+from placement.web.shown import HTML, address, same_page, shown, wanted
+from placement.web.templating import escaped
 
 _PAGE = 50
+_HISTORY = 20
+_KINDS = [str(each) for each in Kind]
+_COLUMNS = ("time", "action", "kind", "target", "consumer", "user", "project", "request_id")
+# Where the pages of what a record is about begin.
+_PLACES: dict[str, str] = {
+    Kind.PROVIDER: "/hosts/",
+    Kind.INVENTORIES: "/hosts/",
+    Kind.TRAITS: "/hosts/",
+    Kind.AGGREGATES: "/hosts/",
+    Kind.ALLOCATIONS: "/consumers/",
+    Kind.NODE: "/nodes/",
+    Kind.POD: "/pods/",
+}
 _MOST_OVERFULL = 50
 _MOST_NODES = 2000
 _MOST_RESERVATIONS, _READ_AT_ONCE = 200, 1000
@@ -36,11 +52,39 @@ _SAID = {
 def register(blueprint: Blueprint) -> None:
     """Add the routes."""
     route(blueprint, f"{PAGES}/changes", "GET", "placement:audit:list")(_changes)
+    route(blueprint, f"{PAGES}/changes/<text>", "GET", "placement:audit:list")(_change)
     route(blueprint, f"{PAGES}/refusals", "GET", "placement:clusters:list", own_only=True)(_refusals)
 
 
-def record_of(record: StoredRecord) -> dict[str, Any]:
-    """A record as pages show it, with the address of what it is about where there is a page."""
+def rows_of(records: Sequence[RecordHead | StoredRecord]) -> list[tuple[str, ...]]:
+    """Records as tables show them, escaped: id, time, action, kind, target, its page, user, project."""
+    root = address("")
+    texts = escaped(
+        (
+            each.action,
+            each.kind,
+            each.target,
+            f"{root}{_PLACES[each.kind]}{each.target}" if each.kind in _PLACES else "",
+            each.user_id or "",
+            each.project_id or "",
+        )
+        for each in records
+    )
+    return [
+        (str(each.id), each.recorded_at.isoformat(" ", "seconds"), *cells)
+        for each, cells in zip(records, texts, strict=True)
+    ]
+
+
+def since_and_last(records: Sequence[RecordHead]) -> dict[str, RecordHead]:
+    """Of the changes of one thing, the newest first: the one that made it, if that is there, and the last."""
+    made = next((each for each in records if each.action == Action.CREATE), None)
+    found = {"since": made, "last written": records[0] if records else None}
+    return {words: each for words, each in found.items() if each is not None}
+
+
+def told(record: StoredRecord) -> dict[str, Any]:
+    """A record as data, with what was before and after as documents."""
     return {
         "id": record.id,
         "time": record.recorded_at,
@@ -53,49 +97,58 @@ def record_of(record: StoredRecord) -> dict[str, Any]:
         "request_id": record.request_id,
         "before": None if record.before is None else orjson.loads(record.before),
         "after": None if record.after is None else orjson.loads(record.after),
-        "address": _address(record),
     }
 
 
-def history_of(wanted: AuditFilter, most: int) -> list[dict[str, Any]] | None:
+def history_of(wanted: AuditFilter) -> list[RecordHead] | None:
     """The last changes to which all that is wanted applies, None if the caller may not see any."""
     if not may("audit:list"):
         return None
-    return [record_of(record) for record in use_cases().audit.listed(wanted, None, most).records]
-
-
-def _address(record: StoredRecord) -> str | None:
-    if record.kind in (Kind.PROVIDER, Kind.INVENTORIES, Kind.TRAITS, Kind.AGGREGATES):
-        return address(f"/hosts/{record.target}")
-    if record.kind == Kind.ALLOCATIONS:
-        return address(f"/consumers/{record.target}")
-    if record.kind == Kind.NODE:
-        return address(f"/nodes/{record.target}")
-    return address(f"/pods/{record.target}") if record.kind == Kind.POD else None
+    return use_cases().audit.heads(wanted, None, _HISTORY)[0]
 
 
 def _changes() -> Response:
     """Who changed what, the newest first."""
-    given = {name: request.args.get(name) or None for name in ("user_id", "project_id", "target", "kind")}
+    given = {name: request.args.get(name) or None for name in ("user_id", "project_id", "kind")}
+    targets = tuple(filter(None, request.args.getlist("target")))
     kind = given["kind"]
-    if kind is not None and kind not in list(Kind):
+    if kind is not None and kind not in _KINDS:
         raise BadRequest(f"kind: {kind!r} is none of {', '.join(Kind)}")
     marker = request.args.get("marker")
     if marker is not None and not (marker.isascii() and marker.isdigit() and len(marker) < 19):
         raise BadRequest("marker: must be the one of the page before")
-    page = use_cases().audit.listed(_wanted(given), int(marker) if marker else None, _PAGE)
-    records = [record_of(record) for record in page.records]
-    columns = ("time", "action", "kind", "target", "consumer", "user", "project", "request_id")
-    rows = [[record[name] for name in columns] for record in records]
-    following = None if page.next is None else same_page(marker=page.next)
-    document = {"changes": records, "next": page.next}
-    kinds = [str(each) for each in Kind]
-    return shown("changes.html", document, (columns, rows), given=given, kinds=kinds, following=following)
+    filter_ = AuditFilter(given["user_id"], given["project_id"], kind=kind, targets=targets)
+    before = int(marker) if marker else None
+    if wanted() != HTML:
+        page = use_cases().audit.listed(filter_, before, _PAGE)
+        changes = [told(each) for each in page.records]
+        rows = ([each[name] for name in _COLUMNS] for each in changes)
+        return shown("changes.html", {"changes": changes, "next": page.next}, (_COLUMNS, rows))
+    heads, following = use_cases().audit.heads(filter_, before, _PAGE)
+    return shown(
+        "changes.html",
+        {},
+        ((), ()),
+        changes=rows_of(heads),
+        given={**given, "targets": targets},
+        kinds=_KINDS,
+        following=None if following is None else same_page(marker=following),
+    )
 
 
-def _wanted(given: dict[str, str | None]) -> AuditFilter:
-    return AuditFilter(
-        user_id=given["user_id"], project_id=given["project_id"], target=given["target"], kind=given["kind"]
+def _change(text: str) -> Response:
+    """One change, with what was before and after. Raises NotFound."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+    found = use_cases().audit.listed(AuditFilter(), number + 1, 1).records
+    if not found or found[0].id != number:
+        raise NotFound(f"There is no change {text}; records are kept for a limited time.")
+    document = told(found[0])
+    return shown(
+        "change.html",
+        document,
+        (_COLUMNS, [[document[name] for name in _COLUMNS]]),
+        changes=rows_of(found),
+        change=document,
     )
 
 

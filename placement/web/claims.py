@@ -11,8 +11,9 @@ from placement.domain.allocation import ConsumerClaim
 from placement.domain.errors import BadRequest
 from placement.domain.identifiers import normalize_uuid
 from placement.numa.cpuset import parse_cpu_list
+from placement.web.permissions import require
 from placement.web.requests import cluster_of_pod, manifest_of
-from placement.web.shown import address, require, to
+from placement.web.shown import address, to
 
 _CLAIMANT = ("consumer_uuid", "project_id", "user_id", "consumer_type")
 _LONGEST_NAME = 255

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from flask import Blueprint, Response, request
+from markupsafe import Markup
 
 from placement.api.context import use_cases
 from placement.api.rendering.listings import allocations_body
@@ -16,14 +19,21 @@ from placement.domain.audit import AuditFilter
 from placement.domain.errors import BadRequest, Forbidden, NotFound
 from placement.domain.identifiers import normalize_uuid
 from placement.services.clusters.pod_pages import PodFilter
-from placement.web.changes import history_of
+from placement.services.host_views import HostView
+from placement.services.placement.listings import ConsumerSum
+from placement.web import units
+from placement.web.changes import history_of, rows_of, since_and_last
+from placement.web.host_boxes import Drawing
 from placement.web.host_drawing import drawing_of
 from placement.web.hosts import seen
-from placement.web.shown import address, clusters, may, require, same_page, shown, to
+from placement.web.permissions import clusters, may, require
+from placement.web.shown import HTML, Table, address, same_page, shown, to, wanted
+from placement.web.templating import escaped
 
 _PAGE = 50
-_HISTORY = 20
 _MOST_HOSTS = 4
+_NO_TABLE: Table = ((), ())
+_POD = ("namespace", "name", "node", "qos_class", "phase", "cpuset", "consumer_uuid")
 _WHO = ("consumer_uuid", "consumer_type", "project_id", "user_id")
 
 
@@ -45,7 +55,7 @@ def _consumers() -> Response:
         name: request.args.get(name) or None for name in ("project_id", "user_id", "consumer_type", "cluster")
     }
     kind = given["consumer_type"]
-    wanted = AllocationFilter(
+    filter_ = AllocationFilter(
         project_id=given["project_id"],
         user_id=given["user_id"],
         consumer_type=None if kind == UNKNOWN_CONSUMER_TYPE else kind,
@@ -55,26 +65,34 @@ def _consumers() -> Response:
     after = request.args.get("after")
     if after is not None and normalize_uuid(after) is None:
         raise BadRequest("after: must be the uuid that the page before ends with")
-    page = use_cases().listings.allocations(wanted, after, _PAGE)
-    document = allocations_body(page)
-    following = None if page.next is None else same_page(after=page.next)
+    if wanted() != HTML:
+        document = allocations_body(use_cases().listings.allocations(filter_, after, _PAGE))
+        return shown("consumers.html", document, lambda: _held_table(document))
+    sums, following = use_cases().listings.consumers(filter_, after, _PAGE)
     return shown(
         "consumers.html",
-        document,
-        _held_table(document),
+        {},
+        _NO_TABLE,
+        consumers=_rows(sums),
         given=given,
-        following=following,
-        clusters=[each.name for each in clusters()],
+        following=None if following is None else same_page(after=following),
+        clusters=[given["cluster"]] if given["cluster"] else [],
+        sees_consumers=may("allocations:list"),
     )
 
 
-def held(consumer: dict[str, Any]) -> dict[str, int]:
-    """What a consumer holds of each class over all providers."""
-    found: dict[str, int] = {}
-    for given in consumer["allocations"].values():
-        for name, amount in given["resources"].items():
-            found[name] = found.get(name, 0) + amount
-    return found
+def _rows(sums: Sequence[ConsumerSum]) -> list[tuple[list[str], Markup]]:
+    """Consumers as the table shows them: uuid, type, project and user, escaped, and what each holds."""
+    held: dict[str, dict[str, int]] = {}
+    who = {}
+    for row in sums:
+        held.setdefault(row.consumer_uuid, {})[row.class_name] = row.amount
+        who[row.consumer_uuid] = row
+    cells = escaped(
+        (each.consumer_uuid, each.consumer_type or UNKNOWN_CONSUMER_TYPE, each.project_id, each.user_id)
+        for each in who.values()
+    )
+    return [(each, units.pairs(held[uuid])) for each, uuid in zip(cells, who, strict=True)]
 
 
 def _held_table(document: dict[str, Any]) -> Any:
@@ -94,37 +112,42 @@ def _consumer(uuid: str) -> Response:
         raise NotFound(f"{uuid} is no uuid; look for a name above.")
     page = use_cases().listings.allocations(AllocationFilter(consumer_uuid=normal), None, 1)
     document = allocations_body(page)
-    history = history_of(AuditFilter(consumer_id=normal), _HISTORY)
+    history = history_of(AuditFilter(consumer_id=normal))
     if not document["consumers"] and not history:
         raise NotFound(f"Consumer {normal} holds nothing (any more).")
     holder = document["consumers"][0] if document["consumers"] else None
-    drawings = _drawings(list(holder["allocations"]) if holder else [])
     return shown(
         "consumer.html",
-        {"consumer": holder, "history": history},
-        _held_table(document),
+        lambda: {
+            "consumer": holder,
+            "history": None if history is None else [each._asdict() for each in history],
+        },
+        lambda: _held_table(document),
         uuid=normal,
         holder=holder,
-        history=history,
-        hosts=drawings,
+        changes=None if history is None else rows_of(history),
+        told=since_and_last(history or ()),
+        drawn=_drawn(holder["allocations"] if holder and wanted() == HTML else ()),
         claimed=request.args.get("claimed"),
     )
 
 
-def _drawings(uuids: list[str]) -> list[dict[str, Any]]:
-    """The hosts of these providers, drawn; no more than a page has room for."""
-    found: dict[str, dict[str, Any]] = {}
-    for uuid in uuids:
-        if len(found) == _MOST_HOSTS:
-            break
-        try:
-            root = use_cases().host_views.place(uuid).provider.root_uuid
-            if root not in found:
-                _, host = seen(root)
-                found[root] = {"host": host, "drawing": drawing_of(host)}
-        except (Forbidden, NotFound):
-            continue
-    return list(found.values())
+class Drawn(NamedTuple):
+    """Some hosts as they are drawn, and how many more there are than a page has room for."""
+
+    hosts: list[tuple[HostView, Drawing]]
+    more: int
+
+
+def _drawn(uuids: Collection[str]) -> Drawn:
+    """The hosts of these providers that the caller may see."""
+    roots = use_cases().host_views.roots_of(uuids) if uuids else []
+    hosts = []
+    for root in roots[:_MOST_HOSTS]:
+        with suppress(Forbidden, NotFound):
+            host = seen(root)
+            hosts.append((host, drawing_of(host)))
+    return Drawn(hosts, len(roots[_MOST_HOSTS:]))
 
 
 def _release(uuid: str) -> Response:
@@ -135,30 +158,38 @@ def _release(uuid: str) -> Response:
 
 def _pods() -> Response:
     """Pods of a cluster, page by page."""
-    names = [each.name for each in clusters() if may("clusters:pods:list", each.name)]
-    cluster = request.args.get("cluster") or (names[0] if names else "")
+    cluster = request.args.get("cluster", "")
+    names = [cluster] if cluster else _with_pods()
+    cluster = cluster or (names[0] if names else "")
     given = {name: request.args.get(name) or None for name in ("namespace", "node", "qos")}
     text = request.args.get("marker", "0")
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise BadRequest("marker: must be the one of the page before")
-    document: dict[str, Any] = {"pods": [], "next": None}
     if cluster:
         require("clusters:pods:list", cluster)
-        wanted = PodFilter(given["namespace"], given["node"], given["qos"])
-        page = use_cases().pods.listed(cluster, wanted, int(text), _PAGE)
-        document = page_body(cluster, page)
-    following = None if document["next"] is None else same_page(marker=document["next"])
-    columns = ("namespace", "name", "node", "qos_class", "phase", "cpuset", "consumer_uuid")
-    rows = ([pod[column] for column in columns] for pod in document["pods"])
+    filter_ = PodFilter(given["namespace"], given["node"], given["qos"])
+    if wanted() != HTML:
+        listed = use_cases().pods.listed(cluster, filter_, int(text), _PAGE)
+        document = page_body(cluster, listed)
+        return shown(
+            "pods.html", document, (_POD, ([pod[name] for name in _POD] for pod in document["pods"]))
+        )
+    pods, following = use_cases().pods.heads(cluster, filter_, int(text), _PAGE) if cluster else ([], None)
     return shown(
         "pods.html",
-        document,
-        (columns, rows),
+        {},
+        _NO_TABLE,
+        pods=escaped([cell or "" for cell in pod[1:]] for pod in pods),
         cluster=cluster,
         given=given,
         clusters=names,
-        following=following,
+        following=None if following is None else same_page(marker=following),
     )
+
+
+def _with_pods() -> list[str]:
+    """The clusters of which the caller may see the pods."""
+    return [each.name for each in clusters() if may("clusters:pods:list", each.name)]
 
 
 def _pod(cluster: str, namespace: str, name: str) -> Response:
@@ -166,16 +197,17 @@ def _pod(cluster: str, namespace: str, name: str) -> Response:
     answer = use_cases().pods.get(cluster, namespace, name)
     document = pod_body(cluster, answer)
     target = f"{cluster}/{namespace}/{name}"
-    history = history_of(AuditFilter(target=target), _HISTORY)
-    hosts = _drawings([answer.resource_provider] if answer.resource_provider else [])
-    columns = ("namespace", "name", "node", "qos_class", "phase", "cpuset", "consumer_uuid")
+    history = history_of(AuditFilter(target=target))
+    places = [answer.resource_provider] if answer.resource_provider and wanted() == HTML else ()
     return shown(
         "pod.html",
         document,
-        (columns, [[document[column] for column in columns]]),
+        (_POD, [[document[column] for column in _POD]]),
         pod=document,
-        history=history,
-        hosts=hosts,
+        changes=None if history is None else rows_of(history),
+        told=since_and_last(history or ()),
+        drawn=_drawn(places),
+        sees_consumers=may("allocations:list"),
         claimed=request.args.get("claimed"),
     )
 

@@ -19,7 +19,8 @@ from placement.api.targets import cluster_of_query
 from placement.domain.errors import BadRequest, NotFound
 from placement.services.fleet import COMMON_REQUEST, Figure, HeatMap, HostFigure
 from placement.web import units
-from placement.web.shown import address, clusters, same_page, shown, to
+from placement.web.permissions import clusters
+from placement.web.shown import address, same_page, shown, to
 
 _RULE = "placement:resource_providers:list"
 _USUAL_CLASSES = ("PCPU", "VCPU", "MEMORY_MB")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
+
+from markupsafe import Markup
 
 from placement.services.host_views import TreeMember
 from placement.web import units
@@ -38,6 +41,24 @@ class Thread:
     owner: Owner | None = None
     pooled: bool = False
 
+    @property
+    def html(self) -> str:
+        """The box of the CPU, with its texts escaped."""
+        colour, consumer = (None, None) if self.owner is None else (self.owner.colour, self.owner.consumer)
+        return _thread(self.state, self.sign, self.title, colour, consumer, self.pooled)
+
+
+_THREAD = Markup('<i class="cpu {}"{} title="{}">{}</i>')
+
+
+@lru_cache(4096)
+def _thread(state: str, sign: str, title: str, colour: int | None, consumer: str | None, pooled: bool) -> str:
+    """CPUs are many and look alike: to write one takes longer than to look it up."""
+    if consumer is None:
+        return str(_THREAD.format(f"{state} pooled" if pooled else state, "", title, sign))
+    owner = Markup(' data-owner="{}"').format(consumer)
+    return str(_THREAD.format(f"{state} c{colour}", owner, title, sign))
+
 
 @dataclass(frozen=True, slots=True)
 class Core:
@@ -47,6 +68,11 @@ class Core:
     threads: Sequence[Thread]
     uuid: str | None = None
     lacks: bool = False
+
+    @property
+    def html(self) -> Markup:
+        """Its CPUs."""
+        return Markup("".join([thread.html for thread in self.threads]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +110,6 @@ class Box:
     cores: list[Core] = field(default_factory=list)
     boxes: list[Box] = field(default_factory=list)
     lacks: Sequence[str] = ()
-    aggregates: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

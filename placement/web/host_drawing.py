@@ -82,8 +82,13 @@ class _Artist:
 
     def _note_owners(self) -> None:
         pods = {} if self._view is None else {pod.consumer: pod for pod, _ in self._view.pods}
-        cluster = "" if self._host.node is None else self._host.node.cluster.name
-        for row in self._host.allocations:
+        cluster = "" if self._host.node is None else self._host.node.cluster
+        uuids = {member.id: member.uuid for member in self._host.members}
+        for row in self._host.held:
+            record = self._host.records.get(row.provider_id, {}).get(row.class_id)
+            if record is None:
+                continue
+            resource_class = record.class_name
             owner = self._owners.get(row.consumer_uuid)
             if owner is None:
                 pod = pods.get(row.consumer_uuid)
@@ -92,8 +97,8 @@ class _Artist:
                 if pod is not None:
                     owner.kind, owner.policy = pod.qos or "", str(pod.holding.level)
                     owner.pod = (cluster, pod.namespace, pod.name)
-            owner.amounts[row.class_name] = owner.amounts.get(row.class_name, 0) + row.amount
-            self._held.setdefault((row.provider_uuid, row.class_name), []).append((owner, row.amount))
+            owner.amounts[resource_class] = owner.amounts.get(resource_class, 0) + row.amount
+            self._held.setdefault((uuids[row.provider_id], resource_class), []).append((owner, row.amount))
 
     def _new_owner(self, consumer: str, title: str) -> Owner:
         number = len(self._owners)
@@ -109,7 +114,6 @@ class _Artist:
             member,
             self._bars(member),
             lacks=[words for name, words in self._lacks.get(member.uuid, {}).items() if not name],
-            aggregates=self._host.aggregates.get(member.id, ()),
         )
         # CPUs that are known one by one are drawn where they are (_place_cpus).
         knows_cpus = self._view is not None and bool(self._view.cpus)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from flask import Blueprint, Response, request
 
@@ -11,37 +12,39 @@ from placement.api.context import use_cases
 from placement.api.rendering.clusters import node_body
 from placement.api.rendering.providers import inventory_body
 from placement.api.route_guard import PAGES, route
-from placement.domain.audit import AuditFilter
 from placement.domain.errors import NotFound
 from placement.domain.identifiers import normalize_uuid
-from placement.services.host_views import HostPlace, HostView
+from placement.services.host_views import HostView
 from placement.web import units
-from placement.web.changes import history_of
 from placement.web.host_boxes import plain
 from placement.web.host_drawing import Lacks, drawing_of
-from placement.web.shown import address, require, shown, to
-
-_HISTORY = 20
+from placement.web.permissions import may, require
+from placement.web.shown import address, html, shown, to
 
 
 def register(blueprint: Blueprint) -> None:
     """Add the routes; who may see a host depends on whether it is a node of a cluster."""
-    # Whoever may list clusters may ask; `_seen` asks for the rest.
+    # Whoever may list clusters may ask; `seen` asks for the rest.
     listing = "placement:clusters:list"
-    route(blueprint, f"{PAGES}/hosts/<uuid>", "GET", listing, own_only=True)(_host)
+    host = f"{PAGES}/hosts/<uuid>"
+    route(blueprint, host, "GET", listing, own_only=True)(_host)
+    route(blueprint, f"{host}/providers", "GET", listing, own_only=True)(_providers)
+    route(blueprint, f"{host}/drawing", "GET", listing, own_only=True)(_drawing)
     node = f"{PAGES}/nodes/<cluster>/<node>"
     route(blueprint, node, "GET", "placement:clusters:nodes:show")(_node)
 
 
-def seen(uuid: str) -> tuple[HostPlace, HostView]:
+def seen(uuid: str) -> HostView:
     """The tree in which a provider is. Raises NotFound, Forbidden."""
-    place = use_cases().host_views.place(normalize_uuid(uuid) or uuid)
-    if place.node is not None:
-        require("clusters:nodes:show", place.node[0])
+    return use_cases().host_views.show(normalize_uuid(uuid) or uuid, _check)
+
+
+def _check(cluster: str | None) -> None:
+    if cluster is not None:
+        require("clusters:nodes:show", cluster)
     else:
         for rule in ("show", "allocations:list", "inventories:list"):
             require(f"resource_providers:{rule}")
-    return place, use_cases().host_views.show(place)
 
 
 def _node(cluster: str, node: str) -> Response:
@@ -54,36 +57,56 @@ def _node(cluster: str, node: str) -> Response:
 
 def _host(uuid: str) -> Response:
     """A host as it is built, with everybody on it."""
-    place, host = seen(uuid)
+    host = seen(uuid)
     lacks = _lacks()
     drawing = drawing_of(host, lacks)
+    asked_for = host.asked_for if host.asked_for != host.root.uuid else request.args.get("mark", "")
     return shown(
         "host.html",
         lambda: {**_document(host), "drawn": plain(drawing)},
-        _table(host),
+        lambda: _table(host),
         host=host,
-        place=place,
         drawing=drawing,
         view=host.view,
         totals=_totals(host),
-        marked=request.args.get("mark", ""),
+        marked=asked_for,
         lacks=list(_in_words(host, lacks)),
-        history=_history(place, host),
+        history=_history(host),
+        sees_consumers=may("allocations:list"),
     )
+
+
+def _drawing(uuid: str) -> Response:
+    """The drawing of a host alone, with what it lacks marked."""
+    host = seen(uuid)
+    return html("drawing.html", host=host, drawing=drawing_of(host, _lacks()))
+
+
+def _providers(uuid: str) -> Response:
+    """The providers of a host as they are stored."""
+    host = seen(uuid)
+    aggregates = use_cases().host_views.aggregates([member.id for member in host.members])
+    document = {"name": host.root.name, "providers": list(_stored(host, aggregates))}
+    return shown("providers.html", document, lambda: _table(host), host=host, aggregates=aggregates)
 
 
 def _document(host: HostView) -> dict[str, Any]:
     if host.node is not None:
-        return node_body(host.node)
-    providers = [
-        {
+        return node_body(use_cases().clusters.node(host.node.cluster, host.node.name))
+    aggregates = use_cases().host_views.aggregates([member.id for member in host.members])
+    return {"name": host.root.name, "providers": list(_stored(host, aggregates))}
+
+
+def _stored(host: HostView, aggregates: Mapping[int, Sequence[str]]) -> Iterator[dict[str, Any]]:
+    for member in host.members:
+        yield {
             "uuid": member.uuid,
             "name": member.name,
             "generation": member.generation,
             "parent_id": member.parent_id,
             "id": member.id,
             "traits": member.traits,
-            "aggregates": host.aggregates.get(member.id, ()),
+            "aggregates": aggregates.get(member.id, ()),
             "resources": {
                 record.class_name: {
                     "capacity": record.inventory.capacity,
@@ -93,9 +116,6 @@ def _document(host: HostView) -> dict[str, Any]:
                 for record in host.records.get(member.id, {}).values()
             },
         }
-        for member in host.members
-    ]
-    return {"name": host.root.name, "providers": providers}
 
 
 def _table(host: HostView) -> Any:
@@ -136,14 +156,9 @@ def _in_words(host: HostView, lacks: Lacks) -> Iterator[str]:
             yield " ".join(filter(None, (f"{names.get(uuid, uuid)}:", units.plain(resource_class), words)))
 
 
-def _history(place: HostPlace, host: HostView) -> list[dict[str, Any]] | None:
-    targets = [host.root.uuid, *(["/".join(place.node)] if place.node else ())]
-    found = [history_of(AuditFilter(target=target), _HISTORY) for target in targets]
-    if found[0] is None:
+def _history(host: HostView) -> str | None:
+    """Where the changes of a host are listed, None for who may not see any."""
+    if not may("audit:list"):
         return None
-    return sorted(_flat(found), key=lambda record: -int(record["id"]))[:_HISTORY]
-
-
-def _flat(found: list[list[dict[str, Any]] | None]) -> Iterator[dict[str, Any]]:
-    for records in found:
-        yield from records or ()
+    targets = [host.root.uuid, *([f"{host.node.cluster}/{host.node.name}"] if host.node else ())]
+    return f"{address('/changes')}?{urlencode([('target', target) for target in targets])}"

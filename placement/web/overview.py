@@ -13,9 +13,12 @@ from placement.api.context import use_cases
 from placement.api.route_guard import PAGES, route
 from placement.domain.audit import AuditFilter
 from placement.services.capacity import Group
-from placement.web.changes import record_of, refused_now
+from placement.services.fleet import COMMON_REQUEST
+from placement.web.changes import refused_now, rows_of
 from placement.web.fleet_map import chosen
-from placement.web.shown import caller_clusters, may, shown
+from placement.web.permissions import caller_clusters, may
+from placement.web.room import common_room
+from placement.web.shown import shown
 
 _RECENT = datetime.timedelta(minutes=15)
 _SHOWN = 8
@@ -51,6 +54,8 @@ def _overview() -> Response:
         changes=_recent(),
         changes_known=may("audit:list"),
         map=chosen(only) if sees_map else None,
+        room=common_room(only) if may("capacity:show", only) else None,
+        common=COMMON_REQUEST,
         minutes=int(_RECENT.total_seconds() // 60),
     )
 
@@ -94,9 +99,8 @@ def _resources(groups: list[Group]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _recent() -> list[dict[str, Any]]:
+def _recent() -> list[tuple[str, ...]]:
     if not may("audit:list"):
         return []
     since = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - _RECENT
-    page = use_cases().audit.listed(AuditFilter(since=since), None, _SHOWN)
-    return [record_of(record) for record in page.records]
+    return rows_of(use_cases().audit.heads(AuditFilter(since=since), None, _SHOWN)[0])

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, Flask, Response, request, send_from_directory
-from jinja2 import ChoiceLoader, PackageLoader, PrefixLoader, select_autoescape
 
 from placement.api import queries
 from placement.api.application import OPEN_PAGES
@@ -30,7 +29,8 @@ from placement.web import (
     units,
 )
 from placement.web import sign_in as signing
-from placement.web.shown import common, to
+from placement.web.shown import to
+from placement.web.templating import add_templates
 
 _FILES = Path(__file__).parent / "static"
 _STATIC = tuple(sorted(path.name for path in _FILES.iterdir() if path.suffix in (".css", ".js", ".svg")))
@@ -70,23 +70,24 @@ def attach(application: Flask) -> None:
 
 
 def _add_templates(application: Flask) -> None:
-    loader = PrefixLoader({"web": PackageLoader("placement.web")})
-    application.jinja_loader = ChoiceLoader([loader])
-    environment = application.jinja_env
-    environment.autoescape = select_autoescape(default=True, default_for_string=True)
-    environment.trim_blocks = environment.lstrip_blocks = True
-    environment.filters |= {
+    filters = {
         "amount": units.amount,
         "plain_class": units.plain,
         "number": units.number,
         "pretty": shown.pretty,
         "cpu_list": format_cpu_list,
-        "claimable": requests.claimable,
         "miss_address": requests.miss_address,
-        "held": consumers.held,
     }
-    environment.globals |= {"share": units.share, "percent": units.percent}
-    application.context_processor(common)
+    functions = {
+        "address": shown.address,
+        "same_page": shown.same_page,
+        "form_key": session.form_key,
+        "share": units.share,
+        "shared": units.shared,
+        "pairs": units.pairs,
+        "percent": units.percent,
+    }
+    add_templates(application, filters, functions)
 
 
 def _static(name: str) -> Response:
@@ -105,15 +106,16 @@ def _no_page(rest: str) -> Response:
 def _check_form() -> None:
     # As for the API: what no database can hold is refused before anything is asked of one.
     queries.parameters()
-    if any("\0" in value for value in request.form.values()):
-        raise BadRequest("the form contains a NUL character")
     if request.method == "POST":
+        if any("\0" in value for value in request.form.values()):
+            raise BadRequest("the form contains a NUL character")
         if request.mimetype != "application/x-www-form-urlencoded":
             raise HttpError(415, "Pages take forms only.")
         session.check_form()
 
 
 def _finish(response: Response) -> Response:
-    response.headers.update(_HEADERS)
-    response.headers.setdefault("Cache-Control", "no-store")
+    response.headers.extend(_HEADERS)
+    if "Cache-Control" not in response.headers:
+        response.headers["Cache-Control"] = "no-store"
     return session.keep_cookie(response)

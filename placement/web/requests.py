@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import orjson
@@ -18,18 +18,19 @@ from placement.api.rendering.pods import preview_body, translation_body
 from placement.api.rendering.scores import score_members
 from placement.api.route_guard import PAGES, route
 from placement.dialects.nova import FlavorRefused, translation_document
-from placement.domain.errors import BadRequest, Forbidden, NotFound
+from placement.domain.errors import BadRequest
 from placement.domain.groups import CandidateQuery
 from placement.services.bounds import MOST_MANIFEST_VALUES
+from placement.services.host_views import NamedPlace
 from placement.services.manifests import parse_yaml, pod_manifest
 from placement.services.placement.candidates import Search
 from placement.services.placement.search_options import NO_OPTIONS, SearchOptions
 from placement.web import units
-from placement.web.host_boxes import Drawing
-from placement.web.host_drawing import drawing_of
-from placement.web.hosts import seen
-from placement.web.shown import address, clusters, may, require, shown
+from placement.web.candidate_rows import candidate_rows
+from placement.web.permissions import clusters, may, require
+from placement.web.shown import address, shown
 
+Found = TypeVar("Found")
 KINDS = ("query", "flavor", "pod")
 _USUAL, _MOST = 20, 200
 EXAMPLES = {
@@ -63,21 +64,29 @@ def _why() -> Response:
     """The form, and what becomes of the request in it."""
     kind = chosen_kind()
     given = request.args.to_dict()
-    document, problems = answered(lambda: _ASKED[kind](given), given)
+    found, problems = answered(lambda: _ASKED[kind](given), given)
+    document = found or {}
     return shown(
         "why.html",
         document or {"problems": problems},
-        _table(document),
+        lambda: _table(document),
         400 if problems else 200,
         kind=kind,
         given=given,
         problems=problems,
         examples=EXAMPLES,
-        clusters=[each.name for each in clusters()],
+        clusters=offered_clusters(given, is_answered=bool(document)),
+        rows=candidate_rows(document),
         consumer_uuid=str(uuid.uuid4()),
         may_claim=_may_claim(kind, given.get("cluster") or None),
-        miss=_drawn_miss(document),
     )
+
+
+def offered_clusters(given: Mapping[str, str], *, is_answered: bool) -> list[str]:
+    """Which clusters the form offers: beside an answer that of the question, as the page gets the others."""
+    if is_answered:
+        return [given["cluster"]] if given.get("cluster") else []
+    return [each.name for each in clusters()]
 
 
 def chosen_kind() -> str:
@@ -88,16 +97,16 @@ def chosen_kind() -> str:
     return kind
 
 
-def answered(ask: Callable[[], dict[str, Any]], given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+def answered(ask: Callable[[], Found], given: Mapping[str, str]) -> tuple[Found | None, list[str]]:
     """What comes of the form, if anything is in it, and what is wrong about that."""
     if not any(given.get(name, "").strip() for name in ("query", "vcpus", "pod")):
-        return {}, []
+        return None, []
     try:
         return ask(), []
     except FlavorRefused as refused:
-        return {}, [message for _, message in refused.problems]
+        return None, [message for _, message in refused.problems]
     except BadRequest as error:
-        return {}, getattr(error, "findings", None) or [str(error)]
+        return None, getattr(error, "findings", None) or [str(error)]
 
 
 def _may_claim(kind: str, cluster: str | None) -> bool:
@@ -174,39 +183,30 @@ def _pairs(what: str, text: str) -> dict[str, str]:
 
 
 def _searched(search: Search, options: SearchOptions) -> dict[str, Any]:
-    """A search as the API answers it."""
+    """A search as the API answers it, with names, and without the summaries of trees."""
     renderer = current_app.extensions["placement_candidates_renderer"]
     table = search.answer.scores()
     scores = None if table is None else score_members(table, options.preferences)
-    body = orjson.loads(b"".join(renderer.body(search, NEWEST, scores=scores)))
-    summaries = body["provider_summaries"]
-    names = use_cases().providers.names_of(
-        {uuid for each in body["allocation_requests"] for uuid in each["allocations"]}
-        | {
-            summaries[uuid]["root_provider_uuid"]
-            for each in body["allocation_requests"]
-            for uuid in each["allocations"]
-        }
-    )
+    elements = orjson.loads(renderer.elements(search, NEWEST, scores))
+    places = use_cases().host_views.places({uuid for each in elements for uuid in each["allocations"]})
     explanation = None if search.explanation is None else explanation_body(search.explanation)
-    candidates = [_candidate(each, summaries, names) for each in body["allocation_requests"]]
-    return {"candidates": candidates, "explanation": explanation}
+    return {"candidates": [_candidate(each, places) for each in elements], "explanation": explanation}
 
 
-def _candidate(
-    element: Mapping[str, Any], summaries: Mapping[str, Any], names: Mapping[str, str]
-) -> dict[str, Any]:
+def _candidate(element: Mapping[str, Any], places: Mapping[str, NamedPlace]) -> dict[str, Any]:
     """One candidate with the names of its providers, and its host, which is that of the most of them."""
-    roots = [summaries[uuid]["root_provider_uuid"] for uuid in element["allocations"]]
-    host = max(roots, key=roots.count)
+    allocations = element["allocations"]
+    known = {uuid: places.get(uuid) or NamedPlace(uuid, uuid, uuid) for uuid in allocations}
+    roots = [(place.root_uuid, place.root_name) for place in known.values()]
+    uuid, name = max(roots, key=roots.count)
     return {
-        "host": {"uuid": host, "name": names.get(host, host)},
+        "host": {"uuid": uuid, "name": name},
         "score": element.get("score"),
         "max_score": element.get("max_score"),
         "score_parts": element.get("score_parts", []),
         "allocations": {
-            uuid: {"name": names.get(uuid, uuid), "resources": given["resources"]}
-            for uuid, given in element["allocations"].items()
+            uuid: {"name": known[uuid].name, "resources": given["resources"]}
+            for uuid, given in allocations.items()
         },
         "mappings": element.get("mappings", {}),
     }
@@ -264,18 +264,11 @@ def _table(document: Mapping[str, Any]) -> Any:
     ]
 
 
-def claimable(candidate: Mapping[str, Any]) -> str:
-    """What a form says of a candidate to have it claimed."""
-    return orjson.dumps(
-        {uuid: given["resources"] for uuid, given in candidate["allocations"].items()}
-    ).decode()
-
-
-def miss_address(miss: Mapping[str, Any]) -> str:
-    """The page of a near miss, with what it lacks marked."""
+def miss_address(miss: Mapping[str, Any], page: str = "") -> str:
+    """The page of a near miss, or one below it, with what it lacks marked."""
     uuid = miss["resource_provider"]["uuid"]
     query = urlencode([("lacks", text) for text in lacks_of(miss)])
-    return f"{address(f'/hosts/{uuid}')}?{query}"
+    return f"{address(f'/hosts/{uuid}{page}')}?{query}"
 
 
 def lacks_of(miss: Mapping[str, Any]) -> Iterator[str]:
@@ -289,20 +282,3 @@ def lacks_of(miss: Mapping[str, Any]) -> Iterator[str]:
         yield f"{where},{name},{words}"
     if not miss.get("shortages"):
         yield f"{miss['resource_provider']['uuid']},,{'; '.join(miss['sentences'])}"
-
-
-def _drawn_miss(document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The host of the nearest miss, drawn with what it lacks; None if there is none that may be seen."""
-    nearest = (document.get("explanation") or {}).get("nearest") or ()
-    for miss in nearest[:1]:
-        found: dict[str, dict[str, str]] = {}
-        for text in lacks_of(miss):
-            where, name, words = text.split(",", 2)
-            found.setdefault(where, {})[name] = words
-        try:
-            _, host = seen(miss["resource_provider"]["uuid"])
-        except (Forbidden, NotFound):
-            return None
-        drawing: Drawing = drawing_of(host, found)
-        return {"host": host, "drawing": drawing, "sentences": miss["sentences"]}
-    return None

@@ -11,8 +11,12 @@ from placement.api import capacity_question, queries
 from placement.api.context import use_cases
 from placement.api.rendering.capacity import capacity_body
 from placement.api.route_guard import PAGES, route
-from placement.services.planning.planning import BY, Kind, Question
+from placement.services.fleet import COMMON_REQUEST
+from placement.services.planning.answer import HostRoom, KindRoom, Room
+from placement.services.planning.planning import BY, BY_AGGREGATE, BY_CLUSTER, Kind, Question
 from placement.services.planning.world import WorldRequest
+from placement.web import units
+from placement.web.permissions import require
 from placement.web.requests import (
     EXAMPLES,
     answered,
@@ -20,12 +24,23 @@ from placement.web.requests import (
     cluster_of_pod,
     flavor_document,
     manifest_of,
+    offered_clusters,
     parsed,
 )
-from placement.web.shown import clusters, require, shown
+from placement.web.shown import address, shown
+from placement.web.templating import escaped
 
 _HOSTS_SHOWN = 100
 _COLUMNS = ("of", "name", "uuid", "lower", "upper", "runs_out_first", "fragmentation")
+
+
+def common_room(cluster: str | None) -> str:
+    """The page that counts the request which stranded cores are no use for, in few numbers."""
+    cores, memory = COMMON_REQUEST
+    specs = "hw:cpu_policy=dedicated"
+    return address(
+        "/room", kind="flavor", vcpus=cores, ram=memory, disk=0, specs=specs, cluster=cluster, hosts="no"
+    )
 
 
 def register(blueprint: Blueprint) -> None:
@@ -36,26 +51,28 @@ def register(blueprint: Blueprint) -> None:
 def _room() -> Response:
     """The form, and how many more there is room for."""
     kind, given = chosen_kind(), request.args.to_dict()
-    document, problems = answered(lambda: _counted(_ASKED[kind](given)), given)
+    found, problems = answered(lambda: _counted(_ASKED[kind](given)), given)
     return shown(
         "room.html",
-        document or {"problems": problems},
-        (_COLUMNS, list(_rows(document)) if document else []),
+        lambda: {"problems": problems} if found is None else capacity_body({kind: found})["kinds"][kind],
+        lambda: (_COLUMNS, [] if found is None else list(_rows(found))),
         400 if problems else 200,
         kind=kind,
         given=given,
         problems=problems,
         examples=EXAMPLES,
-        clusters=[each.name for each in clusters()],
-        hosts=_best(document),
+        clusters=offered_clusters(given, is_answered=found is not None),
+        room=found,
+        groups=_groups(found),
+        hosts=_best(found),
     )
 
 
-def _counted(question: Question) -> dict[str, Any]:
-    """The answer of the API for the only kind of the question."""
+def _counted(question: Question) -> KindRoom:
+    """The answer for the only kind of the question."""
     require("capacity:show", question.cluster)
-    (found,) = capacity_body(use_cases().planning.capacity(question, parsed))["kinds"].values()
-    return dict(found)
+    (found,) = use_cases().planning.capacity(question, parsed).values()
+    return found
 
 
 def _query(given: Mapping[str, str]) -> Question:
@@ -76,7 +93,8 @@ def _pod(given: Mapping[str, str]) -> Question:
 
 def _asked(kind: Kind, cluster: str | None, given: Mapping[str, str]) -> Question:
     without = tuple(filter(None, (name.strip() for name in given.get("without", "").split(","))))
-    return Question({"it": kind}, cluster, BY, WorldRequest(without), place=lambda _: "")
+    by = (BY_CLUSTER, BY_AGGREGATE) if given.get("hosts") == "no" else BY
+    return Question({"it": kind}, cluster, by, WorldRequest(without), place=lambda _: "")
 
 
 _ASKED: dict[str, Callable[[Mapping[str, str]], Question]] = {
@@ -86,22 +104,60 @@ _ASKED: dict[str, Callable[[Mapping[str, str]], Question]] = {
 }
 
 
-def _best(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The hosts with most room."""
-    hosts = document.get("hosts") or ()
-    return sorted(hosts, key=lambda host: (-host["lower"], host["name"] or ""))[:_HOSTS_SHOWN]
+def _best(found: KindRoom | None) -> list[list[str]]:
+    """The hosts with most room, escaped: uuid, name, room, what runs out first."""
+    hosts = sorted((found and found.hosts) or (), key=lambda host: (-host.lower, host.name or ""))
+    return escaped(
+        (
+            each.like or each.uuid,
+            each.name or each.uuid,
+            number_of(each),
+            units.plain(each.runs_out_first),
+        )
+        for each in hosts[:_HOSTS_SHOWN]
+    )
 
 
-def _rows(document: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-    yield _row("all", None, None, document["total"])
-    for of, key, name, uuid in (
-        ("cluster", "clusters", "cluster", None),
-        ("aggregate", "aggregates", None, "aggregate"),
-        ("host", "hosts", "name", "uuid"),
-    ):
-        for each in document.get(key) or ():
-            yield _row(of, each[name] if name else None, each[uuid] if uuid else None, each)
+def _groups(found: KindRoom | None) -> list[list[str]]:
+    """All, clusters and aggregates, escaped: name, room, what runs out first, hosts, fragmentation, stranded."""
+    if found is None:
+        return []
+    rooms = [("all", found.total), *(found.clusters or {}).items()]
+    rooms += [(f"aggregate {uuid}", room) for uuid, room in (found.aggregates or {}).items()]
+    return escaped(
+        (
+            name,
+            number_of(room),
+            units.plain(room.runs_out_first) if room.runs_out_first else "–",
+            f"{units.number(room.taking)} of {units.number(room.hosts)}",
+            f"{units.percent(room.fragmentation, 1)} %",
+            "\n".join(
+                f"{units.amount(each.stranded, of)} {units.plain(of)}"
+                for of, each in room.classes.items()
+                if each.stranded
+            )
+            or "–",
+        )
+        for name, room in rooms
+    )
 
 
-def _row(of: str, name: str | None, uuid: str | None, room: Mapping[str, Any]) -> tuple[Any, ...]:
-    return of, name, uuid, room["lower"], room["upper"], room["runs_out_first"], room.get("fragmentation")
+def number_of(room: Room | HostRoom) -> str:
+    """How many there is room for, or between which numbers that is."""
+    lower, upper = units.number(room.lower), units.number(room.upper)
+    return lower if lower == upper else f"{lower} to {upper}"
+
+
+def _rows(found: KindRoom) -> Iterator[tuple[Any, ...]]:
+    yield _row("all", None, None, found.total)
+    for name, room in (found.clusters or {}).items():
+        yield _row("cluster", name, None, room)
+    for uuid, room in (found.aggregates or {}).items():
+        yield _row("aggregate", None, uuid, room)
+    for host in found.hosts or ():
+        yield _row("host", host.name, host.uuid, host)
+
+
+def _row(of: str, name: str | None, uuid: str | None, room: Room | HostRoom) -> tuple[Any, ...]:
+    share = room.fragmentation if isinstance(room, Room) else None
+    return of, name, uuid, room.lower, room.upper, room.runs_out_first, share

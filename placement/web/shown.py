@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 import orjson
-from flask import Response, current_app, render_template, request
+from flask import Response, request
 
-from placement.api import context
-from placement.api.context import use_cases
 from placement.api.route_guard import PAGES
-from placement.domain.errors import BadRequest, Forbidden
-from placement.web import session
+from placement.domain.errors import BadRequest
+from placement.web.templating import rendered
 
 HTML, JSON, CSV = "html", "json", "csv"
 # Spreadsheets take texts that begin so for formulas.
@@ -33,10 +31,12 @@ def wanted() -> str:
     return found
 
 
-def shown(template: str, document: Any, table: Table, status: int = 200, **beside: Any) -> Response:
+def shown(
+    template: str, document: Any, table: Table | Callable[[], Table], status: int = 200, **beside: Any
+) -> Response:
     """The answer of a page: `document` as JSON, `table` as CSV, or the template with `document` and `beside`.
 
-    A document that only JSON takes comes as a function.
+    What only JSON or only CSV takes comes as a function.
     """
     form = wanted()
     if form == JSON:
@@ -44,15 +44,13 @@ def shown(template: str, document: Any, table: Table, status: int = 200, **besid
         text = orjson.dumps(found, default=str, option=orjson.OPT_NON_STR_KEYS)
         return _plain(text, "application/json", status)
     if form == CSV:
-        return _plain(_csv(table), "text/csv; charset=utf-8", status)
+        return _plain(_csv(table() if callable(table) else table), "text/csv; charset=utf-8", status)
     return html(template, status, document=document, has_data=True, **beside)
 
 
 def html(template: str, status: int = 200, **values: Any) -> Response:
     """A page."""
-    return Response(
-        render_template(f"web/{template}", **values), status, content_type="text/html; charset=utf-8"
-    )
+    return Response(rendered(template, **values), status, content_type="text/html; charset=utf-8")
 
 
 def _plain(text: bytes, content_type: str, status: int) -> Response:
@@ -97,42 +95,3 @@ def same_page(**changes: Any) -> str:
 def to(path: str) -> Response:
     """Send the browser on to a page, which it asks for with GET."""
     return Response(status=303, headers={"Location": path})
-
-
-def may(rule: str, cluster: str | None = None, *, own_only: bool = False) -> bool:
-    """Whether the caller passes a policy rule, of a cluster if one is given."""
-    try:
-        require(rule, cluster, own_only=own_only)
-    except Forbidden:
-        return False
-    return True
-
-
-def require(rule: str, cluster: str | None = None, *, own_only: bool = False) -> None:
-    """Raises Forbidden unless the caller passes a policy rule, of a cluster if one is given."""
-    target = {} if cluster is None else {"cluster": cluster}
-    current_app.extensions["placement_policy"].authorize(f"placement:{rule}", target, own_only=own_only)
-
-
-def caller_clusters() -> frozenset[str] | None:
-    """The clusters that the caller's token is bound to, None if it is bound to none."""
-    return context.current().caller.clusters
-
-
-def clusters() -> list[Any]:
-    """The clusters that the caller may see."""
-    own = caller_clusters()
-    return [each for each in use_cases().clusters.listed() if own is None or each.name in own]
-
-
-def common() -> dict[str, Any]:
-    """What every template may use."""
-    return {
-        "address": address,
-        "same_page": same_page,
-        "may": may,
-        "form_key": session.form_key,
-        "needs_sign_in": session.needs_sign_in(),
-        "signed_in": session.is_signed_in(),
-        "caller": context.current().caller,
-    }

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
+from markupsafe import Markup
+
 _GIBI = 1024
+# Amounts repeat from host to host; writing one takes longer than to look it up.
+_REMEMBERED = 4096
 
 
 class Unit(NamedTuple):
@@ -39,9 +45,11 @@ _BY_END = {
     "_PODS": Unit("pods"),
 }
 _PIECES = Unit("pieces")
+_PAIR = Markup('<span class="pair">{} <span class="note">{}</span></span>')
 _PLURALS = ("pieces", "pods", "contexts")
 
 
+@lru_cache(_REMEMBERED)
 def unit_of(resource_class: str) -> Unit:
     """The unit of a class; classes that nobody knows are counted in pieces."""
     found = _KNOWN.get(resource_class)
@@ -50,6 +58,7 @@ def unit_of(resource_class: str) -> Unit:
     return next((unit for end, unit in _BY_END.items() if resource_class.endswith(end)), _PIECES)
 
 
+@lru_cache(_REMEMBERED)
 def amount(value: float, resource_class: str) -> str:
     """An amount with its unit: `12 CPU`, `1.5 GiB`."""
     unit = unit_of(resource_class)
@@ -57,12 +66,14 @@ def amount(value: float, resource_class: str) -> str:
     return f"{number(value / unit.divisor)} {name}"
 
 
+@lru_cache(_REMEMBERED)
 def share(part: float, whole: float, resource_class: str) -> str:
     """A part of a whole with their unit: `3 of 12 CPU`."""
     unit = unit_of(resource_class)
     return f"{number(part / unit.divisor)} of {number(whole / unit.divisor)} {unit.name}"
 
 
+@lru_cache(_REMEMBERED)
 def number(value: float) -> str:
     """A number as people read it: thousands apart, two decimals below ten, one below a hundred."""
     places = 0 if value == int(value) or abs(value) >= 100 else 1 if abs(value) >= 10 else 2
@@ -79,3 +90,19 @@ def percent(part: float, whole: float) -> int:
 def plain(resource_class: str) -> str:
     """A class as people say it: without CUSTOM_."""
     return resource_class.removeprefix("CUSTOM_")
+
+
+def pairs(amounts: Mapping[str, float]) -> Markup:
+    """Amounts by class for a cell of a table, each with its unit and the class."""
+    return Markup("".join([_pair(value, name) for name, value in amounts.items()]))
+
+
+@lru_cache(_REMEMBERED)
+def _pair(value: float, resource_class: str) -> str:
+    return str(_PAIR.format(amount(value, resource_class), plain(resource_class)))
+
+
+@lru_cache(_REMEMBERED)
+def shared(part: float, whole: float, resource_class: str) -> Markup:
+    """A part of a whole for a cell of a table."""
+    return _PAIR.format(share(part, whole, resource_class), plain(resource_class))

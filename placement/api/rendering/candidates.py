@@ -71,6 +71,11 @@ class CandidatesRenderer:
             yield b",".join(_contributors(search, version))
         yield b"}," + appendix + b"}" if appendix else b"}}"
 
+    def elements(self, search: Search, version: Microversion, scores: Texts | None = None) -> bytes:
+        """The candidates alone, as a JSON list."""
+        note_candidates(len(search.answer))
+        return b"[" + b"".join(_elements(search, version, scores)) + b"]"
+
     def _whole_trees(self, search: Search) -> Iterator[list[bytes]]:
         names, kept = self._kept
         if names is not search.names:

@@ -6,6 +6,7 @@ import datetime
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 from flask import Blueprint, Response, request
 
@@ -90,8 +91,9 @@ def audit() -> Response:
     """Changes that were made, the newest first."""
     given = parameters()
     refuse_unknown(given, names_of(_QUERY, NEWEST))
+    texts: dict[str, Any] = {name: single(given, key) for key, name in _FILTERS.items()}
     wanted = AuditFilter(
-        **{name: single(given, key) for key, name in _FILTERS.items()},
+        **texts,
         action=_one_of(given, "action", [str(action) for action in Action]),
         kind=_one_of(given, "target_type", [str(kind) for kind in Kind]),
         since=_time(given, "since"),

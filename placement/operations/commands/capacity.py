@@ -22,6 +22,17 @@ _ALL = "all"
 _SHOWN = 50
 
 
+WORLD = (
+    argument("--without", action="append", default=[], metavar="HOST", help="as if it were drained"),
+    argument("--more", action="append", default=[], metavar="HOST=N", help="as if there were N more like it"),
+    argument("--ratio", action="append", default=[], metavar="CLASS=R", help="as if that were the ratio"),
+    argument(
+        "--reserved", action="append", default=[], metavar="CLASS=N", help="as if so much were reserved"
+    ),
+)
+"""What says how things would be different."""
+
+
 class ShowCapacity(Listing):
     """Show how many more of queries, flavors and pods could be placed one after another.
 
@@ -41,14 +52,7 @@ class ShowCapacity(Listing):
             choices=list(_GROUPS),
             help="a row for each cluster (the default), aggregate or host; repeatable",
         ),
-        argument("--without", action="append", default=[], metavar="HOST", help="as if it were drained"),
-        argument(
-            "--more", action="append", default=[], metavar="HOST=N", help="as if there were N more like it"
-        ),
-        argument("--ratio", action="append", default=[], metavar="CLASS=R", help="as if that were the ratio"),
-        argument(
-            "--reserved", action="append", default=[], metavar="CLASS=N", help="as if so much were reserved"
-        ),
+        *WORLD,
     )
     left_out_first = ("Stranded", "Fragmentation", "Hosts", "Taking")
 
@@ -56,7 +60,7 @@ class ShowCapacity(Listing):
         """Ask and list."""
         by = parsed_args.by or ["cluster"]
         found_kinds = kinds_of(parsed_args)
-        question: dict[str, Any] = {"kinds": found_kinds, "by": by, "world": _world(parsed_args)}
+        question: dict[str, Any] = {"kinds": found_kinds, "by": by, "world": world_of(parsed_args)}
         if parsed_args.cluster is not None:
             question["cluster"] = parsed_args.cluster
         found = _asked(self.client, question)
@@ -127,7 +131,8 @@ def _read(file: str, parsed: argparse.Namespace) -> dict[str, Any]:
     return {"pod": documents[0]}
 
 
-def _world(parsed: argparse.Namespace) -> dict[str, Any]:
+def world_of(parsed: argparse.Namespace) -> dict[str, Any]:
+    """What is to be different, as the API takes it. Raises PlacementError naming the option."""
     world: dict[str, Any] = {}
     if parsed.without:
         world["without"] = parsed.without

@@ -14,7 +14,7 @@ from placement.scheduling.explanation import explain_pod
 from placement.scheduling.pipeline import PodShape
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_placing import Placed
-from placement.storage.statements.pods import StoredPod
+from placement.storage.statements.pods import PodHead, StoredPod
 
 
 class Unschedulable(Conflict):
@@ -72,7 +72,7 @@ class PodPage:
     next: int | None
 
 
-def next_page(rows: Sequence[StoredPod], count: int) -> int | None:
+def next_page(rows: Sequence[StoredPod] | Sequence[PodHead], count: int) -> int | None:
     """The cursor of the page after the first `count` rows; there is one if there are more rows."""
     return rows[count - 1].id if len(rows) > count else None
 

@@ -10,8 +10,10 @@ from placement.domain.allocation import AllocationFilter
 from placement.domain.errors import BadRequest
 from placement.storage.database import Database, Executor
 from placement.storage.statements import allocation_lists, clusters, provider_lists
-from placement.storage.statements.allocation_lists import ListedAllocation
+from placement.storage.statements.allocation_lists import ConsumerSum, ListedAllocation
 from placement.storage.statements.provider_lists import ListedProvider, Record
+
+__all__ = ["AllocationPage", "ConsumerSum", "Include", "Listings", "ProviderPage"]
 
 
 class Include(StrEnum):
@@ -58,6 +60,21 @@ class Listings:
         if len(keys) <= consumers:
             return AllocationPage(found, None)
         return AllocationPage([row for row in found if row.consumer_uuid != keys[-1]], keys[-2])
+
+    def consumers(
+        self, wanted: AllocationFilter, after: str | None, count: int
+    ) -> tuple[list[ConsumerSum], str | None]:
+        """What the next consumers hold by class, and what the page after that begins behind.
+
+        Of what is wanted, projects, users, types and clusters count. Raises BadRequest for an unknown cluster.
+        """
+        with self._database.read() as connection:
+            _check_cluster(connection, wanted.cluster)
+            found = allocation_lists.sums(connection, wanted, after, count + 1)
+        keys = list(dict.fromkeys(row.consumer_uuid for row in found))
+        if len(keys) <= count:
+            return found, None
+        return [row for row in found if row.consumer_uuid != keys[-1]], keys[-2]
 
     def providers(
         self, cluster: str | None, include: Collection[Include], after: int, count: int

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import sqlalchemy as sa
 
-from placement.domain.audit import Action, AuditFilter, Change, Kind, StoredRecord
+from placement.domain.audit import Action, AuditFilter, Change, Kind, RecordHead, StoredRecord
 from placement.storage import tables
 from placement.storage.backends.backend import Backend
 from placement.storage.database import Executor
@@ -15,16 +16,59 @@ _table = tables.audit_records
 
 
 _LAST = 2**62
-_columns = [_table.c[name] for name in StoredRecord._fields]
+_records = sa.select(*(_table.c[name] for name in StoredRecord._fields)).order_by(_table.c.id.desc())
 
 
 def page(connection: Executor, wanted: AuditFilter, before: int | None, count: int) -> list[StoredRecord]:
     """Records from the newest to the oldest, those with smaller ids than `before`, at most `count`."""
-    statement = sa.select(*_columns).order_by(_table.c.id.desc()).limit(count)
+    rows = connection.execute(_narrowed(_records, wanted, before).limit(count))
+    return [StoredRecord(*row) for row in rows]
+
+
+def heads(connection: Executor, wanted: AuditFilter, before: int | None, count: int) -> list[RecordHead]:
+    """The same as lists show them, without what was before and after.
+
+    Of what is wanted, users, projects, kinds, targets, consumers and the beginning count.
+    """
+    given = {name: value for name in _CONDITIONS if (value := getattr(wanted, name, None))}
+    values = {**given, **({} if before is None else {"before": before}), "count": count}
+    return [RecordHead(*row) for row in connection.execute(_heads(frozenset(values)), values)]
+
+
+_CONDITIONS = {
+    "user_id": "user_id = :user_id",
+    "project_id": "project_id = :project_id",
+    "kind": "kind = :kind",
+    "targets": "target IN :targets",
+    "consumer_id": "consumer_id = :consumer_id",
+    "since": "recorded_at >= :since",
+    "before": "id < :before",
+}
+
+
+@cache
+def _heads(given: frozenset[str]) -> sa.TextualSelect:
+    """The statement for these parameters: building one anew takes as long as its execution."""
+    conditions = [_CONDITIONS[name] for name in sorted(given & _CONDITIONS.keys())]
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    columns = ", ".join(RecordHead._fields)
+    text = sa.text(f"SELECT {columns} FROM audit_records {where} ORDER BY id DESC LIMIT :count")
+    if "targets" in given:
+        text = text.bindparams(sa.bindparam("targets", expanding=True))
+    if "since" in given:
+        text = text.bindparams(sa.bindparam("since", type_=sa.DateTime))
+    return text.columns(*(_table.c[name] for name in RecordHead._fields))
+
+
+def _narrowed(
+    statement: sa.Select[tuple[Any, ...]], wanted: AuditFilter, before: int | None
+) -> sa.Select[tuple[Any, ...]]:
     for name in ("user_id", "project_id", "action", "kind", "target", "consumer_id"):
         value = getattr(wanted, name)
         if value is not None:
             statement = statement.where(_table.c[name] == value)
+    if wanted.targets:
+        statement = statement.where(_table.c.target.in_(wanted.targets))
     if wanted.request_id is not None:
         own, callers = _table.c.request_id, _table.c.global_request_id
         statement = statement.where(sa.or_(own == wanted.request_id, callers == wanted.request_id))
@@ -34,7 +78,7 @@ def page(connection: Executor, wanted: AuditFilter, before: int | None, count: i
         statement = statement.where(_table.c.recorded_at < wanted.until)
     if before is not None:
         statement = statement.where(_table.c.id < before)
-    return [StoredRecord(*row) for row in connection.execute(statement)]
+    return statement
 
 
 def moment(connection: Executor, backend: Backend) -> str:

@@ -103,11 +103,11 @@ WITH consumer AS ({_CONSUMERS.format(condition="true", **_WITH_REQUESTS)}),
 # -- a pod on a node ------------------------------------------------------------------------------------
 
 # Beside the above: the providers to stamp; id and stamp of the host, units in use below it; logical CPUs and
-# their exclusive levels; the row of the pod; kind, name and texts of the record.
+# their exclusive levels; the row of the pod; kind, name and texts of the record; the generation of the rules.
 _POD_TYPES = (
     f"{_CLAIM_TYPES}, varchar[], integer, varchar, bigint, integer[], varchar[], "
     "integer, varchar, varchar, varchar, json, json, integer, integer, "
-    f"varchar, text, text[], {_WHO_TYPES}"
+    f"varchar, text, text[], {_WHO_TYPES}, integer"
 )
 _POD_IS_WHOLE = f"""
     {_IS_WHOLE} AND (SELECT count(*) FROM owned) = cardinality($21) AND (SELECT count(*) FROM pod) = 1
@@ -115,8 +115,11 @@ _POD_IS_WHOLE = f"""
 # As they were when they were locked, which is later than when the statement began.
 _FORMER_STAMPS = ", (SELECT array_agg(ARRAY[id, revision::text::bigint]) FROM held)"
 _POD_ARRIVAL = f"""
-WITH host AS (
-    SELECT id FROM resource_providers WHERE id = $18 AND revision = CAST(CAST($19 AS text) AS xid8) FOR UPDATE
+WITH cluster AS (
+    SELECT id FROM clusters WHERE id = $23 AND rules_generation = $40 FOR KEY SHARE
+), host AS (
+    SELECT id FROM resource_providers
+     WHERE id = $18 AND revision = CAST(CAST($19 AS text) AS xid8) AND EXISTS (SELECT FROM cluster) FOR UPDATE
 ), below AS (
     SELECT COALESCE(sum(inventories.used), 0) AS used FROM inventories
       JOIN resource_providers AS member ON member.id = inventories.resource_provider_id

@@ -6,6 +6,7 @@ the while is on exactly one page, also if it is replaced between two of them.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -67,10 +68,103 @@ def page(
     return [ListedAllocation(*row) for row in connection.execute(statement.order_by(*_order))]
 
 
-def on_tree(connection: Executor, root_id: int) -> list[ListedAllocation]:
-    """All allocations on the providers of a tree."""
-    statement = _narrowed(_listed, AllocationFilter()).where(_providers.c.root_provider_id == root_id)
-    return [ListedAllocation(*row) for row in connection.execute(statement.order_by(*_order))]
+class ConsumerSum(NamedTuple):
+    """What a consumer holds of one class over all providers."""
+
+    consumer_uuid: str
+    consumer_type: str | None
+    project_id: str
+    user_id: str
+    class_name: str
+    amount: int
+
+
+_FILTERS = {
+    "project_id": "projects.external_id = :project_id",
+    "user_id": "users.external_id = :user_id",
+    "consumer_type": "consumer_types.name = :consumer_type",
+}
+_IN_CLUSTER = """
+    AND allocations.resource_provider_id IN (
+        SELECT providers.id FROM resource_providers AS providers
+          JOIN clusters ON clusters.id = providers.cluster_id WHERE clusters.name = :cluster)
+"""
+
+
+@cache
+def _sums(given: frozenset[str], *, untyped: bool, later: bool) -> sa.TextClause:
+    """The statement for these parameters: building one anew takes as long as its execution."""
+    conditions = [_FILTERS[name] for name in sorted(given & _FILTERS.keys())]
+    conditions += ["consumers.consumer_type_id IS NULL"] * untyped + ["consumers.uuid > :after"] * later
+    narrowed = "".join(f" AND {each}" for each in conditions)
+    in_cluster = _IN_CLUSTER if "cluster" in given else ""
+    return sa.text(
+        f"""
+        SELECT chosen.uuid, chosen.type, chosen.project, chosen."user", resource_classes.name,
+               CAST(SUM(allocations.used) AS BIGINT)
+          FROM (SELECT consumers.uuid, consumer_types.name AS type, projects.external_id AS project,
+                       users.external_id AS "user"
+                  FROM consumers
+                  JOIN projects ON projects.id = consumers.project_id
+                  JOIN users ON users.id = consumers.user_id
+                  LEFT JOIN consumer_types ON consumer_types.id = consumers.consumer_type_id
+                 WHERE EXISTS (SELECT 1 FROM allocations
+                                WHERE allocations.consumer_id = consumers.uuid {in_cluster}) {narrowed}
+                 ORDER BY consumers.uuid LIMIT :count) AS chosen
+          JOIN allocations ON allocations.consumer_id = chosen.uuid {in_cluster}
+          JOIN resource_classes ON resource_classes.id = allocations.resource_class_id
+         GROUP BY chosen.uuid, chosen.type, chosen.project, chosen."user", resource_classes.id,
+                  resource_classes.name
+         ORDER BY chosen.uuid, resource_classes.id
+        """
+    )
+
+
+def sums(
+    connection: Executor, wanted: AllocationFilter, after: str | None, consumers: int
+) -> list[ConsumerSum]:
+    """What the next consumers hold of each class, in order of their uuids, at most so many consumers.
+
+    Of what is wanted, projects, users, types and clusters count.
+    """
+    given = {name: getattr(wanted, name) for name in (*_FILTERS, "cluster")}
+    given = {name: value for name, value in given.items() if value is not None}
+    statement = _sums(frozenset(given), untyped=wanted.untyped, later=after is not None)
+    values = {**given, "count": consumers, **({} if after is None else {"after": after})}
+    return [ConsumerSum(*row) for row in connection.execute(statement, values)]
+
+
+class Held(NamedTuple):
+    """What somebody holds of a provider, which is known by its id as the class is."""
+
+    consumer_uuid: str
+    project_id: str
+    user_id: str
+    consumer_type: str | None
+    provider_id: int
+    class_id: int
+    amount: int
+
+
+_held = sa.text(
+    """
+    SELECT allocations.consumer_id, projects.external_id, users.external_id, consumer_types.name,
+           allocations.resource_provider_id, allocations.resource_class_id, allocations.used
+      FROM resource_providers AS providers
+      JOIN allocations ON allocations.resource_provider_id = providers.id
+      JOIN consumers ON consumers.uuid = allocations.consumer_id
+      JOIN projects ON projects.id = consumers.project_id
+      JOIN users ON users.id = consumers.user_id
+      LEFT JOIN consumer_types ON consumer_types.id = consumers.consumer_type_id
+     WHERE providers.root_provider_id = :root_id
+     ORDER BY allocations.consumer_id, providers.id, allocations.resource_class_id
+    """
+)
+
+
+def on_tree(connection: Executor, root_id: int) -> list[Held]:
+    """All that is held of the providers of a tree, by consumer."""
+    return [Held(*row) for row in connection.execute(_held, {"root_id": root_id})]
 
 
 def _narrowed(statement: sa.Select[Any], wanted: AllocationFilter) -> sa.Select[Any]:

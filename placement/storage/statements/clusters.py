@@ -22,7 +22,8 @@ _AT_ONCE = 500
 class Cluster(NamedTuple):
     """A cluster; `aggregate_uuid` is the aggregate its hosts are in.
 
-    `changed_at`: when its settings were changed last, None if never.
+    `changed_at`: when its settings were changed last, None if never. `rules_generation` counts the pods with
+    required anti-affinity that have come.
     """
 
     id: int
@@ -32,6 +33,7 @@ class Cluster(NamedTuple):
     settings: dict[str, Any]
     nodes: int
     changed_at: datetime.datetime | None = None
+    rules_generation: int = 0
 
 
 _counted = (
@@ -43,6 +45,7 @@ _counted = (
         _clusters.c.settings,
         sa.select(sa.func.count(_nodes.c.id)).where(_nodes.c.cluster_id == _clusters.c.id).scalar_subquery(),
         _clusters.c.updated_at,
+        _clusters.c.rules_generation,
     )
     .select_from(_clusters)
     .join(_aggregates, _aggregates.c.id == _clusters.c.aggregate_id)
@@ -77,6 +80,26 @@ def lock(transaction: Transaction, name: str) -> int | None:
     locked = transaction.locked(statement, may_be_referred_to=True)
     found: int | None = transaction.execute(locked).scalar_one_or_none()
     return found
+
+
+def lock_alone(transaction: Transaction, id_: int) -> None:
+    """Lock a cluster so that no pod comes to it but by this transaction, and wait for those that are coming.
+
+    To be called before any node is locked.
+    """
+    transaction.execute(transaction.locked(sa.select(_clusters.c.id).where(_clusters.c.id == id_)))
+
+
+def rules_generation(connection: Executor, id_: int) -> int:
+    """How many pods with required anti-affinity have come to a cluster; 0 if it is gone."""
+    statement = sa.select(_clusters.c.rules_generation).where(_clusters.c.id == id_)
+    return connection.execute(statement).scalar() or 0
+
+
+def raise_rules_generation(transaction: Transaction, id_: int) -> None:
+    """A pod with required anti-affinity comes to a cluster that is locked alone."""
+    raised = {_clusters.c.rules_generation: _clusters.c.rules_generation + 1}
+    transaction.execute(sa.update(_clusters).where(_clusters.c.id == id_).values(raised))
 
 
 def insert(
@@ -174,6 +197,42 @@ def node_on(connection: Executor, provider_id: int) -> str | None:
     )
     row = connection.execute(statement).first()
     return f"{row[0]}/{row[1]}" if row else None
+
+
+class HostedNode(NamedTuple):
+    """The node whose host a provider is, without its manifests, and the facts of its cluster."""
+
+    cluster_id: int
+    cluster: str
+    settings: dict[str, Any]
+    name: str
+    imported_at: datetime.datetime
+
+
+def place_of(connection: Executor, uuid: str) -> tuple[int, HostedNode | None] | None:
+    """The root above the provider with this uuid, by id, and the node whose host that is, if it is one."""
+    row = connection.execute(_place_of, {"uuid": uuid}).first()
+    if row is None:
+        return None
+    return row[0], None if row[1] is None else HostedNode(*row[1:])
+
+
+_providers = tables.providers
+_root_id = sa.func.coalesce(_providers.c.root_provider_id, _providers.c.id)
+_place_of = (
+    sa.select(
+        _root_id,
+        _clusters.c.id,
+        _clusters.c.name,
+        _clusters.c.settings,
+        _nodes.c.name,
+        sa.func.coalesce(_nodes.c.updated_at, _nodes.c.created_at),
+    )
+    .select_from(_providers)
+    .outerjoin(_nodes, _nodes.c.resource_provider_id == _root_id)
+    .outerjoin(_clusters, _clusters.c.id == _nodes.c.cluster_id)
+    .where(_providers.c.uuid == sa.bindparam("uuid"))
+)
 
 
 class NewNode(NamedTuple):

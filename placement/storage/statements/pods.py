@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from placement.domain.portions import portions
 from placement.storage import tables
 from placement.storage.database import Executor, Transaction
 from placement.storage.statements.given_rows import RowStatement
@@ -17,6 +18,7 @@ from placement.storage.statements.given_rows import RowStatement
 _pods = tables.pods
 _nodes = tables.nodes
 _cpus = tables.logical_cpus
+_AT_ONCE = 500
 
 
 RESERVED = ""
@@ -140,6 +142,15 @@ def leave_nodes(transaction: Transaction, statuses: Mapping[int, Mapping[str, An
         _LEAVE.run(transaction, rows, form=form, now=transaction.now)
 
 
+def replace_statuses(transaction: Transaction, statuses: Mapping[int, Mapping[str, Any]]) -> None:
+    """Let rows, by id, have these statuses."""
+    statement = sa.update(_pods).where(_pods.c.id == sa.bindparam("row_id"))
+    statement = statement.values(status=sa.bindparam("new_status"), updated_at=transaction.now)
+    rows = [{"row_id": id_, "new_status": dict(status)} for id_, status in statuses.items()]
+    if rows:
+        transaction.connection.execute(statement, rows)
+
+
 def touch(transaction: Transaction, id_: int) -> None:
     """Mark a pod's row as changed now."""
     transaction.execute(sa.update(_pods).where(_pods.c.id == id_).values(updated_at=transaction.now))
@@ -180,7 +191,64 @@ def page(
     `scheduled`: only those that were placed here and not reported since.
     """
     kind = _pods.c.namespace == RESERVED if reservations else _pods.c.namespace != RESERVED
-    statement = _stored.where(_pods.c.cluster_id == cluster_id, _pods.c.id > after, kind)
+    statement = _narrowed(_stored.where(kind), cluster_id, namespace, node, qos, after)
+    if scheduled:
+        statement = statement.where(_pods.c.status["told"]["scheduled"].as_boolean())
+    return [StoredPod(*row) for row in connection.execute(statement.limit(count))]
+
+
+class PodHead(NamedTuple):
+    """What a list of pods shows of each."""
+
+    id: int
+    namespace: str
+    name: str
+    node: str | None
+    qos: str | None
+    phase: str | None
+    cpuset: str | None
+
+
+_head = (
+    sa.select(
+        _pods.c.id,
+        _pods.c.namespace,
+        _pods.c.name,
+        _nodes.c.name,
+        _pods.c.status["qos"].as_string(),
+        _pods.c.status["told"]["phase"].as_string(),
+        _pods.c.status["told"]["cpuset"].as_string(),
+    )
+    .select_from(_pods)
+    .outerjoin(_nodes, _nodes.c.id == _pods.c.node_id)
+    .where(_pods.c.namespace != RESERVED)
+)
+
+
+def heads(
+    connection: Executor,
+    cluster_id: int,
+    *,
+    namespace: str | None,
+    node: str | None,
+    qos: str | None,
+    after: int,
+    count: int,
+) -> list[PodHead]:
+    """The next pods of a cluster as a list shows them, in the order in which they were recorded."""
+    statement = _narrowed(_head, cluster_id, namespace, node, qos, after)
+    return [PodHead(*row) for row in connection.execute(statement.limit(count))]
+
+
+def _narrowed(
+    statement: sa.Select[Any],
+    cluster_id: int,
+    namespace: str | None,
+    node: str | None,
+    qos: str | None,
+    after: int,
+) -> sa.Select[Any]:
+    statement = statement.where(_pods.c.cluster_id == cluster_id, _pods.c.id > after)
     for column, value in (
         (_pods.c.namespace, namespace),
         (_nodes.c.name, node),
@@ -188,9 +256,7 @@ def page(
     ):
         if value is not None:
             statement = statement.where(column == value)
-    if scheduled:
-        statement = statement.where(_pods.c.status["told"]["scheduled"].as_boolean())
-    return [StoredPod(*row) for row in connection.execute(statement.order_by(_pods.c.id).limit(count))]
+    return statement.order_by(_pods.c.id)
 
 
 class PodPriority(NamedTuple):
@@ -216,6 +282,19 @@ def manifests(connection: Executor, cluster_id: int, uids: Collection[str]) -> l
     """The manifests of the pods with these uids."""
     statement = sa.select(_pods.c.manifest).where(_pods.c.cluster_id == cluster_id, _pods.c.uid.in_(uids))
     return list(connection.execute(statement).scalars())
+
+
+def said(connection: Executor, ids: Collection[int]) -> dict[int, tuple[Any, Any]]:
+    """The labels and the affinity in the manifests of pods by their ids; no statement if there are none."""
+    found: dict[int, tuple[Any, Any]] = {}
+    if not ids:
+        return found
+    manifest = _pods.c.manifest
+    asked = sa.select(_pods.c.id, manifest["metadata"]["labels"], manifest["spec"]["affinity"])
+    for some in portions(sorted(ids), _AT_ONCE):
+        rows = connection.execute(asked.where(_pods.c.id.in_(some)))
+        found |= {row[0]: (row[1], row[2]) for row in rows}
+    return found
 
 
 def owners(connection: Executor, node_ids: Collection[int]) -> dict[int, dict[int, tuple[str, str]]]:

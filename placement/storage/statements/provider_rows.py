@@ -60,6 +60,16 @@ def ids_of(connection: Executor, uuids: Collection[str]) -> dict[str, int]:
     return {row[0]: row[1] for row in rows}
 
 
+def roots_of(connection: Executor, uuids: Collection[str]) -> list[str]:
+    """The uuids of the roots of the providers that exist, one for each of these, in order of their ids."""
+    root = sa.func.coalesce(_root.c.uuid, _self.c.uuid)
+    joined = _self.outerjoin(_root, _root.c.id == _self.c.root_provider_id)
+    statement = (
+        sa.select(root).select_from(joined).where(_self.c.uuid.in_(sorted(uuids))).order_by(_self.c.id)
+    )
+    return list(connection.execute(statement).scalars())
+
+
 def listed(
     connection: Executor,
     *,
@@ -97,6 +107,29 @@ def uuids_by_name(connection: Executor, names: Collection[str]) -> dict[str, str
     """The uuids of the providers of these names that exist."""
     statement = sa.select(_self.c.name, _self.c.uuid).where(_self.c.name.in_(sorted(names)))
     return {row[0]: row[1] for row in connection.execute(statement)}
+
+
+class NamedPlace(NamedTuple):
+    """A provider by name, and the root above it, which may be itself."""
+
+    name: str
+    root_uuid: str
+    root_name: str
+
+
+def named_places(connection: Executor, uuids: Collection[str]) -> dict[str, NamedPlace]:
+    """Those of the providers that exist, by uuid."""
+    statement = (
+        sa.select(
+            _self.c.uuid,
+            _self.c.name,
+            sa.func.coalesce(_root.c.uuid, _self.c.uuid),
+            sa.func.coalesce(_root.c.name, _self.c.name),
+        )
+        .select_from(_self.outerjoin(_root, _root.c.id == _self.c.root_provider_id))
+        .where(_self.c.uuid.in_(sorted(uuids)))
+    )
+    return {row[0]: NamedPlace(*row[1:]) for row in connection.execute(statement)}
 
 
 def names_by_uuid(connection: Executor, uuids: Collection[str]) -> dict[str, str]:

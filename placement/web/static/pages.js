@@ -85,6 +85,7 @@ function isBusy() {
 function renew(old, fresh) {
   if (old.isEqualNode(fresh)) return;
   if (old.matches("[data-keep]")) return;
+  if (old.dataset.link) { if (old.dataset.link !== fresh.getAttribute("href")) old.replaceWith(fresh); return; }
   const kinds = old.tagName === fresh.tagName && old.children.length && old.children.length === fresh.children.length;
   const texts = (node) => [...node.childNodes].filter((each) => each.nodeType === 3).map((each) => each.data.trim()).join();
   if (kinds && texts(old) === texts(fresh)) {
@@ -98,7 +99,67 @@ function renew(old, fresh) {
   }
   const open = all("details[open][id]", old).map((each) => each.id);
   for (const each of all("details[id]", fresh)) each.open = open.includes(each.id);
+  for (const box of all("[data-link]", old)) $(`a[data-more][href="${CSS.escape(box.dataset.link)}"]`, fresh)?.replaceWith(box);
   old.replaceWith(fresh);
+}
+
+// -- what is asked for when somebody looks ------------------------------------------------------------
+
+async function pageAt(address) {
+  const answer = await fetch(address, { headers: { "X-Requested-With": "placement" } });
+  if (!answer.ok) throw new Error(answer.status === 401 ? "the session has ended" : `the service answers ${answer.status}`);
+  return new DOMParser().parseFromString(await answer.text(), "text/html");
+}
+
+// The list of another page in place of the link to it; again whenever this page is renewed.
+async function fill(place) {
+  try {
+    const list = $("[data-list]", await pageAt(place.dataset.part));
+    const fresh = document.createElement("div");
+    fresh.append(list || "There is nothing.");
+    if (!place.dataset.filled) place.replaceChildren(...fresh.childNodes);
+    else if (list) renew(place.firstElementChild, list);
+    place.dataset.filled = "yes";
+    all("table[data-sort]", place).forEach(sortable);
+    if ($("[data-marks]", place)) markAll(usual());
+  } catch (error) { told(`A part of this page could not be loaded: ${error.message}.`); }
+}
+
+const inView = new Set();
+const watch = new IntersectionObserver((entries) => entries.forEach(({ target, isIntersecting }) => {
+  if (!isIntersecting) { inView.delete(target); return; }
+  inView.add(target);
+  if (!target.dataset.filled) fill(target);
+}), { rootMargin: "200px" });
+const watchParts = () => all("[data-part]").forEach((place) => watch.observe(place));
+
+// Choices beside the one that is made, from the moment on that somebody comes near.
+async function offer(select) {
+  const address = select.dataset.options;
+  if (!address) return;
+  delete select.dataset.options;
+  try {
+    const { names } = await (await fetch(address, { headers: { "X-Requested-With": "placement" } })).json();
+    const known = [...select.options].map((each) => each.text);
+    for (const name of names) if (!known.includes(name)) select.add(new Option(name));
+  } catch { select.dataset.options = address; }
+}
+const onNear = (event) => all("select[data-options]", event.target.closest?.("form") || document.createElement("p")).forEach(offer);
+
+// What a link leads to, below it.
+async function unfold(link) {
+  try {
+    const found = $(link.dataset.more, await pageAt(link.href));
+    if (!found) throw new Error("it is not there");
+    const box = document.createElement("details");
+    box.open = true;
+    const name = document.createElement("summary");
+    name.textContent = link.textContent;
+    found.removeAttribute("id");
+    box.append(name, found);
+    box.dataset.link = link.getAttribute("href");
+    link.replaceWith(box);
+  } catch { location.href = link.href; }
 }
 
 async function refresh(main) {
@@ -112,6 +173,8 @@ async function refresh(main) {
     if (!fresh || isBusy()) return;
     for (const each of all("details[id]", main)) { const twin = fresh.querySelector(`#${CSS.escape(each.id)}`); if (twin) twin.open = each.open; }
     if (main.children.length === fresh.children.length) renew(main, fresh); else main.replaceChildren(...fresh.childNodes);
+    watchParts();
+    for (const place of inView) if (place.isConnected && place.dataset.filled) fill(place); else if (!place.isConnected) inView.delete(place);
     dispatchEvent(new Event("refreshed"));
     told(`As of ${new Date().toLocaleTimeString()}`);
     markAll(usual());
@@ -128,6 +191,15 @@ $("#help-open").addEventListener("click", () => $("#help").showModal());
 all("table[data-sort]").forEach(sortable);
 document.addEventListener("change", (event) => { if (event.target.matches("form[data-auto] select")) event.target.form.requestSubmit(); });
 if ($("[data-marks]")) markAll(usual());
+document.addEventListener("pointerover", onNear);
+document.addEventListener("focusin", onNear);
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("a[data-more]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  unfold(link);
+});
+watchParts();
 const main = $("#main");
 if (main.dataset.live) {
   setInterval(() => refresh(main), 1000 * main.dataset.live);

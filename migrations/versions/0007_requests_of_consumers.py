@@ -1,13 +1,13 @@
 """Consumers keep the request that they were claimed with
 
-Revision: 0005, follows 0004
+Revision: 0007, follows 0006
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0005"
-down_revision = "0004"
+revision = "0007"
+down_revision = "0006"
 branch_labels = None
 depends_on = None
 
