@@ -15,10 +15,10 @@ EXAMPLES ?= 100
 SLOW   := --durations=15
 
 .DEFAULT_GOAL := help
-.PHONY: help run test faults fuzz lint types rooms bench screenshots constraints sbom clean
+.PHONY: help run test faults fuzz lint types rooms bench bench-full screenshots constraints sbom clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 # Only files whose hashes are known are installed; the checkout itself has none. What takes a minute says what
 # it does: each package as pip gets to it.
@@ -63,9 +63,11 @@ faults: $(VENV)/.test ## Storms, kills and lost connections, one after another
 fuzz: $(VENV)/.test ## Try every operation of /openapi.json with many requests (takes long; EXAMPLES=20 for less)
 	$(BIN)/python -m tests.fuzzing $(EXAMPLES)
 
-bench: $(VENV)/.test ## Compare with the incumbent (takes long; BENCH="--data flat:1000" for less)
-	$(INSTALL) --editable '.[bench]'
+bench: $(VENV)/.test ## Measure what is asked of the service (ten minutes; BENCH="pods changed" for some of it)
 	$(BIN)/python -m benchmarks $(BENCH)
+
+bench-full: $(VENV)/.test ## Compare with the incumbent (takes long; BENCH="--data flat:1000" for less)
+	$(BIN)/python -m benchmarks.comparison $(BENCH)
 
 screenshots: $(VENV)/.test ## Write the pictures of the pages to docs/pictures (needs Chromium)
 	$(BIN)/python -m tests.screenshots

@@ -1,100 +1,96 @@
-"""Compare with the incumbent in one interleaved run.
+"""Measure what is asked of the service, part by part, and print the table of goals.
 
-python -m benchmarks                     both servers on PostgreSQL, all data sets at their usual sizes
-python -m benchmarks --data flat:1000 --database sqlite --seconds 2
-python -m benchmarks --ours-only --data cores:100
+python -m benchmarks                                     the quick parts, ten minutes on two quiet cores
+python -m benchmarks pods changed                        these parts
+python -m benchmarks memory incumbent                    the long ones; the last installs OpenStack Placement
+python -m benchmarks --write docs/measurements.md        the figures go into that table, too
+python -m benchmarks --scale 0.01 changed                only whether it works
+
+The service runs on PostgreSQL with one or two workers. Each part is a module that, run by itself,
+measures more and at other sizes: `python -m benchmarks.pods --help`.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from contextlib import ExitStack
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
 
-from benchmarks import data, measure, servers
-from benchmarks.queries import QUERIES
-from benchmarks.report import Table
+from benchmarks import answers, changed, goals, incumbent, kubernetes, ordered, pods, synchronization
+from benchmarks.goals import Figures, Measured
+from benchmarks.report import LeftOut
 
-# A claim that a host has room for many times.
-_SMALL = "resources=VCPU:1,MEMORY_MB:64,DISK_GB:1"
-_MEMBERS = 1000
-_USUAL = ["flat:1000", "flat:10000", "numa:1000", "cores:100", "sharing:1000"]
+_PARTS: dict[str, Callable[[float], Figures]] = {
+    "changed": changed.figures,
+    "ordered": ordered.figures,
+    "answers": answers.figures,
+    "synchronization": synchronization.figures,
+    "kubernetes": kubernetes.figures,
+    "pods": pods.figures,
+}
+_LONG_PARTS: dict[str, Callable[[float], Figures]] = {
+    "memory": pods.memory,
+    "incumbent": incumbent.figures,
+}
+_ROOT = Path(__file__).resolve().parents[1]
+_MEASURED_CODE = ("placement", "migrations", "benchmarks", "tests", "constraints")
 
 
 def main() -> None:
-    """Run what the command line asks for and print tables."""
+    """Measure, print, and write where that is wanted."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--database", choices=["sqlite", "postgresql"], default="postgresql")
-    parser.add_argument("--data", nargs="+", default=_USUAL, metavar="KIND:HOSTS", help=", ".join(data.KINDS))
-    parser.add_argument("--seconds", type=float, default=8, help="per query and server")
-    parser.add_argument("--ours-only", action="store_true", help="leave the incumbent out")
+    known = {**_PARTS, **_LONG_PARTS}
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(known))
+    parser.add_argument("--write", type=Path, metavar="FILE", help="a document with a table of the goals")
+    parser.add_argument("--scale", type=float, default=1.0, help="of numbers of hosts, and of times")
     given = parser.parse_args()
-    for wanted in given.data:
-        kind, _, count = wanted.partition(":")
-        _compare(kind, int(count), given.database, given.seconds, ours_only=given.ours_only)
+    if unknown := set(given.parts) - known.keys():
+        parser.error(f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    if given.write and given.scale != 1:
+        parser.error("--write is for what was measured at full scale")
+    if given.write:
+        goals.refreshed(given.write.read_text(), {})
+    found: dict[str, Measured] = {}
+    commit = _commit()
+    for name in given.parts or _PARTS:
+        found |= _measured(name, known[name], given.scale, commit)
+        if given.write:
+            given.write.write_text(goals.refreshed(given.write.read_text(), found))
+    print(f"\n### Goals{'' if given.scale == 1 else f', AT SCALE {given.scale}'}\n")
+    print("\n".join(goals.table(found)))
 
 
-def _compare(kind: str, count: int, backend: str, seconds: float, *, ours_only: bool) -> None:
-    data_set = data.KINDS[kind](count)
-    with ExitStack() as stack:
-        running = [stack.enter_context(servers.ours(backend))]
-        if not ours_only and kind != "cores":
-            running.append(stack.enter_context(servers.incumbent(backend)))
-        for server in running:
-            # On SQLite the incumbent answers concurrent writers with "database is locked".
-            alone = backend == "sqlite" and server.name == "incumbent"
-            data.build(server.url, data_set, server.name, clients=1 if alone else 8)
-        peaks = {server.name: stack.enter_context(measure.PeakMemory(server)) for server in running}
-        bytes_alone = stack.enter_context(servers.ready_made(measure.bodies(running[0], QUERIES[kind])))
-        timings = measure.queries([*running, bytes_alone], QUERIES[kind], seconds)
-        table = Table(f"{data_set.name}, {backend}")
-        for name, by_server in timings.items():
-            table.timing(name, by_server)
-        if kind == "flat":
-            query = QUERIES["flat"]["simple limit 10"]
-            found = {
-                server.name: measure.searches(server, query, 16, seconds)
-                for server in (*running, bytes_alone)
-            }
-            table.throughput("simple limit 10 per second, 16 clients", found)
-            _while_writing(table, running, count, seconds)
-            for clients in (1, 8):
-                found = {server.name: measure.claims(server, count, clients, seconds) for server in running}
-                table.throughput(f"PUT /allocations per second, {clients} clients", found)
-                query = QUERIES["flat"]["simple limit 10"]
-                found = {
-                    server.name: measure.search_and_claim(server, query, clients, seconds)
-                    for server in running
-                }
-                table.throughput(f"candidates(limit=10) and claim per second, {clients} clients", found)
-            _in_one_call(table, running[0], seconds)
-        table.memory({name: peak.megabytes for name, peak in peaks.items()})
-        table.print()
+def _measured(name: str, part: Callable[[float], Figures], scale: float, commit: str) -> dict[str, Measured]:
+    """What a part measured, by the work of its goals."""
+    before, started = os.getloadavg()[0], time.monotonic()
+    try:
+        figures = part(scale)
+    except LeftOut as reason:
+        print(f"{name}: NOT MEASURED, {reason}", flush=True)
+        return {}
+    load = f"{before:.1f}, {os.getloadavg()[0]:.1f}"
+    print(f"\n{name}, {time.monotonic() - started:.0f} s, load before and after {load}:")
+    found = {}
+    for goal in goals.GOALS:
+        if goal.part == name:
+            print(f"  {goal.work}: {figures[goal.key]} (wanted: {goal.wanted})", flush=True)
+            found[goal.work] = Measured(figures[goal.key], load, commit)
+    return found
 
 
-def _in_one_call(table: Table, ours: servers.Measured, seconds: float) -> None:
-    """What only this service can do."""
-    for clients in (1, 8):
-        found = measure.claim_in_one_call(ours, _SMALL, clients, seconds)
-        table.throughput(
-            f"candidates and claim in one call per second, {clients} clients", {ours.name: found}
-        )
-    for clients in (1, 2):
-        for atomic in (False, True):
-            kind = "all or none" if atomic else "each by itself"
-            found = measure.claims_in_bulk(ours, _SMALL, _MEMBERS, clients, seconds, atomic=atomic)
-            name = f"consumers per second, {_MEMBERS} in one call, {kind}, {clients} clients"
-            table.throughput(name, {ours.name: found})
+def _commit() -> str:
+    """The commit that is measured, with a plus if files differ from it; empty outside of a checkout."""
+    commit = _git("rev-parse", "--short", "HEAD")
+    return commit + ("+" if _git("status", "--porcelain", "--", *_MEASURED_CODE) else "")
 
 
-def _while_writing(table: Table, running: Sequence[servers.Measured], hosts: int, seconds: float) -> None:
-    for name in ("simple limit 10", "simple limit 1000"):
-        timings = {}
-        for server in running:
-            with measure.Writers(server, hosts):
-                timings |= measure.queries([server], {name: QUERIES["flat"][name]}, seconds)[name]
-        table.timing(f"{name}, 4 clients writing", timings)
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=_ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 if __name__ == "__main__":

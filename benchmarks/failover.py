@@ -154,7 +154,8 @@ def _kill(nodes: Nodes, leader: Node, probe: Probe) -> Round:
 
 
 def _tell(rounds: list[Round], ledger: Ledger, wrong: list[str]) -> None:
-    print(f"ttl {TTL_SECONDS} s, loop_wait {LOOP_SECONDS} s, synchronous")
+    load = os.getloadavg()[0]
+    print(f"ttl {TTL_SECONDS} s, loop_wait {LOOP_SECONDS} s, synchronous, load {load:.1f}")
     print("killed  a leader after  a claim after  difference")
     for one in rounds:
         difference = one.claimed_after - one.elected_after

@@ -73,7 +73,8 @@ def main() -> None:
     with database_url("postgresql") as url:
         bulk.fill(url, data.flat(given.hosts))
         found = [_costs(url, count, given) for count in given.processes]
-    print("processes  look: process, server  change followed: process, server   (ms of processor time)")
+    print(f"milliseconds of processor time, load {os.getloadavg()[0]:.1f}")
+    print("processes  look: process, server  change followed: process, server")
     for count, costs in zip(given.processes, found, strict=True):
         print(
             f"{count:9}  {costs.own_look:13.3f}  {costs.server_look:6.3f}"

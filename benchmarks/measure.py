@@ -34,6 +34,11 @@ class Timing:
         ordered = sorted(self.milliseconds)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
+    def figures(self) -> list[str]:
+        """The median, the 99th percentile and the longest, as tables show them."""
+        shares = (self.percentile(0.5), self.percentile(0.99), max(self.milliseconds))
+        return [f"{milliseconds:.2f} ms" for milliseconds in shares]
+
 
 def queries(
     servers: Sequence[Measured], wanted: dict[str, str], seconds: float

@@ -13,27 +13,32 @@ from __future__ import annotations
 import argparse
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from urllib.parse import quote
 
 from tqdm import tqdm
 
 from benchmarks import bulk
 from benchmarks.data import DataSet, claim_body, flat, identifier
+from benchmarks.goals import Figures, scaled
 from benchmarks.measure import Timing
+from benchmarks.report import print_table
 from benchmarks.wire import Wire
 from tests.server import database_url, running_service
 
 _QUERY = "resources=VCPU:2,MEMORY_MB:{memory},DISK_GB:20&limit={limit}"
 _MEMORY = 4096
 _OURS, _THEIRS = "/ext/v1/allocation_candidates", "/allocation_candidates"
+_TWO, _NEW = "two strategies", "order_by pack, new amounts"
+_KINDS = ("even", "varied")
 _ORDERS = {
     "pack": "pack",
     "spread": "spread",
     "MostAllocated": "MostAllocated",
     "LeastAllocated": "LeastAllocated",
     "BalancedAllocation": "BalancedAllocation",
-    "two strategies": '[{"type":"MostAllocated","weight":2},{"type":"BalancedAllocation"}]',
+    _TWO: '[{"type":"MostAllocated","weight":2},{"type":"BalancedAllocation"}]',
 }
 _WARM_UP = 5
 
@@ -48,12 +53,24 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=200, help="how often each search is made")
     given = parser.parse_args()
-    print("| hosts | search | unordered p50 | ordered p50 | ratio |")
-    print("|---|---|---|---|---|")
-    for name in ("even", "varied"):
-        with database_url("postgresql") as connection:
-            bulk.fill(connection, _used(given.hosts, name))
-            _measure(name, connection, given)
+    rows = []
+    for name in _KINDS:
+        for search, unordered, ordered in _measured(name, given.hosts, given.limit, given.rounds):
+            first, second = unordered.percentile(0.5), ordered.percentile(0.5)
+            rows.append([name, search, f"{first:.2f} ms", f"{second:.2f} ms", f"{second / first:.2f}x"])
+    title = f"{given.hosts} hosts, limit={given.limit}"
+    print_table(title, ["hosts", "search", "unordered p50", "ordered p50", "ratio"], rows)
+
+
+def figures(scale: float) -> Figures:
+    """What two strategies cost, and amounts never asked for: the dearer of both kinds of hosts."""
+    hosts, limit, rounds = scaled(10_000, scale), scaled(1000, scale), scaled(100, scale)
+    ratios: dict[str, float] = {}
+    for name in _KINDS:
+        for search, unordered, ordered in _measured(name, hosts, limit, rounds):
+            ratio = ordered.percentile(0.5) / unordered.percentile(0.5)
+            ratios[search] = max(ratio, ratios.get(search, 0))
+    return {"ordered": f"{ratios[f'order_by {_TWO}']:.2f}x / {ratios[_NEW]:.2f}x"}
 
 
 def _used(hosts: int, name: str) -> DataSet:
@@ -69,30 +86,30 @@ def _used(hosts: int, name: str) -> DataSet:
     return DataSet(f"{name} {hosts}", whole, consumers)
 
 
-def _measure(name: str, connection: str, given: argparse.Namespace) -> None:
-    query = _QUERY.format(memory=_MEMORY, limit=given.limit)
+def _measured(name: str, hosts: int, limit: int, rounds: int) -> Iterator[tuple[str, Timing, Timing]]:
+    """Each search, unordered and ordered, on hosts that are used in this way."""
+    query = _QUERY.format(memory=_MEMORY, limit=limit)
     packing = {"OS_SCORING__ORDER_BY": "pack"}
-    with (
-        running_service(connection, workers=1) as plain,
-        running_service(connection, workers=1, environment=packing) as ordered,
-    ):
+    with ExitStack() as stack:
+        connection = stack.enter_context(database_url("postgresql"))
+        bulk.fill(connection, _used(hosts, name))
+        plain = stack.enter_context(running_service(connection, workers=1))
+        packed = stack.enter_context(running_service(connection, workers=1, environment=packing))
         ours, theirs = f"{_OURS}?{query}", f"{_THEIRS}?{query}"
+        wire = Wire(plain.url)
         for label, order_by in _ORDERS.items():
-            wire = Wire(plain.url)
-            pair = _in_turn((wire, ours), (wire, f"{ours}&order_by={quote(order_by)}"), given.rounds)
-            _print(f"{given.hosts} {name}", f"order_by {label}", *pair)
-        hosts = [identifier(host.name) for (host,) in flat(given.hosts).hosts]
+            ordered = wire, f"{ours}&order_by={quote(order_by)}"
+            yield f"order_by {label}", *_in_turn((wire, ours), ordered, rounds)
+        uuids = [identifier(host.name) for (host,) in flat(hosts).hosts]
         pack = wire, f"{ours}&order_by=pack"
 
         def claimed(turn: int) -> None:
-            wire.must("PUT", f"/allocations/{uuid.uuid4()}", claim_body({hosts[turn]: {"VCPU": 1}}))
+            body = claim_body({uuids[turn % hosts]: {"VCPU": 1}})
+            wire.must("PUT", f"/allocations/{uuid.uuid4()}", body)
 
-        pair = _in_turn((wire, ours), pack, given.rounds, claimed)
-        _print(f"{given.hosts} {name}", "order_by pack, after a claim", *pair)
-        pair = _in_turn((wire, ours), pack, given.rounds, new_amounts=True)
-        _print(f"{given.hosts} {name}", "order_by pack, new amounts", *pair)
-        pair = _in_turn((Wire(plain.url), theirs), (Wire(ordered.url), theirs), given.rounds)
-        _print(f"{given.hosts} {name}", "default order pack", *pair)
+        yield "order_by pack, after a claim", *_in_turn((wire, ours), pack, rounds, claimed)
+        yield _NEW, *_in_turn((wire, ours), pack, rounds, new_amounts=True)
+        yield "default order pack", *_in_turn((wire, theirs), (Wire(packed.url), theirs), rounds)
 
 
 def _in_turn(
@@ -115,11 +132,6 @@ def _in_turn(
             if turn >= _WARM_UP:
                 timing.milliseconds.append(took)
     return timings
-
-
-def _print(hosts: str, search: str, unordered: Timing, ordered: Timing) -> None:
-    first, second = unordered.percentile(0.5), ordered.percentile(0.5)
-    print(f"| {hosts} | {search} | {first:.2f} ms | {second:.2f} ms | {second / first:.2f}x |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Decisions about pods: the accumulator on 128 CPUs, and pods on a cluster of many such nodes.
+"""Pods on a cluster of many nodes of 128 CPUs.
 
 python -m benchmarks.pods                       5,000 nodes
 python -m benchmarks.pods --nodes 500 --pods 500
 python -m benchmarks.pods --clients 8           pods placed per second, too, by so many clients
+python -m benchmarks.pods --more 50000          the memory of a worker that knows so many pods
 
 The cluster is filled through REST; the service is the real one on PostgreSQL, with one worker, or with two
 where clients place pods at the same time.
@@ -13,121 +14,113 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
 import random
 import time
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from tqdm import tqdm
 
-from benchmarks.measure import Timing, many
+from benchmarks import servers
+from benchmarks.accumulator import CPUS, topology
+from benchmarks.goals import Figures, scaled
+from benchmarks.measure import Throughput, Timing, many
 from benchmarks.report import print_table
-from benchmarks.servers import Measured
 from benchmarks.wire import Wire
-from placement.numa.accumulator.accumulator import take_cpus
-from placement.numa.cpus import CpuTopology, LogicalCpu, layout_of
-from placement.numa.cpuset import mask_of
-from placement.numa.demand import BindPolicy, CpuDemand, Distribution, ExclusiveLevel, PickRules
-from placement.numa.ledger import CpuUse
-from placement.numa.refusal import Refused
 from tests.kubernetes import NUMA_POLICY, node_manifests, pod_manifest
 from tests.server import database_url, running_service
 
-_CPUS = 128
 _CLUSTER = "/ext/v1/clusters/large"
 _ROUNDS = 100
-_NODES_AT_ONCE = 100
-_CREATED = 201
-_WARM_UP_SECONDS = 10
+_NODES_AT_ONCE, _PODS_AT_ONCE = 100, 500
+_OK, _CREATED = 200, 201
+# Numbers of pods that come later than those that are counted from 0.
+_TOGETHER, _MORE = 10**7, 2 * 10**7
+_FIRST = "the first pod, on a process that knows no node"
+_KNOWN = "place: LSR, 4 CPUs, whole cores"
+_NEW = "place: pods of sizes that nobody asked for before"
+_PREVIEW = "preview of all nodes, ten best shown"
 
 
 def main() -> None:
-    """Measure both and print two tables."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pods", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=2000, help="placed before anything is measured")
     parser.add_argument("--clients", type=int, default=0, help="how many place pods at the same time at last")
     parser.add_argument("--seconds", type=float, default=20, help="how long they do")
+    parser.add_argument("--more", type=int, default=0, help="pods that come at last, before memory is told")
     given = parser.parse_args()
-    print_table("accumulator, 128 CPUs", ["host", "runs", "p50", "p99", "longest"], list(_accumulator()))
-    title = f"{given.nodes} nodes of {_CPUS} CPUs"
+    title = f"{given.nodes} nodes of {CPUS} CPUs"
     with database_url("postgresql") as connection:
-        with running_service(connection, workers=1) as server:
-            rows = list(_cluster(connection, server.url, given.nodes, given.pods))
-            held = Measured("ours", server.url, server.process.pid).largest_worker_megabytes()
+        rows = [
+            [name, *timing.figures(), ", ".join(map(str, sorted(answers)))]
+            for name, timing, answers in _cluster(connection, given.nodes, given.pods)
+        ]
         print_table(title, ["work", "p50", "p99", "longest", "answers"], rows)
-        print(f"memory of the worker: {held:.0f} MiB")
         if given.clients:
-            with running_service(connection, workers=2) as server:
-                _together(server.url, given.clients, given.seconds)
+            placed = _together(connection, given.clients, given.seconds)
+            rows = [[str(given.clients), f"{placed.per_second:.0f}", str(placed.failed)]]
+            print_table(f"{title}, 2 workers", ["clients", "pods per second", "refused"], rows)
+        took, held = _filled(connection, given.more)
+        rows = [[str(given.more), f"{took:.0f} s", f"{held:.0f} MiB"]]
+        print_table(title, ["pods more, 500 in a call", "time", "resident memory of the worker then"], rows)
 
 
-# -- the accumulator ----------------------------------------------------------------------------------
+def figures(scale: float) -> Figures:
+    """What pods cost on 5,000 nodes."""
+    with database_url("postgresql") as connection:
+        measured = _cluster(connection, scaled(5000, scale), scaled(500, scale))
+        if refused := [each for each in measured if each.answers - {_OK, _CREATED}]:
+            raise RuntimeError(f"{refused[0].name}: {refused[0].answers}")
+        found = {name: timing.percentile(0.5) for name, timing, _ in measured}
+        placed = _together(connection, clients=8, seconds=10 * scale)
+    return {
+        "known": f"{found[_KNOWN]:.1f} ms",
+        "new": f"{found[_NEW]:.1f} ms",
+        "preview": f"{found[_PREVIEW]:.1f} ms",
+        "first": f"{found[_FIRST] / 1000:.2f} s",
+        "together": f"{placed.per_second:.0f}",
+    }
 
 
-def _topology(numa_nodes: int, threads: int) -> CpuTopology:
-    """Two sockets; siblings are as far apart as the host has cores."""
-    cores = _CPUS // threads
-    return CpuTopology(
-        tuple(
-            LogicalCpu(
-                core + thread * cores,
-                core,
-                core * numa_nodes // cores,
-                core * numa_nodes // cores // (numa_nodes // 2),
-            )
-            for core in range(cores)
-            for thread in range(threads)
-        )
-    )
+def memory(scale: float) -> Figures:
+    """What a worker takes that knows 5,000 nodes and 50,000 pods."""
+    with database_url("postgresql") as connection:
+        _bring_in_nodes(connection, scaled(5000, scale))
+        took, held = _filled(connection, scaled(50_000, scale))
+    return {"memory": f"{held:.0f} MiB resident; the pods came in {took:.0f} s"}
 
 
-def _accumulator() -> Iterator[list[str]]:
-    """Every policy, level and strategy on hosts filled to various degrees, for pods of all sizes."""
-    for numa_nodes, threads in ((2, 2), (4, 2), (8, 2), (2, 1)):
-        layout = layout_of(_topology(numa_nodes, threads))
-        chance, timing = random.Random(1), Timing()
-        for used, bind, level, fullest, distribution in itertools.product(
-            (0, 32, 64, 96), BindPolicy, ExclusiveLevel, (True, False), Distribution
-        ):
-            held = mask_of(chance.sample(range(_CPUS), used))
-            use = CpuUse().plus(held, chance.choice(list(ExclusiveLevel)))
-            rules = PickRules(fullest_first=fullest, distribution=distribution, downgrades=True)
-            for need in (1, 2, 8, 25, 64, 70):
-                demand = CpuDemand(need, bind, False, level)
-                spent = []
-                # The quickest of three: the others only tell who else wanted the processor.
-                for _ in range(3):
-                    started = time.perf_counter()
-                    with suppress(Refused):
-                        take_cpus(layout, use, layout.cpus & ~held, demand, rules)
-                    spent.append((time.perf_counter() - started) * 1000)
-                timing.milliseconds.append(min(spent))
-        name = f"{numa_nodes} NUMA nodes, {threads} threads per core"
-        yield [name, str(len(timing.milliseconds)), *_figures(timing)]
+class Measured(NamedTuple):
+    """What was measured, and the statuses that came."""
+
+    name: str
+    timing: Timing
+    answers: set[int]
 
 
-# -- a cluster ----------------------------------------------------------------------------------------
+def _cluster(connection: str, nodes: int, pods: int) -> list[Measured]:
+    """Fill an empty database, and do everything there once, with one client."""
+    _bring_in_nodes(connection, nodes)
+    with running_service(connection, workers=1) as server:
+        chance = random.Random(2)
+        found = [_timed(server.url, Task(_FIRST, [_pod(chance, 0)]))]
+        fill_pods(server.url, chance, range(1, pods))
+        found += [_timed(server.url, task) for task in tasks(chance, nodes, pods)]
+    return found
 
 
-def _cluster(connection: str, url: str, nodes: int, pods: int) -> Iterator[list[str]]:
-    fill_nodes(url, nodes)
-    _settle(connection)
-    chance = random.Random(2)
-    yield _timed(url, Task("the first pod, on a process that knows no node", [_pod(chance, 0)]))
-    fill_pods(url, chance, pods)
-    for task in tasks(chance, nodes, pods):
-        yield _timed(url, task)
+def _bring_in_nodes(connection: str, nodes: int) -> None:
+    """Fill an empty database through a process that ends then.
 
-
-def _settle(connection: str) -> None:
-    """Have the database tidy up after so many new rows, as autovacuum does within a minute or so."""
+    The database tidies up after so many new rows, as autovacuum does within a minute or so.
+    """
+    with running_service(connection, workers=1) as server:
+        fill_nodes(server.url, nodes)
     engine = sa.create_engine(connection, isolation_level="AUTOCOMMIT")
     with engine.connect() as session:
         session.exec_driver_sql("VACUUM ANALYZE")
@@ -137,7 +130,7 @@ def _settle(connection: str) -> None:
 def fill_nodes(url: str, count: int) -> None:
     """Make the cluster with so many nodes of 128 CPUs on four NUMA nodes."""
     Wire(url).must("PUT", _CLUSTER, {})
-    rows = tuple((cpu.cpu, cpu.core, cpu.numa, cpu.socket) for cpu in _topology(4, 2).rows)
+    rows = tuple((cpu.cpu, cpu.core, cpu.numa, cpu.socket) for cpu in topology(4, 2).rows)
     zones = {numa: {"cpu": "32", "memory": "128Gi"} for numa in range(4)}
 
     def manifests(number: int) -> dict[str, Any]:
@@ -153,9 +146,15 @@ def fill_nodes(url: str, count: int) -> None:
             raise RuntimeError(f"nodes were refused: {outcomes[0]}")
 
 
-def fill_pods(url: str, chance: random.Random, count: int) -> None:
-    """Place the pods 1 to `count` - 1."""
-    _all(url, "pods", [(f"pods/default/p-{n}", _pod(chance, n)) for n in range(1, count)])
+def fill_pods(url: str, chance: random.Random, numbers: range) -> None:
+    """Place a pod for each number, many in a call."""
+    wire = Wire(url)
+    for start in tqdm(range(0, len(numbers), _PODS_AT_ONCE), desc="pods", unit="batch"):
+        items = [_in_default(_pod(chance, number)) for number in numbers[start : start + _PODS_AT_ONCE]]
+        body = {"kind": "List", "items": items}
+        outcomes = json.loads(wire.must("POST", f"{_CLUSTER}/pods", body))["pods"]
+        if refused := [each for each in outcomes if each["status"] != _CREATED]:
+            raise RuntimeError(f"pods were refused: {refused[0]}")
 
 
 class Task(NamedTuple):
@@ -176,21 +175,21 @@ class Task(NamedTuple):
 def tasks(chance: random.Random, nodes: int, pods: int) -> Iterator[Task]:
     """What is asked of a cluster on which there are so many pods."""
     shapes = {
-        "LSR, 4 CPUs, whole cores": {"qos": "LSR", "cpu": "4"},
-        "LSE, 8 CPUs, spread": {"qos": "LSE", "cpu": "8", "bind": "SpreadByPCPUs"},
-        "LS, 500m": {"qos": "LS", "cpu": "500m"},
+        _KNOWN: {"qos": "LSR", "cpu": "4"},
+        "place: LSE, 8 CPUs, spread": {"qos": "LSE", "cpu": "8", "bind": "SpreadByPCPUs"},
+        "place: LS, 500m": {"qos": "LS", "cpu": "500m"},
     }
     numbers = itertools.count(pods)
     for name, shape in shapes.items():
-        yield Task(f"place: {name}", [_pod(chance, next(numbers), **shape) for _ in range(_ROUNDS)])
+        yield Task(name, [_pod(chance, next(numbers), **shape) for _ in range(_ROUNDS)])
     yield Task(
-        "place: pods of sizes that nobody asked for before",
+        _NEW,
         [_pod(chance, next(numbers), qos="LSR", cpu=str(2 + n % 60), memory=f"{n + 1}Mi") for n in range(60)],
     )
     preview = {"pod": _pod(chance, 0, qos="LSR", cpu="6"), "limit": 10}
-    yield Task("preview of all nodes, ten best shown", [preview] * 20, "POST", "pods/preview")
-    waiting = _pod(chance, 0, qos="LSR", cpu="6")
-    waiting["metadata"] |= {"namespace": "default", "uid": str(uuid.UUID(int=chance.getrandbits(128)))}
+    yield Task(_PREVIEW, [preview] * 20, "POST", "pods/preview")
+    waiting = _in_default(_pod(chance, 0, qos="LSR", cpu="6"))
+    waiting["metadata"]["uid"] = str(uuid.UUID(int=chance.getrandbits(128)))
     asked = {"Pod": waiting, "NodeNames": [f"node-{number}" for number in range(nodes)]}
     for verb in ("filter", "prioritize"):
         yield Task(f"extender: {verb}, all nodes by name", [asked] * 20, "POST", f"extender/{verb}")
@@ -207,51 +206,46 @@ def _pod(
     return manifest
 
 
-def _all(url: str, title: str, work: list[tuple[str, dict[str, Any]]]) -> None:
-    bar = tqdm(total=len(work), desc=title, unit="")
-
-    def run(mine: list[tuple[str, dict[str, Any]]]) -> None:
-        wire = Wire(url)
-        for path, body in mine:
-            wire.must("PUT", f"{_CLUSTER}/{path}", body)
-            bar.update()
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(run, [work[n::4] for n in range(4)]))
-    bar.close()
+def _in_default(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The pod with its namespace, as manifests have it that come without a path."""
+    manifest["metadata"]["namespace"] = "default"
+    return manifest
 
 
-def _timed(url: str, task: Task) -> list[str]:
+def _timed(url: str, task: Task) -> Measured:
     wire, timing, answers = Wire(url), Timing(), set()
     for body in task.bodies:
         took, status = task.call(wire, body)
         timing.milliseconds.append(took)
         answers.add(status)
-    return [task.name, *_figures(timing), ", ".join(map(str, sorted(answers)))]
+    return Measured(task.name, timing, answers)
 
 
-def _together(url: str, clients: int, seconds: float) -> None:
-    """Print how many pods several clients place per second."""
-    numbers = itertools.count(10**7)
+def _together(connection: str, clients: int, seconds: float) -> Throughput:
+    """How many pods several clients place per second on two workers."""
+    numbers = itertools.count(_TOGETHER)
 
     def place(wire: Wire, chance: random.Random) -> bool:
         number = next(numbers)
         _, status, _ = wire.timed("PUT", f"{_CLUSTER}/pods/default/p-{number}", _pod(chance, number))
         return status == _CREATED
 
-    # The workers have to read all nodes first.
-    many(url, clients, _WARM_UP_SECONDS, place)
-    placed = many(url, clients, seconds, place)
-    load = os.getloadavg()[0]
-    print(
-        f"{clients} clients, 2 workers: {placed.per_second:.0f} pods per second, "
-        f"{placed.failed} refused, load {load:.1f}"
-    )
+    with running_service(connection, workers=2) as server:
+        # The workers have to read all nodes first.
+        many(server.url, clients, seconds / 2, place)
+        return many(server.url, clients, seconds, place)
 
 
-def _figures(timing: Timing) -> list[str]:
-    shares = (timing.percentile(0.5), timing.percentile(0.99), max(timing.milliseconds))
-    return [f"{milliseconds:.2f} ms" for milliseconds in shares]
+def _filled(connection: str, count: int) -> tuple[float, float]:
+    """Place so many pods more; seconds, and megabytes of a worker that knew the others before."""
+    with running_service(connection, workers=1) as server:
+        Wire(server.url).must(
+            "POST", f"{_CLUSTER}/pods/preview", {"pod": _pod(random.Random(4), 0), "limit": 1}
+        )
+        started = time.perf_counter()
+        fill_pods(server.url, random.Random(3), range(_MORE, _MORE + count))
+        took = time.perf_counter() - started
+        return took, servers.Measured("ours", server.url, server.process.pid).largest_worker_megabytes()
 
 
 if __name__ == "__main__":

@@ -21,6 +21,10 @@ _HEADER = (
 _OURS, _THEIRS, _READY_MADE = "ours", "incumbent", "ready-made"
 
 
+class LeftOut(Exception):
+    """Something cannot be measured here; the text says why."""
+
+
 class Table:
     """Rows of one data set."""
 

@@ -133,7 +133,7 @@ def _pods(urls: list[str], nodes: int, *, only_writes: bool) -> Iterator[list[st
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda url: fill_nodes(url, nodes), urls))
     for url in urls:
-        fill_pods(url, random.Random(2), _PODS)
+        fill_pods(url, random.Random(2), range(1, _PODS))
     wires = [Wire(url) for url in urls]
     for task in tasks(random.Random(3), nodes, _PODS):
         if only_writes and not task.name.startswith("place"):

@@ -25,6 +25,7 @@ from tempfile import TemporaryDirectory
 
 import sqlalchemy as sa
 
+from benchmarks.goals import Figures, scaled
 from benchmarks.report import print_table
 from benchmarks.servers import children_of
 from placement.storage.database import Database
@@ -50,11 +51,23 @@ def main() -> None:
     )
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
+    rows = _measured(given.nodes, given.pods, given.workers)
+    print_table(f"{given.nodes} nodes, {given.pods} pods", _HEADER, rows)
+
+
+def figures(scale: float) -> Figures:
+    """How long the first list takes, and restarts after which nothing has changed."""
+    first, restart, again = (row[1] for row in _measured(scaled(1000, scale), pods=0, workers=2))
+    return {"sync": f"{first}, {restart} (once more: {again})"}
+
+
+def _measured(nodes: int, pods: int, workers: int) -> list[list[str]]:
+    """The rows of the table."""
     rows = []
     with (
-        _api_server(given.nodes, given.pods) as api_server,
+        _api_server(nodes, pods) as api_server,
         database_url("postgresql") as connection,
-        running_service(connection, workers=given.workers) as service,
+        running_service(connection, workers=workers) as service,
         TemporaryDirectory() as directory,
     ):
         surroundings = Surroundings(api_server, service.url, _CLUSTER, Path(directory))
@@ -66,9 +79,9 @@ def main() -> None:
                 for now, then in zip(_spent(service.process.pid, connection), before, strict=True)
             ]
             rows.append([name, f"{took:.1f} s", *spent, f"{os.getloadavg()[0]:.1f}", said])
-        if given.nodes != len(surroundings.nodes()):
+        if nodes != len(surroundings.nodes()):
             raise RuntimeError("not all nodes came in")
-    print_table(f"{given.nodes} nodes, {given.pods} pods", _HEADER, rows)
+    return rows
 
 
 def _spent(service: int, connection: str) -> tuple[float, float, float]:

@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 _HEADERS = {
-    "X-Auth-Token": "admin",
     "X-Roles": "admin,service",
     "OpenStack-API-Version": "placement 1.39",
     "Accept": "application/json",
@@ -19,12 +18,13 @@ _HEADERS = {
 class Wire:
     """One kept-alive connection."""
 
-    def __init__(self, url: str, timeout: float = 300) -> None:
+    def __init__(self, url: str, timeout: float = 300, token: str = "admin") -> None:
+        self._headers = {**_HEADERS, "X-Auth-Token": token}
         self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=timeout)
 
     def call(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
         """Status and body of one request."""
-        headers = dict(_HEADERS)
+        headers = dict(self._headers)
         text = None
         if body is not None:
             text = json.dumps(body)

@@ -171,14 +171,16 @@ class ControlPlane:
         return self.kubeconfig("bind", f"{_ACCOUNTS}:placement-bind", context)
 
     @contextmanager
-    def scheduler(self, extender: dict[str, Any]) -> Iterator[Path]:
-        """kube-scheduler with that extender during the block; its log."""
+    def scheduler(self, *extenders: dict[str, Any]) -> Iterator[Path]:
+        """kube-scheduler with these extenders during the block; its log."""
+        kubeconfig = str(self.kubeconfig("scheduler", _SCHEDULER, "lab"))
         config = {
             "apiVersion": "kubescheduler.config.k8s.io/v1beta1",
             "kind": "KubeSchedulerConfiguration",
             "leaderElection": {"leaderElect": False},
-            "clientConnection": {"kubeconfig": str(self.kubeconfig("scheduler", _SCHEDULER, "lab"))},
-            "extenders": [extender],
+            # Its own limits, 50 a second, spare API servers that others need as well.
+            "clientConnection": {"kubeconfig": kubeconfig, "qps": 2000, "burst": 2000},
+            "extenders": list(extenders),
         }
         file = self.folder / "scheduler.yaml"
         file.write_text(yaml.safe_dump(config))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -283,3 +285,27 @@ def test_bad_kinds_to_watch_keep_the_service_from_starting(application, line):
     settings = replace(compatible(), watched=(line,))
     with pytest.raises(Misconfigured, match=r"\[capacity\] watch: "):
         create_application(application.extensions["placement_use_cases"], settings)
+
+
+def test_candidates_are_found_in_other_worlds(api, hosts):
+    path = "/ext/v1/allocation_candidates"
+
+    def found(**world: Any) -> list[set[str]]:
+        answer = api.get(f"{path}?{QUERY}&world={quote(json.dumps(world))}")
+        assert answer.status_code == 200, answer.text
+        body = {"groups": {"": {"resources": {"VCPU": 2, "MEMORY_MB": 1024}}}, "world": world}
+        by_json = api.post(path, body).json
+        assert len(by_json["allocation_requests"]) == len(answer.json["allocation_requests"])
+        return [set(each["allocations"]) for each in answer.json["allocation_requests"]]
+
+    before = api.get(f"{path}?{QUERY}").data
+    everywhere = [{hosts[name]} for name in "abc"]
+    assert found() == everywhere
+    assert found(without=["a"]) == everywhere[1:]
+    assert len(found(more=[{"like": "a", "count": 2}])) == 5
+    assert found(inventories=[{"resource_class": "VCPU", "reserved": 8, "hosts": ["a"]}]) == everywhere[1:]
+    # What was written of imagined hosts is not told of real ones.
+    assert api.get(f"{path}?{QUERY}").data == before
+    answer = api.get(f"{path}?{QUERY}&world=%7B%22without%22:%5B%22nobody%22%5D%7D")
+    assert (answer.status_code, "world.without[0]" in detail(answer)) == (400, True)
+    assert api.get(f"{path}?{QUERY}&world=x").status_code == 400

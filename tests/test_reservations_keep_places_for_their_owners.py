@@ -204,6 +204,28 @@ def test_the_reservation_of_the_lowest_order_is_used_first_then_the_one_that_get
     assert used == [f"takes from reservation {name}" for name in ("early", "late", "small", "large")]
 
 
+def test_kube_scheduler_hears_first_of_nodes_with_a_reservation(cluster: Client):
+    for name in ("n2", "n3"):
+        add_node(cluster, name)
+    node = reserve(cluster, cpu="12")["node"]
+    must = {AFFINITY: {"name": "kept"}}
+
+    def scores(annotations: dict[str, str], **options: Any) -> dict[str, int]:
+        manifest = pod_manifest("4", **options)
+        manifest["metadata"]["annotations"] |= annotations
+        args = {"Pod": manifest, "NodeNames": ["n1", "n2", "n3"]}
+        found = cluster.post(f"{CLUSTER}/extender/prioritize", args)
+        assert found.status_code == 200, found.text
+        return {each["Host"]: each["Score"] for each in found.json}
+
+    strangers, owners = scores({}), scores({}, labels=WEB)
+    assert min(strangers.values()) > 0
+    assert all(owners[node] > owners[other] > 0 for other in owners if other != node)
+    forced = scores(texts(must), labels=WEB)
+    assert forced[node] > 0
+    assert {forced[other] for other in forced if other != node} == {0}
+
+
 def test_pods_without_cpus_of_their_own_use_reservations_too(cluster: Client):
     template = pod_manifest("6", qos="LS", priority=None)
     reserve(cluster, template=template, allocateOnce=False)

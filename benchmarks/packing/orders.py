@@ -109,3 +109,16 @@ ORDERS: dict[str, Callable[[Client, Kind], Candidate | None]] = {
 }
 """`cores spared`: first hosts whose cores are all taken, then hosts without cores, last hosts with free
 cores; among each of these in order of their ids, or the fullest first."""
+
+
+def _said(order: object, wishes: str = "") -> str:
+    return f"&order_by={quote(json.dumps(order, separators=(',', ':')))}{wishes}"
+
+
+CLAIMED_BY = {
+    "unordered": "",
+    "MostAllocated": _said(_MOST),
+    "capacity ratio": _said({"type": "RequestedToCapacityRatio", "shape": _RISING, "resources": _RESOURCES}),
+    "LeastAllocated": _said({"type": "LeastAllocated", "resources": _RESOURCES}),
+}
+"""What a claim adds to its query so that it gets the candidate that is the first by the order."""

@@ -82,4 +82,5 @@ SPLITS = (
     ),
     _suffixed("split_rule", STRING_SUFFIX, f"How: one of {', '.join(SplitRule)}.", Feature.STRING_SUFFIXES),
 )
+WORLD = Parameter("world", "What is to be different, as JSON; nothing is written.")
 EXTENDED = (*PARAMETERS, *SPLITS, *OWN)

@@ -12,6 +12,7 @@ from placement.api.microversions import NEWEST
 from placement.api.queries import Parameters, read, single
 from placement.api.schemas.base import load
 from placement.api.schemas.capacity import CapacityBody
+from placement.api.schemas.worlds import WorldBody
 from placement.domain.errors import BadRequest
 from placement.domain.groups import CandidateQuery
 from placement.services.manifests import pod_manifest
@@ -47,18 +48,22 @@ def of_body(body: Mapping[str, Any]) -> Question:
     """Several kinds. Raises BadRequest naming the place in the body, which keeps to its schema."""
     kinds = {}
     for name, given in body["kinds"].items():
-        place = f"kinds[{name!r}]"
-        if len(given.keys() & _KINDS) != 1:
-            raise BadRequest(f"{place}: must have one of query, querystring, flavor and pod")
-        beside = sorted(given.keys() - _KINDS)
-        if beside and "flavor" not in given:
-            raise BadRequest(f"{place}.{beside[0]}: is for flavors")
-        try:
-            kinds[name] = _kind(given)
-        except BadRequest as error:
-            raise BadRequest(f"{place}.{error}") from None
+        kinds[name] = kind_of(given, f"kinds[{name!r}]")
     by = tuple(body.get("by", (BY_CLUSTER,)))
-    return Question(kinds, body.get("cluster"), by, _world(body.get("world", {})))
+    return Question(kinds, body.get("cluster"), by, world_of(body.get("world", {})))
+
+
+def kind_of(given: Mapping[str, Any], place: str) -> Kind:
+    """What is asked for at a place in a body that keeps to its schema. Raises BadRequest naming the place."""
+    if len(given.keys() & _KINDS) != 1:
+        raise BadRequest(f"{place}: must have one of query, querystring, flavor and pod")
+    beside = sorted(given.keys() - _KINDS)
+    if beside and "flavor" not in given:
+        raise BadRequest(f"{place}.{beside[0]}: is for flavors")
+    try:
+        return _kind(given)
+    except BadRequest as error:
+        raise BadRequest(f"{place}.{error}") from None
 
 
 def of_setting(text: str) -> Question:
@@ -98,7 +103,17 @@ def _kind(given: Mapping[str, Any]) -> Kind:
         raise BadRequest(f"query.{error}") from None
 
 
-def _world(given: Mapping[str, Any]) -> WorldRequest:
+def world_of_text(text: str | None) -> WorldRequest:
+    """What is to be different, by a parameter. Raises BadRequest."""
+    try:
+        given = {} if text is None else orjson.loads(text)
+    except ValueError as error:
+        raise BadRequest(f"world: is no JSON: {error}") from None
+    return world_of(load(WorldBody, NEWEST, given, "world: "))
+
+
+def world_of(given: Mapping[str, Any]) -> WorldRequest:
+    """What is to be different, by a part of a body that keeps to its schema."""
     inventories = tuple(
         Reoffered(
             each["resource_class"],

@@ -171,6 +171,10 @@ _RULES: dict[str, tuple[str, Operations] | tuple[str, Operations, str]] = {
         "Ask how many more there is room for.",
         (("GET", "/ext/v1/capacity"), ("POST", "/ext/v1/capacity")),
     ),
+    "plans:make": (
+        "Ask which moves would make room or leave hosts empty, and whether they are still possible.",
+        (("POST", "/ext/v1/plans"), ("POST", "/ext/v1/plans/check")),
+    ),
     "flavors:translate": ("Translate a nova flavor.", (("POST", "/ext/v1/flavors/translation"),)),
     "flavors:candidates": ("Find where a nova flavor fits.", (("POST", "/ext/v1/flavors/candidates"),)),
 }

@@ -39,11 +39,14 @@ def cluster_of_claim() -> Target:
 
 def _common_cluster(body: dict[str, Any]) -> Target:
     """The cluster that the queries of all members name; with several it would be a guess which counts."""
-    common = body.get("query")
-    queries = [member.get("query", common) for member in body["members"] if isinstance(member, dict)]
+    members = [member for member in body["members"] if isinstance(member, dict)]
+    by_query = [each for each in members if "query" in each or "flavor" not in {*each, *body}]
+    queries = [member.get("query", body.get("query")) for member in by_query]
     texts = {query for query in queries if isinstance(query, str)}
     found = {_of_query(query).get("cluster") for query in texts}
     found |= {_of_query(query).get("cluster") for query in queries if not isinstance(query, str)}
+    if len(by_query) < len(members):
+        found |= {_named(each.get("cluster", body.get("cluster"))).get("cluster") for each in members}
     return _named(found.pop()) if len(found) == 1 else {}
 
 

@@ -24,7 +24,8 @@ class ConsumerClaim:
 
     `resources` maps provider uuid -> resource class -> amount; empty means "release everything".
     `generation`: the consumer's generation, None if it must not exist yet, or ANY_GENERATION.
-    `consumer_type` None leaves the type as it is.
+    `consumer_type` None leaves the type as it is. `request` is what it asked for (domain.kept_request), None
+    leaves what is kept of that.
     """
 
     consumer_uuid: str
@@ -33,6 +34,7 @@ class ConsumerClaim:
     user_id: str
     generation: int | AnyGeneration | None = ANY_GENERATION
     consumer_type: str | None = None
+    request: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,10 @@ class Kind(StrEnum):
     CPUS = "cpus"
     SHARED_POOL = "shared_pool"
     INVENTORIES = "inventories"
+    TOPOLOGY_SPREAD = "topology_spread"
+    POD_AFFINITY = "pod_affinity"
+    POD_ANTI_AFFINITY = "pod_anti_affinity"
+    PLACED_ANTI_AFFINITY = "anti_affinity_of_placed_pods"
 
 
 class Obstacle(NamedTuple):

@@ -106,7 +106,7 @@ class InventoryColumn:
         return twin
 
     def writable_copy(self, providers: int) -> InventoryColumn:
-        """A copy that may be altered by `reoffer`, `repeat` and `cut`."""
+        """A copy that may be altered by `reoffer`, `repeat`, `empty` and `cut`."""
         twin = self.frozen(providers)
         twin._vacant = list(self._vacant)
         for columns in (twin.entries, twin.offers, twin._entry_of):
@@ -150,6 +150,12 @@ class InventoryColumn:
         entries.free[new] = entries.capacity_of[new]
         self._entry_of.entry[rows] = new
         self._aligned &= bool((new == rows).all())
+
+    def empty(self) -> None:
+        """Let nothing be in use."""
+        at, entries = self.occupied(), self.entries
+        entries.used[at] = 0
+        entries.free[at] = entries.capacity_of[at]
 
     def cut(self, providers: Rows) -> None:
         """No inventories for these providers any more."""

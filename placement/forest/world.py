@@ -57,3 +57,19 @@ def altered(forest: Forest, world: World) -> Altered:
     if world.without:
         copy.cut(np.unique(np.array(world.without, np.intp)))
     return Altered(copy, like)
+
+
+def emptied(forest: Forest) -> Forest:
+    """The forest as if nobody held anything."""
+    copy = forest.writable_copy()
+    for column in copy.inventories.values():
+        column.empty()
+    return copy
+
+
+def only(forest: Forest, roots: Sequence[int]) -> Forest:
+    """The forest without all other trees; rows stay as they are."""
+    copy = forest.writable_copy()
+    others = np.setdiff1d(copy.roots, np.array(roots, np.intp))
+    copy.cut(others.astype(np.intp))
+    return copy

@@ -16,6 +16,10 @@ class LabelSelector(NamedTuple):
 
     requirements: tuple[Requirement, ...] = ()
 
+    def __str__(self) -> str:
+        """The selector as people write it."""
+        return " and ".join(map(str, self.requirements))
+
     def holds(self, labels: Mapping[str, str]) -> bool:
         """Whether these labels are meant (Kubernetes: label selectors)."""
         return all(each.holds(labels) for each in self.requirements)

@@ -16,7 +16,7 @@ from placement.domain.identifiers import is_loopback
 VERSION = "1.39"
 """The newest microversion, in whose form bodies are read and written."""
 HEADERS = {"Accept": "application/json", "OpenStack-API-Version": f"placement {VERSION}"}
-"""What every request says."""
+"""What every request says, unless it is in the form of another microversion."""
 
 _TOKEN = "X-Auth-Token"
 _CONNECT_SECONDS = 5
@@ -70,9 +70,9 @@ class Client:
         """The body of a GET. Raises ServiceError."""
         return self._call("GET", path, query=query)
 
-    def put(self, path: str, body: object) -> Any:
-        """The body of the answer to a PUT of JSON. Raises ServiceError."""
-        return self._call("PUT", path, body)
+    def put(self, path: str, body: object, version: str = VERSION) -> Any:
+        """The body of the answer to a PUT of JSON in the form of a microversion. Raises ServiceError."""
+        return self._call("PUT", path, body, version=version)
 
     def post(self, path: str, body: object) -> Any:
         """The body of the answer to a POST of JSON. Raises ServiceError."""
@@ -82,8 +82,10 @@ class Client:
         """DELETE. Raises ServiceError."""
         self._call("DELETE", path, query=query)
 
-    def _call(self, method: str, path: str, body: object = None, query: Query = ()) -> Any:
-        answer = self._send(method, path, body, list(query))
+    def _call(
+        self, method: str, path: str, body: object = None, query: Query = (), version: str = VERSION
+    ) -> Any:
+        answer = self._send(method, path, body, list(query), in_version(version))
         if answer.status_code == _UNAUTHORIZED:
             raise ServiceError(f"{_refusal(answer)} {self._hint}", _UNAUTHORIZED)
         if not answer.ok:
@@ -95,7 +97,9 @@ class Client:
         except ValueError:
             raise ServiceError(f"{self._url} answers, but is no placement service") from None
 
-    def _send(self, method: str, path: str, body: object, query: list[tuple[str, str]]) -> requests.Response:
+    def _send(
+        self, method: str, path: str, body: object, query: list[tuple[str, str]], headers: Mapping[str, str]
+    ) -> requests.Response:
         """The answer, whatever it says. Raises ServiceError where there is none."""
         try:
             return self._session.request(
@@ -103,6 +107,7 @@ class Client:
                 self._url + path,
                 params=query,
                 json=body,
+                headers=headers,
                 verify=os.environ.get(AUTHORITY_VARIABLE) or None,
                 cert=_certificate(),
                 timeout=(_CONNECT_SECONDS, ANSWER_SECONDS),
@@ -118,6 +123,11 @@ class Client:
         except (OSError, ValueError) as error:
             # What requests raises is an OSError, too, as is a file of certificates that cannot be read.
             raise ServiceError(f"{self._url}: {_one_line(str(error))}") from None
+
+
+def in_version(version: str) -> dict[str, str]:
+    """What a request in the form of a microversion says."""
+    return {**HEADERS, "OpenStack-API-Version": f"placement {version}"}
 
 
 def _certificate() -> tuple[str, str] | str | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import requests
 from keystoneauth1 import exceptions
 from keystoneauth1.session import Session
 
-from placement.operations.client import ANSWER_SECONDS, HEADERS, Client, ServiceError
+from placement.operations.client import ANSWER_SECONDS, Client, ServiceError
 
 _SERVICE = "placement"
 
@@ -21,7 +23,9 @@ class SignedIn(Client):
         self._cloud = session
         self._filter = {"service_type": _SERVICE, "region_name": region, "interface": interface}
 
-    def _send(self, method: str, path: str, body: object, query: list[tuple[str, str]]) -> requests.Response:
+    def _send(
+        self, method: str, path: str, body: object, query: list[tuple[str, str]], headers: Mapping[str, str]
+    ) -> requests.Response:
         """The answer, whatever it says. Raises ServiceError where there is none."""
         try:
             answer: requests.Response = self._cloud.request(
@@ -29,7 +33,7 @@ class SignedIn(Client):
                 method,
                 json=body,
                 params=query,
-                headers=HEADERS,
+                headers=headers,
                 endpoint_filter=self._filter,
                 timeout=ANSWER_SECONDS,
                 raise_exc=False,

@@ -38,6 +38,14 @@ from placement.scheduling.remarks import in_plain_words
 _FREE_OF_TAINTS = Condition(Kind.TAINTS, "no taint that the pod does not tolerate")
 _NOT_CORDONED = Condition(Kind.CORDON, "not cordoned, or that is tolerated", forbidden=(str(CORDONED),))
 
+# Rules about other pods; which one it was is what the obstacle is about.
+_RULES = {
+    Kind.TOPOLOGY_SPREAD: "topology spread",
+    Kind.POD_AFFINITY: "pod affinity",
+    Kind.POD_ANTI_AFFINITY: "pod anti-affinity",
+    Kind.PLACED_ANTI_AFFINITY: "anti-affinity of placed pods",
+}
+
 
 def explain_pod(shape: PodShape, columns: NodeColumns, refusals: Mapping[str, Refusal]) -> Explanation:
     """The explanation of the refusals of a pod by some of these nodes, by name; it fits on the others.
@@ -85,6 +93,9 @@ def _conditions(shape: PodShape, failed: Collection[Obstacle]) -> Iterator[tuple
             obstacle = Obstacle(condition.kind)
             if is_stated or obstacle in failed:
                 yield obstacle, condition
+    for obstacle in failed:
+        if obstacle.kind in _RULES:
+            yield obstacle, Condition(obstacle.kind, f"{_RULES[obstacle.kind]}: {obstacle.of}")
     if Obstacle(Kind.INVENTORIES) in failed:
         yield Obstacle(Kind.INVENTORIES), Condition(Kind.INVENTORIES, "inventories as they were imported")
 

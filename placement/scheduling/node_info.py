@@ -16,6 +16,7 @@ from placement.dialects.koordinator.node.tree import HostIdentity
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.kubernetes.node_selection import NodeAttributes
+from placement.kubernetes.pod_affinity import NO_AFFINITY, Bearer
 from placement.kubernetes.pod_identity import consumer_of
 from placement.numa.host_score import HostTotals
 from placement.scheduling.host import Host, occupied_host, unknown_pods
@@ -130,6 +131,26 @@ class NodeInfo:
     def holders(self) -> tuple[RecordedPod, ...]:
         """Everybody who holds something: the pods, then the reservations with what they have left."""
         return holders(self.template.imported, self.offers, self.pods, self.reservations)
+
+    @cached_property
+    def bearers(self) -> Mapping[Bearer, int]:
+        """How many of its pods have which namespace and labels."""
+        return Counter((pod.namespace, pod.labels) for pod in self.pods)
+
+    @cached_property
+    def with_affinity(self) -> tuple[RecordedPod, ...]:
+        """Its pods that say something about others."""
+        return tuple(pod for pod in self.pods if pod.affinity is not NO_AFFINITY)
+
+    @cached_property
+    def of_gangs(self) -> tuple[RecordedPod, ...]:
+        """Its pods that are of gangs."""
+        return tuple(pod for pod in self.pods if pod.membership is not None)
+
+    @cached_property
+    def waiting(self) -> tuple[RecordedPod, ...]:
+        """Its pods that have places, and wait for others of their gangs."""
+        return tuple(pod for pod in self.of_gangs if pod.membership and pod.membership.waits_until)
 
     @property
     def reservations_left(self) -> tuple[RecordedPod, ...]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 from placement.dialects.koordinator.node.node import NodeImport
-from placement.dialects.koordinator.resources import CORE_CLASS, host_class, numa_class
+from placement.dialects.koordinator.resources import CORE_CLASS, host_class, is_numa_only, numa_class
 from placement.domain.inventory import Inventory
 from placement.numa.cpuset import CpuSet
 
@@ -38,6 +39,19 @@ class NodeOffers:
     unallocatable: CpuSet
     reserved: CpuSet
     ratio: Fraction
+
+    @cached_property
+    def below(self) -> tuple[Place, ...]:
+        """The inventories of NUMA nodes of which the host as a whole has none, for whoever counts by host."""
+        on_host = {place.resource_class for place in self.inventories if place.path == HOST}
+        on_numa_nodes = {f"numa-{numa}" for numa in self.numa_ids}
+        return tuple(
+            place
+            for place in self.inventories
+            if place.path in on_numa_nodes
+            and place.resource_class not in on_host
+            and not is_numa_only(place.resource_class)
+        )
 
     def host(self, resource: str) -> Place | None:
         """Where the host as a whole offers a resource, if it does."""

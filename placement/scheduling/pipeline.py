@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -85,11 +85,10 @@ class Estimates:
         return Estimates(columns.order, columns.nodes, fits, missed, highest)
 
 
-class Refused(NamedTuple):
-    """Why a pod does not fit on some of these nodes, by name."""
+class Looked(NamedTuple):
+    """How a pod stands with nodes, for certain, and why it does not fit on some of them, by name."""
 
-    order: object
-    nodes: NodeRows
+    standings: Estimates
     refusals: Mapping[str, Refusal]
 
 
@@ -99,18 +98,18 @@ class ShapeRanking:
     def __init__(self, shape: PodShape) -> None:
         self.shape = shape
         self._estimates: Estimates | None = None
-        self._refused: Refused | None = None
+        self._looked: Looked | None = None
         self._judge = PodJudge(shape.request, shape.settings.host_scoring)
         self.on_reservations = ReservationLooks(shape.request, shape.selection, shape.settings.host_scoring)
         self._results: dict[NodeInfo, FilterResult] = {}
 
-    def best_first(self, columns: NodeColumns) -> Iterator[Ranked]:
-        """The nodes on which the pod fits, looked at one by one.
+    def best_first(self, columns: NodeColumns, allowed: Mask | None = None) -> Iterator[Ranked]:
+        """The nodes on which the pod fits, in allowed rows if only some are, looked at one by one.
 
         Those come first where it misses least of what it prefers, then by descending score, then by name.
         """
         found: list[tuple[int, int, int, Fit]] = []
-        for row, least, highest in self._foretold(columns):
+        for row, least, highest in self._foretold(columns, allowed):
             # What was found may be as good as anything that comes: then it is next.
             while found and found[0] < (least, -highest, row):
                 yield _ranked(columns, *heapq.heappop(found))
@@ -121,28 +120,12 @@ class ShapeRanking:
             yield _ranked(columns, *heapq.heappop(found))
 
     def refusals(self, columns: NodeColumns) -> Mapping[str, Refusal]:
-        """Why the pod does not fit on nodes, by name; nodes on which it does are left out.
+        """Why the pod does not fit on nodes, by name; nodes on which it does are left out."""
+        return self._all_looked(columns).refusals
 
-        Only nodes that changed since the last time are looked at, and what is said of each is what a look at
-        it as it is in `columns` says.
-        """
-        known = self._refused
-        nodes: Iterable[NodeInfo] = columns.nodes
-        found: dict[str, Refusal] = {}
-        if known is not None and known.order is columns.order:
-            if known.nodes is columns.nodes:
-                return known.refusals
-            nodes = [columns.nodes[row] for row in columns.changed_since(known.nodes)]
-            found = {**known.refusals}
-        for node in nodes:
-            answer = self.look(node).answer
-            if isinstance(answer, Refusal):
-                found[node.name] = answer
-            else:
-                found.pop(node.name, None)
-        if known is None or 2 * len(columns.nodes) > len(known.nodes):
-            self._refused = Refused(columns.order, columns.nodes, found)
-        return found
+    def standings(self, columns: NodeColumns) -> Estimates:
+        """On which nodes the pod fits, what it misses there and its scores: here nothing is estimated."""
+        return self._all_looked(columns).standings
 
     def look(self, node: NodeInfo) -> FilterResult:
         """How the pod stands with one node, for certain."""
@@ -168,19 +151,54 @@ class ShapeRanking:
     def _ignores(self) -> bool:
         return self.shape.request is not None and self.shape.request.ignores_reservations
 
-    def _foretold(self, columns: NodeColumns) -> Iterator[tuple[int, int, int]]:
+    def _foretold(self, columns: NodeColumns, allowed: Mask | None) -> Iterator[tuple[int, int, int]]:
         """The rows of nodes that may take the pod, what it misses there at least and their scores at most.
 
         In the order that they would have if that were so.
         """
         estimates = self._estimated(columns)
-        rows = np.flatnonzero(estimates.fits)
+        rows = np.flatnonzero(estimates.fits if allowed is None else estimates.fits & allowed)
         missed, scores = estimates.missed[rows], estimates.highest[rows]
         # Numbers as small as these are sorted fastest as what they are.
         order = np.argsort((missed * (BEST + 1) - scores).astype(np.int16), kind="stable")
         for start in range(0, len(order), _AT_ONCE):
             some = order[start : start + _AT_ONCE]
             yield from zip(rows[some].tolist(), missed[some].tolist(), scores[some].tolist(), strict=True)
+
+    def _all_looked(self, columns: NodeColumns) -> Looked:
+        """What looks at all these nodes say.
+
+        Only nodes that changed since the last time are looked at, and what is said of each is what a look at
+        it as it is in `columns` says.
+        """
+        known = self._looked
+        if known is not None and known.standings.order is columns.order:
+            if known.standings.nodes is columns.nodes:
+                return known
+            rows = columns.changed_since(known.standings.nodes)
+            part, refusals = self._looked_at(columns, rows)
+            kept = {**known.refusals}
+            for row in rows:
+                kept.pop(columns.nodes[row].name, None)
+            made = Looked(known.standings.with_rows(columns, rows, part), kept | refusals)
+        else:
+            made = Looked(*self._looked_at(columns, np.arange(len(columns.nodes))))
+        if known is None or 2 * len(columns.nodes) > len(known.standings.nodes):
+            self._looked = made
+        return made
+
+    def _looked_at(self, columns: NodeColumns, rows: Rows) -> tuple[Estimates, dict[str, Refusal]]:
+        """What looks at some rows say, row by row; and why the pod does not fit there, by name."""
+        nodes = [columns.nodes[row] for row in rows]
+        results = [self.look(node) for node in nodes]
+        figures = [(result.fits, result.missed, result.score) for result in results]
+        fits, missed, scores = np.array(figures, np.int64).reshape(-1, 3).T
+        refusals = {
+            node.name: result.answer
+            for node, result in zip(nodes, results, strict=True)
+            if isinstance(result.answer, Refusal)
+        }
+        return Estimates(columns.order, columns.nodes, fits.astype(np.bool_), missed, scores), refusals
 
     def _estimated(self, columns: NodeColumns) -> Estimates:
         """The estimates for these nodes: only for those that changed since the last time are they made."""
@@ -199,10 +217,7 @@ class ShapeRanking:
         """The estimates for some rows; a few nodes are looked at sooner than columns are."""
         if len(rows) > _FEW:
             return self._made(columns.rows(rows))
-        results = [self.look(columns.nodes[row]) for row in rows]
-        figures = [(result.fits, result.missed, result.score) for result in results]
-        fits, missed, scores = np.array(figures, np.int64).reshape(-1, 3).T
-        return Estimates(columns.order, columns.nodes, fits.astype(np.bool_), missed, scores)
+        return self._looked_at(columns, rows)[0]
 
     def _made(self, columns: NodeColumns) -> Estimates:
         shape = self.shape

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from placement.dialects.koordinator.pod.pod_request import PodImport
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
+from placement.forest.arrays import Mask
 from placement.numa.refusal import Refusal
 from placement.numa.reservations import NO_MATCH, PREFIX, Reservations
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.numa_fit import Fit
-from placement.scheduling.pipeline import PodShape, Ranked, ShapeRanking
+from placement.scheduling.pipeline import Estimates, PodShape, Ranked, ShapeRanking
 from placement.scheduling.reservation_looks import Look, as_seen, kept_on
+
+USES_RESERVATION = -1
+"""What a pod misses on a node where it uses a reservation: less than anywhere else."""
 
 
 class ReservationRanking:
@@ -47,15 +52,17 @@ class ReservationRanking:
         """All that decides on which nodes the pod fits without reservations."""
         return self._ranking.shape
 
-    def best_first(self, columns: NodeColumns) -> Iterator[Ranked]:
-        """The nodes on which the pod fits: those where it uses a reservation, then all others."""
+    def best_first(self, columns: NodeColumns, allowed: Mask | None = None) -> Iterator[Ranked]:
+        """The nodes on which the pod fits, in allowed rows: first where it uses a reservation."""
         found = [(node, look) for node, look in self._looks(columns) if look.kept is not None]
+        if allowed is not None:
+            found = [each for each in found if allowed[columns.row_of(each[0].name)]]
         found.sort(key=lambda each: _key(*each))
         for node, look in found:
             yield _ranked(node, look)
         if self._affinity is None:
             used = {node.name for node, _ in found}
-            others = self._ranking.best_first(columns)
+            others = self._ranking.best_first(columns, allowed)
             yield from (ranked for ranked in others if ranked.node.name not in used)
 
     def refusals(self, columns: NodeColumns) -> dict[str, Refusal]:
@@ -71,6 +78,18 @@ class ReservationRanking:
             elif self._affinity is not None and isinstance(look.result.answer, Refusal):
                 found[node.name] = look.result.answer
         return found
+
+    def standings(self, columns: NodeColumns) -> Estimates:
+        """On which nodes the pod fits, its scores, and what it misses: -1 where it uses a reservation."""
+        found = self._ranking.standings(columns)
+        fits, missed, scores = found.fits.copy(), found.missed.copy(), found.highest.copy()
+        if self._affinity is not None:
+            fits[:] = False
+        for node, look in self._looks(columns):
+            if look.kept is not None:
+                row = columns.row_of(node.name)
+                fits[row], missed[row], scores[row] = True, USES_RESERVATION, look.result.score
+        return replace(found, fits=fits, missed=missed, highest=scores)
 
     def _looks(self, columns: NodeColumns) -> Iterator[tuple[NodeInfo, Look]]:
         """The nodes with reservations that the pod may use, and how it stands with these."""
@@ -114,9 +133,9 @@ class IgnoringRanking:
         """All that decides on which nodes the pod fits."""
         return self._ranking.shape
 
-    def best_first(self, columns: NodeColumns) -> Iterator[Ranked]:
-        """The nodes on which the pod fits; reserved CPUs are given first."""
-        for ranked in self._ranking.best_first(self._ranking.on_reservations.opened(columns)):
+    def best_first(self, columns: NodeColumns, allowed: Mask | None = None) -> Iterator[Ranked]:
+        """The nodes on which the pod fits, in allowed rows; reserved CPUs are given first."""
+        for ranked in self._ranking.best_first(self._ranking.on_reservations.opened(columns), allowed):
             node = columns.by_name[ranked.node.name]
             if node is ranked.node:
                 yield ranked
@@ -127,6 +146,10 @@ class IgnoringRanking:
     def refusals(self, columns: NodeColumns) -> Mapping[str, Refusal]:
         """Why the pod does not fit on nodes, by name; nodes on which it does are left out."""
         return self._ranking.refusals(self._ranking.on_reservations.opened(columns))
+
+    def standings(self, columns: NodeColumns) -> Estimates:
+        """On which nodes the pod fits, what it misses there and its scores."""
+        return self._ranking.standings(self._ranking.on_reservations.opened(columns))
 
 
 PodRanking = ShapeRanking | ReservationRanking | IgnoringRanking

@@ -48,6 +48,8 @@ def viable_roots(
     for condition in root_conditions(query, slots):
         roots = roots[condition.among(forest, roots)]
         _note(trace, condition, roots)
+    if query.among is not None:
+        roots = roots[query.among[roots]]
     ids = forest.providers.id[roots]
     return roots if (ids[1:] > ids[:-1]).all() else roots[np.argsort(ids)]
 

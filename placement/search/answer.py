@@ -187,6 +187,18 @@ class Answer:
             return np.zeros(len(found.candidates), np.int64)
         return found.ranking.of_candidates(found.candidates)
 
+    @property
+    def provider_rows(self) -> Indices:
+        """The rows of the providers of each candidate, one column per slot; of those that are split, one."""
+        return self._found.candidates
+
+    def present_scores_at(self, places: Rows) -> Amounts:
+        """The scores of some candidates as the forest is now, by their numbers."""
+        found = self._found
+        if found.ranking is None:
+            return np.zeros(len(places), np.int64)
+        return found.ranking.of_candidates(found.candidates[places])
+
     def present_score(self, at: int) -> int:
         """The score of one candidate as the forest is now: one that was forked may have changed since."""
         found = self._found

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from placement.forest.arrays import Amounts, Indices
+from placement.forest.arrays import Amounts, Indices, Rows
 from placement.forest.forest import Forest
 from placement.search.answer import Answer, Draw, Element
 from placement.search.search import FoundCandidates
@@ -55,6 +55,10 @@ class JointAnswer(Answer):
         for turn, part in enumerate(self._parts):
             scores[self._turns == turn] = part.present_scores()
         return scores
+
+    def present_scores_at(self, places: Rows) -> Amounts:
+        """The scores of some candidates as the forest is now."""
+        return np.array([self.present_score(at) for at in places.tolist()], np.int64)
 
     def present_score(self, at: int) -> int:
         """The score of one candidate as the forest is now."""

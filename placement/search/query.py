@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from placement.domain.groups import SplitRule
+from placement.forest.arrays import Mask
 from placement.scoring.order import Order
 from placement.search.budget import Budget
 from placement.search.core_trees import IsCoreTree
@@ -65,6 +66,7 @@ class ForestQuery:
     `sharing_trait` is the id of MISC_SHARES_VIA_AGGREGATE. `maximum` bounds the candidates. `order`: the best
     of all instead of the first found; where that takes building them, the best of the first `considered`.
     `budget`: how long the search and its explanation may go on. `tree_kind`: only core trees, or only others.
+    `among`: which rows of the forest may be roots of candidates, None for all.
     """
 
     groups: tuple[GroupQuery, ...]
@@ -76,6 +78,7 @@ class ForestQuery:
     root_forbidden: Ids = frozenset()
     root_member_of: tuple[Ids, ...] = ()
     tree_kind: IsCoreTree | None = None
+    among: Mask | None = field(default=None, compare=False)
     one_provider_per_tree: bool = False
     depth_first: bool = False
     order: ForestOrder | None = None

@@ -143,6 +143,27 @@ def _combination(
     return _Combination(forest, equivalence, roots, sharers, query, slots)
 
 
+def search_rows(
+    forest: Forest, sharing_map: SharingMap, query: ForestQuery, rows: Rows, *, one_each: bool = False
+) -> FoundCandidates:
+    """The unordered candidates that take nothing but these providers, and what they share with others.
+
+    With `one_each` only the first of every tree. Raises SearchEnded.
+    """
+    slots = slots_of(query)
+    sharing = sharing_map.of(forest, query.sharing_trait)
+    among = rows if sharing.is_empty else np.union1d(rows, sharing.providers).astype(np.intp)
+    choices = slot_choices(forest, query, slots, sharing, None, among)
+    own = np.zeros(forest.count, bool)
+    own[forest.roots_of(rows)] = True
+    roots = viable_roots(forest, query, slots, choices, sharing)
+    roots = roots[own[roots]]
+    if not len(roots):
+        return FoundCandidates(slots, np.empty((0, len(slots)), np.int32))
+    combination = _combination(forest, sharing, query, slots, choices, roots)
+    return combination.found(combination.surely_first() if one_each else combination.first())
+
+
 def shuffled(found: FoundCandidates, count: int | None, seed: int) -> FoundCandidates:
     """A random choice of `count` candidates (None: all of them) in random order; the seed decides."""
     order = np.random.default_rng(seed).permutation(len(found.candidates))[:count]

@@ -18,7 +18,8 @@ from placement.dialects.nova import (
 from placement.domain.errors import BadRequest, Conflict
 from placement.domain.groups import CandidateQuery
 from placement.services.clusters.clusters import Clusters
-from placement.services.placement.best_fit import Applicant, Application, BestFit, Fitted
+from placement.services.placement.applications import Applicant, Application, Fitted
+from placement.services.placement.best_fit import BestFit
 from placement.services.placement.candidates import Candidates, Search
 from placement.services.placement.claims import Claims
 from placement.services.placement.search_options import SearchOptions
@@ -41,6 +42,18 @@ class FlavorSearch:
     search: Search
     query_used: Literal["querystring", "fallback_querystring"]
     explained: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorWish:
+    """What a flavor asks for, what it takes where that finds nothing, and the guest's dedicated CPUs.
+
+    These are None for queries that no flavor stands behind.
+    """
+
+    wish: Wish
+    fallback: Wish | None
+    dedicated_cpus: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,30 +104,36 @@ class Flavors:
         only that fails, the consumer holds its candidate, and repeating the call, which is always allowed,
         notes them. Raises as `find` and `BestFit.claim` do.
         """
-        if isinstance(document, Mapping) and not document.keys().isdisjoint(_NOT_IN_CLAIMS):
-            raise BadRequest(f"{' and '.join(_NOT_IN_CLAIMS)} make no sense in a claim")
-        request, cluster, _ = _split(document)
-        translation = translate_document(request)
-        options = self._candidates.options(cluster=cluster)
-        fitted = self._best_held(applicant, translation, options, parse)
-        cpus = translation.dedicated_cpus
+        wanted = self.wish(document, parse)
+        fitted = self._best_held(applicant, wanted)
+        cpus = wanted.dedicated_cpus or ""
         if cpus or not fitted.fresh:
             # What was held already may have been claimed for another flavor.
             self._claims.note_dedicated_cpus(applicant.consumer_uuid, fitted.generation, cpus or None)
         return FlavorClaim(fitted, cpus)
 
-    def _best_held(
-        self, applicant: Applicant, translation: Translation, options: SearchOptions, parse: ParseQuery
-    ) -> Fitted:
+    def wish(self, document: object, parse: ParseQuery) -> FlavorWish:
+        """What a claim for a flavor asks for. Raises FlavorRefused, BadRequest."""
+        if isinstance(document, Mapping) and not document.keys().isdisjoint(_NOT_IN_CLAIMS):
+            raise BadRequest(f"{' and '.join(_NOT_IN_CLAIMS)} make no sense in a claim")
+        request, cluster, _ = _split(document)
+        translation = translate_document(request)
+        options = self._candidates.options(cluster=cluster)
+        fallback = translation.fallback_querystring
+        return FlavorWish(
+            Wish(_unlimited(query_of(translation, parse)), options),
+            None if fallback is None else Wish(_unlimited(parse(fallback)), options),
+            translation.dedicated_cpus,
+        )
+
+    def _best_held(self, applicant: Applicant, wanted: FlavorWish) -> Fitted:
         try:
-            wish = Wish(_unlimited(query_of(translation, parse)), options)
-            return self._best_fit.claim(Application(applicant, wish))
+            return self._best_fit.claim(Application(applicant, wanted.wish))
         except Conflict:
             # The consumer may hold what the fallback asks for, or get it now.
-            if translation.fallback_querystring is None:
+            if wanted.fallback is None:
                 raise
-        fallback = _unlimited(parse(translation.fallback_querystring))
-        return self._best_fit.claim(Application(applicant, Wish(fallback, options)))
+        return self._best_fit.claim(Application(applicant, wanted.fallback))
 
 
 def query_of(translation: Translation, parse: ParseQuery) -> CandidateQuery:

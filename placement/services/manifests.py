@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 import yaml
 
+from placement.dialects.koordinator.pod.gang import POD_GROUP, with_pod_groups
 from placement.domain.errors import BadRequest
 from placement.services.bounds import check_json, check_yaml
 
@@ -193,8 +194,15 @@ def pod_manifest(documents: list[Any]) -> Mapping[str, Any]:
 
 
 def pods_manifests(documents: list[Any]) -> list[Mapping[str, Any]]:
-    """Any number of Pods, List objects opened. Raises BadRequest for anything else."""
-    return _of_kind("Pod", documents)
+    """Any number of Pods, List objects opened, with what PodGroups among them say of their gangs.
+
+    Raises BadRequest for anything else.
+    """
+    found = list(_flattened(documents))
+    groups = [manifest for manifest in found if manifest.get("kind") == POD_GROUP]
+    return with_pod_groups(
+        _of_kind("Pod", [manifest for manifest in found if manifest.get("kind") != POD_GROUP]), groups
+    )
 
 
 def reservation_manifest(documents: list[Any]) -> Mapping[str, Any]:

@@ -36,7 +36,9 @@ from placement.services.placement.memberships import Memberships
 from placement.services.placement.names import ResourceClasses, Traits
 from placement.services.placement.providers import Providers
 from placement.services.placement.reshaper import Reshaper
+from placement.services.placement.ruled import Ruled
 from placement.services.planning.planning import Planning
+from placement.services.planning.plans import Plans
 from placement.storage.database import Database
 from placement.storage.statements.consumers import AttributeRegistry
 
@@ -68,8 +70,12 @@ class UseCases:
         self.candidates = Candidates(database, self.forest, search_settings)
         self.claims = Claims(database, attributes)
         self.holdings = Holdings(database)
-        self.best_fit = BestFit(self.candidates, self.claims, self.holdings)
+        self.ruled = Ruled(database, self.candidates, self.holdings)
+        self.best_fit = BestFit(self.candidates, self.claims, self.holdings, self.ruled)
         self.planning = Planning(
+            database, self.forest, self.cluster_cache, self.candidates, search_settings.seconds
+        )
+        self.plans = Plans(
             database, self.forest, self.cluster_cache, self.candidates, search_settings.seconds
         )
         self.flavors = Flavors(self.clusters, self.candidates, self.best_fit, self.claims)

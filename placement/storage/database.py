@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Protocol
 
+import orjson
 import sqlalchemy as sa
 
 from placement.domain.audit import KEPT_DAYS, Action, Kind, Record
@@ -139,6 +140,8 @@ class Database:
             pool_size=pool_size,
             max_overflow=max_overflow,
             pool_recycle=recycle_seconds,
+            # Thousands of manifests are read at once.
+            json_deserializer=orjson.loads,
             **self.backend.engine_options(),
         )
         self._driver_error: type[Exception] = self.engine.dialect.loaded_dbapi.Error

@@ -35,6 +35,8 @@ clusters = sa.Table(
     sa.Column("uuid", sa.String(36), nullable=False, unique=True),
     _reference("aggregate_id", "placement_aggregates.id", index=False),
     sa.Column("settings", sa.JSON, nullable=False),
+    # How many pods with required anti-affinity have come.
+    sa.Column("rules_generation", sa.Integer, nullable=False, server_default="0"),
     *_times(),
 )
 
@@ -159,6 +161,20 @@ consumers = sa.Table(
     *_times(),
     # The dedicated CPUs of a guest that was claimed by its flavor; only shown.
     sa.Column("dedicated_cpus", sa.Text),
+    # What it was claimed with here, as domain.kept_request writes it; plans of moves go by it.
+    sa.Column("request", sa.Text),
+    # The name of the group that it was claimed into, if any.
+    sa.Column("group_name", sa.String(255)),
+    sa.Index("ix_consumers_group_name", "group_name"),
+)
+
+# A row for each group that somebody was ever claimed into: who counts or adds consumers of it locks it.
+consumer_groups = sa.Table(
+    "consumer_groups",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("name", sa.String(255), nullable=False, unique=True),
+    *_times(),
 )
 
 allocations = sa.Table(

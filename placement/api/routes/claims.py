@@ -8,10 +8,11 @@ from flask import Blueprint, Response
 
 from placement.api import context
 from placement.api.bodies import BODY_PREFIX, json_body
-from placement.api.claim_bodies import CLAIMANT, application, applications
+from placement.api.claim_bodies import CLAIMANT, application
 from placement.api.context import use_cases
 from placement.api.described import OneOf, Operation
 from placement.api.errors import error_document, status_of
+from placement.api.member_bodies import many_claims
 from placement.api.responses import json_response
 from placement.api.route_guard import route
 from placement.api.routes.flavors import parse_flavor_query
@@ -26,7 +27,8 @@ from placement.api.schemas.candidates import (
 )
 from placement.api.targets import cluster_of_claim
 from placement.domain.errors import BadRequest
-from placement.services.placement.best_fit import Applicant, Application, Fitted, Outcome
+from placement.services.placement.applications import Applicant, Application, Fitted, Outcome
+from placement.services.placement.best_fit import Settled
 
 blueprint = Blueprint("claims", __name__)
 
@@ -47,7 +49,8 @@ blueprint = Blueprint("claims", __name__)
 def create() -> Response:
     """Let consumers hold the best candidates of a query or of a flavor; repeating it changes nothing.
 
-    With `members` it is for many, in one transaction: each by itself, or all or none.
+    With `members` it is for many, in one transaction: each by itself, or at least so many or none, and under
+    rules between them. With `dry_run` nothing is written.
     """
     given = json_body()
     if isinstance(given, dict) and "members" in given:
@@ -60,21 +63,35 @@ def create() -> Response:
 
 
 def _create_for_many(given: dict[str, Any]) -> Response:
-    wanted, all_or_none = applications(given)
+    wanted = many_claims(given, parse_flavor_query)
     best_fit = use_cases().best_fit
-    outcomes = best_fit.claim_all(wanted) if all_or_none else best_fit.claim_each(wanted)
-    members = [
-        _member(place, each, outcome)
-        for place, (each, outcome) in enumerate(zip(wanted, outcomes, strict=True))
-    ]
-    return json_response({"members": members})
+    if wanted.world is not None:
+        settled = best_fit.preview(wanted.applications, wanted.together, wanted.world)
+    elif wanted.is_one_decision:
+        settled = best_fit.claim_together(wanted.applications, wanted.together)
+    else:
+        settled = Settled(best_fit.claim_each(wanted.applications))
+    pairs = zip(wanted.applications, settled.outcomes, strict=True)
+    body: dict[str, object] = {
+        "members": [_member(place, each, outcome) for place, (each, outcome) in enumerate(pairs)]
+    }
+    if wanted.together.rules:
+        body["proven"] = settled.proven
+        body["rules"] = [
+            {"rule": each.rule.text, "kept": not each.excess, "excess": each.excess} for each in settled.rules
+        ]
+    return json_response(body)
 
 
 def _member(place: int, wanted: Application, outcome: Outcome) -> dict[str, object]:
+    named = {} if wanted.name is None else {"name": wanted.name}
     if isinstance(outcome, Fitted):
-        return {"status": 201 if outcome.fresh else 200, **_body(outcome)}
+        if wanted.dedicated_cpus is not None:
+            named["dedicated_cpus"] = wanted.dedicated_cpus
+        return {"status": 201 if outcome.fresh else 200, **named, **_body(outcome)}
     return {
         "status": status_of(outcome),
+        **named,
         "consumer_uuid": wanted.applicant.consumer_uuid,
         "error": error_document(outcome, f"members[{place}]"),
     }

@@ -7,21 +7,25 @@ from flask import Blueprint, Response, current_app
 
 from placement.api import context, extended_query, json_query
 from placement.api.bodies import validated
-from placement.api.candidate_parameters import EXTENDED
+from placement.api.candidate_parameters import EXTENDED, WORLD
+from placement.api.capacity_question import world_of, world_of_text
 from placement.api.context import use_cases
 from placement.api.described import Operation
-from placement.api.queries import parameters
+from placement.api.queries import parameters, single
+from placement.api.rendering.candidates import CandidatesRenderer
 from placement.api.rendering.explanations import explanation_member
 from placement.api.rendering.scores import score_members
 from placement.api.responses import streamed
 from placement.api.route_guard import route
 from placement.api.schemas.answers.candidates import ScoredCandidates
-from placement.api.schemas.candidates import CandidatesBody
+from placement.api.schemas.capacity import CandidatesInWorld
 from placement.api.targets import cluster_of_body, cluster_of_query
 from placement.domain.groups import CandidateQuery
 from placement.forest.texts import Texts
 from placement.services.placement.candidates import Search
 from placement.services.placement.search_options import SearchOptions
+from placement.services.planning.planning import NOTHING_DIFFERENT
+from placement.services.planning.world import WorldRequest
 
 blueprint = Blueprint("extended_candidates", __name__)
 
@@ -33,11 +37,13 @@ blueprint = Blueprint("extended_candidates", __name__)
     "placement:allocation_candidates:list",
     gives_json=True,
     target=cluster_of_query,
-    described=Operation({200: ScoredCandidates}, errors=[404], query=EXTENDED),
+    described=Operation({200: ScoredCandidates}, errors=[404], query=(*EXTENDED, WORLD)),
 )
 def candidates() -> Response:
-    """Where the request fits, best first, with scores; with explain=1 also why."""
-    return _found(*extended_query.parse(parameters()))
+    """Where the request fits, best first, with scores; with explain=1 also why, with a world what if."""
+    given = parameters()
+    rest = [pair for pair in given if pair[0] != WORLD.name]
+    return _found(*extended_query.parse(rest), world_of_text(single(given, WORLD.name)))
 
 
 @route(
@@ -49,16 +55,22 @@ def candidates() -> Response:
     gives_json=True,
     reads=True,
     target=cluster_of_body,
-    described=Operation({200: ScoredCandidates}, errors=[404], body=CandidatesBody),
+    described=Operation({200: ScoredCandidates}, errors=[404], body=CandidatesInWorld),
 )
 def candidates_by_json() -> Response:
     """The same for a query in JSON, which may be longer than any URL."""
-    return _found(*json_query.parse(validated()))
+    body = validated()
+    return _found(*json_query.parse(body), world_of(body.get("world", {})))
 
 
-def _found(query: CandidateQuery, options: SearchOptions) -> Response:
-    renderer = current_app.extensions["placement_candidates_renderer"]
-    search = use_cases().candidates.find(query, options)
+def _found(query: CandidateQuery, options: SearchOptions, world: WorldRequest) -> Response:
+    if world == NOTHING_DIFFERENT:
+        renderer = current_app.extensions["placement_candidates_renderer"]
+        search = use_cases().candidates.find(query, options)
+    else:
+        # What is kept of trees as they are is not so there.
+        renderer = CandidatesRenderer()
+        search = use_cases().planning.candidates(query, options, world)
     appendix = b""
     if options.explain:
         appendix = orjson.dumps(explanation_member(search))[1:-1]

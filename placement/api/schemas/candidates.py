@@ -10,15 +10,20 @@ from placement.api.schemas.fields import (
     Choice,
     Integer,
     Mapping,
+    Number,
     Object,
     Sequence,
     String,
     Uuid,
 )
 from placement.api.schemas.flavors import FlavorRequest
+from placement.api.schemas.worlds import WorldBody
 from placement.domain.groups import SplitRule
+from placement.domain.inventory import MAX_INT
+from placement.domain.member_rules import Per, RuleKind
 
 MOST_MEMBERS = 10_000
+MOST_RULES = 100
 
 
 def _name() -> String:
@@ -81,25 +86,67 @@ class NewJsonClaim(Claimant):
 
 
 class Member(VersionedSchema):
-    """One consumer of many; what it does not say all of them have in common."""
+    """A consumer of many, or several alike; what it does not say all of them have in common."""
 
-    consumer_uuid = Uuid(required=True)
+    consumer_uuid = Uuid()
+    # Of several: theirs, or how many new ones.
+    consumer_uuids = Sequence(Uuid(), least=1, most=MOST_MEMBERS, unique=True)
+    count = Integer(1, MOST_MEMBERS)
+    # What rules call them.
+    name = String(1, 255)
+    group = String(1, 255)
     project_id = String(1, 255)
     user_id = String(1, 255)
     consumer_type = String(1, 255, patterns.NAME)
     # A query string, or a query in JSON.
     query = Anything()
+    # Or a flavor, as in a claim for one.
+    flavor = Anything()
+    image = Anything()
+    options = Anything()
+    cluster = String(1, 255)
+
+
+class RuleBody(VersionedSchema):
+    """A rule between members, and others that are there already."""
+
+    kind = Choice(list(RuleKind), required=True)
+    per = Choice(list(Per))
+    count = Integer(1, MAX_INT)
+    max_skew = Integer(1, MAX_INT)
+    aggregates = Sequence(Uuid(), least=1, unique=True)
+    resource_class = _name()
+    trait = _name()
+    depth = Integer(0, 1000)
+    members = Sequence(String(1, 255), least=1)
+    consumers = Sequence(Uuid(), least=1, most=MOST_MEMBERS)
+    groups = Sequence(String(1, 255), least=1)
+    weight = Number(0.001, 1000)
 
 
 class ClaimForMany(VersionedSchema):
-    """Claims of many consumers, each by itself or, if `atomic`, for all or none."""
+    """Claims of many consumers: each by itself, or at least `minimum` or nobody, `atomic` for all.
+
+    With `dry_run` nothing is written, and `world` says what is to be different.
+    """
 
     members = Sequence(Object(Member), required=True, least=1, most=MOST_MEMBERS)
     atomic = Boolean()
+    minimum = Integer(1, MOST_MEMBERS)
+    rules = Sequence(Object(RuleBody), least=1, most=MOST_RULES)
+    group = String(1, 255)
+    dry_run = Boolean()
+    world = Object(WorldBody)
     project_id = String(1, 255)
     user_id = String(1, 255)
     consumer_type = String(1, 255, patterns.NAME)
     query = Anything()
+    flavor = Anything()
+    image = Anything()
+    options = Anything()
+    cluster = String(1, 255)
+    # As nova's API shows it.
+    server_group = Anything()
 
 
 class ClaimForFlavor(Claimant, FlavorRequest):

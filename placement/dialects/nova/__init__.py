@@ -12,6 +12,7 @@ from placement.dialects.nova.openstack_json import (
     flavor_from_openstack_json,
     image_from_openstack_json,
 )
+from placement.dialects.nova.server_groups import ServerGroup, server_group
 from placement.dialects.nova.translation import Translation, translate
 
 __all__ = [
@@ -19,10 +20,12 @@ __all__ = [
     "FlavorRefused",
     "Options",
     "Problem",
+    "ServerGroup",
     "Translation",
     "flavor_from_openstack_json",
     "image_from_openstack_json",
     "read_document",
+    "server_group",
     "translate",
     "translate_document",
     "translation_document",

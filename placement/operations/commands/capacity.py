@@ -22,6 +22,17 @@ _ALL = "all"
 _SHOWN = 50
 
 
+WORLD = (
+    argument("--without", action="append", default=[], metavar="HOST", help="as if it were drained"),
+    argument("--more", action="append", default=[], metavar="HOST=N", help="as if there were N more like it"),
+    argument("--ratio", action="append", default=[], metavar="CLASS=R", help="as if that were the ratio"),
+    argument(
+        "--reserved", action="append", default=[], metavar="CLASS=N", help="as if so much were reserved"
+    ),
+)
+"""What says how things would be different."""
+
+
 class ShowCapacity(Listing):
     """Show how many more of queries, flavors and pods could be placed one after another.
 
@@ -41,21 +52,15 @@ class ShowCapacity(Listing):
             choices=list(_GROUPS),
             help="a row for each cluster (the default), aggregate or host; repeatable",
         ),
-        argument("--without", action="append", default=[], metavar="HOST", help="as if it were drained"),
-        argument(
-            "--more", action="append", default=[], metavar="HOST=N", help="as if there were N more like it"
-        ),
-        argument("--ratio", action="append", default=[], metavar="CLASS=R", help="as if that were the ratio"),
-        argument(
-            "--reserved", action="append", default=[], metavar="CLASS=N", help="as if so much were reserved"
-        ),
+        *WORLD,
     )
     left_out_first = ("Stranded", "Fragmentation", "Hosts", "Taking")
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], Any]:
         """Ask and list."""
         by = parsed_args.by or ["cluster"]
-        question: dict[str, Any] = {"kinds": _kinds(parsed_args), "by": by, "world": _world(parsed_args)}
+        found_kinds = kinds_of(parsed_args)
+        question: dict[str, Any] = {"kinds": found_kinds, "by": by, "world": world_of(parsed_args)}
         if parsed_args.cluster is not None:
             question["cluster"] = parsed_args.cluster
         found = _asked(self.client, question)
@@ -83,7 +88,8 @@ def _row(name: str, of: str, room: Mapping[str, Any]) -> tuple[Any, ...]:
     return (name, of, count, room["runs_out_first"], *sums, ResourceAmounts(stranded))
 
 
-def _kinds(parsed: argparse.Namespace) -> dict[str, Any]:
+def kinds_of(parsed: argparse.Namespace) -> dict[str, Any]:
+    """What `kinds` and the options of flavors say, by name. Raises PlacementError."""
     kinds: dict[str, Any] = {}
     parameters = []
     for text in parsed.kinds:
@@ -125,7 +131,8 @@ def _read(file: str, parsed: argparse.Namespace) -> dict[str, Any]:
     return {"pod": documents[0]}
 
 
-def _world(parsed: argparse.Namespace) -> dict[str, Any]:
+def world_of(parsed: argparse.Namespace) -> dict[str, Any]:
+    """What is to be different, as the API takes it. Raises PlacementError naming the option."""
     world: dict[str, Any] = {}
     if parsed.without:
         world["without"] = parsed.without

@@ -45,6 +45,11 @@ def _pen(stdout: TextIO) -> _Pen:
     return _LINES
 
 
+def bar(used: int, capacity: int, stdout: TextIO) -> str:
+    """How much of something is in use, in characters that the output can take."""
+    return _Artist(_pen(stdout), "", stdout).bar(Level(used, capacity))
+
+
 class _Artist:
     def __init__(self, pen: _Pen, prefix: str, stdout: TextIO) -> None:
         self._pen = pen
@@ -57,7 +62,7 @@ class _Artist:
         inner = margin + (self._pen.trunk if others else " " * len(self._pen.trunk))
         width = max((len(name) for name in provider.levels), default=0)
         for name, level in sorted(provider.levels.items()):
-            yield f"{inner}{name:{width}}  {self._bar(level)}  {level.used}/{level.capacity}"
+            yield f"{inner}{name:{width}}  {self.bar(level)}  {level.used}/{level.capacity}"
         for leaves in alike:
             yield from (f"{inner}{line}" for line in self._cells(leaves))
         for child in others:
@@ -65,7 +70,8 @@ class _Artist:
             yield f"{margin}{self._pen.last if last else self._pen.branch}{self._short(child)}"
             yield from self.below(child, margin + (" " * len(self._pen.trunk) if last else self._pen.trunk))
 
-    def _bar(self, level: Level) -> str:
+    def bar(self, level: Level) -> str:
+        """A bar that is filled as far as something is used."""
         filled = min(_BAR_WIDTH, level.used * _BAR_WIDTH // level.capacity) if level.capacity else 0
         # Little is not nothing.
         begun = self._pen.part if level.used and not filled else ""

@@ -108,22 +108,45 @@ class CreatePods(Listing):
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Send the pods one by one, until one is refused."""
+        """Send the pods one by one, until one is refused; all at once if any of them are of a gang."""
         manifests = _manifests(parsed_args.file)
         return _CREATED, list(self._created(parsed_args.cluster, manifests, parsed_args.namespace))
 
     def _created(
         self, cluster: str, manifests: Sequence[Mapping[str, Any]], default: str | None
     ) -> Iterator[tuple[Any, ...]]:
+        from placement.dialects.koordinator.pod.gang import gang_of
+
         client = self.client
         named = [(*_names(manifest, default or _NAMESPACE), manifest) for manifest in manifests]
-        for namespace, name, manifest in named:
-            try:
-                pod = client.put(_path(cluster, namespace, name), manifest)
-            except PlacementError as error:
-                raise PlacementError(f"{namespace}/{name}: {error}") from None
+        is_gang = any(gang_of(manifest, namespace) for namespace, _, manifest in named)
+        for pod in _together(client, cluster, named) if is_gang else _in_turn(client, cluster, named):
             pod["remarks"] = [*pod["warnings"], *pod["remarks"]]
             yield tuple(_cell(column, pod[column]) for column in _CREATED)
+
+
+_Named = Sequence[tuple[str, str, Mapping[str, Any]]]
+
+
+def _in_turn(client: Client, cluster: str, pods: _Named) -> Iterator[dict[str, Any]]:
+    for namespace, name, manifest in pods:
+        try:
+            yield client.put(_path(cluster, namespace, name), manifest)
+        except PlacementError as error:
+            raise PlacementError(f"{namespace}/{name}: {error}") from None
+
+
+def _together(client: Client, cluster: str, pods: _Named) -> Iterator[dict[str, Any]]:
+    items = [
+        {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
+        for namespace, _, manifest in pods
+    ]
+    answer = client.post(cluster_path(cluster, "pods"), {"apiVersion": "v1", "kind": "List", "items": items})
+    for outcome in answer["pods"]:
+        if "error" in outcome:
+            where = f"{outcome['namespace']}/{outcome['name']}"
+            raise PlacementError(f"{where}: {outcome['error']['detail']}")
+        yield outcome["pod"]
 
 
 class DeletePod(Action):

@@ -90,7 +90,13 @@ def _fits_all(table: Table, amounts: Iterable[Asked]) -> Mask:
 
 def selected(columns: NodeColumns, selection: NodeSelection) -> Mask:
     """The nodes that a pod may go to by their names, labels and taints, exactly."""
-    mask = columns.table.where_guard(lambda guard: selection.guard_refusal(*guard) is None)
+    tolerated = columns.table.where_guard(lambda guard: selection.guard_refusal(*guard) is None)
+    return tolerated & labelled(columns, selection)
+
+
+def labelled(columns: NodeColumns, selection: NodeSelection) -> Mask:
+    """The nodes that a pod may go to by their names and labels, whatever their taints are."""
+    mask = np.ones(len(columns.nodes), np.bool_)
     for key, value in selection.selector:
         mask &= columns.label(LabelKey(key)).equals(value)
     if selection.terms is not None:

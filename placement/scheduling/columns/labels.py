@@ -63,6 +63,11 @@ class LabelColumn:
         """The column of some of the nodes."""
         return LabelColumn(self._key, self._codes[rows], self._code_of)
 
+    @property
+    def codes(self) -> Indices:
+        """The number of each node's text; the same for the same text, negative where there is none."""
+        return self._codes
+
     def equals(self, text: str) -> Mask:
         """Which nodes have exactly this text."""
         equal: Mask = self._codes == self._code_of.get(text, _NOWHERE)

@@ -45,6 +45,11 @@ class NodeColumns:
         """The nodes by the id of their host provider."""
         return NodeIndex(self._roots, self.nodes)
 
+    @property
+    def names(self) -> Collection[str]:
+        """The names of the nodes, row by row."""
+        return self._rows.keys()
+
     def row_of(self, name: str) -> int:
         """The row of the node of that name. Raises KeyError."""
         return self._rows[name]
@@ -62,8 +67,8 @@ class NodeColumns:
 
     def among(self, names: Collection[str]) -> NodeColumns:
         """The nodes of these names, unknown ones left out."""
-        rows = sorted({row for name in names if (row := self._rows.get(name)) is not None})
-        return self if len(rows) == len(self.nodes) else self.rows(rows)
+        rows = {row for row in map(self._rows.get, names) if row is not None}
+        return self if len(rows) == len(self.nodes) else self.rows(sorted(rows))
 
     def without(self, names: Collection[str]) -> NodeColumns:
         """All nodes but those of these names."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from placement.dialects.koordinator.resources import is_numa_only
 from placement.numa.accumulator.accumulator import thinned
 from placement.numa.amounts import NOTHING, bound_cost, host_cpu_requested
 from placement.numa.demand import BindPolicy, ExclusiveLevel
@@ -17,7 +16,6 @@ from placement.numa.host import FACE_VALUE, HostState, numa_used
 from placement.numa.isolation import clean_cpus
 from placement.scheduling.host import Host
 from placement.scheduling.node_info import NodeInfo
-from placement.scheduling.node_offers import HOST
 
 # Amounts beyond this are not counted, so that a hundred times as much fits into 64 bits.
 MOST = 2**55
@@ -119,13 +117,9 @@ def _rooms(node: NodeInfo) -> Mapping[str, int]:
     """What NUMA nodes have left counts for what the host as a whole does not offer (`filter.lacking`)."""
     rooms = dict(node.free)
     below: dict[str, int] = {}
-    on_host = {place.resource_class for place in node.offers.inventories if place.path == HOST}
-    on_numa_nodes = {f"numa-{numa}" for numa in node.offers.numa_ids}
-    for place in node.offers.inventories:
+    for place in node.offers.below:
         kind = place.resource_class
-        if is_numa_only(kind):
-            continue
-        if place.path in on_numa_nodes and kind not in rooms and kind not in on_host:
+        if kind not in rooms:
             below[kind] = below.get(kind, 0) + node.left(place)
     return rooms | below
 

@@ -59,6 +59,8 @@ class BindAttempt:
         self._binder = binder
         self._cluster = cluster
         self._binding = binding
+        self.freed: list[Binding] = []
+        """Who need not wait any longer for others of its gang, for this pod has its place."""
 
     def run(self) -> None:
         """Raises PlacementError."""
@@ -84,14 +86,21 @@ class BindAttempt:
     def _claimed(self, pod: Mapping[str, Any]) -> Taken:
         binding = self._binding
         held = self._held()
-        if held is not None and held.node != binding.node:
+        # For one that waits for its gang no Binding was ever sent; it moves as it is claimed anew.
+        if held is not None and held.node != binding.node and not held.waits:
             if _is_undecided(datetime.datetime.fromisoformat(held.changed_at)):
                 raise Conflict(
                     f"{self._title} has a claim on node {held.node}, to which it may still be bound; "
                     f"after {_DECIDED_AFTER.seconds} s it can go to another node"
                 )
             self._release(held)
-        return self._pods.bind(self._cluster, binding.namespace, binding.name, binding.uid, binding.node, pod)
+        taken = self._pods.bind(
+            self._cluster, binding.namespace, binding.name, binding.uid, binding.node, pod
+        )
+        self.freed = [
+            Binding(each.pod.namespace, each.pod.name, each.pod.uid, each.node.name) for each in taken.freed
+        ]
+        return taken
 
     def _held(self) -> PodAnswer | None:
         """The claim of this very pod; another pod of the same name does not count."""

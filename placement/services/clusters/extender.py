@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from placement.dialects.koordinator.pod.gang import gang_of
 from placement.domain.errors import PlacementError
 from placement.numa.refusal import RefusalClass
 from placement.scheduling.remarks import in_plain_words
 from placement.services.clusters.bind_attempt import BindAttempt, Binding
 from placement.services.clusters.clusters import Clusters
+from placement.services.clusters.pod_documents import PodDocument
 from placement.services.clusters.pods import Pods
 from placement.services.clusters.preemption import ENOUGH_NODES, Preemption, Victims
 from placement.services.clusters.vanished_pods import Binders, VanishedPods
@@ -49,6 +52,8 @@ class Extender:
         if nominated in preview.refusals and self._vanished.release(cluster, nominated):
             # Pods were evicted there for this one; the scheduler knows of it before this service does.
             preview = self._pods.preview(cluster, pod, names, most=0)
+        if not preview.fitting:
+            self._give_up_gang(cluster, pod)
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
         for name, refusal in preview.refusals.items():
@@ -60,6 +65,12 @@ class Extender:
             known = {name for name, _ in self._clusters.nodes(cluster)}
             unresolvable.update((name, _UNKNOWN_NODE) for name in names if name not in known)
         return Filtered(failed, unresolvable)
+
+    def _give_up_gang(self, cluster: str, pod: Mapping[str, Any]) -> None:
+        """Others of its gang do not wait for a pod that fits nowhere, unless the gang says otherwise."""
+        gang = gang_of(pod, PodDocument.unnamed(cluster, pod).namespace)
+        if gang is not None and gang.is_strict:
+            self._pods.release_gang(cluster, gang)
 
     def prioritize(self, cluster: str, pod: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, int]]:
         """The score of each of these nodes, 0 to 100; 0 where the pod does not fit.
@@ -83,9 +94,17 @@ class Extender:
     def bind(self, cluster: str, binding: Binding) -> None:
         """Claim a place for the pod on the node, write it to the pod, and assign the pod to the node.
 
-        In this order, so that a pod is never on a node without its CPUs. Raises PlacementError; nothing is
-        claimed then, unless the text says so.
+        In this order, so that a pod is never on a node without its CPUs. Whoever waited for it in its gang is
+        bound, too. Raises PlacementError; nothing is claimed then, unless the text says so.
         """
         if self._binders is None:
             raise PlacementError(_CANNOT_BIND)
-        BindAttempt(self._pods, self._binders.of(cluster), cluster, binding).run()
+        binder = self._binders.of(cluster)
+        attempt = BindAttempt(self._pods, binder, cluster, binding)
+        try:
+            attempt.run()
+        finally:
+            # Who is not bound now is when the scheduler tries again.
+            for other in attempt.freed:
+                with suppress(PlacementError):
+                    BindAttempt(self._pods, binder, cluster, other).run()

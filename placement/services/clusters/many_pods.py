@@ -9,14 +9,16 @@ by itself afterwards, as if it had come alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from placement.dialects.koordinator.pod.gang import Gang, gang_of
 from placement.domain.errors import BadRequest, Conflict, PlacementError, Unavailable
-from placement.domain.portions import portions
+from placement.kubernetes.pod_rules import has_rules
+from placement.services.clusters.gangs import GangWaits, Waiting, rows_of, standing_of
 from placement.services.clusters.node_writing import (
     NodeChange,
     NodeChanged,
@@ -29,14 +31,14 @@ from placement.services.clusters.pod_audit import arrived
 from placement.services.clusters.pod_documents import PodDocument
 from placement.services.clusters.pod_pages import Unschedulable
 from placement.services.clusters.pod_scheduler import PodScheduler, Taken
-from placement.services.clusters.pod_writing import Arrival, bearers_of, pod_values
+from placement.services.clusters.pod_writing import Arrival, bearers_of, keeps_off, pod_values
 from placement.services.clusters.reservation_ends import ReservationEnds
 from placement.services.clusters.running_pods import new_arrival
-from placement.services.following.cluster_cache import ClusterSnapshot
+from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
 from placement.services.outcomes import attempted
 from placement.services.transactions import patiently
 from placement.storage.database import Database, Transaction
-from placement.storage.statements import pods, providers
+from placement.storage.statements import clusters, pods, providers
 
 # So many pods are decided and written together.
 _AT_ONCE = 200
@@ -47,12 +49,16 @@ PodOutcome = Taken | PlacementError
 
 @dataclass(slots=True)
 class _Decided:
-    """Who goes where: `after` is the cluster with them, `refused` are those that fit nowhere or are wrong."""
+    """Who goes where: `after` is the cluster with them, `refused` are those that fit nowhere or are wrong.
+
+    `freed` waited for others of their gangs and need not any longer.
+    """
 
     before: ClusterSnapshot
     after: ClusterSnapshot
     arrivals: dict[int, Arrival] = field(default_factory=dict)
     refused: dict[int, PlacementError] = field(default_factory=dict)
+    freed: list[Waiting] = field(default_factory=list)
 
 
 class ManyPods:
@@ -61,12 +67,14 @@ class ManyPods:
     def __init__(
         self,
         database: Database,
+        cluster_cache: ClusterCache,
         writer: NodeWriter,
         ends: ReservationEnds,
         scheduler: PodScheduler,
         place: Callable[[str, PodDocument], Taken],
     ) -> None:
         self._database = database
+        self._cluster_cache = cluster_cache
         self._writer = writer
         self._ends = ends
         self._scheduler = scheduler
@@ -86,8 +94,8 @@ class ManyPods:
             except BadRequest as error:
                 outcomes[number] = error
         try:
-            for some in portions(documents.items(), _AT_ONCE):
-                self._put(cluster, dict(some), outcomes)
+            for some in _portions(documents):
+                self._put(cluster, some, outcomes)
         except Unavailable as error:
             if not any(isinstance(outcome, Taken) for outcome in outcomes.values()):
                 raise
@@ -111,29 +119,54 @@ class ManyPods:
     def _together(self, cluster: str, documents: Mapping[int, PodDocument]) -> dict[int, PodOutcome]:
         """What became of the pods that are new. Raises NodeChanged, Conflict, NotFound, Unavailable."""
         view = self._ends.current(cluster)
-        decided = self._decided(view, self._new(view, documents))
+        fresh = self._new(view, documents)
+        try:
+            if any(has_rules(each.manifest) or _gang(each) is not None for each in fresh.values()):
+                decided, at = self._decided_alone(view, fresh)
+            else:
+                decided = self._decided(view, fresh)
+                at = self._written(decided)
+        except NodeRefused as refused:
+            # Only then it is worth it to look at each of them.
+            raise Conflict(str(refused)) from refused
         outcomes: dict[int, PodOutcome] = dict(decided.refused)
-        if decided.arrivals:
-            attributes = {
-                arrival.document.namespace: self._scheduler.attributes(view, arrival.document)
-                for arrival in decided.arrivals.values()
-            }
-            try:
-                with self._database.write() as transaction:
-                    self._write(transaction, decided, next(iter(attributes.values())))
-            except NodeRefused as refused:
-                # Only then it is worth it to look at each of them.
-                raise Conflict(str(refused)) from refused
-            at = transaction.now.isoformat()
-            for number, arrival in decided.arrivals.items():
-                is_placed = not arrival.document.host
-                answer = replace(arrival.answer, changed_at=at) if is_placed else arrival.answer
-                outcomes[number] = Taken(True, is_placed, answer)
+        for number, arrival in decided.arrivals.items():
+            is_placed = not arrival.document.host
+            answer = replace(arrival.answer, changed_at=at) if is_placed else arrival.answer
+            outcomes[number] = Taken(True, is_placed, answer)
         for number, outcome in outcomes.items():
             if not documents[number].host:
                 with suppress(PlacementError):
                     attempted("pod", partial(_raised, outcome))
         return outcomes
+
+    def _decided_alone(
+        self, view: ClusterSnapshot, documents: Mapping[int, PodDocument]
+    ) -> tuple[_Decided, str]:
+        """Decide and write while no other pod can come: what pods require may be about all of them."""
+        attributes = self._attributes(view, documents.values())
+        with self._database.write() as transaction:
+            clusters.lock_alone(transaction, view.facts.id)
+            decided = self._decided(self._cluster_cache.view(view.facts.name), documents)
+            if decided.arrivals:
+                self._write(transaction, decided, attributes, alone=True)
+        return decided, transaction.now.isoformat()
+
+    def _written(self, decided: _Decided) -> str:
+        """When they were written."""
+        if not decided.arrivals:
+            return ""
+        documents = [arrival.document for arrival in decided.arrivals.values()]
+        attributes = self._attributes(decided.before, documents)
+        with self._database.write() as transaction:
+            self._write(transaction, decided, attributes)
+        return transaction.now.isoformat()
+
+    def _attributes(self, view: ClusterSnapshot, documents: Iterable[PodDocument]) -> PodAttributes:
+        """Those of the consumers of such pods, each namespace being known to the database from now on."""
+        made = {document.namespace: document for document in documents}.values()
+        attributes = [self._scheduler.attributes(view, document) for document in made]
+        return attributes[0]
 
     def _new(self, view: ClusterSnapshot, documents: Mapping[int, PodDocument]) -> dict[int, PodDocument]:
         """Those of which nothing is known under their name or uid, and which are not over."""
@@ -155,30 +188,59 @@ class ManyPods:
         return found
 
     def _decided(self, view: ClusterSnapshot, documents: Mapping[int, PodDocument]) -> _Decided:
-        """Where they go, one after another."""
+        """Where they go, one after another; members of gangs that are placed together in a row."""
         decided = _Decided(view, view)
-        for number, document in documents.items():
-            try:
-                arrival = self._arrival(decided.after, document)
-            except (BadRequest, Unschedulable) as error:
-                decided.refused[number] = error
-                continue
-            if arrival.ends is None and arrival.root_id is not None and arrival.recorded is not None:
-                decided.arrivals[number] = arrival
-                node = decided.after.nodes[arrival.root_id].with_pod(arrival.recorded)
-                decided.after = decided.after.with_node(node)
+        for gang, members in _units(documents):
+            if gang is None:
+                for number, document in members.items():
+                    self._decide(decided, number, document)
+            else:
+                self._decide_gang(decided, gang, members)
         return decided
+
+    def _decide(self, decided: _Decided, number: int, document: PodDocument) -> None:
+        try:
+            arrival = self._arrival(decided.after, document)
+        except (BadRequest, Unschedulable) as error:
+            decided.refused[number] = error
+            return
+        if arrival.ends is None and arrival.root_id is not None and arrival.recorded is not None:
+            decided.arrivals[number] = arrival
+            node = decided.after.nodes[arrival.root_id].with_pod(arrival.recorded)
+            decided.after = decided.after.with_node(node)
+
+    def _decide_gang(self, decided: _Decided, gang: Gang, members: Mapping[int, PodDocument]) -> None:
+        """Where members of gangs go that are placed together: enough of them, or none."""
+        tried = _Decided(decided.before, decided.after)
+        for number, document in members.items():
+            self._decide(tried, number, document)
+        standing = standing_of(tried.after.columns, gang)
+        decided.refused |= tried.refused
+        if standing.is_whole:
+            decided.after = tried.after
+            decided.arrivals |= tried.arrivals
+            decided.freed += standing.waiting
+            return
+        for number, document in members.items():
+            if number not in tried.refused:
+                words = (
+                    f"Pod {document.full_name} is not placed without its gang: there is room for {standing}."
+                )
+                decided.refused[number] = GangWaits(words)
 
     def _arrival(self, view: ClusterSnapshot, document: PodDocument) -> Arrival:
         if document.host:
             return new_arrival(view, document)
         return self._scheduler.arrival(view, document)
 
-    def _write(self, transaction: Transaction, decided: _Decided, attributes: PodAttributes) -> None:
+    def _write(
+        self, transaction: Transaction, decided: _Decided, attributes: PodAttributes, *, alone: bool = False
+    ) -> None:
         view, arrivals = decided.before, list(decided.arrivals.values())
         documents = [arrival.document for arrival in arrivals]
         roots = {arrival.root_id for arrival in arrivals if arrival.root_id is not None}
-        locked = self._ends.writing.lock_unchanged(transaction, view, roots)
+        roots |= {each.node.root_id for each in decided.freed}
+        locked = self._ends.writing.lock_unchanged(transaction, view, roots, checks_rules=not alone)
         names = {(each.namespace, each.name) for each in documents}
         if pods.any_namesakes(transaction, view.facts.id, names, {each.uid for each in documents}):
             raise NodeChanged("A pod itself changed meanwhile.")
@@ -196,6 +258,12 @@ class ManyPods:
             place = NodePlace(after.id, after.cluster_id, after.identity)
             changes.append(NodeChange(place, stored, after.accounts, bearers))
         self._writer.write_all(transaction, [change for change in changes if not change.is_empty])
+        if any(keeps_off(arrival) for arrival in arrivals):
+            clusters.raise_rules_generation(transaction, view.facts.id)
+        if decided.freed:
+            uids = {each.pod.uid for each in decided.freed}
+            waiting = rows_of(pods.any_namesakes(transaction, view.facts.id, (), uids), decided.freed)
+            self._ends.writing.end_waits(transaction, view.facts, waiting)
         # Pods that hold nothing come, too.
         providers.touch(transaction, (), roots)
         transaction.records.extend(arrived(view.facts.name, arrival.answer) for arrival in arrivals)
@@ -211,3 +279,30 @@ def _raised(outcome: PodOutcome) -> Taken:
     if isinstance(outcome, PlacementError):
         raise outcome
     return outcome
+
+
+def _gang(document: PodDocument) -> Gang | None:
+    """The gang with which a pod is placed; one that runs already is recorded whatever its gang is."""
+    return None if document.host else gang_of(document.manifest, document.namespace)
+
+
+def _units(documents: Mapping[int, PodDocument]) -> Iterator[tuple[Gang | None, dict[int, PodDocument]]]:
+    """Pods that are placed together, or one that is placed by itself, in the order of the first of them."""
+    units: dict[object, tuple[Gang | None, dict[int, PodDocument]]] = {}
+    for number, document in documents.items():
+        gang = _gang(document)
+        key: object = number if gang is None else gang.together
+        units.setdefault(key, (gang, {}))[1][number] = document
+    return iter(units.values())
+
+
+def _portions(documents: Mapping[int, PodDocument]) -> Iterator[dict[int, PodDocument]]:
+    """Some hundreds at a time, and whoever is placed together with one of them."""
+    some: dict[int, PodDocument] = {}
+    for _, members in _units(documents):
+        if some and len(some) + len(members) > _AT_ONCE:
+            yield some
+            some = {}
+        some |= members
+    if some:
+        yield some

@@ -25,7 +25,7 @@ from placement.scheduling.node_allocations import CpuOwner, NodeAllocations
 from placement.scheduling.node_info import NodeInfo, NodeTemplate, NodeTemplates
 from placement.scheduling.node_offers import HOST, Place, offers_of
 from placement.scheduling.reserved import holders
-from placement.services.clusters.pod_rows import consumer_of, record_of, rescued
+from placement.services.clusters.pod_rows import consumer_of, labelled, lacks_labels, record_of, rescued
 from placement.storage.database import Executor
 from placement.storage.statements import node_rows, pods
 from placement.storage.statements.clusters import Cluster
@@ -88,8 +88,11 @@ class NodeLoader:
         rows = node_rows.nodes(connection, cluster.id, roots)
         descriptions = self._descriptions(connection, cluster, rows, known or {}, given or {})
         recorded: dict[int, list[RecordedPod]] = defaultdict(list)
-        for pod in node_rows.pods(connection, cluster.id, roots):
-            recorded[pod.root_id].append(record_of(pod, partial(_rescued, connection, cluster, pod)))
+        rows_of_pods = node_rows.pods(connection, cluster.id, roots)
+        said = pods.said(connection, [pod.id for pod in rows_of_pods if lacks_labels(pod)])
+        for pod in rows_of_pods:
+            read = record_of(pod, partial(_rescued, connection, cluster, pod))
+            recorded[pod.root_id].append(labelled(read, *said[pod.id]) if pod.id in said else read)
         records: dict[int, list[HostRecord]] = defaultdict(list)
         for record in node_rows.host_records(connection, cluster.id, roots):
             records[record.root_id].append(record)

@@ -67,6 +67,7 @@ def place_at_once(
             if owner.consumer == recorded.consumer
         },
         record=arrived(view.facts.name, arrival.answer),
+        rules_generation=view.rules_generation,
     )
     try:
         written = pod_arrivals.place_at_once(database, wanted, now)

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from placement.dialects.koordinator.pod.gang import Membership
 from placement.dialects.koordinator.pod.pod_request import PodImport, import_pod
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod, pool_class
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
+from placement.kubernetes.pod_affinity import NO_AFFINITY
 from placement.kubernetes.pod_identity import is_former
 from placement.numa.cpuset import format_cpu_list
 from placement.numa.refusal import Refusal, Refused
-from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.filter import loose_amounts
 from placement.scheduling.host import foreign_cpus, ledger_of
 from placement.scheduling.host_pools import host_pools, pod_cpus
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pipeline import Ranked
 from placement.scheduling.remarks import remarks_on
-from placement.scheduling.reservation_use import PodRanking
 from placement.scheduling.reserve import allocate_on_host
 from placement.services.clusters.pod_answers import PodAnswer, scheduled_answer, using
 from placement.services.clusters.pod_documents import PodDocument
@@ -60,6 +60,10 @@ def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed
         pools=tuple(numa for _, numa in allocation.status.pools),
         reservation="" if used is None else used.consumer,
         keeps=document.keeps,
+        # A reservation is no pod to others.
+        labels=incoming.rules.bearer[1] if document.keeps is None else (),
+        affinity=incoming.rules.affinity if document.keeps is None else NO_AFFINITY,
+        membership=_membership(incoming) if document.keeps is None else None,
     )
     remarks = remarks_on(state.host, incoming.request) if incoming.request else ()
     answer = scheduled_answer(incoming, recorded, allocation, ranked.score, remarks)
@@ -70,6 +74,10 @@ def placed(ranked: Ranked, incoming: PodImport, document: PodDocument) -> Placed
         container_cpus=container_cpus(state, (*state.pods, recorded), recorded),
     )
     return Placed(state, recorded, answer if used is None else using(answer, used), used)
+
+
+def _membership(incoming: PodImport) -> Membership | None:
+    return None if incoming.gang is None else Membership(incoming.gang.name, incoming.gang.least)
 
 
 def container_cpus(state: NodeInfo, pods: Collection[RecordedPod], pod: RecordedPod) -> str | None:
@@ -83,14 +91,13 @@ def container_cpus(state: NodeInfo, pods: Collection[RecordedPod], pod: Recorded
 
 
 def best_place(
-    ranking: PodRanking,
-    columns: NodeColumns,
+    best_first: Iterable[Ranked],
     incoming: PodImport,
     document: PodDocument,
     unplaced: dict[str, Refusal],
 ) -> Placed | None:
     """The pod on the best node that can take it, None if none can; `unplaced`: where it fits, but fails."""
-    for ranked in ranking.best_first(columns):
+    for ranked in best_first:
         try:
             return placed(ranked, incoming, document)
         except Refused as refused:

@@ -8,10 +8,13 @@ know. So older and newer releases read each other's rows. `FORMAT` counts the fo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod, recorded_pod
 from placement.domain.identifiers import is_dashed_uuid
+from placement.kubernetes.manifest import Field, Report
+from placement.kubernetes.pod_affinity import pod_labels, stored_affinity
 from placement.numa.ledger import Holding
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.storage.statements.node_rows import PodRow
@@ -116,6 +119,11 @@ def answer_of(pod: StoredPod) -> PodAnswer:
     if not isinstance(pod.status, Mapping) or not isinstance(pod.status.get("told"), Mapping):
         unreadable.append(_UNREADABLE)
     told["unreadable"] = (*told.get("unreadable", ()), *unreadable)
+    is_waiting = waits(pod)
+    if is_waiting:
+        membership = _membership(pod.status)
+        remark = f"waits for others of gang {membership.get('gang')} until {membership['waits_until']}"
+        told["remarks"] = (*told.get("remarks", ()), remark)
     return PodAnswer(
         namespace=pod.namespace,
         name=pod.name,
@@ -125,6 +133,7 @@ def answer_of(pod: StoredPod) -> PodAnswer:
         resource_provider=pod.root_uuid,
         qos=qos_of(pod.status),
         changed_at=pod.changed_at.isoformat(),
+        waits=is_waiting,
         **told,
     )
 
@@ -148,12 +157,43 @@ def is_claim(pod: StoredPod) -> bool:
     return pod.node_id is not None and bool(_told(pod.status).get("scheduled"))
 
 
+def waits(pod: StoredPod) -> bool:
+    """Whether the pod has a place and waits for others of its gang."""
+    return pod.node_id is not None and bool(_membership(pod.status).get("waits_until"))
+
+
+def without_wait(status: Mapping[str, Any]) -> dict[str, Any]:
+    """What is stored of a pod that waits no longer."""
+    membership = {key: value for key, value in _membership(status).items() if key != "waits_until"}
+    return {**status, "record": {**status["record"], "membership": membership}}
+
+
+def _membership(status: Any) -> Mapping[str, Any]:
+    record = status.get("record") if isinstance(status, Mapping) else None
+    found = record.get("membership") if isinstance(record, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
 def record_of(pod: PodRow, rescue: Callable[[], RecordedPod]) -> RecordedPod:
     """What a pod on a node holds there; if its row cannot be read, what `rescue` finds out, and why."""
     try:
         return recorded_pod(pod.namespace, pod.name, pod.uid, pod.status["record"])
     except _MALFORMED:
         return rescue()
+
+
+def lacks_labels(pod: PodRow) -> bool:
+    """Whether the row of a pod does not say its labels: a release wrote it that asked for none."""
+    record = pod.status.get("record") if isinstance(pod.status, Mapping) else None
+    return not (isinstance(record, Mapping) and "labels" in record)
+
+
+def labelled(pod: RecordedPod, labels: Any, affinity: Any) -> RecordedPod:
+    """A pod with the labels and the affinity of its manifest, whatever these are."""
+    if pod.keeps is not None:
+        return pod
+    found = pod_labels(Field("metadata", {"labels": labels}, Report(), soft=True))
+    return replace(pod, labels=found, affinity=stored_affinity(affinity, (pod.namespace, found)))
 
 
 def rescued(pod: PodRow, requests: Mapping[str, int], cpus: frozenset[int]) -> RecordedPod:

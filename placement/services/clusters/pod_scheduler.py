@@ -7,8 +7,8 @@ the node is still the same. Else whoever asked looks and decides again.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,7 +20,17 @@ from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.explanation import explain_pod
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pipeline import PodShape, ShapeRankings
+from placement.scheduling.pod_rules.ruled_ranking import AnyRanking, RuledRanking
 from placement.scheduling.reservation_use import IgnoringRanking, PodRanking, ReservationRanking
+from placement.services.clusters.contention import Contention
+from placement.services.clusters.gangs import (
+    GangWaits,
+    Standing,
+    Waiting,
+    overdue,
+    rows_of,
+    standing_of,
+)
 from placement.services.clusters.node_writing import (
     NodeChanged,
     NodeRefused,
@@ -39,7 +49,7 @@ from placement.services.clusters.pod_placing import (
     same_pod,
     told,
 )
-from placement.services.clusters.pod_rows import consumer_of, is_claim
+from placement.services.clusters.pod_rows import consumer_of, is_claim, waits
 from placement.services.clusters.pod_writing import (
     Arrival,
     PodKey,
@@ -47,8 +57,8 @@ from placement.services.clusters.pod_writing import (
 )
 from placement.services.clusters.reservation_ends import due_on, ending
 from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
-from placement.storage.database import Database, utcnow
-from placement.storage.statements import pods
+from placement.storage.database import Database, Transaction, utcnow
+from placement.storage.statements import clusters, pods
 from placement.storage.statements.pods import StoredPod
 
 INVENTORIES_DIFFER = Refusal(
@@ -59,22 +69,29 @@ INVENTORIES_DIFFER = Refusal(
 class Taken(NamedTuple):
     """A pod that has its place; `is_placed`: it was given that just now.
 
-    `before`: when it was last given it, or claimed it, if it had one already.
+    `before`: when it was last given it, or claimed it, if it had one already. `waits` says for whom of its
+    gang it waits, `freed` who need not wait any longer because it came.
     """
 
     is_new: bool
     is_placed: bool
     answer: PodAnswer
     before: datetime.datetime | None = None
+    waits: str = ""
+    freed: Sequence[Waiting] = ()
 
 
 class _Choice(NamedTuple):
-    """The best place of a pod, None if there is none; `unplaced`: the nodes that refuse it after all."""
+    """The best place of a pod, None if there is none; `unplaced`: the nodes that refuse it after all.
+
+    `alone`: what it requires is about other pods, so it is to be placed while none of these comes.
+    """
 
     place: Placed | None
-    ranking: PodRanking
+    ranking: AnyRanking
     columns: NodeColumns
     unplaced: Mapping[str, Refusal]
+    alone: bool
 
     def refusals(self) -> dict[str, Refusal]:
         """Why it does not fit, by node."""
@@ -92,18 +109,29 @@ class PodScheduler:
         self._rankings = ShapeRankings()
         self._writer = writer
         self._writing = writing
+        self._contention = Contention()
 
     def looked_at(
         self, view: ClusterSnapshot, document: PodDocument, node_names: Collection[str] | None
-    ) -> tuple[PodImport, PodRanking, NodeColumns]:
+    ) -> tuple[PodImport, AnyRanking, NodeColumns]:
         """What a pod asks for, how it stands with nodes, and those nodes, without the pod itself on them."""
         incoming = import_pod(document.manifest, view.facts.settings)
         columns = _without(view, self.known(view, _key(document)))
+        ranking = self._ranking(incoming, document, view, columns)
         if node_names is not None:
             columns = columns.among(node_names)
-        return incoming, self._ranking(incoming, document, view), columns
+        return incoming, ranking, columns
 
-    def _ranking(self, incoming: PodImport, document: PodDocument, view: ClusterSnapshot) -> PodRanking:
+    def _ranking(
+        self, incoming: PodImport, document: PodDocument, view: ClusterSnapshot, columns: NodeColumns
+    ) -> AnyRanking:
+        """How the pod stands with nodes; `columns` are all of the cluster, without the pod itself on them."""
+        ranking = self._by_itself(incoming, document, view)
+        if document.keeps is not None or not (view.has_affinity or incoming.rules):
+            return ranking
+        return RuledRanking(ranking, incoming.rules, view.placed, columns)
+
+    def _by_itself(self, incoming: PodImport, document: PodDocument, view: ClusterSnapshot) -> PodRanking:
         shape = PodShape(incoming.request, incoming.selection, view.facts.settings)
         ranking = self._rankings.of(view.facts.id, shape, view.columns)
         if not (view.reserved or incoming.reservation_affinity) or document.keeps is not None:
@@ -119,8 +147,12 @@ class PodScheduler:
         document: PodDocument,
         node: str | None,
         refusing: set[NodeInfo],
+        *,
+        may_wait: bool = False,
     ) -> Taken:
         """Place a pod, on one node if it is named; the same pod again is answered with what it has.
+
+        `may_wait`: if too few of its gang have places, it takes its own and waits for the others.
 
         `refusing` are nodes that refused it before, to which it adds. Raises ManifestError, Unschedulable,
         Conflict, NodeChanged if the caller should look again, Unavailable.
@@ -131,31 +163,77 @@ class PodScheduler:
             # Writing a pod as a new one is refused if it is not, so that nobody need ask before.
             with suppress(ManifestError):
                 hoped = self._choice(view, document, import_pod(document.manifest, settings), node, refusing)
-        if hoped is not None and hoped.place is not None:
+        if hoped is not None and hoped.place is not None and not hoped.alone:
             attributes = self.attributes(view, document)
-            arrived = place_at_once(self._database, view, _arrival(document, hoped.place), attributes)
+            with self._contention.taking(hoped.place.state.root_id):
+                arrived = place_at_once(self._database, view, _arrival(document, hoped.place), attributes)
             if arrived is not None:
                 self._cluster_cache.took_place(arrived.before, arrived.after, arrived.written)
                 return _taken(hoped.place, arrived.at)
         known = self.known(view, _key(document))
         same = same_pod(known, document)
         incoming = import_pod(document.manifest, settings, same.manifest if same else None)
-        if same is not None and same.node is not None and asks_for_the_same(same, incoming, settings):
+        has_place = same is not None and same.node is not None and not waits(same)
+        if same is not None and has_place and asks_for_the_same(same, incoming, settings):
             return self._renewed(view, same, node)
         if known or hoped is None:
             hoped = self._choice(view, document, incoming, node, refusing, known)
         if hoped.place is None:
             refusals = hoped.refusals()
             raise Unschedulable(refusals, explain_pod(hoped.ranking.shape, hoped.columns, refusals))
+        if hoped.alone:
+            return self._place_alone(view, document, incoming, node, refusing, known, same, may_wait)
+        attributes = self.attributes(view, document)
+        with self._refused(view, hoped.place, refusing), self._database.write() as transaction:
+            self._claim(transaction, view, document, known, hoped.place, attributes)
+        return _taken(hoped.place, transaction.now, known, same)
+
+    def _place_alone(
+        self,
+        view: ClusterSnapshot,
+        document: PodDocument,
+        incoming: PodImport,
+        node: str | None,
+        refusing: set[NodeInfo],
+        known: Sequence[StoredPod],
+        same: StoredPod | None,
+        may_wait: bool,
+    ) -> Taken:
+        """Decide while no other pod can come to the cluster: what the pod requires is about all of them."""
+        attributes = self.attributes(view, document)
+        with self._database.write() as transaction:
+            clusters.lock_alone(transaction, view.facts.id)
+            now = self._cluster_cache.view(view.facts.name)
+            place = self._choice(now, document, incoming, node, refusing, known).place
+            if place is None or now.facts != view.facts:
+                raise NodeChanged("Other pods came first.")
+            standing = _standing(now, incoming, place, known)
+            if standing is not None and not standing.is_whole:
+                if not may_wait:
+                    pod = f"Pod {document.full_name} is not placed without its gang"
+                    raise GangWaits(f"{pod}: with it, there are places for {standing}.")
+                place = _waiting(place, standing)
+            freed = standing.waiting if standing is not None and standing.is_whole else ()
+            with self._refused(now, place, refusing):
+                self._claim(transaction, now, document, known, place, attributes, alone=True, freed=freed)
+        taken = _taken(place, transaction.now, known, same)
+        is_waiting = standing is not None and not standing.is_whole
+        return taken._replace(waits=str(standing) if is_waiting else "", freed=freed)
+
+    @contextmanager
+    def _refused(self, view: ClusterSnapshot, place: Placed, refusing: set[NodeInfo]) -> Iterator[None]:
+        """Notes the node if it refuses the pod. Raises NodeChanged then."""
         try:
-            changed_at = self._claim(view, document, known, hoped.place)
+            yield
         except (NodeRefused, ProviderGone) as refusal:
-            if refusal.node_id != hoped.place.state.id:
+            if refusal.node_id != place.state.id:
                 raise
             # If nobody has changed it, so that the next view has the same state, it will refuse for good.
-            refusing.add(view.nodes[hoped.place.state.root_id])
+            refusing.add(view.nodes[place.state.root_id])
             raise NodeChanged(str(refusal)) from refusal
-        return _taken(hoped.place, changed_at, known, same)
+        except NodeChanged:
+            self._contention.lost()
+            raise
 
     def arrival(self, view: ClusterSnapshot, document: PodDocument) -> Arrival:
         """Where a pod goes of which nothing is known yet. Raises ManifestError, Unschedulable."""
@@ -177,15 +255,17 @@ class PodScheduler:
     ) -> _Choice:
         """The place of a pod when the known ones are gone: on the named node only, if one is named."""
         columns = _without(view, known)
+        ranking = self._ranking(incoming, document, view, columns)
         if node is not None:
             columns = columns.among([node])
         doubtful = {state.name for state in refusing if view.nodes.get(state.root_id) is state}
-        ranking = self._ranking(incoming, document, view)
         usable = columns.without(doubtful) if doubtful else columns
         unplaced: dict[str, Refusal] = {}
-        place = best_place(ranking, usable, incoming, document, unplaced)
+        ranked = self._contention.spread(ranking.best_first(usable))
+        place = best_place(ranked, incoming, document, unplaced)
         unplaced.update((name, INVENTORIES_DIFFER) for name in doubtful if name in columns.by_name)
-        return _Choice(place, ranking, columns, unplaced)
+        alone = document.keeps is None and (incoming.rules.refuse or incoming.gang is not None)
+        return _Choice(place, ranking, columns, unplaced, alone)
 
     def _renewed(self, view: ClusterSnapshot, pod: StoredPod, node: str | None) -> Taken:
         """Whoever asks again for its place still means to use it, so the claim is its own from now on."""
@@ -197,22 +277,27 @@ class PodScheduler:
 
     def _claim(
         self,
+        transaction: Transaction,
         view: ClusterSnapshot,
         document: PodDocument,
         known: Sequence[StoredPod],
         place: Placed,
-    ) -> datetime.datetime:
-        """When that was, as it is stored."""
-        attributes = self.attributes(view, document)
+        attributes: PodAttributes,
+        *,
+        alone: bool = False,
+        freed: Sequence[Waiting] = (),
+    ) -> None:
         roots = {pod.root_id for pod in known} | {place.state.root_id}
-        with self._database.write() as transaction:
-            locked = self._writing.lock_unchanged(
-                transaction, view, {root for root in roots if root is not None}
-            )
-            self._writing.check_namesakes(transaction, view.facts, _key(document), known)
-            arrival = _arrival(document, place)
-            self._writing.change(transaction, view.facts, locked, known, arrival, attributes)
-        return transaction.now
+        roots |= {each.node.root_id for each in freed}
+        locked = self._writing.lock_unchanged(
+            transaction, view, {root for root in roots if root is not None}, checks_rules=not alone
+        )
+        self._writing.check_namesakes(transaction, view.facts, _key(document), known)
+        arrival = _arrival(document, place)
+        self._writing.change(transaction, view.facts, locked, known, arrival, attributes)
+        if freed:
+            rows = pods.any_namesakes(transaction, view.facts.id, (), {each.pod.uid for each in freed})
+            self._writing.end_waits(transaction, view.facts, rows_of(rows, freed))
 
     def attributes(self, view: ClusterSnapshot, document: PodDocument) -> PodAttributes:
         """The attributes of the pod's consumer; to be asked for before the transaction begins."""
@@ -233,6 +318,24 @@ def _arrival(document: PodDocument, place: Placed) -> Arrival:
     return Arrival(document, place.answer, place.state.root_id, place.recorded, ends)
 
 
+def _standing(
+    view: ClusterSnapshot, incoming: PodImport, place: Placed, known: Sequence[StoredPod]
+) -> Standing | None:
+    """How the gang of a pod stands when it has this place, if it is of one."""
+    if incoming.gang is None or place.recorded.membership is None:
+        return None
+    gone = set(map(consumer_of, known))
+    return standing_of(view.columns, incoming.gang, [place.recorded.membership], gone)
+
+
+def _waiting(place: Placed, standing: Standing) -> Placed:
+    """The place of a pod that waits there for others of its gang."""
+    membership = place.recorded.membership
+    assert membership is not None
+    recorded = replace(place.recorded, membership=replace(membership, waits_until=standing.until))
+    return replace(place, recorded=recorded)
+
+
 def _taken(
     place: Placed,
     changed_at: datetime.datetime,
@@ -246,7 +349,10 @@ def _taken(
 def _without(view: ClusterSnapshot, leaving: Sequence[StoredPod]) -> NodeColumns:
     """The nodes as they are when these pods are gone, and reservations that have expired."""
     expired = due_on(view.reserved) if view.reserved else ()
-    consumers = frozenset((*map(consumer_of, leaving), *(each.reservation.consumer for each in expired)))
+    late = overdue(view.waiting) if view.waiting else ()
+    gone = (*(each.reservation.consumer for each in expired), *(each.pod.consumer for each in late))
+    consumers = frozenset((*map(consumer_of, leaving), *gone))
     left = {pod.root_id for pod in leaving if pod.root_id is not None} | {each.root_id for each in expired}
+    left |= {each.node.root_id for each in late}
     states = [view.nodes[root_id].without(consumers) for root_id in left if root_id in view.nodes]
     return view.columns.updated(states) if states else view.columns

@@ -65,6 +65,7 @@ class PodTranslation:
         gaps = gaps_of(
             incoming.request,
             incoming.selection,
+            incoming.rules,
             keys,
             amplified=any(state.offers.ratio > FACE_VALUE for state in view.nodes.values()),
             bound_by_hosts=not view.facts.settings.follows_design

@@ -6,7 +6,7 @@ the stamp with which it was read still has the same pods.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,10 +25,11 @@ from placement.services.clusters.node_writing import (
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_audit import came_and_left, changed, ended
 from placement.services.clusters.pod_documents import PodDocument
-from placement.services.clusters.pod_rows import FORMAT, consumer_of, ended_status, status_of
+from placement.services.clusters.pod_rows import FORMAT, consumer_of, ended_status, status_of, without_wait
 from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.storage.database import Transaction
 from placement.storage.statements import (
+    clusters,
     consumers,
     node_rows,
     pods,
@@ -94,19 +95,32 @@ class LockedNodes:
 class PodWriting:
     """Lets pods come to nodes and leave them, inside a transaction of the caller."""
 
-    def __init__(self, writer: NodeWriter, loader: NodeLoader) -> None:
+    def __init__(
+        self, writer: NodeWriter, loader: NodeLoader, expect_affinity: Callable[[ClusterSnapshot], None]
+    ) -> None:
+        """`expect_affinity` is told of a cluster to which pods with anti-affinity came unseen."""
         self._writer = writer
         self._loader = loader
+        self._expect_affinity = expect_affinity
 
     def lock_unchanged(
-        self, transaction: Transaction, view: ClusterSnapshot, roots: Collection[int]
+        self,
+        transaction: Transaction,
+        view: ClusterSnapshot,
+        roots: Collection[int],
+        *,
+        checks_rules: bool = False,
     ) -> LockedNodes:
         """Lock nodes that must be as they are in the view. Raises NodeChanged.
 
         Their pods are the known ones and so the owners of CPUs; but less may be held than what is due. Only
-        then what is stored is read: nobody ever holds more, so that sums tell.
+        then what is stored is read: nobody ever holds more, so that sums tell. `checks_rules`: a pod comes
+        and the cluster is not locked, so no pod with required anti-affinity may have come since.
         """
-        trees = node_rows.lock_with_use(transaction, roots)
+        generation = view.rules_generation if checks_rules else None
+        trees = node_rows.lock_with_use(transaction, roots, view.facts.id, generation)
+        if checks_rules and not trees and clusters.rules_generation(transaction, view.facts.id) != generation:
+            self._expect_affinity(view)
         for root_id in roots:
             known = view.nodes.get(root_id)
             if known is None or root_id not in trees or trees[root_id].revision != known.revision:
@@ -124,7 +138,7 @@ class PodWriting:
         """
         if not roots:
             return LockedNodes({}, {})
-        node_rows.lock(transaction, roots)
+        node_rows.lock(transaction, roots, view.facts.id)
         states = self._loader.load(transaction, view.facts, roots, view.nodes)
         return LockedNodes(states, all_stored_accounts(transaction, states.values()))
 
@@ -144,6 +158,12 @@ class PodWriting:
         pods.touch(transaction, pod.id)
         transaction.records.append(changed(facts.name, pod, claimed="again"))
 
+    def end_waits(self, transaction: Transaction, facts: ClusterFacts, waiting: Sequence[StoredPod]) -> None:
+        """Pods on locked nodes need not wait any longer for others of their gang."""
+        pods.replace_statuses(transaction, {row.id: without_wait(row.status) for row in waiting})
+        providers.touch(transaction, (), {row.root_id for row in waiting if row.root_id is not None})
+        transaction.records.extend(changed(facts.name, row, waits=False) for row in waiting)
+
     def change(
         self,
         transaction: Transaction,
@@ -155,6 +175,8 @@ class PodWriting:
         ending: Sequence[Ending] = (),
     ) -> None:
         """Let pods leave, reservations end and one pod arrive on nodes that are locked.
+
+        So is the cluster, alone, if the pod keeps others off.
 
         Raises NodeChanged (NodeRefused if a node does not take it), Conflict (ProviderGone likewise).
         """
@@ -177,6 +199,8 @@ class PodWriting:
                 # Pods that hold nothing come and go, too.
                 providers.touch(transaction, (), [root_id])
         pods.delete(transaction, [pod.id for pod in leaving])
+        if arrival is not None and keeps_off(arrival):
+            clusters.raise_rules_generation(transaction, facts.id)
         if ending:
             _end(transaction, facts, ending)
         arriving = set() if arrival is None or arrival.recorded is None else {arrival.recorded.consumer}
@@ -186,6 +210,11 @@ class PodWriting:
         if arrival is not None:
             node_id = None if target is None else locked.states[target].id
             pods.insert(transaction, facts.id, [pod_values(arrival, node_id)])
+
+
+def keeps_off(arrival: Arrival) -> bool:
+    """Whether a pod comes that keeps others off by required anti-affinity."""
+    return arrival.recorded is not None and bool(arrival.recorded.affinity.apart)
 
 
 def pod_values(arrival: Arrival, node_id: int | None, before: StoredPod | None = None) -> PodValues:

@@ -7,12 +7,15 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
+from placement.dialects.koordinator.pod.gang import Gang
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.scheduling.node_info import NodeInfo
+from placement.scheduling.priorities import priorities
 from placement.scoring.rule import BEST
 from placement.services.clusters.cluster_lookup import found, unknown_pod
+from placement.services.clusters.gangs import GangWaits
 from placement.services.clusters.many_pods import ManyPods, PodOutcome
 from placement.services.clusters.node_loading import facts_of
 from placement.services.clusters.node_writing import (
@@ -61,7 +64,7 @@ class Pods:
         self._ends = ends
         self._writing = ends.writing
         self._scheduler = PodScheduler(database, cluster_cache, writer, ends.writing)
-        self._many = ManyPods(database, writer, ends, self._scheduler, self.place)
+        self._many = ManyPods(database, cluster_cache, writer, ends, self._scheduler, self.place)
 
     # -- reading ------------------------------------------------------------------------------------
 
@@ -138,17 +141,7 @@ class Pods:
         """The score of each node on which the pod fits, 0 to 100, by name. Raises as `preview` does."""
         view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
         _, ranking, columns = self._scheduler.looked_at(view, document, node_names)
-        factor = BEST // view.facts.settings.host_scoring.max_score
-        best_first = list(ranking.best_first(columns))
-        # Nodes on which the pod uses a reservation stay first, then those where it gets more of what it
-        # prefers, and scores stay below 100.
-        first = any(ranked.used for ranked in best_first)
-        levels = [0 if ranked.used else ranked.missed + first for ranked in best_first]
-        worst = max(levels, default=0)
-        return {
-            ranked.node.name: (ranked.score * factor + BEST * (worst - level)) // (worst + 1)
-            for ranked, level in zip(best_first, levels, strict=True)
-        }
+        return priorities(ranking, columns, BEST // view.facts.settings.host_scoring.max_score)
 
     # -- writing ------------------------------------------------------------------------------------
 
@@ -174,12 +167,16 @@ class Pods:
     ) -> Taken:
         """Place a pod on one node, or nowhere; the pod may be there already. Raises as `put` does.
 
+        Raises GangWaits if it has its place, but too few others of its gang have theirs.
         Whoever calls last owns the claim: `changed_at` of the answer is nobody else's.
         """
         document = PodDocument.named(cluster, namespace, name, pod)
         if uid and document.uid != canonical_uid(uid):
             raise BadRequest(f"Pod.metadata.uid: {document.uid!r} is not {uid!r}, the pod to be bound")
-        taken = self.place(cluster, document, node)
+        taken = self.place(cluster, document, node, may_wait=True)
+        if taken.waits:
+            place = f"Pod {document.full_name} has its place on node {node}"
+            raise GangWaits(f"{place} and waits for its gang: {taken.waits} have theirs.")
         if taken.answer.node != node:
             raise Conflict(f"Pod {document.full_name} is on node {taken.answer.node} already, not on {node}.")
         return taken
@@ -206,15 +203,24 @@ class Pods:
 
         patiently(once)
 
-    def place(self, cluster: str, document: PodDocument, node: str | None = None) -> Taken:
+    def release_gang(self, cluster: str, gang: Gang) -> None:
+        """Release whoever waits for the gang. Raises NotFound, Unavailable."""
+        self._ends.release_gang(cluster, gang)
+
+    def place(
+        self, cluster: str, document: PodDocument, node: str | None = None, *, may_wait: bool = False
+    ) -> Taken:
         """Place a pod or a reservation, on one node if it is given, or record where it runs.
+
+        `may_wait`: if too few of its gang have places, it takes its own and waits for the others.
 
         Raises as `put` does.
         """
         refusing: set[NodeInfo] = set()
 
         def once() -> Taken:
-            return self._scheduler.place(self._ends.current(cluster), document, node, refusing)
+            view = self._ends.current(cluster)
+            return self._scheduler.place(view, document, node, refusing, may_wait=may_wait)
 
         if document.host or document.has_ended:
             return patiently(lambda: self._record(cluster, document))

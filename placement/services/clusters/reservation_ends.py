@@ -1,4 +1,4 @@
-"""How reservations end: used up by their one owner, expired, or deleted.
+"""How reservations end, and waiting for a gang: used up by their one owner, expired, or deleted.
 
 Nothing runs by the clock here: whoever places a pod, or looks at reservations or their nodes, releases first
 what has expired.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from placement.dialects.koordinator.pod.gang import Gang
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.node_info import NodeInfo
+from placement.services.clusters.gangs import give_up, overdue, standing_of
 from placement.services.clusters.node_loading import ClusterFacts
 from placement.services.clusters.node_writing import NodeWriter
 from placement.services.clusters.pod_documents import PodDocument
@@ -48,15 +50,32 @@ class ReservationEnds:
         self._database = database
         self._cluster_cache = cluster_cache
         self._writer = writer
-        self.writing = PodWriting(writer, cluster_cache.loader)
+        self.writing = PodWriting(writer, cluster_cache.loader, cluster_cache.expect_affinity)
 
     def current(self, cluster: str) -> ClusterSnapshot:
         """The cluster as it is now, nothing in it expired. Raises NotFound, Unavailable."""
         view = self._cluster_cache.view(cluster)
+        if view.waiting and overdue(view.waiting):
+            patiently(lambda: self._give_up(cluster))
+            view = self._cluster_cache.view(cluster)
         if not view.reserved or not due_on(view.reserved):
             return view
         patiently(lambda: self._release(self._cluster_cache.view(cluster)))
         return self._cluster_cache.view(cluster)
+
+    def _give_up(self, cluster: str) -> None:
+        view = self._cluster_cache.view(cluster)
+        give_up(self._database, self._writer, self.writing, view, overdue(view.waiting))
+
+    def release_gang(self, cluster: str, gang: Gang) -> None:
+        """Release whoever waits for the gang. Raises NotFound, Unavailable."""
+
+        def once() -> None:
+            view = self._cluster_cache.view(cluster)
+            waiting = standing_of(view.columns, gang).waiting if view.waiting else ()
+            give_up(self._database, self._writer, self.writing, view, waiting)
+
+        patiently(once)
 
     def release_on(self, facts: ClusterFacts, node: NodeInfo) -> bool:
         """Release what has expired on one node; whether there was any. Raises NodeChanged, Unavailable."""

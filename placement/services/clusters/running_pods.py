@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
+from placement.dialects.koordinator.pod.gang import Membership
 from placement.dialects.koordinator.status.entitlement import Entitlement, may_own_cpus
 from placement.dialects.koordinator.status.pod_records import (
     PodRecord,
@@ -21,6 +22,7 @@ from placement.dialects.koordinator.status.recorded_pod import NO_HOLDING, Recor
 from placement.domain.errors import BadRequest
 from placement.kubernetes.manifest import Field, Report
 from placement.kubernetes.pod_identity import canonical_uid
+from placement.kubernetes.pod_rules import has_rules
 from placement.numa.cpuset import format_cpu_list
 from placement.scheduling.filter import loose_amounts
 from placement.scheduling.node_info import NodeInfo
@@ -40,7 +42,7 @@ from placement.services.clusters.pod_writing import (
 from placement.services.clusters.reservation_ends import ending
 from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.storage.database import Transaction
-from placement.storage.statements import pods
+from placement.storage.statements import clusters, pods
 from placement.storage.statements.pods import StoredPod
 
 _KEPT = "no resource-status is written yet: the pod keeps what it was given when it was placed"
@@ -63,6 +65,8 @@ class Recording:
         same = same_pod(known, document)
         root_id = None if document.has_ended else self._root()
         roots = {pod.root_id for pod in known} | {root_id}
+        if has_rules(document.manifest):
+            clusters.lock_alone(transaction, facts.id)
         locked = self.writing.lock(transaction, self.view, {root for root in roots if root is not None})
         if root_id is not None and root_id not in locked.states:
             raise NodeChanged(f"Node {document.host} was replaced meanwhile.")
@@ -155,6 +159,9 @@ def _recorded(document: PodDocument, running: RunningPod, state: NodeInfo) -> Re
         treated_as=pool_class(running.treated_as, running.qos, holding),
         pools=running.pools,
         reservation=_reservation_of(document, state) if before is None else before.reservation,
+        labels=running.rules.bearer[1],
+        affinity=running.rules.affinity,
+        membership=None if running.gang is None else Membership(running.gang.name, running.gang.least),
     )
     if before is not None and (before.requests, before.holding) == (recorded.requests, holding):
         return replace(recorded, loose=before.loose)

@@ -128,10 +128,11 @@ class _TreeWriter:
         self._write_traits(fresh, trait_ids)
         if gone:
             self._delete(gone)
-        providers.touch(self._transaction, self._raised - fresh)
+        raised = self._raised - fresh
+        providers.touch(self._transaction, raised)
         for tree in self._trees:
             tree.change.changed = sorted(
-                spec.name for spec in tree.spec.providers if tree.ids[spec.uuid] in self._raised - fresh
+                spec.name for spec in tree.spec.providers if tree.ids[spec.uuid] in raised
             )
         done = {tree.spec.root.uuid: (tree.ids[tree.spec.root.uuid], tree.change) for tree in self._trees}
         return {**self._refused, **done}

@@ -7,19 +7,21 @@ what is decided on it is only carried out if the node is still the same (PodWrit
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from placement.domain.errors import Unavailable
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.node_info import NodeInfo
+from placement.scheduling.pod_rules.placed_pods import PlacedPods
 from placement.services.clusters.cluster_lookup import found
 from placement.services.clusters.node_loading import ClusterFacts, NodeLoader, facts_of
 from placement.services.following.follower import Follower
 from placement.storage.backends.backend import Stamped
 from placement.storage.changes.feed import Look
 from placement.storage.database import Database
+from placement.storage.statements import clusters
 
 PodName = tuple[str, str]
 """The namespace and the name of a pod."""
@@ -32,11 +34,21 @@ _SHORTLY_SECONDS = 0.05
 
 @dataclass(frozen=True, eq=False)
 class ClusterSnapshot:
-    """The nodes of a cluster as of one moment; `reserved` are those with reservations."""
+    """The nodes of a cluster as of one moment; `reserved` are those with reservations.
+
+    `waiting` are those with pods that wait for others of their gangs.
+
+    `has_affinity`: there are pods that say something about others, or there were. `rules_generation` counts
+    the pods with required anti-affinity that had come by then, or fewer than that. `placed` counts pods.
+    """
 
     facts: ClusterFacts
     columns: NodeColumns
     reserved: Mapping[int, NodeInfo] = field(default_factory=dict)
+    waiting: Mapping[int, NodeInfo] = field(default_factory=dict)
+    has_affinity: bool = False
+    rules_generation: int = 0
+    placed: PlacedPods = field(default_factory=PlacedPods)
 
     @property
     def nodes(self) -> Mapping[int, NodeInfo]:
@@ -50,37 +62,58 @@ class ClusterSnapshot:
 
     def with_node(self, node: NodeInfo) -> ClusterSnapshot:
         """The same with another state of one of its nodes."""
-        reserved = self.reserved
-        if node.root_id in reserved or node.reservations:
-            others = {root_id: each for root_id, each in reserved.items() if root_id != node.root_id}
-            reserved = {**others, **_reserved({node.root_id: node})}
-        return ClusterSnapshot(self.facts, self.columns.updated([node]), reserved)
+        fresh = {node.root_id: node}
+        return self.updated(fresh, fresh, ())
+
+    def updated(
+        self, roots: Collection[int], fresh: Mapping[int, NodeInfo], gone: Collection[str]
+    ) -> ClusterSnapshot:
+        """The same when the nodes with these host providers are the fresh ones, and those names are gone."""
+        return replace(
+            self,
+            columns=self.columns.updated(fresh.values(), gone),
+            reserved=_kept(self.reserved, roots, _reserved(fresh)),
+            waiting=_kept(self.waiting, roots, _waiting(fresh)),
+            has_affinity=self.has_affinity or any(node.with_affinity for node in fresh.values()),
+        )
 
 
 class _Image:
-    def __init__(self, facts: ClusterFacts, nodes: Mapping[int, NodeInfo]) -> None:
-        self.view = ClusterSnapshot(facts, NodeColumns().updated(nodes.values()), _reserved(nodes))
+    def __init__(self, facts: ClusterFacts, nodes: Mapping[int, NodeInfo], generation: int) -> None:
+        has_affinity = any(node.with_affinity for node in nodes.values())
+        columns = NodeColumns().updated(nodes.values())
+        self.view = ClusterSnapshot(
+            facts, columns, _reserved(nodes), _waiting(nodes), has_affinity, generation
+        )
         self.pods = _pods_on(nodes.values())
 
     def replace(self, roots: Iterable[int], fresh: Mapping[int, NodeInfo]) -> None:
         """Let the nodes with these host providers be the fresh ones; those not among them are gone."""
         nodes = self.view.nodes
         before = [nodes[root_id] for root_id in roots if root_id in nodes]
-        reserved = self.view.reserved
-        if any(state.reservations for state in (*before, *fresh.values())):
-            left = {state.root_id for state in before}
-            stay = {root_id: state for root_id, state in reserved.items() if root_id not in left}
-            reserved = {**stay, **_reserved(fresh)}
         names = {state.name for state in fresh.values()}
         gone = {state.name for state in before} - names
-        columns = self.view.columns.updated(fresh.values(), gone)
-        self.view = ClusterSnapshot(self.view.facts, columns, reserved)
+        left = {state.root_id for state in before}
+        self.view = self.view.updated(left, fresh, gone)
         self.pods -= _pods_on(before)
         self.pods |= _pods_on(fresh.values())
 
 
 def _pods_on(nodes: Iterable[NodeInfo]) -> set[PodName]:
     return {(pod.namespace, pod.name) for node in nodes for pod in node.holders}
+
+
+def _kept(
+    nodes: Mapping[int, NodeInfo], roots: Collection[int], fresh: Mapping[int, NodeInfo]
+) -> Mapping[int, NodeInfo]:
+    """Some nodes by host provider, with what became of those with these host providers."""
+    if not fresh and nodes.keys().isdisjoint(roots):
+        return nodes
+    return {**{root_id: node for root_id, node in nodes.items() if root_id not in roots}, **fresh}
+
+
+def _waiting(nodes: Mapping[int, NodeInfo]) -> dict[int, NodeInfo]:
+    return {root_id: node for root_id, node in nodes.items() if node.waiting}
 
 
 def _reserved(nodes: Mapping[int, NodeInfo]) -> dict[int, NodeInfo]:
@@ -108,6 +141,8 @@ class ClusterCache(Follower):
 
     def view(self, cluster: str) -> ClusterSnapshot:
         """The cluster as it is now. Raises NotFound, Unavailable; never guesses."""
+        # What was counted before the look is in what the look brings.
+        generation = self._rules_generation(cluster)
         with self.caught_up():
             id_ = self._ids.get(cluster)
             if id_ is None:
@@ -115,7 +150,24 @@ class ClusterCache(Follower):
             else:
                 # The one asked for last is the last to go.
                 image = self._images[id_] = self._images.pop(id_)
+            if generation is not None and generation > image.view.rules_generation:
+                image.view = replace(image.view, rules_generation=generation)
             return image.view
+
+    def _rules_generation(self, cluster: str) -> int | None:
+        """How many pods with required anti-affinity came; None where no pod says anything about others."""
+        image = self._images.get(self._ids.get(cluster, 0))
+        if image is None or not image.view.has_affinity:
+            return None
+        with self.database.read() as connection:
+            return clusters.rules_generation(connection, image.view.facts.id)
+
+    def expect_affinity(self, view: ClusterSnapshot) -> None:
+        """Pods that say something about others came and went unseen, so there may be more of them."""
+        with self.alone():
+            image = self._images.get(view.facts.id)
+            if image is not None:
+                image.view = replace(image.view, has_affinity=True)
 
     def may_be_new(self, view: ClusterSnapshot, pod: PodName) -> bool:
         """Whether no pod of this name is known on any node of the cluster by now; that is advice, too."""
@@ -183,10 +235,11 @@ class ClusterCache(Follower):
             if self.horizon is not None and self.horizon.history != horizon.history:
                 # What is known of other clusters is of another history.
                 self.forget()
-            facts = facts_of(found(connection, name))
+            stored = found(connection, name)
+            facts = facts_of(stored)
             states = self.loader.load(connection, facts)
         # Columns of many nodes take a while, for which the server would wait with its transaction open.
-        image = _Image(facts, states)
+        image = _Image(facts, states, stored.rules_generation)
         if self.horizon is None:
             self.horizon = horizon
         self._images[facts.id] = image

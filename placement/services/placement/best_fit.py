@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 
 from placement.domain.allocation import ConsumerClaim
 from placement.domain.errors import (
@@ -24,66 +25,36 @@ from placement.domain.errors import (
     SearchTimeout,
     Unavailable,
 )
-from placement.domain.groups import CandidateQuery, SplitRule
-from placement.domain.mappings import Mappings, rebuilt
+from placement.domain.member_rules import MemberRule
 from placement.domain.portions import portions
+from placement.services.placement.applications import (
+    Applicant,
+    Application,
+    Fitted,
+    Outcome,
+    held_already,
+)
 from placement.services.placement.candidates import Candidates
-from placement.services.placement.claims import Claims
+from placement.services.placement.claims import Claims, Terms, generation_after
 from placement.services.placement.holdings import ConsumerHoldings, Holdings
+from placement.services.placement.ruled import Decision, Holding, Ruled, RuleKept, Wanted
 from placement.services.placement.shortlists import (
     AllLost,
     NoCandidate,
     PromisedForest,
     Proposal,
     ProposalKey,
-    Resources,
     Shortlist,
     Wish,
 )
+from placement.services.placement.standing import Standing
+from placement.services.planning.world import WorldRequest
 from placement.services.transactions import Attempts, RetryPolicy
-from placement.storage.statements.consumers import pod_conflict
 
 # It is the decision that is repeated here; the transactions of a claim are by themselves.
 _POLICY = RetryPolicy(patience_seconds=20.0, longest_pause_seconds=0.005)
 # So many consumers that need not have all or nothing claim in one transaction.
 _AT_ONCE = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Applicant:
-    """Who claims; project, user and type are those of allocations."""
-
-    consumer_uuid: str
-    project_id: str
-    user_id: str
-    consumer_type: str
-
-
-@dataclass(frozen=True, slots=True)
-class Application:
-    """Who claims what."""
-
-    applicant: Applicant
-    wish: Wish
-
-
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """What a consumer holds: amounts by provider and class.
-
-    `fresh` unless it held that before the call. `mappings` tells which group got which providers, None where
-    the stored amounts leave several possibilities.
-    """
-
-    applicant: Applicant
-    generation: int
-    resources: Resources
-    fresh: bool
-    mappings: Mappings | None
-
-
-Outcome = Fitted | PlacementError
-"""What a consumer holds, or why it got nothing."""
 
 
 class NotAll(Conflict):
@@ -94,22 +65,87 @@ class NotAll(Conflict):
         self.refused = refused
 
 
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What members of one call keep to: rules between them, and that so many get something or nobody does."""
+
+    rules: tuple[MemberRule, ...] = ()
+    minimum: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of each; `proven`: it is certain that no more of them could have something."""
+
+    outcomes: list[Outcome]
+    proven: bool = True
+    rules: tuple[RuleKept, ...] = ()
+
+
 @dataclass(slots=True)
 class _Contest:
     """The attempts of one call: who still waits, what was lost to other writers, and how long it goes on."""
 
-    waiting: dict[int, Application]
+    applications: Sequence[Application]
+    together: Together
+    waiting: dict[int, Application] = field(init=False)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     # The generations of consumers that exist and hold nothing.
     generations: dict[str, int] = field(default_factory=dict)
     attempts: Attempts = field(default_factory=_POLICY.begin)
     lost: set[ProposalKey] = field(default_factory=set)
     was_lost: bool = False
+    decision: Decision | None = None
+
+    def __post_init__(self) -> None:
+        self.waiting = dict(enumerate(self.applications))
 
     @property
-    def has_refused(self) -> bool:
-        """Whether somebody got nothing."""
-        return any(isinstance(each, PlacementError) for each in self.outcomes.values())
+    def has_failed(self) -> bool:
+        """Whether too many got nothing."""
+        refused = sum(isinstance(each, PlacementError) for each in self.outcomes.values())
+        return len(self.outcomes) + len(self.waiting) - refused < self.together.minimum
+
+    def holding(self) -> list[Holding]:
+        """Those who hold what they ask for already."""
+        return [
+            Holding(self.applications[place].name, each.applicant.consumer_uuid, each.resources)
+            for place, each in self.outcomes.items()
+            if isinstance(each, Fitted)
+        ]
+
+    def wanted(self) -> dict[int, Wanted]:
+        """What those ask for who wait."""
+        return {place: Wanted(each.wish, each.name) for place, each in self.waiting.items()}
+
+    def settled(self) -> Settled:
+        """What became of all. Raises NotAll if too many got nothing."""
+        if self.has_failed:
+            refused = {
+                place: each for place, each in self.outcomes.items() if isinstance(each, PlacementError)
+            }
+            raise NotAll(dict(sorted(refused.items())))
+        outcomes = [each for _, each in sorted(self.outcomes.items())]
+        if self.decision is None:
+            return Settled(outcomes)
+        return Settled(outcomes, self.decision.proven, self.decision.rules)
+
+    def terms(self) -> Terms | None:
+        """What must still be so when those who wait are given something; None if that is nothing."""
+        groups = {
+            each.applicant.consumer_uuid: each.group
+            for each in self.waiting.values()
+            if each.group is not None
+        }
+        cpus = {
+            each.applicant.consumer_uuid: each.dedicated_cpus
+            for each in self.waiting.values()
+            if each.dedicated_cpus
+        }
+        standing = Standing() if self.decision is None else self.decision.standing
+        if not (groups or cpus or standing.groups or standing.generations):
+            return None
+        return Terms(standing, groups, cpus)
 
     def settle(self, outcomes: Mapping[int, Outcome]) -> None:
         """Note what became of some."""
@@ -133,10 +169,11 @@ class _Contest:
 class BestFit:
     """Claims the best candidates of queries."""
 
-    def __init__(self, candidates: Candidates, claims: Claims, holdings: Holdings) -> None:
+    def __init__(self, candidates: Candidates, claims: Claims, holdings: Holdings, ruled: Ruled) -> None:
         self._candidates = candidates
         self._claims = claims
         self._holdings = holdings
+        self._ruled = ruled
 
     def claim(self, application: Application) -> Fitted:
         """Let the consumer hold the best candidate.
@@ -157,22 +194,58 @@ class BestFit:
         """
         found: list[Outcome] = []
         for some in portions(applications, _AT_ONCE):
-            outcomes = self._settled(some, all_or_none=False)
+            outcomes = self._settled(some, Together()).outcomes
             found += [outcomes[place] for place in range(len(some))]
         return found
 
-    def claim_all(self, applications: Sequence[Application]) -> list[Fitted]:
-        """The same in one transaction, for all consumers or for none. Raises NotAll, Unavailable."""
-        outcomes = self._settled(applications, all_or_none=True)
-        refused = {place: each for place, each in outcomes.items() if isinstance(each, PlacementError)}
-        if refused:
-            raise NotAll(dict(sorted(refused.items())))
-        return [each for _, each in sorted(outcomes.items()) if isinstance(each, Fitted)]
+    def claim_together(self, applications: Sequence[Application], together: Together) -> Settled:
+        """The same in one transaction, for at least so many consumers or for none, under rules between them.
 
-    def _settled(self, applications: Sequence[Application], *, all_or_none: bool) -> dict[int, Outcome]:
-        """What became of each, by place; with `all_or_none` of some only, if one of them got nothing."""
-        contest = _Contest(dict(enumerate(applications)))
-        while contest.waiting and not (all_or_none and contest.has_refused):
+        Those that get nothing may get what they take instead. Raises NotAll, BadRequest naming the place in a
+        rule, Unavailable, SearchTimeout.
+        """
+        try:
+            settled = self._settled(applications, together).settled()
+        except NotAll:
+            if all(each.fallback is None for each in applications):
+                raise
+            settled = None
+        held = [] if settled is None else settled.outcomes
+        modest = _modest(applications, held)
+        if modest is None:
+            assert settled is not None
+            return settled
+        again = self._settled(modest, together).settled()
+        # What was given first is as new as what was given now.
+        outcomes = [
+            first if isinstance(first, Fitted) else second
+            for first, second in zip_longest(held, again.outcomes)
+        ]
+        return replace(again, outcomes=outcomes)
+
+    def preview(
+        self, applications: Sequence[Application], together: Together, world: WorldRequest
+    ) -> Settled:
+        """What `claim_together` would give in such a world; nothing is written. Raises as it does."""
+        contest = _Contest(applications, together)
+        self._look(contest)
+        decision = self._ruled.decide(contest.wanted(), contest.holding(), together.rules, world)
+        contest.decision = decision
+        for place, proposal in decision.proposals.items():
+            contest.outcomes[place] = Fitted(
+                applications[place].applicant, 0, proposal.resources, False, proposal.mappings
+            )
+        contest.outcomes.update(decision.refused)
+        contest.waiting.clear()
+        return contest.settled()
+
+    def _settled(self, applications: Sequence[Application], together: Together) -> _Contest:
+        """What became of each, by place; of some only if too many of them got nothing."""
+        contest = _Contest(applications, together)
+        if together.rules and not all(each.is_new for each in applications):
+            # Those who hold something count in the rules.
+            self._look(contest)
+        while contest.waiting and not contest.has_failed:
             try:
                 proposals, refused = self._propose(contest)
             except AllLost:
@@ -184,12 +257,14 @@ class BestFit:
                 if self._look(contest):
                     continue
                 contest.settle(refused)
-            if contest.waiting and not (all_or_none and refused):
+            if contest.waiting and not contest.has_failed:
                 self._compete(contest, proposals)
-        return contest.outcomes
+        return contest
 
     def _propose(self, contest: _Contest) -> tuple[dict[int, Proposal], dict[int, PlacementError]]:
         """What those who wait would get of the newest forest, and why others would get nothing."""
+        if contest.together.rules:
+            return self._propose_by_rules(contest)
         wishes = Counter(application.wish for application in contest.waiting.values())
         many = len(contest.waiting) > 1
         forest = PromisedForest.of(self._candidates.view(), many=many)
@@ -207,15 +282,21 @@ class BestFit:
                 refused[place] = error
         return proposals, refused
 
+    def _propose_by_rules(self, contest: _Contest) -> tuple[dict[int, Proposal], dict[int, PlacementError]]:
+        decision = contest.decision = self._ruled.decide(
+            contest.wanted(), contest.holding(), contest.together.rules
+        )
+        return decision.proposals, decision.refused
+
     def _compete(self, contest: _Contest, proposals: Mapping[int, Proposal]) -> None:
         """Claim what was proposed to those who wait, all of it or nothing. Raises Unavailable, Conflict."""
         wanted = {place: proposals[place] for place in contest.waiting}
         claims = {
-            place: _claim(contest.waiting[place].applicant, proposal, contest.generations)
+            place: _claim(contest.waiting[place], proposal, contest.generations)
             for place, proposal in wanted.items()
         }
         try:
-            self._claims.replace(list(claims.values()))
+            self._claims.replace(list(claims.values()), terms=contest.terms())
         except (CapacityExceeded, ConcurrentUpdate, BadRequest):
             # Taken, taken by a twin of this call, or deleted with its provider: the next look will tell.
             contest.lose(wanted.values())
@@ -252,38 +333,27 @@ class BestFit:
                 wish.options, {uuid for held in holders.values() for uuid in held.resources}
             )
             for place, held in holders.items():
-                outcome = self._held(applications[place], held, inside)
+                outcome = held_already(self._candidates, applications[place], held, inside)
                 if outcome is not None:
                     settled[place] = outcome
         contest.settle(settled)
         return bool(settled)
 
-    def _held(
-        self, application: Application, held: ConsumerHoldings, inside: Collection[str]
-    ) -> Outcome | None:
-        """What an existing consumer holds, or why it may not claim; None if it may."""
-        applicant, resources = application.applicant, held.resources
-        if not resources:
-            return _refusal(applicant, held)
-        query = self._candidates.asked_of(application.wish.query, resources)
-        # A caller who may ask about one cluster only is not told what the consumer has in another.
-        if not _is_asked_for(resources, query) or not resources.keys() <= set(inside):
-            return Conflict(
-                f"consumer_uuid: {applicant.consumer_uuid} already holds something else "
-                "than the query asks for"
-            )
-        consumer = held.consumer
-        owner = replace(
-            applicant,
-            project_id=consumer.project_id,
-            user_id=consumer.user_id,
-            consumer_type=consumer.consumer_type or applicant.consumer_type,
-        )
-        return Fitted(owner, consumer.generation, resources, False, rebuilt(query, resources))
+
+def _modest(applications: Sequence[Application], held: Sequence[Outcome]) -> list[Application] | None:
+    """The same where those that found nothing take what they take instead; None if nobody is left to."""
+    nothing = [not held or isinstance(held[place], NoCandidate) for place in range(len(applications))]
+    if not any(is_so and each.fallback for is_so, each in zip(nothing, applications, strict=True)):
+        return None
+    return [
+        replace(each, wish=each.fallback if is_so and each.fallback else each.wish, is_new=False)
+        for is_so, each in zip(nothing, applications, strict=True)
+    ]
 
 
-def _claim(applicant: Applicant, proposal: Proposal, generations: Mapping[str, int]) -> ConsumerClaim:
+def _claim(application: Application, proposal: Proposal, generations: Mapping[str, int]) -> ConsumerClaim:
     """The claim of a consumer that is new, or holds nothing and has one of these generations."""
+    applicant = application.applicant
     return ConsumerClaim(
         consumer_uuid=applicant.consumer_uuid,
         resources=proposal.resources,
@@ -291,56 +361,9 @@ def _claim(applicant: Applicant, proposal: Proposal, generations: Mapping[str, i
         user_id=applicant.user_id,
         generation=generations.get(applicant.consumer_uuid),
         consumer_type=applicant.consumer_type,
+        request=application.wish.kept,
     )
 
 
 def _fitted(applicant: Applicant, claim: ConsumerClaim, proposal: Proposal) -> Fitted:
-    generation = claim.generation + 1 if isinstance(claim.generation, int) else 1
-    return Fitted(applicant, generation, proposal.resources, True, proposal.mappings)
-
-
-def _refusal(applicant: Applicant, idle: ConsumerHoldings) -> Conflict | None:
-    """Why a consumer that holds nothing may not claim: it is a pod, or has another project or user."""
-    consumer = idle.consumer
-    if idle.is_pod:
-        return pod_conflict(consumer.uuid)
-    if (consumer.project_id, consumer.user_id) == (applicant.project_id, applicant.user_id):
-        return None
-    return Conflict(
-        f"consumer_uuid: {applicant.consumer_uuid} exists and belongs to project {consumer.project_id} "
-        f"and user {consumer.user_id}"
-    )
-
-
-def _totals(resources: Resources) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for amounts in resources.values():
-        total.update(amounts)
-    return total
-
-
-def _is_asked_for(resources: Resources, query: CandidateQuery) -> bool:
-    """Whether these are the amounts of the query.
-
-    Of what `isolate` splits each provider is held as a whole and counts as one unit, so that it may be more;
-    where nobody else asks for the class, as many providers have to give it.
-    """
-    held, wanted = _totals(resources), _wanted(query)
-    rules: dict[str, set[SplitRule | None]] = {}
-    for group in query.groups:
-        for name in group.resources:
-            rules.setdefault(name, set()).add(group.split_rule if name in group.split else None)
-    givers = Counter(name for amounts in resources.values() for name in amounts)
-    return held.keys() == wanted.keys() and all(
-        held[name] == amount
-        if SplitRule.ISOLATE not in rules[name]
-        else held[name] >= amount and (len(rules[name]) > 1 or givers[name] == amount)
-        for name, amount in wanted.items()
-    )
-
-
-def _wanted(query: CandidateQuery) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for group in query.groups:
-        total.update(group.resources)
-    return total
+    return Fitted(applicant, generation_after(claim), proposal.resources, True, proposal.mappings)

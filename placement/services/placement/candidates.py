@@ -22,6 +22,7 @@ from placement.domain.traits import NUMA_ROOT
 from placement.explain.explanation import explain
 from placement.explain.sentences import first_obstacle
 from placement.explain.vocabulary import Vocabulary
+from placement.forest.arrays import Mask
 from placement.metrics.catalog import CANDIDATES, SEARCHES, STAGE_SECONDS
 from placement.scoring.order import Order
 from placement.search.answer import Answer
@@ -98,11 +99,13 @@ class Candidates:
         """Search. Raises BadRequest for unknown names, SearchTimeout, Unavailable."""
         return self.find_in(self.view(), query, options)
 
-    def find_in(self, view: View, query: CandidateQuery, options: SearchOptions) -> Search:
-        """The same on a view that was asked for before."""
+    def find_in(
+        self, view: View, query: CandidateQuery, options: SearchOptions, among: Mask | None = None
+    ) -> Search:
+        """The same on a view that was asked for before, at some of its rows as roots or at all."""
         # After the look, so that an aggregate that is known here has its members in the view.
         aggregates = self._aggregates(query, options)
-        wanted = self._resolve(view.names, query, options, aggregates)
+        wanted = replace(self._resolve(view.names, query, options, aggregates), among=among)
         _refuse_shared_splits(view, wanted, query)
         if query.on_core_trees is not None and _has_core_trees(view, wanted):
             found = self._find_jointly(view, query, wanted, options, aggregates)
@@ -131,6 +134,11 @@ class Candidates:
         others = replace(wanted, tree_kind=replace(is_core, wanted=False))
         return others, replace(on_cores, tree_kind=is_core)
 
+    def is_cut(self, search: Search, query: CandidateQuery) -> bool:
+        """Whether a search may have left out candidates."""
+        most = min(query.limit or 2**31, self._settings.maximum or 2**31)
+        return len(search.answer) >= most
+
     def asked_of(self, query: CandidateQuery, uuids: Iterable[str]) -> CandidateQuery:
         """What the query asks of the trees of these providers."""
         if query.on_core_trees is None:
@@ -156,7 +164,8 @@ class Candidates:
         is_core = _is_core_tree(view)
         others = replace(wanted, tree_kind=replace(is_core, wanted=False))
         on_cores = replace(query.on_core_trees, limit=query.limit)
-        cores = replace(self._resolve(view.names, on_cores, options, aggregates), tree_kind=is_core)
+        resolved = self._resolve(view.names, on_cores, options, aggregates)
+        cores = replace(resolved, tree_kind=is_core, among=wanted.among)
         flat, why = self._search(view, query, others, options, aggregates)
         cored, core_why = self._search(view, on_cores, cores, options, aggregates)
         # In the order of `queries_of`.

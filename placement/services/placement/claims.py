@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import gcd
 
 from placement.domain.allocation import ConsumerClaim
@@ -23,13 +24,26 @@ from placement.services.placement.replacement import (
     consumer_attributes,
     holdings,
 )
+from placement.services.placement.standing import Standing
 from placement.services.transactions import attempt, ensure
 from placement.storage.database import Database, Transaction
 from placement.storage.failures import TryAgain, Unreachable
-from placement.storage.statements import allocations, consumers, providers
+from placement.storage.statements import allocations, consumer_groups, consumers, providers
 from placement.storage.statements.allocations import Amount, Change, Rise, claim_at_once
 from placement.storage.statements.consumers import AttributeRegistry
 from placement.storage.statements.names import ClassIds
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What must still be so when a claim is written, and what is kept with consumers, by uuid.
+
+    That is the groups that they come into, and the dedicated CPUs of guests.
+    """
+
+    standing: Standing
+    groups: Mapping[str, str]
+    dedicated_cpus: Mapping[str, str]
 
 
 class Claims:
@@ -46,31 +60,26 @@ class Claims:
         Raises Unavailable. Source: nova-flavors.md, "dedicated_cpus".
         """
 
-        def work(transaction: Transaction) -> None:
-            if consumers.note_dedicated_cpus(transaction, consumer_uuid, generation, cpus):
-                transaction.record(
-                    Action.UPDATE,
-                    Kind.ALLOCATIONS,
-                    consumer_uuid,
-                    after={"dedicated_cpus": cpus},
-                    consumer=consumer_uuid,
-                )
-
-        attempt(self._database, work)
+        attempt(self._database, lambda transaction: _note_cpus(transaction, consumer_uuid, generation, cpus))
 
     @counted("consumer")
-    def replace(self, claims: Sequence[ConsumerClaim], *, of_one_consumer: bool = True) -> None:
-        """Make every consumer hold exactly what its claim says; all or nothing.
+    def replace(
+        self, claims: Sequence[ConsumerClaim], *, of_one_consumer: bool = True, terms: Terms | None = None
+    ) -> None:
+        """Make every consumer hold exactly what its claim says; all or nothing, and only on these terms.
 
-        Raises BadRequest for unknown providers or classes, ConcurrentUpdate for a consumer generation,
-        CapacityExceeded when something does not fit, Unavailable.
+        Raises BadRequest for unknown providers or classes, ConcurrentUpdate for a consumer generation or a
+        standing that has changed, CapacityExceeded when something does not fit, Unavailable.
         """
         attributes = attributes_of(claims)
         ensure(self._database, lambda: self._attributes.register(attributes))
-        if self._take_place_at_once(claims):
+        if terms is None and self._take_place_at_once(claims):
             return
+        generations = {claim.consumer_uuid: generation_after(claim) for claim in claims}
 
         def work(transaction: Transaction) -> None:
+            if terms is not None:
+                terms.standing.confirm(transaction, terms.groups.values())
             replacement = Replacement(transaction, claims)
             replacement.settle_consumers()
             replacement.check_generations()
@@ -80,6 +89,10 @@ class Claims:
             replacement.resolve(ids)
             replacement.apply()
             replacement.store(self._class_ids.names)
+            if terms is not None:
+                consumer_groups.join(transaction, terms.groups)
+                for uuid, cpus in terms.dedicated_cpus.items():
+                    _note_cpus(transaction, uuid, generations[uuid], cpus)
 
         attempt(self._database, work, before=lambda: self._attributes.register(attributes))
 
@@ -96,7 +109,10 @@ class Claims:
         consumers_attributes = [consumer_attributes(claim) for claim in claims]
         try:
             documents = [claim_document(claim) for claim in claims]
-            return claim_at_once(self._database, consumers_attributes, _rises(amounts), amounts, documents)
+            requests = [claim.request for claim in claims]
+            return claim_at_once(
+                self._database, consumers_attributes, _rises(amounts), amounts, documents, requests
+            )
         except Unreachable:
             raise
         except TryAgain:
@@ -132,6 +148,22 @@ class Claims:
             )
 
         attempt(self._database, work)
+
+
+def generation_after(claim: ConsumerClaim) -> int:
+    """The generation of a consumer once it holds what it claims, if it had the one of the claim."""
+    return claim.generation + 1 if isinstance(claim.generation, int) else 1
+
+
+def _note_cpus(transaction: Transaction, consumer_uuid: str, generation: int, cpus: str | None) -> None:
+    if consumers.note_dedicated_cpus(transaction, consumer_uuid, generation, cpus):
+        transaction.record(
+            Action.UPDATE,
+            Kind.ALLOCATIONS,
+            consumer_uuid,
+            after={"dedicated_cpus": cpus},
+            consumer=consumer_uuid,
+        )
 
 
 def _is_fresh(claim: ConsumerClaim) -> bool:

@@ -143,6 +143,8 @@ class Replacement:
                 if claim.consumer_uuid in self.existing and claim.resources
             ],
         )
+        kept = {claim.consumer_uuid: claim.request for claim in self.claims if claim.request is not None}
+        consumers.keep_requests(self.transaction, kept)
         emptied = {claim.consumer_uuid for claim in self.claims if not claim.resources}
         consumers.delete(self.transaction, emptied & self.existing)
 

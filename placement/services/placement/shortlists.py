@@ -12,8 +12,10 @@ import random
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 
+from placement.domain import kept_request
 from placement.domain.errors import Conflict
 from placement.domain.groups import CandidateQuery
 from placement.domain.mappings import Mappings, settled
@@ -23,6 +25,7 @@ from placement.search.score_cache import ScoreCache
 from placement.services.following.forest_keeper import View
 from placement.services.placement.candidates import Candidates, Search, queries_of
 from placement.services.placement.search_options import SearchOptions
+from placement.storage.statements.names import Names
 
 # How many candidates are looked at beyond those needed; clients that lost spread over equal ones.
 _AHEAD = 16
@@ -48,6 +51,11 @@ class Wish:
 
     query: CandidateQuery
     options: SearchOptions
+
+    @cached_property
+    def kept(self) -> str:
+        """What is kept of it with those who get what they ask for."""
+        return kept_request.written(self.query, self.options.cluster_aggregate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +136,7 @@ class Shortlist:
         query = replace(self._wish.query, limit=self._most)
         search = self._candidates.find_in(self._forest.view, query, self._wish.options)
         if not len(search.answer):
-            self._refusal = NoCandidate(_reason(search))
+            self._refusal = NoCandidate(f"no candidate: {reason_of(search)}")
             raise self._refusal
         found = _Found(search, self._wish.query, self._most, self._forest)
         if shuffled:
@@ -234,12 +242,13 @@ class _Found:
         found = self._proposals.get(at)
         if found is None:
             element = self._answer.element(at)
-            found = self._proposals[at] = _proposal(element, self._search, self._query)
+            found = self._proposals[at] = proposal_of(element, self._search.names, self._query)
         return found
 
 
-def _proposal(element: Element, search: Search, query: CandidateQuery) -> Proposal:
-    classes = search.names.classes
+def proposal_of(element: Element, names: Names, query: CandidateQuery) -> Proposal:
+    """A candidate of a query by names."""
+    classes = names.classes
     resources = {
         uuid: {classes[class_id]: amount for class_id, amount in amounts.items()}
         for uuid, amounts in element.amounts.items()
@@ -248,7 +257,6 @@ def _proposal(element: Element, search: Search, query: CandidateQuery) -> Propos
     return Proposal(resources, settled(asked, element.mappings))
 
 
-def _reason(search: Search) -> str:
-    if search.explanation is None:
-        return "no candidate: nothing fits"
-    return f"no candidate: {first_obstacle(search.explanation)}"
+def reason_of(search: Search) -> str:
+    """Why a search found nothing."""
+    return "nothing fits" if search.explanation is None else first_obstacle(search.explanation)

@@ -5,6 +5,7 @@ Pods are placed on pictures of nodes; nothing is written. Reservations keep what
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,9 +17,11 @@ from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.numa_fit import Fit
 from placement.scheduling.pipeline import PodShape, Ranked, ShapeRanking
+from placement.scheduling.pod_rules.inter_pod_affinity import keep_off
+from placement.scheduling.pod_rules.ruled_ranking import RuledRanking
 from placement.search.budget import Budget, SearchEnded
 from placement.services.clusters.pod_documents import PodDocument
-from placement.services.clusters.pod_placing import placed
+from placement.services.clusters.pod_placing import best_place, placed
 from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.services.planning.answer import Classes, HostRoom, Room
 
@@ -48,7 +51,8 @@ class PodCapacity:
         shape = PodShape(self._incoming.request, self._incoming.selection, view.facts.settings)
         self._ranking = ShapeRanking(shape)
         self._columns = PodColumns(columns, shape)
-        self._counted = list(self._count(columns))
+        is_ruled = self._incoming.rules.refuse or keep_off(columns, self._incoming.rules, view.placed)
+        self._counted = list(self._ruled(view, columns) if is_ruled else self._count(columns))
 
     def _count(self, columns: NodeColumns) -> Iterator[_Counted]:
         for row, (most, exact) in zip(self._columns.rows.tolist(), self._columns.counts(), strict=True):
@@ -57,6 +61,29 @@ class PodCapacity:
             if not exact:
                 lower, upper = self._tried(node, most)
             yield _Counted(node, lower, upper)
+
+    def _ruled(self, view: ClusterSnapshot, columns: NodeColumns) -> Iterator[_Counted]:
+        """Where rules are about other pods, all are placed one after another as the scheduler would."""
+        counts: Counter[str] = Counter()
+        now, finished = columns, False
+        try:
+            while not finished:
+                self._budget.look()
+                ranking = RuledRanking(self._ranking, self._incoming.rules, view.placed, now)
+                place = best_place(ranking.best_first(now), self._incoming, self._document, {})
+                finished = place is None
+                if place is not None:
+                    name = place.state.name
+                    consumer = f"{place.recorded.consumer}-{counts.total()}"
+                    counts[name] += 1
+                    now = now.updated(
+                        [now.by_name[name].with_pod(replace(place.recorded, consumer=consumer))]
+                    )
+        except SearchEnded:
+            pass
+        for row, (most, _) in zip(self._columns.rows.tolist(), self._columns.counts(), strict=True):
+            node = columns.nodes[row]
+            yield _Counted(node, counts[node.name], counts[node.name] if finished else most)
 
     def _tried(self, node: NodeInfo, most: int) -> tuple[int, int]:
         """How many pods fit on a node one after another; the same on nodes that look the same to pods."""

@@ -16,7 +16,7 @@ from placement.services.clusters.cluster_lookup import found
 from placement.services.flavors import Flavors, ParseQuery, query_of
 from placement.services.following.cluster_cache import ClusterCache
 from placement.services.following.forest_keeper import ForestKeeper
-from placement.services.placement.candidates import Candidates
+from placement.services.placement.candidates import Candidates, Search
 from placement.services.placement.search_options import SearchOptions
 from placement.services.planning.answer import KindRoom
 from placement.services.planning.by_pod import PodCapacity
@@ -93,6 +93,12 @@ class Planning:
             except SearchEnded as ended:
                 raise self._timeout(question.place(name), ended) from ended
         return rooms
+
+    def candidates(self, query: CandidateQuery, options: SearchOptions, world: WorldRequest) -> Search:
+        """Where a query would fit. Raises BadRequest naming the member of the world, as Candidates.find."""
+        view = self._keeper.current()
+        seen = imagined(self._database, view, world, options.cluster_aggregate)
+        return self._candidates.find_in(seen.view, query, options)
 
     def _cluster_aggregate(self, cluster: str | None) -> str | None:
         if cluster is None:

@@ -18,9 +18,10 @@ from placement.storage.fit_rule import RISE_FITS
 
 # The new consumers, where their projects, users and types are in the database.
 _CONSUMERS = """
-    INSERT INTO consumers (uuid, project_id, user_id, consumer_type_id, cluster_id, generation, created_at)
-    SELECT given.uuid, projects.id, users.id, consumer_types.id, given.cluster_id, 1, $1
-      FROM unnest($2, $3, $4, $5, $6) AS given(uuid, project, person, type, cluster_id)
+    INSERT INTO consumers (uuid, project_id, user_id, consumer_type_id, cluster_id, generation,
+                           created_at{column})
+    SELECT given.uuid, projects.id, users.id, consumer_types.id, given.cluster_id, 1, $1{value}
+      FROM unnest($2, $3, $4, $5, $6{requests}) AS given(uuid, project, person, type, cluster_id{column})
       JOIN projects ON projects.external_id = given.project
       JOIN users ON users.external_id = given.person
       LEFT JOIN consumer_types ON consumer_types.name = given.type
@@ -28,6 +29,9 @@ _CONSUMERS = """
      ORDER BY given.uuid
     ON CONFLICT DO NOTHING RETURNING uuid
 """
+# What is kept with consumers of what they asked for; with pods their manifests are.
+_WITH_REQUESTS = {"column": ", request", "value": ", given.request", "requests": ", $24"}
+_BARE = dict.fromkeys(_WITH_REQUESTS, "")
 # What they get, if all of them were new: `providers` are the uuids of those that are locked and stamped.
 _AMOUNTS = f"""
 held AS (
@@ -87,7 +91,7 @@ _NOT_A_NUMBER = "22P02"
 # -- consumers that are not pods ------------------------------------------------------------------------
 
 _FRESH_CLAIM = f"""
-WITH consumer AS ({_CONSUMERS.format(condition="true")}),
+WITH consumer AS ({_CONSUMERS.format(condition="true", **_WITH_REQUESTS)}),
 {_AMOUNTS.format(providers="$7")}, {
     _RECORDED.format(
         kind="'allocations'", target="given.consumer", texts="$17", who="$18, $19, $20, $21, $22, $23"
@@ -99,11 +103,11 @@ WITH consumer AS ({_CONSUMERS.format(condition="true")}),
 # -- a pod on a node ------------------------------------------------------------------------------------
 
 # Beside the above: the providers to stamp; id and stamp of the host, units in use below it; logical CPUs and
-# their exclusive levels; the row of the pod; kind, name and texts of the record.
+# their exclusive levels; the row of the pod; kind, name and texts of the record; the generation of the rules.
 _POD_TYPES = (
     f"{_CLAIM_TYPES}, varchar[], integer, varchar, bigint, integer[], varchar[], "
     "integer, varchar, varchar, varchar, json, json, integer, integer, "
-    f"varchar, text, text[], {_WHO_TYPES}"
+    f"varchar, text, text[], {_WHO_TYPES}, integer"
 )
 _POD_IS_WHOLE = f"""
     {_IS_WHOLE} AND (SELECT count(*) FROM owned) = cardinality($21) AND (SELECT count(*) FROM pod) = 1
@@ -111,14 +115,17 @@ _POD_IS_WHOLE = f"""
 # As they were when they were locked, which is later than when the statement began.
 _FORMER_STAMPS = ", (SELECT array_agg(ARRAY[id, revision::text::bigint]) FROM held)"
 _POD_ARRIVAL = f"""
-WITH host AS (
-    SELECT id FROM resource_providers WHERE id = $18 AND revision = CAST(CAST($19 AS text) AS xid8) FOR UPDATE
+WITH cluster AS (
+    SELECT id FROM clusters WHERE id = $23 AND rules_generation = $40 FOR KEY SHARE
+), host AS (
+    SELECT id FROM resource_providers
+     WHERE id = $18 AND revision = CAST(CAST($19 AS text) AS xid8) AND EXISTS (SELECT FROM cluster) FOR UPDATE
 ), below AS (
     SELECT COALESCE(sum(inventories.used), 0) AS used FROM inventories
       JOIN resource_providers AS member ON member.id = inventories.resource_provider_id
      WHERE member.root_provider_id = $18 AND member.cluster_id IS NOT NULL
 ), consumer AS (
-    {_CONSUMERS.format(condition="EXISTS (SELECT FROM host) AND (SELECT used FROM below) = $20")}
+    {_CONSUMERS.format(condition="EXISTS (SELECT FROM host) AND (SELECT used FROM below) = $20", **_BARE)}
 ), owned AS (
     INSERT INTO logical_cpus (node_id, cpu, consumer_id, exclusive_level)
     SELECT $30, given.cpu, consumer.uuid, given.level FROM consumer, unnest($21, $22) AS given(cpu, level)
@@ -134,7 +141,7 @@ WITH host AS (
 """
 
 _STATEMENTS = {
-    "placement_fresh_claim": (f"{_CLAIM_TYPES}, text[], {_WHO_TYPES}", _FRESH_CLAIM),
+    "placement_fresh_claim": (f"{_CLAIM_TYPES}, text[], {_WHO_TYPES}, text[]", _FRESH_CLAIM),
     "placement_pod_arrival": (_POD_TYPES, _POD_ARRIVAL),
 }
 # Prepared once per connection: planning them would cost more than running them. A pooler may have given the

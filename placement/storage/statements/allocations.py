@@ -259,10 +259,12 @@ def claim_at_once(
     rises: Sequence[Rise],
     amounts: Sequence[Amount],
     records: Sequence[Mapping[str, object]],
+    requests: Sequence[str | None],
 ) -> bool:
     """Create the consumers with their allocations; False, and nothing done, if any of it cannot be.
 
-    `records` are the documents that the records of the consumers show, in the order of the consumers.
+    `records` are the documents that the records of the consumers show, `requests` what is kept of what they
+    asked for, both in the order of the consumers.
 
     It is refused, too, where the database has no such statement. None of the sequences may be empty. Raises
     TryAgain, OutcomeUnknown, Unavailable.
@@ -270,4 +272,6 @@ def claim_at_once(
     columns = [list(column) for rows in (consumers, rises, amounts) for column in zip(*rows, strict=True)]
     texts = [document(record) for record in records] if database.audits else []
     who = described(initiator())
-    return database.backend.claim_at_once(database.single_write, (utcnow(), *columns, texts, *who))
+    return database.backend.claim_at_once(
+        database.single_write, (utcnow(), *columns, texts, *who, list(requests))
+    )

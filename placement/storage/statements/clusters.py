@@ -22,7 +22,8 @@ _AT_ONCE = 500
 class Cluster(NamedTuple):
     """A cluster; `aggregate_uuid` is the aggregate its hosts are in.
 
-    `changed_at`: when its settings were changed last, None if never.
+    `changed_at`: when its settings were changed last, None if never. `rules_generation` counts the pods with
+    required anti-affinity that have come.
     """
 
     id: int
@@ -32,6 +33,7 @@ class Cluster(NamedTuple):
     settings: dict[str, Any]
     nodes: int
     changed_at: datetime.datetime | None = None
+    rules_generation: int = 0
 
 
 _counted = (
@@ -43,6 +45,7 @@ _counted = (
         _clusters.c.settings,
         sa.select(sa.func.count(_nodes.c.id)).where(_nodes.c.cluster_id == _clusters.c.id).scalar_subquery(),
         _clusters.c.updated_at,
+        _clusters.c.rules_generation,
     )
     .select_from(_clusters)
     .join(_aggregates, _aggregates.c.id == _clusters.c.aggregate_id)
@@ -77,6 +80,26 @@ def lock(transaction: Transaction, name: str) -> int | None:
     locked = transaction.locked(statement, may_be_referred_to=True)
     found: int | None = transaction.execute(locked).scalar_one_or_none()
     return found
+
+
+def lock_alone(transaction: Transaction, id_: int) -> None:
+    """Lock a cluster so that no pod comes to it but by this transaction, and wait for those that are coming.
+
+    To be called before any node is locked.
+    """
+    transaction.execute(transaction.locked(sa.select(_clusters.c.id).where(_clusters.c.id == id_)))
+
+
+def rules_generation(connection: Executor, id_: int) -> int:
+    """How many pods with required anti-affinity have come to a cluster; 0 if it is gone."""
+    statement = sa.select(_clusters.c.rules_generation).where(_clusters.c.id == id_)
+    return connection.execute(statement).scalar() or 0
+
+
+def raise_rules_generation(transaction: Transaction, id_: int) -> None:
+    """A pod with required anti-affinity comes to a cluster that is locked alone."""
+    raised = {_clusters.c.rules_generation: _clusters.c.rules_generation + 1}
+    transaction.execute(sa.update(_clusters).where(_clusters.c.id == id_).values(raised))
 
 
 def insert(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -238,6 +238,19 @@ def note_dedicated_cpus(transaction: Transaction, uuid: str, generation: int, cp
     """Keep the dedicated CPUs of a guest with its consumer; False if that has another generation by now."""
     mine = (_table.c.uuid == uuid, _table.c.generation == generation)
     return bool(transaction.execute(sa.update(_table).where(*mine).values(dedicated_cpus=cpus)).rowcount)
+
+
+_KEEP = RowStatement(
+    "UPDATE consumers SET request = given.request FROM {rows} WHERE consumers.uuid = given.uuid",
+    "given",
+    {"uuid": "varchar", "request": "text"},
+)
+
+
+def keep_requests(transaction: Transaction, requests: Mapping[str, str]) -> None:
+    """Keep with consumers what they were claimed with (domain.kept_request)."""
+    if requests:
+        _KEEP.run(transaction, sorted(requests.items()))
 
 
 def delete(transaction: Transaction, uuids: Collection[str]) -> None:

@@ -25,14 +25,31 @@ Roots = Collection[int] | None
 """The ids of host providers to look at; None for all of the cluster."""
 
 
-def lock(transaction: Transaction, roots: Collection[int]) -> dict[int, int]:
-    """Lock host providers in ascending order of ids; the stamps of those that exist."""
+# Whoever has pods come locks their cluster first, as one pod may do that alone (clusters.lock_alone).
+_cluster = (
+    sa.select(tables.clusters.c.id)
+    .where(tables.clusters.c.id == sa.bindparam("cluster"))
+    .with_for_update(read=True, key_share=True)
+)
+_in_cluster = sa.exists(sa.select(_cluster.cte("cluster")))
+_unchanged_cluster = _cluster.where(tables.clusters.c.rules_generation == sa.bindparam("generation"))
+_in_unchanged_cluster = sa.exists(sa.select(_unchanged_cluster.cte("cluster")))
+
+
+def lock(transaction: Transaction, roots: Collection[int], cluster_id: int | None = None) -> dict[int, int]:
+    """Lock host providers in ascending order of ids; the stamps of those that exist.
+
+    `cluster_id`: the cluster in which pods may come to them.
+    """
     statement = (
         sa.select(_providers.c.id, revision_number())
         .where(_providers.c.id.in_(sorted(roots)))
         .order_by(_providers.c.id)
     )
-    return {row[0]: row[1] for row in transaction.execute(transaction.locked(statement))}
+    given = {}
+    if cluster_id is not None:
+        statement, given = statement.where(_in_cluster), {"cluster": cluster_id}
+    return {row[0]: row[1] for row in transaction.execute(transaction.locked(statement), given)}
 
 
 class LockedHost(NamedTuple):
@@ -60,9 +77,22 @@ _trees = (
 )
 
 
-def lock_with_use(transaction: Transaction, roots: Collection[int]) -> dict[int, LockedHost]:
-    """The same as `lock`, with the sum of what is in use."""
-    rows = transaction.execute(transaction.locked(_trees), {"roots": sorted(roots)})
+_trees_for_pods = _trees.where(_in_unchanged_cluster)
+
+
+def lock_with_use(
+    transaction: Transaction, roots: Collection[int], cluster_id: int, generation: int | None
+) -> dict[int, LockedHost]:
+    """The same as `lock`, with the sum of what is in use.
+
+    None is locked unless the cluster has this generation of rules, if one is given.
+    """
+    given = {"roots": sorted(roots)}
+    if generation is None:
+        rows = transaction.execute(transaction.locked(_trees), given)
+    else:
+        of_cluster = {"cluster": cluster_id, "generation": generation}
+        rows = transaction.execute(transaction.locked(_trees_for_pods), {**given, **of_cluster})
     return {row[0]: LockedHost(row[1], int(row[2] or 0)) for row in rows}
 
 

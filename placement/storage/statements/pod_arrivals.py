@@ -22,7 +22,8 @@ class PodArrival:
 
     `providers` are the uuids of all providers to stamp. The host must still carry the stamp `host_revision`,
     and `used_below` units must be in use of what its import made, all classes added. `levels` are the
-    exclusive levels of the logical CPUs that become its own, by CPU. `record` is what its record shows.
+    exclusive levels of the logical CPUs that become its own, by CPU. `record` is what its record shows. The
+    cluster must still have that `rules_generation`.
     """
 
     cluster_id: int
@@ -35,6 +36,7 @@ class PodArrival:
     amounts: Sequence[Amount]
     levels: Mapping[int, str]
     record: Record
+    rules_generation: int
 
 
 def place_at_once(database: Database, arrival: PodArrival, now: datetime.datetime) -> Stamped | None:
@@ -68,8 +70,9 @@ def place_at_once(database: Database, arrival: PodArrival, now: datetime.datetim
     record = arrival.record
     texts = [document(record.after)] if database.audits else []
     recorded = (record.kind, record.target, texts, *described(initiator()))
+    wanted = (*host, *cpus, *row, *recorded, arrival.rules_generation)
     return database.backend.place_at_once(
-        database.single_write, (now, *columns, list(arrival.providers), *host, *cpus, *row, *recorded)
+        database.single_write, (now, *columns, list(arrival.providers), *wanted)
     )
 
 

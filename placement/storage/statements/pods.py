@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from placement.domain.portions import portions
 from placement.storage import tables
 from placement.storage.database import Executor, Transaction
 from placement.storage.statements.given_rows import RowStatement
@@ -17,6 +18,7 @@ from placement.storage.statements.given_rows import RowStatement
 _pods = tables.pods
 _nodes = tables.nodes
 _cpus = tables.logical_cpus
+_AT_ONCE = 500
 
 
 RESERVED = ""
@@ -138,6 +140,15 @@ def leave_nodes(transaction: Transaction, statuses: Mapping[int, Mapping[str, An
     if statuses:
         rows = [(id_, json.dumps(status)) for id_, status in statuses.items()]
         _LEAVE.run(transaction, rows, form=form, now=transaction.now)
+
+
+def replace_statuses(transaction: Transaction, statuses: Mapping[int, Mapping[str, Any]]) -> None:
+    """Let rows, by id, have these statuses."""
+    statement = sa.update(_pods).where(_pods.c.id == sa.bindparam("row_id"))
+    statement = statement.values(status=sa.bindparam("new_status"), updated_at=transaction.now)
+    rows = [{"row_id": id_, "new_status": dict(status)} for id_, status in statuses.items()]
+    if rows:
+        transaction.connection.execute(statement, rows)
 
 
 def touch(transaction: Transaction, id_: int) -> None:
@@ -271,6 +282,19 @@ def manifests(connection: Executor, cluster_id: int, uids: Collection[str]) -> l
     """The manifests of the pods with these uids."""
     statement = sa.select(_pods.c.manifest).where(_pods.c.cluster_id == cluster_id, _pods.c.uid.in_(uids))
     return list(connection.execute(statement).scalars())
+
+
+def said(connection: Executor, ids: Collection[int]) -> dict[int, tuple[Any, Any]]:
+    """The labels and the affinity in the manifests of pods by their ids; no statement if there are none."""
+    found: dict[int, tuple[Any, Any]] = {}
+    if not ids:
+        return found
+    manifest = _pods.c.manifest
+    asked = sa.select(_pods.c.id, manifest["metadata"]["labels"], manifest["spec"]["affinity"])
+    for some in portions(sorted(ids), _AT_ONCE):
+        rows = connection.execute(asked.where(_pods.c.id.in_(some)))
+        found |= {row[0]: (row[1], row[2]) for row in rows}
+    return found
 
 
 def owners(connection: Executor, node_ids: Collection[int]) -> dict[int, dict[int, tuple[str, str]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,6 +14,7 @@ from placement.dialects.koordinator.pod.pod_request import import_pod
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.kubernetes.node_selection import NodeAttributes, read_attributes
+from placement.kubernetes.pod_affinity import Bearer
 from placement.numa.host_score import HostTotals
 from placement.scheduling.host import Host, occupied_host
 from placement.scheduling.node_allocations import Accountant, host_room
@@ -51,6 +53,14 @@ class TestNode:
     @property
     def reservations_left(self) -> tuple[RecordedPod, ...]:
         return self.reservations
+
+    @property
+    def bearers(self) -> Mapping[Bearer, int]:
+        return Counter((pod.namespace, pod.labels) for pod in self.pods)
+
+    @property
+    def with_affinity(self) -> tuple[RecordedPod, ...]:
+        return tuple(pod for pod in self.pods if pod.affinity)
 
     @property
     def root_id(self) -> int:

@@ -17,6 +17,7 @@ from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.columns.score import highest_scores
 from placement.scheduling.columns.table import GUARD, KIND
 from placement.scheduling.pipeline import ShapeRanking
+from placement.scheduling.priorities import priorities
 from tests.unit.dialects.koordinator import pods
 from tests.unit.scheduling.clusters import (
     built_node,
@@ -35,6 +36,13 @@ def looked_at(shape, found):
 
 def columns_of(found):
     return NodeColumns().updated(found)
+
+
+def one_by_one(best_first):
+    """The score of each node relative to where a pod gets most of what it prefers."""
+    ranked = list(best_first)
+    worst = max((each.missed for each in ranked), default=0)
+    return {each.node.name: (each.score + 100 * (worst - each.missed)) // (worst + 1) for each in ranked}
 
 
 @settings(max_examples=150)
@@ -143,6 +151,8 @@ def test_a_ranking_that_follows_a_cluster_ranks_as_a_new_one(data):
         for asked in (columns, columns.among(some)):
             kept = [(each.node, each.score) for each in ranking.best_first(asked)]
             assert kept == [(each.node, each.score) for each in ShapeRanking(shape).best_first(asked)]
+            assert ranking.refusals(asked) == ShapeRanking(shape).refusals(asked)
+            assert priorities(ranking, asked, 1) == one_by_one(ShapeRanking(shape).best_first(asked))
         columns = columns.updated([data.draw(nodes(name, cluster)) for name in sorted(some)])
 
 

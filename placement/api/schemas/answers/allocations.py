@@ -4,7 +4,16 @@ from placement.api.microversions import Feature
 from placement.api.schemas import patterns
 from placement.api.schemas.answers.base import OPTIONAL, Answer, Error, amounts, since
 from placement.api.schemas.answers.providers import InventoryRecord
-from placement.api.schemas.fields import Integer, Mapping, NullableUuid, Object, Sequence, String, Uuid
+from placement.api.schemas.fields import (
+    Boolean,
+    Integer,
+    Mapping,
+    NullableUuid,
+    Object,
+    Sequence,
+    String,
+    Uuid,
+)
 
 _USAGE = r"^[A-Z0-9_]+$|^consumer_count$"
 _TYPE = r"^[A-Z0-9_]+$|^all$|^unknown$"
@@ -63,6 +72,7 @@ class MemberClaimed(Answer):
     """What became of a member of a claim for many: what it was given, or what is wrong."""
 
     status = Integer(200, 599)
+    name = String(metadata=OPTIONAL)
     consumer_uuid = Uuid()
     consumer_generation = Integer(metadata=OPTIONAL)
     project_id = String(metadata=OPTIONAL)
@@ -70,13 +80,27 @@ class MemberClaimed(Answer):
     consumer_type = String(nullable=True, metadata=OPTIONAL)
     allocations = Mapping(patterns.UUID, Object(Amounts), metadata=OPTIONAL)
     mappings = Mapping(patterns.SUFFIX, Sequence(Uuid()), metadata=OPTIONAL)
+    dedicated_cpus = String(metadata=OPTIONAL)
     error = Object(Error, metadata=OPTIONAL)
 
 
+class RuleKept(Answer):
+    """What became of a rule between members: by how many consumers it is broken where they are."""
+
+    rule = String()
+    kept = Boolean()
+    excess = Integer()
+
+
 class ManyClaimed(Answer):
-    """What became of each member of a claim for many, in their order."""
+    """What became of each member of a claim for many, in their order, and of the rules between them.
+
+    `proven`: it is certain that no more of them could have something.
+    """
 
     members = Sequence(Object(MemberClaimed))
+    proven = Boolean(metadata=OPTIONAL)
+    rules = Sequence(Object(RuleKept), metadata=OPTIONAL)
 
 
 class ListedAmounts(Answer):

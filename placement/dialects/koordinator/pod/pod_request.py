@@ -19,6 +19,7 @@ from placement.dialects.koordinator.pod.annotations import (
     read_resource_spec,
     read_resource_status,
 )
+from placement.dialects.koordinator.pod.gang import Gang, read_gang
 from placement.dialects.koordinator.qos import (
     KubernetesQos,
     QosClass,
@@ -35,6 +36,7 @@ from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.kubernetes.manifest import Field, Report
 from placement.kubernetes.node_selection import NodeSelection, read_node_selection
 from placement.kubernetes.pod import Pod, pod_limit, pod_requests, read_pod, request_amounts
+from placement.kubernetes.pod_rules import PodRules, read_pod_rules
 from placement.numa.amounts import Amounts
 from placement.numa.demand import BindPolicy, ExclusiveLevel
 from placement.numa.refusal import RefusalClass, Refused
@@ -193,8 +195,9 @@ class PodImport:
     """All that a manifest says about a pod that looks for a place.
 
     `request` is None if it requests nothing at all; `qos` is the class its label names, `treated_as` the one
-    that decides where it runs. `spec` is its resource-spec as written, `containers` their names. With a
-    `reservation_affinity` it must use a reservation.
+    that decides where it runs. `spec` is its resource-spec as written, `containers` their names, `rules` what
+    it says about other pods, `gang` with which pods it is placed together. With a `reservation_affinity` it
+    must use a reservation.
     """
 
     qos: QosClass
@@ -205,6 +208,8 @@ class PodImport:
     containers: tuple[str, ...]
     warnings: tuple[str, ...]
     treated_as: QosClass
+    rules: PodRules
+    gang: Gang | None = None
     reservation_affinity: ReservationAffinity | None = None
 
     @property
@@ -230,6 +235,7 @@ def import_pod(
     selection = read_node_selection(pod.manifest.root.member("spec"))
     spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC))
     affinity = read_reservation_affinity(pod.manifest.annotation(keys.RESERVATION_AFFINITY))
+    rules, gang = read_pod_rules(pod.manifest.root, pod.namespace), read_gang(pod.manifest, pod.namespace)
     report.raise_findings()
     warn_of_pod(
         pod,
@@ -247,6 +253,8 @@ def import_pod(
         containers=tuple(container.name for container in pod.all_containers),
         warnings=report.warnings,
         treated_as=qos_with_default(pod, guaranteed=QosClass.LS),
+        rules=rules,
+        gang=gang,
         reservation_affinity=affinity,
     )
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.kubernetes.node_selection import NodeSelection
+from placement.kubernetes.pod_rules import PodRules
 from placement.numa.demand import (
     BindPolicy,
     ExclusiveLevel,
@@ -22,6 +23,7 @@ _MANY_GROUPS = 8
 def gaps_of(
     request: PodRequest | None,
     selection: NodeSelection,
+    rules: PodRules,
     label_keys: Collection[str],
     *,
     amplified: bool,
@@ -33,6 +35,8 @@ def gaps_of(
     `bound_by_hosts`: some hosts bind every pod that requests CPUs.
     """
     found = list(_about_nodes(selection, label_keys))
+    if rules:
+        found.append("pod affinity and topology spread: queries know nothing of the pods that are placed")
     if request is not None:
         found.extend(_about_cpus(request, amplified, bound_by_hosts))
         found.extend(_about_numa_nodes(request))

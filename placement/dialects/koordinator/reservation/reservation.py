@@ -11,6 +11,7 @@ from typing import Any
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.reservation.owners import read_owners
 from placement.dialects.koordinator.reservation.terms import AllocatePolicy, ReservationTerms
+from placement.kubernetes.duration import read_duration
 from placement.kubernetes.manifest import Field, Manifest, Report, read_manifest
 
 API_VERSION = "scheduling.koordinator.sh/v1alpha1"
@@ -26,8 +27,6 @@ _UNDERSTOOD = (
     "unschedulable",
 )
 _DEFAULT_POLICY = "Default"
-_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|ms|s|m|h)")
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _ORDER = re.compile(r"[0-9]{1,18}")
 
 
@@ -121,30 +120,12 @@ def _end(spec: Field, begin: datetime.datetime) -> datetime.datetime | None:
         if ttl.value is not None:
             ttl.refuse("there is expires, too, and only one of them may be given")
         return _moment(expires)
-    lasts = DEFAULT_TTL if ttl.value is None else _duration(ttl)
+    lasts = DEFAULT_TTL if ttl.value is None else read_duration(ttl)
     try:
         return begin + lasts if lasts else None
     except OverflowError:
         ttl.refuse("is too long")
         return None
-
-
-def _duration(ttl: Field) -> datetime.timedelta | None:
-    text = ttl.text() or ""
-    parts = _DURATION.findall(text)
-    if text == "0" or (parts and "".join(parts) == text):
-        try:
-            return datetime.timedelta(seconds=sum(map(_seconds, parts)))
-        except OverflowError:
-            ttl.refuse("is too long")
-            return None
-    ttl.refuse(f"{text[:60]!r} is no duration such as 90s or 1h30m")
-    return None
-
-
-def _seconds(part: str) -> float:
-    unit = part.lstrip("0123456789.")
-    return float(part.removesuffix(unit)) * _SECONDS[unit]
 
 
 def _moment(field: Field) -> datetime.datetime | None:

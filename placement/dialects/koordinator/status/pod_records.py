@@ -14,6 +14,7 @@ from placement.dialects.koordinator.pod.annotations import (
     read_resource_status,
     read_told_pools,
 )
+from placement.dialects.koordinator.pod.gang import Gang, gang_of
 from placement.dialects.koordinator.pod.pod_request import exclusive_level, exclusivity_group
 from placement.dialects.koordinator.qos import (
     KubernetesQos,
@@ -25,6 +26,7 @@ from placement.dialects.koordinator.qos import (
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.kubernetes.manifest import Report
 from placement.kubernetes.pod import Pod, pod_requests, read_pod, request_amounts
+from placement.kubernetes.pod_rules import PodRules, read_pod_rules
 from placement.numa.amounts import Amounts
 from placement.numa.cpus import CpuTopology
 from placement.numa.cpuset import format_cpu_list
@@ -68,7 +70,7 @@ class RunningPod:
     `phase` is as reported; a pod that has ended, or has no host yet, requests nothing. `qos` is the class its
     label names, `treated_as` the one that decides where it runs. `has_status`: it carries a resource-status.
     `warnings` has the admission rules it breaks, which does not make it run any less. `pools` are the NUMA
-    nodes whose shared pools it was told.
+    nodes whose shared pools it was told. Of its `rules`, what cannot be read has no effect.
     """
 
     phase: str
@@ -80,6 +82,8 @@ class RunningPod:
     has_status: bool
     containers: tuple[str, ...]
     warnings: tuple[str, ...]
+    rules: PodRules
+    gang: Gang | None = None
     pools: tuple[int, ...] = ()
 
 
@@ -102,6 +106,7 @@ def import_running_pod(
     report.raise_findings()
     for violation in admission_violations(pod, settings.profile):
         report.warn(violation)
+    rules = read_pod_rules(pod.manifest.root.softly(), pod.namespace)
     return RunningPod(
         phase=pod.phase,
         qos=raw_qos(pod),
@@ -112,6 +117,8 @@ def import_running_pod(
         has_status=bool(pod.manifest.annotation(keys.RESOURCE_STATUS).value),
         containers=tuple(container.name for container in pod.all_containers),
         warnings=report.warnings,
+        rules=rules,
+        gang=gang_of(document, pod.namespace),
         pools=read_told_pools(pod.manifest.annotation(keys.RESOURCE_STATUS)),
     )
 

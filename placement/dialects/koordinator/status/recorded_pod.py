@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from placement.dialects.koordinator.pod.gang import Membership, stored_membership
 from placement.dialects.koordinator.reservation.terms import ReservationTerms, stored_terms
+from placement.kubernetes.pod_affinity import NO_AFFINITY, Labels, PodAffinity, stored_affinity
 from placement.numa.amounts import NOTHING, Amounts, NumaAmounts
 from placement.numa.cpuset import format_cpu_list, parse_cpu_list
 from placement.numa.demand import ExclusiveLevel
@@ -25,7 +27,8 @@ class RecordedPod:
     nodes in whose pools it has to stay, if not in all. `unreadable`: findings about its resource-status;
     while there are any, its CPUs are unknown. `reservation` is the consumer that is the reservation it takes
     from, if it takes from one; `keeps` has the terms if it is a reservation itself, which has no namespace.
-    `slots` is how many of its node's pods it counts as.
+    `slots` is how many of its node's pods it counts as. `labels` are those by which other pods want it near
+    or apart, `affinity` is what it wants itself, `membership` that of its gang.
     """
 
     namespace: str
@@ -42,6 +45,9 @@ class RecordedPod:
     reservation: str = ""
     keeps: ReservationTerms | None = None
     slots: int = 1
+    labels: Labels = ()
+    affinity: PodAffinity = NO_AFFINITY
+    membership: Membership | None = None
 
     @property
     def full_name(self) -> str:
@@ -66,8 +72,11 @@ class RecordedPod:
             "pools": list(self.pools),
             "reservation": self.reservation,
             "keeps": None if self.keeps is None else self.keeps.document(),
+            "affinity": self.affinity.document(),
+            "membership": None if self.membership is None else self.membership.document(),
         }
-        return {key: member for key, member in members.items() if member}
+        # Rows without labels are those of releases that wrote none.
+        return {key: member for key, member in members.items() if member} | {"labels": dict(self.labels)}
 
 
 def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any]) -> RecordedPod:
@@ -79,7 +88,8 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
         shares_with_best_effort=not document.get("secluded", False),
         group=document.get("group", ""),
     )
-    keeps = document.get("keeps")
+    keeps, membership = document.get("keeps"), document.get("membership")
+    labels = tuple(sorted(document.get("labels", {}).items()))
     return RecordedPod(
         namespace=namespace,
         name=name,
@@ -94,6 +104,9 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
         pools=tuple(document.get("pools", ())),
         reservation=document.get("reservation", ""),
         keeps=None if keeps is None else stored_terms(keeps),
+        labels=labels,
+        affinity=stored_affinity(document.get("affinity"), (namespace, labels)),
+        membership=None if membership is None else stored_membership(membership),
     )
 
 

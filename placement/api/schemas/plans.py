@@ -1,0 +1,193 @@
+"""Bodies of plans of moves."""
+
+from placement.api.schemas import patterns
+from placement.api.schemas.answers.base import OPTIONAL, Answer
+from placement.api.schemas.base import VersionedSchema
+from placement.api.schemas.capacity import KindBody
+from placement.api.schemas.fields import (
+    Boolean,
+    Choice,
+    Integer,
+    Mapping,
+    Number,
+    Object,
+    Sequence,
+    String,
+    Uuid,
+)
+from placement.domain.inventory import MAX_INT
+from placement.services.planning.moves.checking import DONE, IMPOSSIBLE, POSSIBLE
+from placement.services.planning.moves.consumers import GUESSED, POD, QUERY
+from placement.services.planning.moves.goals import SEARCH, SUMS
+from placement.services.planning.moves.plan import EVICTION, REWRITING
+from placement.services.planning.plans import DEFRAGMENT, EMPTY, FIT, FREE
+
+MOST_MOVES = 10_000
+_MOST_SECONDS = 600
+
+
+class FitBody(KindBody):
+    """A query or its string, a flavor or a pod, and how many of these shall fit."""
+
+    count = Integer(1, MOST_MOVES)
+
+
+class DefragmentBody(KindBody):
+    """The request for which less shall be stranded, and of which class."""
+
+    resource_class = String(1, 255, patterns.NAME)
+
+
+class GoalBody(VersionedSchema):
+    """One of: let requests fit, empty these hosts (by name or uuid), free so many hosts, strand less."""
+
+    fit = Object(FitBody)
+    empty = Sequence(String(1, 255), least=1)
+    free = Integer(1, MOST_MOVES)
+    defragment = Object(DefragmentBody)
+
+
+class AtMostBody(VersionedSchema):
+    """At most so many moves of the consumers that meet all that is said; `label` of pods, KEY=VALUE."""
+
+    moves = Integer(0, MOST_MOVES, required=True)
+    project_id = String(1, 255)
+    consumer_type = String(1, 255)
+    label = String(1, 512)
+
+
+class LimitsBody(VersionedSchema):
+    """What bounds a plan."""
+
+    moves = Integer(0, MOST_MOVES)
+    never = Sequence(Uuid())
+    clusters = Sequence(String(1, 255))
+    at_most = Sequence(Object(AtMostBody))
+    seconds = Number(0, _MOST_SECONDS)
+
+
+class PlanBody(VersionedSchema):
+    """POST /ext/v1/plans."""
+
+    goal = Object(GoalBody, required=True)
+    limits = Object(LimitsBody)
+    cluster = String(1, 255)
+
+
+def _allocations() -> Mapping:
+    return Mapping(patterns.UUID, Object(_Resources))
+
+
+class _Resources(Answer):
+    """Amounts of one provider."""
+
+    resources = Mapping(patterns.NAME, Integer(1, MAX_INT))
+
+
+class PodOfMove(Answer):
+    """The pod that is moved, and the CPUs that it would be given."""
+
+    cluster = String()
+    namespace = String()
+    name = String()
+    uid = String()
+    from_node = String()
+    to_node = String()
+    cpuset = String()
+
+
+class MoveShown(Answer):
+    """A consumer goes from what it holds to something else."""
+
+    consumer = Uuid()
+    consumer_generation = Integer(0, MAX_INT)
+    project_id = String()
+    user_id = String()
+    consumer_type = String(nullable=True)
+    kind = Choice([QUERY, POD, GUESSED])
+    by = Choice([REWRITING, EVICTION])
+    from_host = Uuid()
+    to_host = Uuid()
+    from_allocations = _allocations()
+    to_allocations = _allocations()
+    pod = Object(PodOfMove, metadata=OPTIONAL)
+
+
+class MovesBody(VersionedSchema):
+    """POST /ext/v1/plans/check: the moves of a plan."""
+
+    moves = Sequence(Object(MoveShown), most=MOST_MOVES, required=True)
+    cluster = String(1, 255)
+
+
+class BoundShown(Answer):
+    """No plan has fewer moves."""
+
+    moves = Integer()
+    by = Choice([SUMS, SEARCH])
+
+
+class UseShown(Answer):
+    """What a host offers of a class, and what is in use before and after the plan."""
+
+    capacity = Integer()
+    before = Integer()
+    after = Integer()
+
+
+class HostShown(Answer):
+    """A host that the plan concerns, with its consumers before and after."""
+
+    uuid = Uuid()
+    name = String(nullable=True)
+    consumers_before = Integer()
+    consumers_after = Integer()
+    classes = Mapping(patterns.NAME, Object(UseShown))
+
+
+class LeftShown(Answer):
+    """A consumer that should have been moved and is not, and why."""
+
+    consumer = Uuid()
+    host = Uuid()
+    why = String()
+
+
+class StrandedShown(Answer):
+    """What is stranded before and after the plan."""
+
+    before = Integer()
+    after = Integer()
+
+
+class PlanShown(Answer):
+    """Moves in their order, and what they achieve."""
+
+    goal = Choice([FIT, EMPTY, FREE, DEFRAGMENT])
+    wanted = Integer()
+    achieved = Integer()
+    reached = Boolean()
+    complete = Boolean()
+    cluster = String(nullable=True)
+    bound = Object(BoundShown)
+    moves = Sequence(Object(MoveShown))
+    placements = Sequence(_allocations())
+    emptied = Sequence(Uuid())
+    left = Sequence(Object(LeftShown))
+    stranded = Mapping(patterns.NAME, Object(StrandedShown))
+    hosts = Sequence(Object(HostShown))
+
+
+class CheckedShown(Answer):
+    """The state of a move, made after those before it; `why` of one that is impossible."""
+
+    consumer = Uuid()
+    state = Choice([POSSIBLE, DONE, IMPOSSIBLE])
+    why = String()
+
+
+class PlanChecked(Answer):
+    """The moves in their order, and whether none of them is impossible."""
+
+    valid = Boolean()
+    moves = Sequence(Object(CheckedShown))

@@ -1,0 +1,211 @@
+"""What pods have for and against each other: podAffinity and podAntiAffinity, required and preferred."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from placement.kubernetes.label_selector import LabelSelector, read_label_selector
+from placement.kubernetes.manifest import Field, Report
+from placement.kubernetes.node_selection import Requirement
+
+Labels = tuple[tuple[str, str], ...]
+"""Labels in the order of their keys."""
+Bearer = tuple[str, Labels]
+"""The namespace and the labels of a pod: all that others choose it by."""
+
+# Every namespace has this label, and it is the only one that follows from its name.
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
+_MOST_WEIGHT = 100
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+class PodSelector(NamedTuple):
+    """Pods by their labels and namespaces; without `labels` there are none.
+
+    They are in one of `namespaces`, or in one whose label with its name `by_name` means.
+    """
+
+    labels: LabelSelector | None
+    namespaces: tuple[str, ...]
+    by_name: LabelSelector | None = None
+
+    def __str__(self) -> str:
+        """The pods as people write them."""
+        if self.labels is None:
+            return "no pods"
+        where = [f"namespace {name}" for name in self.namespaces]
+        if self.by_name is not None:
+            where.append(f"namespaces with {self.by_name}" if self.by_name.requirements else "any namespace")
+        return f"pods with {self.labels or 'any labels'} in {' or '.join(where)}"
+
+    def selects(self, bearer: Bearer) -> bool:
+        """Whether a pod is one of them (Kubernetes: label selectors, namespaces)."""
+        namespace, labels = bearer
+        if self.labels is None or not self._covers(namespace):
+            return False
+        return self.labels.holds(dict(labels))
+
+    def _covers(self, namespace: str) -> bool:
+        if namespace in self.namespaces:
+            return True
+        return self.by_name is not None and self.by_name.holds({_NAMESPACE_NAME: namespace})
+
+
+class PodTerm(NamedTuple):
+    """Pods, and the label that nodes share which count as one place."""
+
+    pods: PodSelector
+    topology_key: str
+
+    def __str__(self) -> str:
+        """The term as people write it."""
+        return f"{self.pods}, by {self.topology_key}"
+
+    def document(self) -> dict[str, Any]:
+        """The term as Kubernetes writes it."""
+        pods = self.pods
+        members = {
+            "labelSelector": None if pods.labels is None else pods.labels.document(),
+            "namespaces": list(pods.namespaces),
+            "namespaceSelector": None if pods.by_name is None else pods.by_name.document(),
+            "topologyKey": self.topology_key,
+        }
+        return {key: member for key, member in members.items() if member not in (None, [])}
+
+
+class WeightedTerm(NamedTuple):
+    """A term that is preferred by so much."""
+
+    weight: int
+    term: PodTerm
+
+
+@dataclass(frozen=True, slots=True)
+class PodAffinity:
+    """The terms of a pod: those required, for and against other pods, and those preferred."""
+
+    near: tuple[PodTerm, ...] = ()
+    apart: tuple[PodTerm, ...] = ()
+    rather_near: tuple[WeightedTerm, ...] = ()
+    rather_apart: tuple[WeightedTerm, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether there are any terms."""
+        return bool(self.near or self.apart or self.rather_near or self.rather_apart)
+
+    def document(self) -> dict[str, Any]:
+        """The affinity as Kubernetes writes it, with namespaces and labels filled in."""
+        sides = (
+            ("podAffinity", self.near, self.rather_near),
+            ("podAntiAffinity", self.apart, self.rather_apart),
+        )
+        return {
+            side: {
+                _REQUIRED: [term.document() for term in required],
+                _PREFERRED: [
+                    {"weight": each.weight, "podAffinityTerm": each.term.document()} for each in preferred
+                ],
+            }
+            for side, required, preferred in sides
+            if required or preferred
+        }
+
+
+NO_AFFINITY = PodAffinity()
+
+
+def pod_labels(metadata: Field) -> Labels:
+    """The labels in the metadata of a pod; those that are no texts are left out."""
+    labels = metadata.member("labels").members()
+    texts = ((key, label.value) for key, label in sorted(labels.items()))
+    return tuple((key, text) for key, text in texts if isinstance(text, str))
+
+
+def read_pod_affinity(affinity: Field, bearer: Bearer) -> PodAffinity:
+    """The terms in `Pod.spec.affinity` of the pod with this namespace and these labels.
+
+    What breaks the schema is reported, and so are selectors of namespaces by labels other than their name:
+    nobody knows these here. Source: Kubernetes podAffinity, podAntiAffinity.
+    """
+    if affinity.value is None:
+        return NO_AFFINITY
+    near, apart = affinity.member("podAffinity"), affinity.member("podAntiAffinity")
+    found = PodAffinity(
+        tuple(_read_terms(near.member(_REQUIRED), bearer)),
+        tuple(_read_terms(apart.member(_REQUIRED), bearer)),
+        tuple(_read_weighted(near.member(_PREFERRED), bearer)),
+        tuple(_read_weighted(apart.member(_PREFERRED), bearer)),
+    )
+    return found or NO_AFFINITY
+
+
+def stored_affinity(document: Mapping[str, Any] | None, bearer: Bearer) -> PodAffinity:
+    """The terms of a pod that is there already; what of them cannot be read has no effect."""
+    return read_pod_affinity(Field("affinity", document, Report(), soft=True), bearer)
+
+
+def _read_terms(terms: Field, bearer: Bearer) -> Iterator[PodTerm]:
+    for term in terms.elements():
+        key = read_topology_key(term)
+        if key:
+            yield PodTerm(_read_pods(term, bearer), key)
+
+
+def _read_weighted(terms: Field, bearer: Bearer) -> Iterator[WeightedTerm]:
+    for each in terms.elements():
+        weight, term = each.member("weight").integer(), each.member("podAffinityTerm")
+        if weight is not None and not 1 <= weight <= _MOST_WEIGHT:
+            each.member("weight").complain(f"must be from 1 to {_MOST_WEIGHT}, not {weight}")
+        key = read_topology_key(term)
+        if key and weight:
+            yield WeightedTerm(weight, PodTerm(_read_pods(term, bearer), key))
+
+
+def read_topology_key(term: Field) -> str:
+    """The `topologyKey` of a term or constraint, which is required."""
+    key = term.member("topologyKey").text()
+    if not key:
+        term.member("topologyKey").complain("is missing")
+    return key or ""
+
+
+def _read_pods(term: Field, bearer: Bearer) -> PodSelector:
+    namespace, own = bearer
+    selector = term.member("labelSelector")
+    labels = None if selector.value is None else read_label_selector(selector)
+    if labels is not None:
+        added = (
+            *same_labels(term.member("matchLabelKeys"), own),
+            *same_labels(term.member("mismatchLabelKeys"), own, "NotIn"),
+        )
+        labels = LabelSelector(tuple(dict.fromkeys((*labels.requirements, *added))))
+    named = tuple(name.text() or "" for name in term.member("namespaces").elements())
+    by_name = _read_namespaces(term.member("namespaceSelector"))
+    if not named and by_name is None:
+        named = (namespace,)
+    return PodSelector(labels, named, by_name)
+
+
+def _read_namespaces(selector: Field) -> LabelSelector | None:
+    if selector.value is None:
+        return None
+    read = read_label_selector(selector)
+    unknown = sorted({each.key for each in read.requirements} - {_NAMESPACE_NAME})
+    if not unknown:
+        return read
+    selector.complain(
+        f"labels of namespaces are not known here, but for {_NAMESPACE_NAME}: {', '.join(unknown)}"
+    )
+    return None
+
+
+def same_labels(keys: Field, own: Labels, operator: str = "In") -> Iterator[Requirement]:
+    """That pods have what the pod itself has at these keys, or not; keys that it has not say nothing."""
+    labels = dict(own)
+    for key in keys.elements():
+        text = key.text() or ""
+        if text in labels:
+            yield Requirement(text, operator, (labels[text],))

@@ -1,0 +1,221 @@
+"""`placement plan`: which moves would make room, whether they are still possible, and making them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from placement.domain.errors import PlacementError
+from placement.operations.commands.arguments import argument, consumer_uuid, positive, read_json
+from placement.operations.commands.capacity import kinds_of
+from placement.operations.commands.columns import Lines, ResourceAmounts
+from placement.operations.commands.display import PROSE, Listing, Prose
+from placement.operations.commands.flavor import OPTIONS
+from placement.operations.commands.moves import Moves
+from placement.operations.commands.plan_drawing import drawn, summary
+
+_GOALS = ("fit", "empty", "free", "defragment")
+_COLUMNS = ("#", "Consumer", "Kind", "By", "From", "To", "Amounts", "Providers")
+_STATES = ("#", "Consumer", "State", "Why")
+_TEXT = ("Plan",)
+_BOUNDED = {"project": "project_id", "type": "consumer_type", "label": "label"}
+_PATH = "/ext/v1/plans"
+_FILE = argument("file", metavar="FILE", help="a plan as `placement plan make --save` writes it; - for input")
+
+
+class _Telling(Prose):
+    """A command that lists the moves of a plan, or draws it."""
+
+    left_out_first = ("Providers", "Amounts", "By", "Kind")
+
+    def told(self, parsed_args: argparse.Namespace, plan: Mapping[str, Any]) -> tuple[Any, Any]:
+        """The moves, or the plan as text."""
+        if parsed_args.formatter == PROSE:
+            return _TEXT, [(line,) for line in drawn(plan, self.app.stdout)]
+        return _COLUMNS, list(_rows(plan))
+
+
+class MakePlan(_Telling):
+    """Look for moves that make room, leave hosts empty, or make what is free of use again.
+
+    `fit KIND` is for requests that do not fit, `empty HOST...` and `free N` for hosts, `defragment KIND`
+    strands less for such requests. KIND is a .json file with a flavor, a file with the manifest of a pod
+    (needs --cluster), or a query such as resources=VCPU:2; options of flavors say one without a file. Nothing
+    is written. If the goal is not reached, the moves that were found are shown and the command ends with 1.
+    """
+
+    arguments = (
+        argument("goal", choices=_GOALS, help="what the plan is for"),
+        argument("kinds", nargs="*", metavar="WHAT", help="KIND, hosts, or a number"),
+        *OPTIONS,
+        argument("--cluster", help="in this cluster only"),
+        argument("--count", type=positive, metavar="N", help="let so many requests fit (default 1)"),
+        argument("--class", dest="resource_class", metavar="CLASS", help="strand less of this class"),
+        argument("--moves", type=positive, metavar="N", help="so many moves at most"),
+        argument(
+            "--never", action="append", default=[], type=consumer_uuid, metavar="UUID", help="never move it"
+        ),
+        argument("--only", action="append", metavar="CLUSTER", help="only hosts of this cluster; repeatable"),
+        argument(
+            "--at-most",
+            action="append",
+            default=[],
+            metavar="project=P:N",
+            help="at most N moves of a project, a type=T of consumers, or of pods with a label=KEY=VALUE",
+        ),
+        argument("--seconds", type=positive, metavar="N", help="look for so long at most"),
+        argument("--save", metavar="FILE", help="write the plan as JSON"),
+    )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask, save and tell."""
+        question: dict[str, Any] = {"goal": _goal(parsed_args), "limits": _limits(parsed_args)}
+        if parsed_args.cluster is not None:
+            question["cluster"] = parsed_args.cluster
+        plan = self.client.post(_PATH, question)
+        if parsed_args.save is not None:
+            _save(parsed_args.save, plan)
+        if not plan["reached"]:
+            self.exit_status = 1
+        if parsed_args.formatter != PROSE:
+            self.note(summary(plan))
+        return self.told(parsed_args, plan)
+
+
+class ShowPlan(_Telling):
+    """Show a plan, drawn before and after, or as a row for each move; needs no service."""
+
+    arguments = (_FILE,)
+    auth_required = False
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Read and tell."""
+        return self.told(parsed_args, _read(parsed_args.file))
+
+
+class CheckPlan(Listing):
+    """Check whether the moves of a plan are still possible, each after those before it.
+
+    If one is not, the command ends with 1.
+    """
+
+    arguments = (_FILE,)
+    left_out_first = ("Why",)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask and list."""
+        plan = _read(parsed_args.file)
+        question = {"moves": plan["moves"]}
+        if plan.get("cluster") is not None:
+            question["cluster"] = plan["cluster"]
+        checked = self.client.post(f"{_PATH}/check", question)
+        if not checked["valid"]:
+            self.exit_status = 1
+        return _STATES, [
+            (at, _who(move), each["state"], each["why"])
+            for at, (move, each) in enumerate(zip(plan["moves"], checked["moves"], strict=True), start=1)
+        ]
+
+
+class ApplyPlan(Listing):
+    """Make the moves of a plan by rewriting what consumers hold, one after the other.
+
+    A move that was made before is recognised, so a plan that was broken off may be applied again. It stops at
+    the first move that is refused: the consumer holds something else or has another generation by now, there
+    is no room any more, or it is a pod, which Kubernetes has to evict.
+    """
+
+    arguments = (_FILE,)
+    left_out_first = ("Why",)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Make the moves and list them."""
+        moves = Moves(self.client, _read(parsed_args.file)["moves"])
+        return ("#", "Consumer", "State"), self._made(moves)
+
+    def _made(self, moves: Moves) -> Iterator[tuple[int, str, str]]:
+        for at, move, state in moves.made():
+            yield at, _who(move), state
+
+
+def _read(file: str) -> Mapping[str, Any]:
+    plan = read_json(file)
+    if not isinstance(plan, dict) or not isinstance(plan.get("moves"), list):
+        raise PlacementError(f"{file}: is no plan: it has no moves")
+    return plan
+
+
+def _save(file: str, plan: Mapping[str, Any]) -> None:
+    try:
+        Path(file).write_text(json.dumps(plan, indent=2) + "\n")
+    except OSError as error:
+        raise PlacementError(f"{file}: {error.strerror}") from None
+
+
+def _goal(parsed: argparse.Namespace) -> dict[str, Any]:
+    """The goal that the arguments stand for. Raises PlacementError."""
+    if parsed.goal == "empty":
+        if not parsed.kinds:
+            raise PlacementError("empty: the hosts are missing")
+        return {"empty": parsed.kinds}
+    if parsed.goal == "free":
+        if len(parsed.kinds) != 1 or not (parsed.kinds[0].isascii() and parsed.kinds[0].isdecimal()):
+            raise PlacementError("free: how many hosts is missing, such as free 2")
+        return {"free": int(parsed.kinds[0])}
+    kinds = kinds_of(parsed)
+    if len(kinds) != 1:
+        raise PlacementError(f"{parsed.goal}: one kind of request is expected, not {len(kinds)}")
+    (kind,) = kinds.values()
+    beside = {"count": parsed.count, "resource_class": parsed.resource_class}
+    return {parsed.goal: {**kind, **{name: value for name, value in beside.items() if value is not None}}}
+
+
+def _limits(parsed: argparse.Namespace) -> dict[str, Any]:
+    limits: dict[str, Any] = {"at_most": [_at_most(text) for text in parsed.at_most]}
+    given = {
+        "moves": parsed.moves,
+        "never": parsed.never or None,
+        "clusters": parsed.only,
+        "seconds": parsed.seconds,
+    }
+    return limits | {name: value for name, value in given.items() if value is not None}
+
+
+def _at_most(text: str) -> dict[str, Any]:
+    rest, _, moves = text.rpartition(":")
+    name, separator, value = rest.partition("=")
+    if name not in _BOUNDED or not separator or not (moves.isascii() and moves.isdecimal()):
+        raise PlacementError(f"--at-most: {text} is no project=P:N, type=T:N or label=KEY=VALUE:N")
+    return {_BOUNDED[name]: value, "moves": int(moves)}
+
+
+def _rows(plan: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    hosts = {host["uuid"]: host["name"] or host["uuid"] for host in plan["hosts"]}
+    for at, move in enumerate(plan["moves"], start=1):
+        amounts = _summed(entry["resources"] for entry in move["to_allocations"].values())
+        ends = (hosts.get(move[end], move[end]) for end in ("from_host", "to_host"))
+        yield (
+            at,
+            _who(move),
+            move["kind"],
+            move["by"],
+            *ends,
+            ResourceAmounts(amounts),
+            Lines(list(move["to_allocations"])),
+        )
+
+
+def _summed(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for each in amounts:
+        for name, amount in each.items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def _who(move: Mapping[str, Any]) -> str:
+    pod = move.get("pod")
+    return str(move["consumer"]) if pod is None else f"{pod['namespace']}/{pod['name']}"

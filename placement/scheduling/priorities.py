@@ -1,0 +1,24 @@
+"""How well each node suits a pod, as one number that can be compared with those of other nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placement.scheduling.columns.node_columns import NodeColumns
+from placement.scheduling.pod_rules.ruled_ranking import AnyRanking
+from placement.scoring.rule import BEST
+
+
+def priorities(ranking: AnyRanking, columns: NodeColumns, factor: int) -> dict[str, int]:
+    """The score of each node on which the pod fits, 0 to 100, by name; `factor` makes scores that large.
+
+    Nodes on which the pod uses a reservation stay first, then those where it gets more of what it prefers.
+    """
+    standings = ranking.standings(columns)
+    rows = np.flatnonzero(standings.fits)
+    missed = standings.missed[rows]
+    levels = missed - min(0, missed.min(initial=0))
+    worst = levels.max(initial=0)
+    points = (standings.highest[rows] * factor + BEST * (worst - levels)) // (worst + 1)
+    names = list(columns.names)
+    return {names[row]: number for row, number in zip(rows.tolist(), points.tolist(), strict=True)}

@@ -1,0 +1,136 @@
+"""The places that rules count members in: hosts, aggregates of hosts, providers inside of hosts.
+
+A consumer is the rows of the providers that it takes something of, filled up with -1; so are its places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from placement.forest.arrays import Indices, Mask, Rows
+from placement.forest.forest import Forest
+from placement.forest.sharing import SharingMap
+
+NOWHERE = -1
+
+
+class Places(Protocol):
+    """The places of a rule, numbered from 0 to `count`."""
+
+    count: int
+
+    def of(self, rows: Rows | Indices) -> Rows:
+        """The places of each consumer, each once, filled up with NOWHERE."""
+        ...
+
+
+def hosts_of(forest: Forest, sharers: Mask, rows: Rows | Indices) -> Rows:
+    """The root of the host of each consumer: of the tree of what it has of others than sharing providers."""
+    last = forest.count
+    roots = np.where(rows >= 0, forest.providers.root[rows], last)
+    own = np.where(sharers[rows], last, roots).min(axis=1)
+    hosts: Rows = np.where(own < last, own, roots.min(axis=1)).astype(np.intp)
+    return hosts
+
+
+def sharers_of(forest: Forest, sharing: SharingMap, trait: int) -> Mask:
+    """Which rows are sharing providers, by the id of the trait that says so."""
+    return sharing.of(forest, trait).mask(forest.count)
+
+
+def filled_up(rows: Sequence[Sequence[int]]) -> Rows:
+    """Lists of rows as a table, filled up with -1."""
+    table = np.full((len(rows), max([1, *map(len, rows)])), NOWHERE, np.intp)
+    for at, each in enumerate(rows):
+        table[at, : len(each)] = each
+    return table
+
+
+def places_of_each(places: Places, rows: Sequence[Sequence[int]]) -> Rows:
+    """The places of consumers that take something of these rows; who takes nothing is left out."""
+    return places.of(filled_up([each for each in rows if each]))
+
+
+class HostPlaces:
+    """Each host by itself, under the row of its root."""
+
+    def __init__(self, forest: Forest, sharers: Mask) -> None:
+        self._forest, self._sharers = forest, sharers
+        self.count = forest.count
+
+    def of(self, rows: Rows | Indices) -> Rows:
+        """The host of each consumer."""
+        return hosts_of(self._forest, self._sharers, rows)[:, None]
+
+
+class AggregatePlaces:
+    """The aggregates that the root of a host is in: of those listed, or of all."""
+
+    def __init__(self, forest: Forest, sharers: Mask, listed: Sequence[int]) -> None:
+        self._forest, self._sharers = forest, sharers
+        sets = forest.aggregates.sets
+        ids = listed or sorted({id_ for members in sets for id_ in members})
+        number = {id_: at for at, id_ in enumerate(ids)}
+        self.count = len(ids)
+        found = [sorted(number[id_] for id_ in members if id_ in number) for members in sets]
+        self._of_set = np.full((len(sets), max([1, *map(len, found)])), NOWHERE, np.intp)
+        for at, each in enumerate(found):
+            self._of_set[at, : len(each)] = each
+
+    def of(self, rows: Rows | Indices) -> Rows:
+        """The aggregates of the host of each consumer."""
+        sets = self._forest.aggregates.numbers_of(self._forest.count)
+        places: Rows = self._of_set[sets[hosts_of(self._forest, self._sharers, rows)]]
+        return places
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Which providers are places: those that offer a class, have a trait, or stand so far below the root."""
+
+    class_id: int | None = None
+    trait_id: int | None = None
+    depth: int | None = None
+
+    def everywhere(self, forest: Forest) -> Mask:
+        """Which rows are places."""
+        rows = np.arange(forest.count)
+        if self.class_id is not None:
+            offers: Mask = forest.column(self.class_id).entries_of(rows) >= 0
+            return offers
+        if self.trait_id is not None:
+            return forest.traits.satisfying(rows, (frozenset((self.trait_id,)),))
+        here: Mask = _depths(forest) == self.depth
+        return here
+
+
+class ProviderPlaces:
+    """The nearest marked provider at or above each that a consumer takes something of, under its row."""
+
+    def __init__(self, forest: Forest, marker: Marker) -> None:
+        self.count = forest.count
+        marked = marker.everywhere(forest)
+        parents = forest.providers.parent[: forest.count].astype(np.intp)
+        current = np.arange(forest.count)
+        while (open_ := (current >= 0) & ~marked[current]).any():
+            current[open_] = parents[current[open_]]
+        self._nearest = current
+
+    def of(self, rows: Rows | Indices) -> Rows:
+        """The places of each consumer."""
+        places = np.sort(np.where(rows >= 0, self._nearest[rows], NOWHERE), axis=1)
+        places[:, 1:][places[:, 1:] == places[:, :-1]] = NOWHERE
+        return places
+
+
+def _depths(forest: Forest) -> Rows:
+    parents = forest.providers.parent[: forest.count].astype(np.intp)
+    depths, above = np.zeros(forest.count, np.intp), parents.copy()
+    while (below := above >= 0).any():
+        depths[below] += 1
+        above[below] = parents[above[below]]
+    return depths

@@ -1,0 +1,200 @@
+"""Placing members under rules: where all are together, place by place; else at once.
+
+Taking the best one after another comes first. Where that falls short of what sums allow, another order and
+then all ways are tried, up to a number of steps; what was not tried to the end is not proven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from placement.domain.member_rules import RuleKind
+from placement.forest.arrays import Amounts
+from placement.search.budget import Budget, SearchEnded
+from placement.search.members.board import Board, Given, Kind
+from placement.search.members.greedy import place_each
+from placement.search.members.most import most_of
+from placement.search.members.quotas import Quota, quota_of
+from placement.search.members.tally import Tally
+from placement.search.members.trying import Trying
+
+_STEPS = 30_000
+# Deeper is nothing tried: the stack of Python is what it is.
+_MOST_TRIED = 200
+# A place where nobody is: who has to be together is not placed at all.
+_NONE = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What each member was given, None where nothing; `proven`: no more of them can be placed."""
+
+    given: Sequence[Given | None]
+    proven: bool
+    frame: tuple[int, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many were given something."""
+        return sum(each is not None for each in self.given)
+
+
+@dataclass(slots=True)
+class Placing:
+    """One decision; the board is as the members were given it in the end."""
+
+    board: Board
+    members: Sequence[Kind]
+    budget: Budget
+    steps: int = _STEPS
+
+    def run(self) -> Placed:
+        """Place as many as possible. Raises SearchEnded if the caller left or nothing was found in time."""
+        for kind in dict.fromkeys(self.members):
+            self.board.table(kind)
+        best: Placed | None = None
+        ended = False
+        together = [each for each in self.board.tallies if _binds(each)]
+        try:
+            for bound, frame in self._frames(together):
+                if best is not None and bound <= best.count:
+                    continue
+                best = self._better(best, self._framed(together, frame, bound))
+                if best.count == len(self.members):
+                    break
+        except SearchEnded as out:
+            if out.abandoned or best is None:
+                raise
+            ended = True
+        best = best or Placed([None] * len(self.members), True)
+        return self._settled(best, together, proven=best.proven and not ended)
+
+    def _settled(self, best: Placed, together: Sequence[Tally], *, proven: bool) -> Placed:
+        """The best, on the board."""
+        whole = best.count == len(self.members)
+        if not (whole and len(self.board.given) == best.count):
+            self.board.clear()
+            for tally, place in zip(together, best.frame, strict=False):
+                tally.frame = place
+            self.board.replay([each for each in best.given if each is not None])
+        return Placed(best.given, proven or whole, best.frame)
+
+    @staticmethod
+    def _better(best: Placed | None, other: Placed) -> Placed:
+        if best is None:
+            return other
+        winner = other if other.count > best.count else best
+        return Placed(winner.given, best.proven and other.proven, winner.frame)
+
+    # -- frames: where all are together -------------------------------------------------------------
+
+    def _frames(self, together: Sequence[Tally]) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Places for each rule that all are together, those first that have room for most, with how many."""
+        if not together:
+            yield len(self.members), ()
+            return
+        choices = [self._choices(tally) for tally in together]
+        frames = (
+            (min(bound for bound, _ in each), tuple(place for _, place in each)) for each in product(*choices)
+        )
+        if len(together) == 1:
+            yield from frames
+        else:
+            yield from sorted(frames, key=lambda each: -each[0])
+
+    def _choices(self, tally: Tally) -> list[tuple[int, int]]:
+        """How many members each place has room for at most, and the place; equals as candidates come."""
+        number = self.board.tallies.index(tally)
+        kinds = [kind for kind in dict.fromkeys(self.members) if number in kind.rules]
+        if not kinds:
+            return [(len(self.members), _NONE)]
+        there = tally.rule.counted[tally.rule.counted >= 0]
+        first = np.concatenate([self.board.first_table(kind).places[number].ravel() for kind in kinds])
+        _, at = np.unique(first, return_index=True)
+        places = [place for place in first[np.sort(at)].tolist() if place >= 0]
+        if len(tally.rule.counted):
+            places = [place for place in places if place in set(there.tolist())]
+        others = sum(number not in kind.rules for kind in self.members)
+        if not tally.rule.on_hosts:
+            return [*((len(self.members), place) for place in places), (others, _NONE)]
+        bounds = np.full(tally.rule.places.count + 1, others)
+        for kind in kinds:
+            bounds += np.minimum(self._room_by_place(tally, kind), self.members.count(kind))
+        found = sorted(((int(bounds[place]), place) for place in places), key=lambda each: -each[0])
+        return [*found, (others, _NONE)]
+
+    def _room_by_place(self, tally: Tally, kind: Kind) -> Amounts:
+        roots = self.board.forest.roots.astype(np.intp)
+        where = tally.rule.places.of(roots[:, None])
+        room = np.repeat(kind.room()[roots], where.shape[1])
+        inside = where.ravel() >= 0
+        found = np.zeros(tally.rule.places.count + 1, np.int64)
+        np.add.at(found, where.ravel()[inside], room[inside])
+        return found
+
+    # -- one frame ----------------------------------------------------------------------------------
+
+    def _framed(self, together: Sequence[Tally], frame: tuple[int, ...], bound: int) -> Placed:
+        for tally, place in zip(together, frame, strict=True):
+            tally.frame = place
+        placed = self._greedily(self.members, frame)
+        if placed.count == len(self.members):
+            return placed
+        hardest_first = sorted(self.members, key=lambda kind: len(self.board.first_table(kind).hosts))
+        if len(set(self.members)) > 1:
+            placed = self._better(placed, self._greedily(hardest_first, frame))
+        bound = min(bound, self._bound())
+        if placed.count < bound and len(set(self.members)) == 1:
+            quota = quota_of(self.board, self.members[0])
+            if quota is not None:
+                bound = min(bound, quota.total)
+                placed = self._better(placed, self._greedily(self.members, frame, quota))
+        return self._tried(placed, bound, frame)
+
+    def _bound(self) -> int:
+        self.board.clear()
+        kinds = list(dict.fromkeys(self.members))
+        return sum(min(self.members.count(kind), most_of(self.board, kind, kinds)) for kind in kinds)
+
+    def _greedily(
+        self, members: Sequence[Kind], frame: tuple[int, ...], quota: Quota | None = None
+    ) -> Placed:
+        self.board.clear()
+        return self._in_order(place_each(self.board, members, self.budget, quota), False, frame)
+
+    def _tried(self, placed: Placed, bound: int, frame: tuple[int, ...]) -> Placed:
+        """More than that, as long as all ways can be tried."""
+        while placed.count < bound:
+            if len(self.members) > _MOST_TRIED or self.steps <= 0:
+                return placed
+            self.board.clear()
+            trying = Trying(self.board, self.members, self.steps, self.budget)
+            try:
+                found = trying.run(placed.count + 1)
+            except SearchEnded as ended:
+                if ended.abandoned:
+                    raise
+                self.steps = 0
+                return placed
+            self.steps = trying.steps_left
+            if not found:
+                return Placed(placed.given, trying.is_complete, frame)
+            placed = self._in_order(self.board.given, False, frame)
+        return Placed(placed.given, True, frame)
+
+    def _in_order(self, given: Sequence[Given | None], proven: bool, frame: tuple[int, ...]) -> Placed:
+        """What was given by kinds, as the members stand."""
+        by_kind: dict[Kind, list[Given]] = {}
+        for each in given:
+            if each is not None:
+                by_kind.setdefault(each.kind, []).append(each)
+        queues = {kind: iter(each) for kind, each in by_kind.items()}
+        return Placed([next(queues.get(kind, iter(())), None) for kind in self.members], proven, frame)
+
+
+def _binds(tally: Tally) -> bool:
+    return tally.rule.kind is RuleKind.TOGETHER and tally.rule.weight is None

@@ -1,0 +1,114 @@
+"""One rule, and who is where: which places may get one more, and what breaking it costs where it is soft."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from placement.domain.member_rules import RuleKind
+from placement.forest.arrays import Amounts, Mask, Rows, Shares
+from placement.search.members.places import NOWHERE, Places
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule by ids: `limit` is the count or the skew of MemberRule, `weight` is None if it must hold.
+
+    `counted`: the places of each consumer that counts and is there already. `on_hosts`: hosts decide about
+    the places, not providers inside of them.
+    """
+
+    kind: RuleKind
+    places: Places
+    limit: int
+    counted: Rows
+    on_hosts: bool
+    weight: float | None = None
+
+
+class Tally:
+    """How many count in each place of a rule."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        # The last is for those that are nowhere; nobody counts there.
+        self.counts: Amounts = np.zeros(rule.places.count + 1, np.int64)
+        self.total = 0
+        self.frame: int | None = None
+        """The place where all have to be, of a rule that all are together."""
+        for places in rule.counted.tolist():
+            self.add(places)
+        self._first = self.counts.copy(), self.total
+
+    def add(self, places: Sequence[int], sign: int = 1) -> None:
+        """One more consumer with these places, or one less."""
+        for place in places:
+            if place != NOWHERE:
+                self.counts[place] += sign
+        self.total += sign
+
+    def reset(self) -> None:
+        """Forget all but those that were there first."""
+        counts, self.total = self._first
+        self.counts = counts.copy()
+
+    def allowed(self, places: Rows) -> Mask:
+        """Which candidates may be next without breaking it, by their places."""
+        rule = self.rule
+        if rule.kind is RuleKind.AT_MOST:
+            return _all(self.counts < rule.limit, places)
+        if rule.kind is RuleKind.SPREAD:
+            return _any(places != NOWHERE) & _all(self.counts < self._fewest + rule.limit, places)
+        return _any(places != NOWHERE if self.frame is None else places == self.frame)
+
+    def admits(self, places: Sequence[int]) -> bool:
+        """Whether one candidate may be next; of a spread only whether it is in one of the places at all."""
+        if self.rule.kind is RuleKind.AT_MOST:
+            return all(place == NOWHERE or self.counts[place] < self.rule.limit for place in places)
+        if self.frame is not None:
+            return self.frame in places
+        return any(place != NOWHERE for place in places)
+
+    def penalties(self, places: Rows) -> Shares:
+        """What each candidate would cost of a rule that need not hold."""
+        rule, counts = self.rule, self.counts[places]
+        somewhere = places != NOWHERE
+        if rule.kind is RuleKind.AT_MOST:
+            over = np.where(somewhere, counts + 1 - rule.limit, 0).max(axis=1)
+        elif rule.kind is RuleKind.TOGETHER:
+            over = self.total - counts.max(axis=1)
+        else:
+            least = self._fewest + rule.limit
+            outside = int(self.counts[:-1].max(initial=0)) + 1 - least
+            over = np.where(somewhere, counts + 1 - least, 0).max(axis=1)
+            over = np.where(somewhere.any(axis=1), over, max(1, outside))
+        penalties: Shares = (rule.weight or 0.0) * np.maximum(over, 0)
+        return penalties
+
+    def excess(self, members: Rows) -> int:
+        """By how many the rule is broken where members are, by the places of these; 0 if it holds."""
+        rule = self.rule
+        used = np.unique(members[members != NOWHERE])
+        nowhere = int((members == NOWHERE).all(axis=1).sum())
+        if rule.kind is RuleKind.AT_MOST:
+            return int(np.maximum(self.counts[used] - rule.limit, 0).sum())
+        if rule.kind is RuleKind.TOGETHER:
+            return self.total - int(self.counts[used].max(initial=0)) if len(members) else 0
+        return int(np.maximum(self.counts[used] - self._fewest - rule.limit, 0).sum()) + nowhere
+
+    @property
+    def _fewest(self) -> int:
+        return int(self.counts[:-1].min(initial=2**40)) if self.rule.places.count else 0
+
+
+def _all(fine: Mask, places: Rows) -> Mask:
+    """Who is only in places that are fine; nowhere is."""
+    fine[-1] = True
+    return cast(Mask, fine[places].all(axis=1))
+
+
+def _any(met: Mask) -> Mask:
+    return cast(Mask, met.any(axis=1))

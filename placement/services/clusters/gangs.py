@@ -1,0 +1,134 @@
+"""Gangs of a cluster: how many members have places, who waits for the others, and for how long.
+
+A member that waits has its place like any pod; it is only not bound yet. Nothing runs by the clock: whoever
+places a pod or asks where one fits sees to it that waiting ends in time, for all who wait in a gang at once.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from placement.dialects.koordinator.pod.gang import Gang, Membership
+from placement.dialects.koordinator.status.recorded_pod import RecordedPod
+from placement.domain.errors import Conflict
+from placement.scheduling.columns.node_columns import NodeColumns
+from placement.scheduling.node_info import NodeInfo
+from placement.services.clusters.node_writing import NodeChanged, NodeWriter
+from placement.services.clusters.pod_rows import waits
+from placement.services.clusters.pod_writing import PodWriting
+from placement.services.following.cluster_cache import ClusterSnapshot
+from placement.storage.database import Database, utcnow
+from placement.storage.statements import pods
+from placement.storage.statements.pods import StoredPod
+
+
+class GangWaits(Conflict):
+    """Too few members of a gang have places, or could have any."""
+
+    code = "gang_waits"
+
+
+class Waiting(NamedTuple):
+    """A pod that waits for its gang, and where."""
+
+    pod: RecordedPod
+    node: NodeInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How gangs stand that have to be whole at once: members with places, the least, and who waits."""
+
+    gang: Gang
+    counts: Mapping[str, int]
+    least: Mapping[str, int]
+    waiting: Sequence[Waiting]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each of the gangs has enough members; of one nobody knows there are none."""
+        return all(self.counts.get(name, 0) >= self.least.get(name, 1) for name in self.gang.together)
+
+    @property
+    def until(self) -> datetime.datetime:
+        """When waiting ends: as soon as it does for the first who waits."""
+        ends = [
+            each.pod.membership.waits_until
+            for each in self.waiting
+            if each.pod.membership and each.pod.membership.waits_until
+        ]
+        return min(ends, default=utcnow() + self.gang.waiting_time)
+
+    def __str__(self) -> str:
+        """The gangs with their numbers."""
+        return ", ".join(
+            f"{self.counts.get(name, 0)} of {self.least.get(name, '?')} of gang {name}"
+            for name in sorted(self.gang.together)
+        )
+
+
+def standing_of(
+    columns: NodeColumns, gang: Gang, coming: Iterable[Membership | None] = (), gone: Collection[str] = ()
+) -> Standing:
+    """How the gang stands when members come and these consumers are gone."""
+    counts: Counter[str] = Counter()
+    least: dict[str, int] = {gang.name: gang.least}
+    waiting: list[Waiting] = []
+
+    def count(membership: Membership | None) -> bool:
+        if membership is None or membership.gang not in gang.together:
+            return False
+        counts[membership.gang] += 1
+        least[membership.gang] = max(least.get(membership.gang, 0), membership.least)
+        return True
+
+    for node in columns.nodes:
+        for pod in node.of_gangs:
+            is_counted = pod.consumer not in gone and count(pod.membership)
+            if is_counted and pod in node.waiting:
+                waiting.append(Waiting(pod, node))
+    for membership in coming:
+        count(membership)
+    return Standing(gang, counts, least, waiting)
+
+
+def overdue(nodes: Mapping[int, NodeInfo]) -> list[Waiting]:
+    """Those on these nodes, by host provider, who have waited long enough."""
+    now = utcnow()
+    return [
+        Waiting(pod, node)
+        for node in nodes.values()
+        for pod in node.waiting
+        if pod.membership and pod.membership.waits_until and pod.membership.waits_until <= now
+    ]
+
+
+def give_up(
+    database: Database,
+    writer: NodeWriter,
+    writing: PodWriting,
+    view: ClusterSnapshot,
+    waiting: Sequence[Waiting],
+) -> None:
+    """Release those who still wait, all of them at once. Raises NodeChanged, Unavailable."""
+    if not waiting:
+        return
+    attributes = writer.attributes(view.facts.name, view.facts.id)
+    with database.write() as transaction:
+        locked = writing.lock(transaction, view, {each.node.root_id for each in waiting})
+        wanted = {each.pod.uid for each in waiting}
+        rows = pods.any_namesakes(transaction, view.facts.id, (), wanted)
+        leaving = [row for row in rows if waits(row) and row.root_id in locked.states]
+        writing.change(transaction, view.facts, locked, leaving, None, attributes)
+
+
+def rows_of(database_rows: Sequence[StoredPod], waiting: Sequence[Waiting]) -> list[StoredPod]:
+    """The rows of those who wait. Raises NodeChanged unless all do."""
+    found = {row.uid: row for row in database_rows if waits(row)}
+    if not all(each.pod.uid in found for each in waiting):
+        raise NodeChanged("A member of the gang changed meanwhile.")
+    return [found[each.pod.uid] for each in waiting]

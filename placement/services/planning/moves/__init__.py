@@ -1,0 +1,1 @@
+"""Plans: which moves would make room, or leave hosts empty."""

@@ -1,0 +1,241 @@
+"""Which moves make room for a request, fewest first.
+
+A request takes a spot, and who is in the way of it goes to a spot of its own, for which others may have to go
+in turn. Whoever is moved finds the board as it is then, with what is promised kept, so each move is possible
+when those before it are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import combinations, permutations
+
+from placement.search.budget import Budget
+from placement.services.planning.moves.board import Board, Consumer, Spot
+from placement.services.planning.moves.limits import Limits
+from placement.services.planning.moves.wishes import Wish
+
+_NEVER = 1_000_000
+
+
+class RoomMaker:
+    """Looks for moves on a board, one number of moves after another."""
+
+    def __init__(self, board: Board, limits: Limits, budget: Budget) -> None:
+        self._board = board
+        self.choose: Callable[[Iterable[Spot]], Iterable[Spot]] = lambda spots: spots
+        """Which spots consumers are moved to, and in which order."""
+        self._limits = limits
+        self._budget = budget
+        self._moving: set[str] = set()
+        self._needed: dict[Hashable, tuple[int, float]] = {}
+
+    def may_move(self, consumer: Consumer) -> bool:
+        """Whether a consumer may be moved next."""
+        return consumer.uuid not in self._moving and not self.why_not(consumer)
+
+    def why_not(self, consumer: Consumer) -> str:
+        """Why a consumer may not be moved next; empty if it may."""
+        return self._limits.why_not(consumer, self._board.moved)
+
+    def forget(self) -> None:
+        """Begin anew after the time was up in the middle of something."""
+        self._moving.clear()
+
+    # -- ways ---------------------------------------------------------------------------------------
+
+    def requests(self, wish: Wish, spare: int) -> Iterator[int]:
+        """Each way to place a request with at most so many moves, and how many it takes.
+
+        At each the board is as it would be; whoever goes on finds it as it was. Raises SearchEnded.
+        """
+        board = self._board
+        for spot in wish.spots(board):
+            mark = board.mark()
+            board.reserve(spot)
+            board.place(spot)
+            yield 0
+            board.back(mark)
+        for evicted, spot in self._evictions(wish, spare, None):
+            for moves in self.replacing(evicted, spot, spare):
+                mark = board.mark()
+                board.place(spot)
+                yield moves
+                board.back(mark)
+
+    def moves(self, consumer: Consumer, spare: int) -> Iterator[int]:
+        """Each way to move a consumer with at most so many moves of others, and how many these are."""
+        board, wish = self._board, consumer.wish
+        assert wish is not None
+        mark = board.mark()
+        board.leave(consumer)
+        for spot in self.choose(wish.spots(board)):
+            if self._is_elsewhere(consumer, spot):
+                here = board.mark()
+                board.arrive(consumer, spot)
+                yield 0
+                board.back(here)
+        board.back(mark)
+        for evicted, spot in self._evictions(wish, spare, consumer):
+            self._moving.add(consumer.uuid)
+            for moves in self.replacing(evicted, spot, spare, consumer):
+                here = board.mark()
+                board.leave(consumer)
+                board.settle(consumer, spot)
+                self._moving.discard(consumer.uuid)
+                yield moves
+                self._moving.add(consumer.uuid)
+                board.back(here)
+            self._moving.discard(consumer.uuid)
+
+    def _is_elsewhere(self, consumer: Consumer, spot: Spot) -> bool:
+        """Whether going there is a move: pods cannot be given other CPUs where they are."""
+        if spot.root != consumer.root:
+            return True
+        ground = self._board.ground
+        return spot.node is None and ground.look_of(spot.draws) != ground.look_of(consumer.spot.draws)
+
+    def replacing(
+        self, evicted: Sequence[Consumer], spot: Spot, spare: int, mover: Consumer | None = None
+    ) -> Iterator[int]:
+        """Each way to have those away who are in the way of a spot, in any order, and all moves of it.
+
+        The spot is kept for a request, or for `mover`.
+        """
+        board = self._board
+        for order in permutations(evicted):
+            mark = board.mark()
+            board.reserve(spot, evicted, mover)
+            if spot.node is not None:
+                board.close(spot.root)
+            for others in self._all_moved(order, spare - len(order)):
+                here = board.mark()
+                if spot.node is not None:
+                    board.open(spot.root)
+                yield len(order) + others
+                board.back(here)
+            board.back(mark)
+
+    def _all_moved(self, order: Sequence[Consumer], spare: int) -> Iterator[int]:
+        if not order:
+            yield 0
+            return
+        first, *rest = order
+        if not self.may_move(first):
+            return
+        # Those that move later are not in anybody's way.
+        waiting = {each.uuid for each in rest} - self._moving
+        self._moving |= waiting
+        for moves in self.moves(first, spare):
+            self._moving -= waiting
+            for others in self._all_moved(rest, spare - moves):
+                yield moves + others
+            self._moving |= waiting
+        self._moving -= waiting
+
+    # -- who is in the way --------------------------------------------------------------------------
+
+    def _evictions(
+        self, wish: Wish, spare: int, mover: Consumer | None
+    ) -> Iterator[tuple[Sequence[Consumer], Spot]]:
+        """Sets of consumers that are all in the way of a spot, the smallest first, and that spot.
+
+        Hosts come in the order of what they lack. `mover` is thought away.
+        """
+        board = self._board
+        for size in range(1, spare + 1):
+            for root in self._hosts(wish, size, mover):
+                mark = board.mark()
+                if mover is not None:
+                    board.leave(mover)
+                found = list(self.in_the_way(wish, root, size))
+                board.back(mark)
+                for evicted, spot in found:
+                    if mover is None or self._is_elsewhere(mover, spot):
+                        yield evicted, spot
+
+    def _hosts(self, wish: Wish, size: int, mover: Consumer | None) -> list[int]:
+        """The hosts on which so many moves may make room; those that lack least come first."""
+        ranked = []
+        for root in wish.hosts(self._board):
+            if self._board.closed[root] > 0 or (mover is not None and mover.pod and root == mover.root):
+                continue
+            # Who is thought away leaves more than sums tell.
+            needed, lacks = self._need(wish, root) if mover is None or root != mover.root else (1, 0.0)
+            if needed <= size:
+                ranked.append((needed, lacks, root))
+        # Stable: equal ones stay in the order of their ids.
+        return [root for _, _, root in sorted(ranked, key=lambda each: each[:2])]
+
+    def _need(self, wish: Wish, root: int) -> tuple[int, float]:
+        """How many have to leave a host at least, as far as sums tell, and how much it lacks, as a share."""
+        board = self._board
+        key = (wish.key, root, board.ground.state(root), board.who[root])
+        if key not in self._needed:
+            self._needed[key] = self._worked_out(wish, root)
+        return self._needed[key]
+
+    def _worked_out(self, wish: Wish, root: int) -> tuple[int, float]:
+        lacking = wish.lacking(self._board, root)
+        here = [wish.freed(self._board, each) for each in self._board.on.get(root, {}).values()]
+        needed, lacks = 1, 0.0
+        for name, amount in lacking.items():
+            largest = sorted((each.get(name, 0) for each in here), reverse=True)
+            count, left = 0, amount
+            while left > 0 and count < len(largest) and largest[count] > 0:
+                left -= largest[count]
+                count += 1
+            needed = max(needed, _NEVER if left > 0 else count)
+            lacks = max(lacks, amount / (sum(largest) or 1))
+        return needed, lacks
+
+    def bound(self, wish: Wish) -> int:
+        """How many moves making room takes at least, as far as sums tell, where it does not fit as it is."""
+        return min((self._need(wish, root)[0] for root in wish.hosts(self._board)), default=_NEVER)
+
+    def in_the_way(self, wish: Wish, root: int, size: int) -> Iterator[tuple[tuple[Consumer, ...], Spot]]:
+        """Sets of so many consumers of a host, all of whom have to leave for a spot."""
+        board = self._board
+        here = [each for each in board.on.get(root, {}).values() if self.may_move(each)]
+        here.sort(key=lambda each: (sum(draw.amount for draw in each.spot.draws), each.uuid))
+        lacking = wish.lacking(board, root).items()
+        freed = {each.uuid: wish.freed(board, each) for each in here}
+        known = set()
+        for some in combinations(here, size):
+            self._budget.spend()
+            gone = [freed[each.uuid] for each in some]
+            if any(sum(each.get(name, 0) for each in gone) < least for name, least in lacking):
+                continue
+            look = tuple(sorted(self._look(each) for each in some))
+            if look in known:
+                continue
+            known.add(look)
+            mark = board.mark()
+            for each in some:
+                board.leave(each)
+            spots = [spot for spot in wish.spots_on(board, root) if self._all_needed(some, spot)]
+            board.back(mark)
+            for spot in spots:
+                yield some, spot
+
+    def _look(self, consumer: Consumer) -> tuple[int, ...]:
+        """Equal for consumers of a host that can stand for each other."""
+        assert consumer.wish is not None
+        if consumer.pod is not None and consumer.pod.holding.cpus:
+            return (hash(consumer.uuid),)
+        tags = tuple(self._limits.tags(consumer).items())
+        return (hash((consumer.wish.key, consumer.spot.draws, tags)),)
+
+    def _all_needed(self, some: Sequence[Consumer], spot: Spot) -> bool:
+        """Whether none of those who left may as well come back; of pods that is not asked."""
+        if spot.node is not None:
+            return True
+        ground = self._board.ground
+        wanted = {(draw.row, draw.class_id): draw.amount for draw in spot.draws}
+        return all(
+            any(
+                ground.free(draw.row, draw.class_id) - wanted.get((draw.row, draw.class_id), 0) < draw.amount
+                for draw in each.spot.draws
+            )
+            for each in some
+        )

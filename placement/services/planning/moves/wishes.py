@@ -1,0 +1,201 @@
+"""What somebody asks for, and where that is: a query by the search, a pod by the pod scheduler."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from placement.dialects.koordinator.pod.pod_request import PodImport
+from placement.domain.groups import SplitRule
+from placement.numa.refusal import Refused
+from placement.scheduling.columns.node_columns import NodeColumns
+from placement.scheduling.node_info import NodeInfo
+from placement.scheduling.numa_fit import Fit
+from placement.scheduling.pipeline import Ranked, ShapeRanking
+from placement.search.query import ForestQuery
+from placement.services.clusters.pod_documents import PodDocument
+from placement.services.clusters.pod_placing import placed
+from placement.services.planning.moves.board import Board, Consumer, Spot
+
+Amounts = Mapping[Any, int]
+_ANYTHING = 2**62
+
+
+class Wish(Protocol):
+    """A request; equal keys ask for the same."""
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for requests that get the same spots."""
+
+    def spots(self, board: Board) -> Iterator[Spot]:
+        """Where it fits as the board is, on hosts that are open. Raises SearchEnded."""
+
+    def spots_on(self, board: Board, root: int) -> Sequence[Spot]:
+        """The same on one host, closed or not. Raises SearchEnded."""
+
+    def hosts(self, board: Board) -> Sequence[int]:
+        """The hosts that it could ever be on."""
+
+    def lacking(self, board: Board, root: int) -> Amounts:
+        """By how much a host has too little, as far as sums tell; what is enough is left out."""
+
+    def freed(self, board: Board, consumer: Consumer) -> Amounts:
+        """How much of what `lacking` tells of one who is on the host holds there."""
+
+
+class QueryWish:
+    """A query; where it asks core trees something else, both by ids."""
+
+    def __init__(self, queries: Sequence[ForestQuery], key: Hashable, shared_classes: frozenset[int]) -> None:
+        self.queries = queries
+        self.key = key
+        self.classes = frozenset(
+            class_id for query in queries for group in query.groups for class_id, _ in group.resources
+        )
+        self._wanted = _least_wanted(queries, shared_classes)
+        self._hosts: list[int] | None = None
+
+    def spots(self, board: Board) -> Iterator[Spot]:
+        """Where it fits as the board is, on hosts that are open."""
+        for number, query in enumerate(self.queries):
+            for root in board.ground.taking((self.key, number), query):
+                if board.closed[root] <= 0:
+                    for draws in board.ground.candidates((self.key, number), query, root):
+                        yield Spot(root, draws)
+
+    def spots_on(self, board: Board, root: int) -> list[Spot]:
+        """The same on one host."""
+        return [
+            Spot(root, draws)
+            for number, query in enumerate(self.queries)
+            for draws in board.ground.candidates((self.key, number), query, root)
+        ]
+
+    def is_met_by(self, held: Mapping[int, int]) -> bool:
+        """Whether these are the amounts that it asks for; under `isolate` more are held than asked for."""
+        for query in self.queries:
+            wanted: Counter[int] = Counter()
+            isolated: set[int] = set()
+            for group in query.groups:
+                wanted.update(dict(group.resources))
+                if group.split and group.split_rule is SplitRule.ISOLATE:
+                    isolated |= group.split
+            if held.keys() == wanted.keys() and all(
+                amount == wanted[name] or (name in isolated and amount > wanted[name])
+                for name, amount in held.items()
+            ):
+                return True
+        return False
+
+    def hosts(self, board: Board) -> Sequence[int]:
+        """The hosts that could take it if nobody held anything."""
+        if self._hosts is None:
+            self._hosts = board.ground.ever_taking(self.queries)
+        return self._hosts
+
+    def lacking(self, board: Board, root: int) -> Amounts:
+        """What is missing of each class on the host in all."""
+        free = board.ground.sums(root, self._wanted)
+        return {name: amount - free[name] for name, amount in self._wanted.items() if amount > free[name]}
+
+    def freed(self, board: Board, consumer: Consumer) -> Amounts:
+        """What a consumer holds of each class there."""
+        held: Counter[int] = Counter()
+        for draw in consumer.spot.draws:
+            held[draw.class_id] += draw.amount
+        return held
+
+
+class PodWish:
+    """A pod of a cluster, or pods like it; `columns` are its nodes as they were at first."""
+
+    def __init__(
+        self,
+        columns: NodeColumns,
+        roots: Mapping[int, int],
+        ranking: ShapeRanking,
+        incoming: PodImport,
+        document: PodDocument,
+        *,
+        is_one: bool,
+    ) -> None:
+        self._is_one = is_one
+        self._columns, self._roots = columns, roots
+        self._ranking, self._incoming, self._document = ranking, incoming, document
+        self.key: Hashable = ("pod", id(columns), ranking.shape)
+        self._hosts: list[int] | None = None
+
+    def spots(self, board: Board) -> Iterator[Spot]:
+        """Where it fits, in the order of the pod scheduler."""
+        changed = [board.nodes[root] for root in sorted(board.changed_nodes) if root in board.nodes]
+        mine = [node for node in changed if node.root_id in self._roots]
+        for ranked in self._ranking.best_first(self._columns.updated(mine)):
+            root = self._roots[ranked.node.root_id]
+            if board.closed[root] <= 0:
+                yield from self._spot(board, root, ranked)
+
+    def spots_on(self, board: Board, root: int) -> list[Spot]:
+        """The same on one node."""
+        node = board.nodes.get(root)
+        if node is None or node.root_id not in self._roots:
+            return []
+        result = self._ranking.look(node)
+        if not isinstance(result.answer, Fit):
+            return []
+        return list(self._spot(board, root, Ranked(node, result.missed, result.score, result.answer)))
+
+    def _spot(self, board: Board, root: int, ranked: Ranked) -> Iterator[Spot]:
+        try:
+            recorded = placed(ranked, self._incoming, self._document).recorded
+        except Refused:
+            return
+        if not self._is_one:
+            # Those that were placed before are other pods.
+            recorded = replace(recorded, consumer=f"{recorded.consumer}-{len(board.placed)}")
+        node = ranked.node.with_pod(recorded)
+        yield Spot(root, board.draws_of(root, node, recorded.consumer), node, recorded)
+
+    def hosts(self, board: Board) -> Sequence[int]:
+        """The nodes that could take it without any of their pods."""
+        if self._hosts is None:
+            nodes = self._columns.nodes
+            self._hosts = [self._roots[node.root_id] for node in nodes if self._takes(_bare(node))]
+        return self._hosts
+
+    def _takes(self, node: NodeInfo) -> bool:
+        return isinstance(self._ranking.look(node).answer, Fit)
+
+    def lacking(self, board: Board, root: int) -> Amounts:
+        """What is missing of what the node as a whole offers."""
+        totals = board.nodes[root].totals
+        return {
+            name: lacking
+            for name, amount in self._incoming.amounts.items()
+            if (lacking := amount - totals.allocatable.get(name, 0) + totals.requested.get(name, 0)) > 0
+        }
+
+    def freed(self, board: Board, consumer: Consumer) -> Amounts:
+        """What a pod requests; others may hold anything."""
+        if consumer.pod is None:
+            return dict.fromkeys(self._incoming.amounts, _ANYTHING)
+        return dict(consumer.pod.requests)
+
+
+def _least_wanted(queries: Sequence[ForestQuery], shared_classes: frozenset[int]) -> dict[int, int]:
+    """What each of the queries asks for at least, by class; what others share may come from there."""
+    sums = []
+    for query in queries:
+        sums.append(Counter[int]())
+        for group in query.groups:
+            sums[-1].update(dict(group.resources))
+    least = sums[0]
+    for each in sums[1:]:
+        least &= each
+    return {class_id: amount for class_id, amount in least.items() if class_id not in shared_classes}
+
+
+def _bare(node: NodeInfo) -> NodeInfo:
+    return node.without(frozenset(pod.consumer for pod in node.pods))

@@ -1,0 +1,212 @@
+"""Small clusters that are nearly full, and plans for them, tried out word by word."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+from placement.domain import kept_request
+from placement.domain.groups import CandidateQuery, RequestGroup
+from placement.domain.inventory import Inventory
+from placement.search.answer import Draw
+from placement.search.budget import Budget
+from placement.search.ground import Ground
+from placement.services.planning.moves.board import Board, Consumer, Spot
+from placement.services.planning.moves.limits import Limits
+from placement.services.planning.moves.making_room import RoomMaker
+from placement.services.planning.moves.wishes import QueryWish
+from tests.forests import World
+from tests.naive import Amount, NaiveProvider, enumerate_candidates
+
+Placement = frozenset[Amount]
+NUMA = "HW_NUMA_ROOT"
+
+
+@dataclass(frozen=True)
+class Guest:
+    """A consumer: what it asked for, and what it holds."""
+
+    uuid: str
+    query: CandidateQuery
+    held: Placement
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Providers on which nobody holds anything, and who holds something."""
+
+    providers: Sequence[NaiveProvider]
+    guests: Sequence[Guest]
+
+    def used(self, guests: Sequence[Guest]) -> Counter[tuple[str, str]]:
+        """What these hold together."""
+        used: Counter[tuple[str, str]] = Counter()
+        for guest in guests:
+            used.update({(provider, name): amount for provider, name, amount in guest.held})
+        return used
+
+    def filled(self, guests: Sequence[Guest]) -> list[NaiveProvider]:
+        """The providers with these guests on them."""
+        used = self.used(guests)
+        return [
+            replace(each, used={name: used[each.uuid, name] for name in each.inventories})
+            for each in self.providers
+        ]
+
+
+def shared(vcpu: int, memory: int) -> CandidateQuery:
+    """CPUs of a pool and memory, from whatever providers of a host have them."""
+    return CandidateQuery((RequestGroup("", {"VCPU": vcpu, "MEMORY_MB": memory}),))
+
+
+def dedicated(cores: int, memory: int) -> CandidateQuery:
+    """Cores and memory of one NUMA node."""
+    group = RequestGroup("_n", {"PCPU": cores, "MEMORY_MB": memory}, (frozenset((NUMA,)),))
+    return CandidateQuery((group,))
+
+
+def key_of(query: CandidateQuery) -> str:
+    """Equal for equal queries."""
+    return kept_request.written(query, None)
+
+
+KINDS = (shared(1, 1), shared(2, 2), shared(1, 4), dedicated(1, 1), dedicated(2, 2), dedicated(3, 2))
+
+
+def random_cluster(chance: random.Random) -> Cluster:
+    """Flat hosts and hosts with two NUMA nodes, filled by random arrivals until hardly anything fits."""
+    numbers = count(1)
+
+    def provider(parent: str | None, traits: frozenset[str] = frozenset(), **amounts: int) -> NaiveProvider:
+        inventories = {name: Inventory(total=amount, max_unit=amount) for name, amount in amounts.items()}
+        return NaiveProvider(
+            f"{next(numbers):08x}-0000-0000-0000-000000000000", parent, inventories, {}, traits
+        )
+
+    providers = []
+    for _ in range(chance.randint(2, 3)):
+        if chance.random() < 0.4:
+            providers.append(provider(None, VCPU=chance.randint(2, 4), MEMORY_MB=chance.randint(4, 8)))
+            continue
+        root = provider(None)
+        nodes = [
+            provider(
+                root.uuid,
+                frozenset((NUMA,)),
+                VCPU=1,
+                PCPU=chance.randint(2, 4),
+                MEMORY_MB=chance.randint(4, 6),
+            )
+            for _ in range(2)
+        ]
+        providers += [root, *nodes]
+    cluster = Cluster(providers, [])
+    for number in range(chance.randint(4, 7)):
+        query = chance.choice(KINDS)
+        options = sorted(
+            each.allocations for each in enumerate_candidates(cluster.filled(cluster.guests), query)
+        )
+        if options:
+            held = chance.choice(sorted(options, key=sorted))
+            guest = Guest(f"{number:08x}-1111-0000-0000-000000000000", query, held)
+            cluster = Cluster(providers, [*cluster.guests, guest])
+    return cluster
+
+
+def fewest_moves(cluster: Cluster, wanted: CandidateQuery, most: int) -> int | None:
+    """With how many moves the request fits at the least, by trying all of them; None if not with so many."""
+    capacities = {
+        (each.uuid, name): inventory.capacity
+        for each in cluster.providers
+        for name, inventory in each.inventories.items()
+    }
+    ways = {
+        key_of(query): [
+            {(provider, name): amount for provider, name, amount in each.allocations}
+            for each in enumerate_candidates(cluster.providers, query)
+        ]
+        for query in (wanted, *(guest.query for guest in cluster.guests))
+    }
+
+    def fits(used: Mapping[tuple[str, str], int], way: Mapping[tuple[str, str], int]) -> bool:
+        return all(used[place] + amount <= capacities[place] for place, amount in way.items())
+
+    start = tuple(guest.held for guest in cluster.guests)
+    reached, seen = {start}, {start}
+    for moves in range(most + 1):
+        following = set()
+        for state in reached:
+            used = cluster.used(
+                [replace(g, held=held) for g, held in zip(cluster.guests, state, strict=True)]
+            )
+            if any(fits(used, way) for way in ways[key_of(wanted)]):
+                return moves
+            for at, guest in enumerate(cluster.guests):
+                without = used - Counter({(p, n): a for p, n, a in state[at]})
+                without = Counter({place: without[place] for place in capacities})
+                for way in ways[key_of(guest.query)]:
+                    if fits(without, way):
+                        held = frozenset((p, n, a) for (p, n), a in way.items())
+                        state_after = (*state[:at], held, *state[at + 1 :])
+                        if state_after not in seen:
+                            seen.add(state_after)
+                            following.add(state_after)
+        reached = following
+    return None
+
+
+class Scene:
+    """A cluster as a plan sees it."""
+
+    def __init__(self, cluster: Cluster, moves: int) -> None:
+        self.cluster = cluster
+        self.world = World(cluster.filled(cluster.guests))
+        for query in KINDS:
+            # Its classes are known from now on, whoever offers them.
+            self.world.query(query)
+        self.world.load()
+        self.ground = Ground(self.world.forest.snapshot(), self.world.sharing, 1)
+        consumers = [self._consumer(guest) for guest in cluster.guests]
+        self.board = Board(self.ground, {}, consumers)
+        self.maker = RoomMaker(self.board, Limits(moves), Budget())
+
+    def wish(self, query: CandidateQuery) -> QueryWish:
+        """A request."""
+        return QueryWish([self.world.query(query)], key_of(query), frozenset())
+
+    def _consumer(self, guest: Guest) -> Consumer:
+        draws = tuple(
+            sorted(
+                Draw(self.ground.row_of(provider), self.world.classes[name], amount)
+                for provider, name, amount in guest.held
+            )
+        )
+        spot = Spot(self.ground.root_of(draws[0].row), draws)
+        return Consumer(guest.uuid, 1, "p", "u", None, spot, "query", self.wish(guest.query))
+
+    def held(self, spot: Spot) -> Placement:
+        """What a spot takes, by names."""
+        names = {id_: name for name, id_ in self.world.classes.items()}
+        uuids = self.ground.uuids([draw.row for draw in spot.draws])
+        return frozenset(
+            (uuid, names[draw.class_id], draw.amount) for uuid, draw in zip(uuids, spot.draws, strict=True)
+        )
+
+    def moves(self) -> Iterator[tuple[str, Placement]]:
+        """The moves that were made."""
+        for each in self.board.moved:
+            yield each.consumer.uuid, self.held(each.to)
+
+
+def replayed(cluster: Cluster, moves: Sequence[tuple[str, Placement]]) -> list[Guest]:
+    """The guests after the moves; each has to be one of those that the enumerator has for it then."""
+    guests = {guest.uuid: guest for guest in cluster.guests}
+    for uuid, to in moves:
+        guest = guests.pop(uuid)
+        providers = cluster.filled(list(guests.values()))
+        assert to in {each.allocations for each in enumerate_candidates(providers, guest.query)}
+        guests[uuid] = replace(guest, held=to)
+    return list(guests.values())

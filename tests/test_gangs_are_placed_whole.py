@@ -1,0 +1,211 @@
+"""Of a gang, as many members as it needs are placed together, or none; nobody waits for others for ever."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placement.app import build
+from placement.operations.kubernetes.binders import Binders
+from placement.services.clusters import gangs
+from placement.storage.database import Database, utcnow
+from tests.api_server import ApiServer
+from tests.api_server_http import write_kubeconfig
+from tests.client import Client
+from tests.conftest import compatible
+from tests.kubernetes import node_manifests, pod_manifest
+from tests.pod_invariants import check
+
+CLUSTER = "/ext/v1/clusters/edge"
+PODS = f"{CLUSTER}/pods"
+NAME, LEAST, MODE, WAITING, TOGETHER = (
+    f"gang.scheduling.koordinator.sh/{key}"
+    for key in ("name", "min-available", "mode", "waiting-time", "groups")
+)
+
+
+@pytest.fixture
+def cluster(
+    database: Database, api_server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Client]:
+    """Two machines of 16 CPUs; the service may bind."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", ("edge", api_server.url))
+    application = build(database, compatible(), binders=Binders(str(kubeconfig)))
+    api = Client(application.test_client())
+    assert api.put(CLUSTER).status_code == 201
+    for name in ("host-0", "host-1"):
+        assert api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name)).status_code == 201
+    yield api
+    check(database, "edge")
+    application.extensions["placement_use_cases"].close()
+
+
+def member(name: str, gang: str = "g", least: int = 3, cpu: str = "8", **others: str) -> dict[str, Any]:
+    """A member of a gang; `others` are annotations."""
+    pod = pod_manifest(cpu, uid=f"uid-{name}", phase="Pending")
+    pod["metadata"] |= {"name": name, "namespace": "default"}
+    pod["metadata"]["annotations"] |= {NAME: gang, LEAST: str(least), **others}
+    return pod
+
+
+def put_all(cluster: Client, *pods: dict[str, Any]) -> dict[str, int]:
+    answer = cluster.post(PODS, {"apiVersion": "v1", "kind": "List", "items": list(pods)})
+    assert answer.status_code == 200, answer.text
+    return {each["name"]: each["status"] for each in answer.json["pods"]}
+
+
+def placed(cluster: Client) -> set[str]:
+    return {pod["name"] for pod in cluster.get(PODS).json["pods"]}
+
+
+def bind(cluster: Client, api_server: ApiServer, pod: dict[str, Any], node: str) -> str:
+    """The error of an attempt, empty if it succeeds."""
+    metadata = pod["metadata"]
+    api_server.put(pod)
+    body = {
+        "PodName": metadata["name"],
+        "PodNamespace": "default",
+        "PodUID": metadata["uid"],
+        "Node": node,
+    }
+    error: str = cluster.post(f"{CLUSTER}/extender/bind", body).json["Error"]
+    return error
+
+
+def bound(api_server: ApiServer, *names: str) -> list[str | None]:
+    found = [api_server.get("Pod", name, "default") for name in names]
+    return [pod["spec"].get("nodeName") if pod else None for pod in found]
+
+
+def test_a_gang_that_fits_is_placed(cluster):
+    assert put_all(cluster, *(member(name) for name in "abc")) == dict.fromkeys("abc", 201)
+
+
+def test_of_a_gang_that_does_not_fit_nobody_is_placed(cluster):
+    pods = [member(name, least=5) for name in "abcde"]
+    assert put_all(cluster, *pods) == dict.fromkeys("abcde", 409)
+    assert placed(cluster) == set()
+    answer = cluster.post(PODS, {"apiVersion": "v1", "kind": "List", "items": pods}).json["pods"]
+    error = answer[0]["error"]
+    assert "4 of 5 of gang default/g" in error["detail"]
+    assert error["code"] == "gang_waits"
+
+
+def test_more_than_the_least_are_placed_as_far_as_they_fit(cluster):
+    statuses = put_all(cluster, *(member(name, least=3) for name in "abcde"))
+    assert sorted(statuses.values()) == [201] * 4 + [409]
+    assert len(placed(cluster)) == 4
+
+
+def test_others_beside_a_gang_are_placed_whatever_becomes_of_it(cluster):
+    alone = pod_manifest("4", uid="uid-alone")
+    alone["metadata"] |= {"name": "alone", "namespace": "default"}
+    statuses = put_all(cluster, *(member(name, least=6) for name in "abc"), alone)
+    assert statuses == {"a": 409, "b": 409, "c": 409, "alone": 201}
+    assert placed(cluster) == {"alone"}
+
+
+def test_a_member_is_not_placed_by_itself_before_its_gang(cluster):
+    path = f"{PODS}/default/a"
+    answer = cluster.put(path, member("a"))
+    assert answer.status_code == 409
+    assert "1 of 3 of gang default/g" in answer.text
+    assert put_all(cluster, *(member(name, cpu="4") for name in "bcd")) == dict.fromkeys("bcd", 201)
+    assert cluster.put(path, member("a")).status_code == 201
+
+
+def test_gangs_that_go_together_are_placed_together(cluster):
+    together = {TOGETHER: '["default/g", "default/h"]'}
+    small = [member(name, "g", 2, **together) for name in "ab"]
+    large = [member(name, "h", 3, **together) for name in "xyz"]
+    assert set(put_all(cluster, *small).values()) == {409}
+    assert set(put_all(cluster, *small, *large).values()) == {409}
+    assert placed(cluster) == set()
+    fitting = [member(name, "h", 2, **together) for name in "xy"]
+    assert set(put_all(cluster, *small, *fitting).values()) == {201}
+
+
+def test_a_pod_group_says_how_many(cluster):
+    def labelled(name: str) -> dict[str, Any]:
+        pod = pod_manifest("8", uid=f"uid-{name}")
+        pod["metadata"] |= {"name": name, "namespace": "default"}
+        pod["metadata"]["labels"]["pod-group.scheduling.sigs.k8s.io"] = "web"
+        return pod
+
+    group = {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"minMember": 5},
+    }
+    assert put_all(cluster, group, *map(labelled, "abcde")) == dict.fromkeys("abcde", 409)
+    group["spec"]["minMember"] = 4
+    assert sorted(put_all(cluster, group, *map(labelled, "abcde")).values()) == [201] * 4 + [409]
+
+
+def test_what_a_gang_says_wrongly_is_named(cluster):
+    pod = member("a")
+    pod["metadata"]["annotations"][LEAST] = "many"
+    answer = cluster.put(f"{PODS}/default/a", pod)
+    assert answer.status_code == 400
+    assert f"Pod.metadata.annotations[{LEAST}]: must be a number of pods from 1 on, not 'many'" in answer.text
+
+
+def test_members_wait_with_their_places_until_the_gang_is_whole(cluster, api_server):
+    pods = [member(name) for name in "abc"]
+    assert "1 of 3 of gang default/g" in bind(cluster, api_server, pods[0], "host-0")
+    assert "2 of 3 of gang default/g" in bind(cluster, api_server, pods[1], "host-0")
+    assert bound(api_server, "a", "b") == [None, None]
+    assert placed(cluster) == {"a", "b"}
+    (remark,) = [r for r in cluster.get(f"{PODS}/default/a").json["remarks"] if "waits" in r]
+    assert "waits for others of gang default/g until " in remark
+    # Their places are nobody else's.
+    other = pod_manifest("4", uid="uid-other")
+    preview = cluster.post(f"{PODS}/preview", {"pod": other, "nodeNames": ["host-0"]}).json
+    assert preview["fitting"] == 0
+    assert bind(cluster, api_server, pods[2], "host-1") == ""
+    assert bound(api_server, "a", "b", "c") == ["host-0", "host-0", "host-1"]
+    assert cluster.get(f"{PODS}/default/a").json["remarks"] == []
+
+
+def test_a_member_that_is_bound_again_goes_on_waiting(cluster, api_server):
+    pod = member("a")
+    for node in ("host-0", "host-0", "host-1"):
+        assert "1 of 3 of gang default/g" in bind(cluster, api_server, pod, node)
+    assert cluster.get(f"{PODS}/default/a").json["node"] == "host-1"
+
+
+def test_nobody_waits_longer_than_the_first_may(cluster, api_server, monkeypatch):
+    assert "1 of 3" in bind(cluster, api_server, member("a", **{WAITING: "90s"}), "host-0")
+    assert "2 of 3" in bind(cluster, api_server, member("b", **{WAITING: "10h"}), "host-0")
+    remarks = [cluster.get(f"{PODS}/default/{name}").json["remarks"] for name in "ab"]
+    assert remarks[0] == remarks[1]
+    later = utcnow() + datetime.timedelta(seconds=91)
+    monkeypatch.setattr(gangs, "utcnow", lambda: later)
+    other = pod_manifest("16", uid="uid-other")
+    preview = cluster.post(f"{PODS}/preview", {"pod": other, "nodeNames": ["host-0"]}).json
+    assert preview["fitting"] == 1
+    assert cluster.put(f"{PODS}/default/other", other).status_code == 201
+    assert placed(cluster) == {"other"}
+
+
+@pytest.mark.parametrize(("mode", "waiting"), [("Strict", set()), ("NonStrict", {"a", "b"})])
+def test_whether_others_wait_for_one_that_fits_nowhere(cluster, api_server, mode, waiting):
+    for name in "ab":
+        assert "of 3" in bind(cluster, api_server, member(name, **{MODE: mode}), "host-0")
+    args = {"Pod": member("c", cpu="64", **{MODE: mode}), "NodeNames": ["host-0", "host-1"]}
+    answer = cluster.post(f"{CLUSTER}/extender/filter", args).json
+    assert answer["NodeNames"] == []
+    assert placed(cluster) == waiting
+
+
+def test_a_gang_in_a_call_frees_those_who_wait(cluster, api_server):
+    assert "1 of 3" in bind(cluster, api_server, member("a", cpu="4"), "host-0")
+    assert put_all(cluster, member("b"), member("c")) == {"b": 201, "c": 201}
+    assert cluster.get(f"{PODS}/default/a").json["remarks"] == []
+    assert bind(cluster, api_server, member("a", cpu="4"), "host-0") == ""

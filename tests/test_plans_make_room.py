@@ -1,0 +1,295 @@
+"""Plans over HTTP: moves that keep to the requests of consumers and to limits, and what became of them."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.client import Client, detail
+from tests.kubernetes import node_manifests, pod_manifest
+
+PLANS = "/ext/v1/plans"
+EDGE = "/ext/v1/clusters/edge"
+WHOLE = {"querystring": "resources=VCPU:8"}
+
+
+def planned(api: Client, goal: dict[str, Any], **parts: Any) -> Any:
+    answer = api.post(PLANS, {"goal": goal, **parts})
+    assert answer.status_code == 200, answer.text
+    return answer.json
+
+
+def claimed(api: Client, query: str, **more: str) -> str:
+    """A new consumer that holds what it asks for."""
+    consumer = str(uuid.uuid4())
+    claimant = {"consumer_uuid": consumer, "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
+    answer = api.post("/ext/v1/claims", {**claimant, "query": query, **more})
+    assert answer.status_code == 201, answer.text
+    return consumer
+
+
+def held(api: Client, consumer: str, provider: str, **amounts: int) -> str:
+    """A consumer that was not claimed by a query."""
+    body = {
+        "allocations": {provider: {"resources": amounts}},
+        "project_id": "other",
+        "user_id": "u",
+        "consumer_generation": None,
+        "consumer_type": "VM",
+    }
+    assert api.put(f"/allocations/{consumer}", body).status_code == 204
+    return consumer
+
+
+@pytest.fixture
+def hosts(api: Client) -> dict[str, str]:
+    """Three hosts of 8 VCPU, each half full: no whole one is left."""
+    uuids = {name: api.provider(name, VCPU=8) for name in "abc"}
+    for host in uuids.values():
+        claimed(api, f"resources=VCPU:4&in_tree={host}")
+    return uuids
+
+
+@pytest.fixture
+def free_to_go(api: Client) -> dict[str, str]:
+    """The same with consumers that may be anywhere; the consumer on each host by its name."""
+    uuids = [api.provider(name, VCPU=8) for name in "abc"]
+    placeholders = [held(api, str(uuid.uuid4()), host, VCPU=4) for host in uuids]
+    found = {}
+    for name in "abc":
+        consumer = claimed(api, "resources=VCPU:4")
+        found[name] = consumer
+    for consumer in placeholders:
+        api.delete(f"/allocations/{consumer}")
+    return found
+
+
+def test_consumers_go_where_their_own_request_lets_them(api, hosts):
+    assert planned(api, {"fit": WHOLE})["moves"] == []
+    assert planned(api, {"fit": WHOLE})["complete"]
+    wanderer = claimed(api, "resources=VCPU:4")
+    (where,) = api.used_by(wanderer)
+    other = next(uuid for uuid in hosts.values() if uuid != where)
+    plan = planned(api, {"fit": {"querystring": f"resources=VCPU:4&in_tree={where}"}})
+    assert plan["reached"]
+    (move,) = plan["moves"]
+    assert (move["consumer"], move["kind"], move["by"]) == (wanderer, "query", "rewriting")
+    assert move["from_allocations"] == {where: {"resources": {"VCPU": 4}}}
+    assert move["to_allocations"] == {other: {"resources": {"VCPU": 4}}}
+    assert plan["bound"] == {"moves": 1, "by": "search"}
+
+
+def test_nothing_is_written(api, free_to_go):
+    before = {consumer: api.used_by(consumer) for consumer in free_to_go.values()}
+    assert planned(api, {"fit": WHOLE})["reached"]
+    assert {consumer: api.used_by(consumer) for consumer in free_to_go.values()} == before
+
+
+def test_what_the_plan_says_of_hosts_is_so_after_it(api, free_to_go):
+    plan = planned(api, {"free": 1})
+    (move,) = plan["moves"]
+    body = {
+        "allocations": move["to_allocations"],
+        "consumer_generation": move["consumer_generation"],
+        "project_id": move["project_id"],
+        "user_id": move["user_id"],
+        "consumer_type": move["consumer_type"],
+    }
+    assert api.put(f"/allocations/{move['consumer']}", body).status_code == 204
+    for host in plan["hosts"]:
+        used = api.get(f"/resource_providers/{host['uuid']}/usages").json["usages"]
+        assert {name: use["after"] for name, use in host["classes"].items()} == used
+    assert plan["emptied"] == [move["from_host"]]
+    # The request was kept through the move.
+    assert planned(api, {"empty": [move["to_host"]]})["moves"][0]["kind"] == "query"
+
+
+def test_a_request_is_made_to_fit_several_times(api, free_to_go):
+    # 12 of 24 are free: there is one whole host, and no second one.
+    plan = planned(api, {"fit": {**WHOLE, "count": 2}})
+    assert (plan["achieved"], plan["reached"]) == (1, False)
+    assert len(plan["placements"]) == 1
+
+
+@pytest.mark.parametrize("by", ["project_id", "consumer_type", "never", "moves"])
+def test_limits_hold(api, by, free_to_go):
+    limits: dict[str, Any] = {"at_most": [{by: "p", "moves": 0}]}
+    if by == "consumer_type":
+        limits = {"at_most": [{by: "INSTANCE", "moves": 0}]}
+    elif by == "never":
+        limits = {"never": list(free_to_go.values())}
+    elif by == "moves":
+        limits = {"moves": 0}
+    plan = planned(api, {"fit": WHOLE}, limits=limits)
+    assert (plan["reached"], plan["moves"]) == (False, [])
+    assert planned(api, {"fit": WHOLE}, limits={"at_most": [{"project_id": "q", "moves": 0}]})["reached"]
+
+
+def test_who_stays_is_told_with_the_reason(api, free_to_go):
+    a = next(iter(api.used_by(free_to_go["a"])))
+    plan = planned(api, {"empty": [a]}, limits={"never": [free_to_go["a"]]})
+    assert plan["left"] == [
+        {"consumer": free_to_go["a"], "host": a, "why": "is among those that are never moved"}
+    ]
+
+
+def test_what_was_not_claimed_here_keeps_amounts_and_traits(api):
+    api.carry(api.provider("plain", VCPU=8))
+    first, second = (api.provider(name, VCPU=8) for name in ("red-1", "red-2"))
+    for host in (first, second):
+        api.carry(host, "CUSTOM_RED")
+    consumer = held(api, str(uuid.uuid4()), first, VCPU=3)
+    (move,) = planned(api, {"empty": ["red-1"]})["moves"]
+    assert (move["consumer"], move["kind"]) == (consumer, "guessed")
+    assert move["to_allocations"] == {second: {"resources": {"VCPU": 3}}}
+
+
+def test_a_request_is_no_guide_for_other_amounts(api):
+    for name in ("a", "b"):
+        api.provider(name, VCPU=8)
+    consumer = claimed(api, "resources=VCPU:4")
+    (host,) = api.used_by(consumer)
+    body = {
+        "allocations": {host: {"resources": {"VCPU": 2}}},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": 1,
+        "consumer_type": "INSTANCE",
+    }
+    assert api.put(f"/allocations/{consumer}", body).status_code == 204
+    (move,) = planned(api, {"empty": [host]})["moves"]
+    assert (move["kind"], list(move["to_allocations"].values())) == ("guessed", [{"resources": {"VCPU": 2}}])
+
+
+def test_less_is_stranded_afterwards(api, free_to_go):
+    plan = planned(api, {"defragment": WHOLE})
+    assert plan["stranded"] == {"VCPU": {"before": 12, "after": 4}}
+    assert (plan["wanted"], plan["achieved"], len(plan["moves"])) == (12, 8, 1)
+    assert plan["bound"] == {"moves": 1, "by": "sums"}
+
+
+def test_moves_are_checked_one_after_the_other(api, free_to_go):
+    plan = planned(api, {"free": 1})
+    (move,) = plan["moves"]
+    check = f"{PLANS}/check"
+    assert api.post(check, {"moves": plan["moves"]}).json == {
+        "valid": True,
+        "moves": [{"consumer": move["consumer"], "state": "possible", "why": ""}],
+    }
+    claimed(api, f"resources=VCPU:4&in_tree={move['to_host']}")
+    (state,) = api.post(check, {"moves": plan["moves"]}).json["moves"]
+    assert state["state"] == "impossible"
+    assert state["why"] == f"4 VCPU of provider {move['to_host']} are not free"
+    stale = [{**move, "consumer_generation": 7}]
+    (state,) = api.post(check, {"moves": stale}).json["moves"]
+    assert state["why"] == "has generation 1 by now, not 7"
+    (state,) = api.post(check, {"moves": [{**move, "to_allocations": move["from_allocations"]}]}).json[
+        "moves"
+    ]
+    assert state["state"] == "done"
+
+
+def test_only_hosts_of_a_cluster_take_part(api):
+    for name in ("edge", "core"):
+        assert api.put(f"/ext/v1/clusters/{name}", {}).status_code == 201
+    for name in ("node-1", "node-2"):
+        assert api.put(f"{EDGE}/nodes/{name}", node_manifests(name)).status_code == 201
+    outside = api.provider("outside", VCPU=8)
+    claimed(api, f"resources=VCPU:4&in_tree={outside}")
+    assert planned(api, {"free": 1}, limits={"clusters": ["edge"]})["achieved"] == 0
+    answer = api.post(PLANS, {"goal": {"empty": ["outside"]}, "cluster": "edge"})
+    assert (answer.status_code, detail(answer)) == (400, "goal.empty[0]: there is no host 'outside' here")
+    assert api.post(PLANS, {"goal": {"free": 1}, "cluster": "nowhere"}).status_code == 404
+
+
+# -- pods -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def edge(api: Client) -> Client:
+    """A cluster of three nodes with 16 CPUs each, on each of which a pod has 8; two have SSDs."""
+    assert api.put("/ext/v1/clusters/edge", {}).status_code == 201
+    for at in range(3):
+        labels = {"disk": "hdd" if at == 1 else "ssd"}
+        assert (
+            api.put(f"{EDGE}/nodes/node-{at}", node_manifests(f"node-{at}", labels=labels)).status_code == 201
+        )
+    for at in range(3):
+        pod = pod_manifest(
+            "8",
+            node=f"node-{at}",
+            status={"cpuset": "0-7"},
+            labels={"app": f"app-{at}"},
+            nodeSelector={"disk": "ssd"} if at == 0 else {},
+        )
+        assert api.put(f"{EDGE}/pods/default/p{at}", pod).status_code == 201
+    return api
+
+
+def test_pods_are_moved_by_eviction_to_where_the_scheduler_lets_them(edge):
+    plan = planned(edge, {"empty": ["edge/node-0"]}, cluster="edge")
+    assert plan["reached"]
+    (move,) = plan["moves"]
+    assert (move["kind"], move["by"]) == ("pod", "eviction")
+    pod = move["pod"]
+    assert (pod["name"], pod["from_node"], pod["to_node"], pod["cpuset"]) == (
+        "p0",
+        "node-0",
+        "node-2",
+        "8-15",
+    )
+    checked = edge.post(f"{PLANS}/check", {"moves": plan["moves"], "cluster": "edge"}).json
+    assert checked["valid"]
+    assert (
+        edge.put(f"{EDGE}/pods/default/late", pod_manifest("8", nodeSelector={"disk": "ssd"})).status_code
+        == 201
+    )
+    late = edge.get(f"{EDGE}/pods/default/late").json["node"]
+    checked = edge.post(f"{PLANS}/check", {"moves": plan["moves"], "cluster": "edge"}).json
+    assert checked["valid"] == (late == "node-0")
+
+
+def test_room_is_made_for_a_pod(edge):
+    plan = planned(edge, {"fit": {"pod": pod_manifest("16")}}, cluster="edge")
+    (move,) = plan["moves"]
+    assert plan["reached"]
+    assert {move["from_host"]} == {
+        uuid_ for uuid_ in (host["uuid"] for host in plan["hosts"]) if uuid_ != move["to_host"]
+    }
+    bounded = {"at_most": [{"label": f"app=app-{at}", "moves": 0} for at in range(3)]}
+    assert not planned(edge, {"fit": {"pod": pod_manifest("16")}}, cluster="edge", limits=bounded)["reached"]
+
+
+def test_pods_of_daemon_sets_stay(edge):
+    pod = pod_manifest("1", node="node-1", status={"cpuset": "8"})
+    pod["metadata"]["ownerReferences"] = [
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "agent", "controller": True}
+    ]
+    assert edge.put(f"{EDGE}/pods/default/agent", pod).status_code == 201
+    (left,) = planned(edge, {"empty": ["edge/node-1"]}, cluster="edge")["left"]
+    assert left["why"] == "belongs to its node: it is of a DaemonSet"
+
+
+def test_a_pod_without_cluster_is_refused(api):
+    answer = api.post(PLANS, {"goal": {"fit": {"pod": pod_manifest("1")}}})
+    assert (answer.status_code, detail(answer)) == (
+        400,
+        "goal.fit: a pod is for a cluster: cluster is missing",
+    )
+
+
+@pytest.mark.parametrize(
+    ("goal", "message"),
+    [
+        ({}, "goal: must have one of fit, empty, free and defragment"),
+        ({"fit": {}}, "goal.fit: must have one of query, querystring, flavor and pod"),
+        ({"defragment": {**WHOLE, "resource_class": "PCPU"}}, "goal.defragment.resource_class: PCPU is not"),
+    ],
+)
+def test_goals_that_make_no_sense_are_refused(api, goal, message):
+    api.provider("a", VCPU=8)
+    answer = api.post(PLANS, {"goal": goal})
+    assert answer.status_code == 400
+    assert detail(answer).startswith(message)
