@@ -180,6 +180,8 @@ def test_a_token_that_is_bound_to_a_cluster_sees_that_cluster(visitor: FlaskClie
         "/ui/room?kind=query&query=resources%3DVCPU:1%26cluster%3Dother&cluster=edge",
         "/ui/room?kind=query&query=resources%3DVCPU:1",
         "/ui/room?kind=flavor&vcpus=1&cluster=other",
+        "/ui/moves",
+        "/ui/moves?goal=free&free=1&cluster=other",
         "/ui/room?kind=pod&cluster=other&pod=kind:+Pod",
     ):
         answer = visitor.get(path)
@@ -247,6 +249,9 @@ def test_bad_input_is_a_page_that_says_what_to_do(visitor: FlaskClient):
         ("/ui/room?kind=query&query=limit%3D3", 400, "limit"),
         ("/ui/room?kind=pod&pod=kind:+Pod", 400, "cluster"),
         ("/ui/room?kind=song", 400, "kind"),
+        ("/ui/moves?goal=song", 400, "goal"),
+        ("/ui/moves?goal=free&free=many", 400, "free"),
+        ("/ui/moves?goal=empty&hosts=gone", 400, "gone"),
         ("/ui/map?by=song", 400, "by"),
         ("/ui/map/data?class=SONG", 400, "SONG"),
         ("/ui/map/hosts?ids=a", 400, "ids"),
@@ -277,6 +282,7 @@ def test_no_odd_address_makes_a_page_fail(visitor: FlaskClient):
             "hosts",
             "why",
             "room",
+            "moves",
             "consumers",
             "pods",
             "changes",
