@@ -26,7 +26,7 @@ def application(given: object) -> Application:
 
 
 def wish_at(place: str, query: object) -> Wish:
-    """What the query of a member asks for, a text or JSON. Raises BadRequest naming the place."""
+    """What the query at a place of a body asks for, a text or JSON. Raises BadRequest naming the place."""
     try:
         if isinstance(query, dict):
             return _wish(load(CandidatesBody, context.version(), query, ""))
@@ -34,7 +34,7 @@ def wish_at(place: str, query: object) -> Wish:
             return _wish(query)
         raise BadRequest("must be a query string or a query in JSON")
     except BadRequest as error:
-        raise BadRequest(f"{place}.query: {error}", code=error.code) from None
+        raise BadRequest(f"{place}: {error}", code=error.code) from None
 
 
 def _wish(given: str | Mapping[str, Any]) -> Wish:
