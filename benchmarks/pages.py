@@ -58,7 +58,8 @@ _PAIRS = {
     "consumer": (
         "/ui/consumers/{consumer}",
         [
-            "/ext/v1/clusters/{cluster}/nodes/{node}",
+            "/ext/v1/clusters/edge/nodes/edge-01",
+            "/resource_providers/{host}/allocations",
             "/ext/v1/allocations?consumer_uuid={consumer}",
             "/ext/v1/audit?consumer_uuid={consumer}&limit=20",
         ],
@@ -180,7 +181,7 @@ def _places(wire: Wire) -> dict[str, str]:
     listed = json.loads(wire.must("GET", "/ext/v1/resource_providers"))["resource_providers"]
     tree = next(each["uuid"] for each in listed if each["name"] == "cloud/compute-01")
     held = json.loads(wire.must("GET", f"/resource_providers/{host}/allocations"))["allocations"]
-    return {"host": host, "tree": tree, "consumer": min(held), "cluster": "edge", "node": "edge-01"}
+    return {"host": host, "tree": tree, "consumer": min(held)}
 
 
 def _pods() -> list[dict[str, Any]]:

@@ -73,8 +73,31 @@ class Scene:
         api.put(_CLUSTER)
         for node in ("n1", "n2"):
             api.put(f"{_CLUSTER}/nodes/{node}", node_manifests(node))
+        self.node = api.get(f"{_CLUSTER}/nodes/n1").json["tree"]["uuid"]
         for name in ("known", "gone"):
             api.put(f"{_CLUSTER}/pods/default/{name}", pod_manifest())
+
+    def pages(self) -> dict[str, tuple[str, str, Callable[[], Any]]]:
+        """The pages."""
+        paths = {
+            "": "",
+            "map": "map?by=use&class=VCPU",
+            "hosts": "hosts?by=use&class=VCPU",
+            "hosts/{uuid}": f"hosts/{self.child}",
+            "hosts/{uuid}/providers": f"hosts/{self.child}/providers",
+            "hosts/{uuid} of a node": f"hosts/{self.node}",
+            "why": "why?kind=query&query=resources%3DVCPU:1",
+            "room": "room?kind=query&query=resources%3DVCPU:1",
+            "consumers": "consumers",
+            "consumers/{uuid}": f"consumers/{self.holder}",
+            "pods": "pods?cluster=edge",
+            "pods/{name}": "pods/edge/default/known",
+            "changes": "changes",
+            "changes?target": f"changes?target={self.root}&target=edge/n1",
+            "refusals": "refusals",
+            "search": "search?q=edge",
+        }
+        return {f"GET /ui/{name}": ("GET", f"/ui/{path}", lambda: None) for name, path in paths.items()}
 
     def entry(self, amount: int = 1, generation: int | None = None) -> dict[str, Any]:
         return Client.allocations({self.root: {"VCPU": amount}}, generation)
@@ -210,6 +233,7 @@ class Scene:
             "POST pods 2 new": ("POST", f"{_CLUSTER}/pods", lambda: _pods("few", 2)),
             "POST pods 40 new": ("POST", f"{_CLUSTER}/pods", lambda: _pods("many", 40)),
             "DELETE /resource_providers/{uuid}": ("DELETE", f"/resource_providers/{self.leaf}", lambda: None),
+            **self.pages(),
         }
 
 

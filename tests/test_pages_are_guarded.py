@@ -21,6 +21,7 @@ from placement.web.session import COOKIE
 from tests.client import Client
 from tests.conftest import compatible
 from tests.identity_service import IdentityService, project_token
+from tests.kubernetes import node_manifests, pod_manifest
 from tests.server import database_url
 from tests.test_http_never_fails_on_odd_input import ODD_TEXTS
 
@@ -179,6 +180,8 @@ def test_a_token_that_is_bound_to_a_cluster_sees_that_cluster(visitor: FlaskClie
         "/ui/room?kind=query&query=resources%3DVCPU:1%26cluster%3Dother&cluster=edge",
         "/ui/room?kind=query&query=resources%3DVCPU:1",
         "/ui/room?kind=flavor&vcpus=1&cluster=other",
+        "/ui/moves",
+        "/ui/moves?goal=free&free=1&cluster=other",
         "/ui/room?kind=pod&cluster=other&pod=kind:+Pod",
     ):
         answer = visitor.get(path)
@@ -186,6 +189,26 @@ def test_a_token_that_is_bound_to_a_cluster_sees_that_cluster(visitor: FlaskClie
         assert b"candidates</h2>" not in answer.data
         assert b"Room for" not in answer.data
     assert visitor.get("/ui/search?q=o&format=json").json == {"q": "o", "found": []}
+
+
+def test_what_would_refuse_a_bound_token_has_no_link(visitor: FlaskClient):
+    api = Client(visitor.application.test_client(), token=ADMIN)
+    assert api.call("PUT", "/ext/v1/clusters/edge/nodes/held", node_manifests("held")).status_code == 201
+    pod = pod_manifest()
+    assert api.call("PUT", "/ext/v1/clusters/edge/pods/default/held", pod).status_code == 201
+    for token, links in ((ADMIN, True), (BOUND, False)):
+        browser = visitor.application.test_client()
+        sign_in(browser, token)
+        consumer = browser.get("/ui/pods/edge/default/held?format=json").json["consumer_uuid"]
+        for path in ("consumers?cluster=edge", "pods/edge/default/held", "search?q=" + consumer[:13]):
+            page = browser.get(f"/ui/{path}", follow_redirects=True)
+            assert page.status_code == 200, path
+            assert consumer in page.text, path
+            assert (f"/ui/consumers/{consumer}" in page.text) is links, (path, token)
+        known = browser.get("/ui/names/clusters").json["names"]
+        assert known == (["edge", "other"] if links else ["edge"])
+    for path in ("pods/default/held", "nodes/held"):
+        assert api.call("DELETE", f"/ext/v1/clusters/edge/{path}").status_code == 204
 
 
 def test_browsers_are_told_what_pages_may_do(visitor: FlaskClient):
@@ -226,11 +249,18 @@ def test_bad_input_is_a_page_that_says_what_to_do(visitor: FlaskClient):
         ("/ui/room?kind=query&query=limit%3D3", 400, "limit"),
         ("/ui/room?kind=pod&pod=kind:+Pod", 400, "cluster"),
         ("/ui/room?kind=song", 400, "kind"),
+        ("/ui/moves?goal=song", 400, "goal"),
+        ("/ui/moves?goal=free&free=many", 400, "free"),
+        ("/ui/moves?goal=empty&hosts=gone", 400, "gone"),
         ("/ui/map?by=song", 400, "by"),
         ("/ui/map/data?class=SONG", 400, "SONG"),
         ("/ui/map/hosts?ids=a", 400, "ids"),
         ("/ui/hosts?page=0", 400, "page"),
         ("/ui/changes?marker=x", 400, "marker"),
+        ("/ui/changes/999999", 404, "There is no change 999999"),
+        ("/ui/changes/x", 404, "There is no change x"),
+        (f"/ui/hosts/{gone}/providers", 404, gone),
+        (f"/ui/hosts/{gone}/drawing", 404, gone),
         ("/ui/?format=song", 400, "format"),
     ):
         answer = visitor.get(path)
@@ -252,6 +282,7 @@ def test_no_odd_address_makes_a_page_fail(visitor: FlaskClient):
             "hosts",
             "why",
             "room",
+            "moves",
             "consumers",
             "pods",
             "changes",

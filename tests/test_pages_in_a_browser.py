@@ -27,10 +27,16 @@ PAGES = {
     "/ui/why?kind=pod&cluster=edge": "Where does it fit",
     "/ui/room?kind=query&query=resources%3DPCPU:4": "How much fits",
     "/ui/room?kind=pod&cluster=edge": "How much fits",
+    "/ui/moves": "Which moves would help?",
+    "/ui/moves?goal=fit&kind=query&query=resources%3DPCPU:1&count=500": "Which moves would help?",
+    "/ui/moves?goal=empty&hosts=cloud/compute-01": "Which moves would help?",
+    "/ui/moves?goal=free&free=2&cluster=edge": "Which moves would help?",
+    "/ui/moves?goal=defragment&kind=flavor&vcpus=4&ram=16384": "Which moves would help?",
     "/ui/consumers": "Consumers",
     "/ui/consumers/08ca8feb-1496-4ab3-9cc5-9c9c113f4fcf": "Consumer 08ca8feb",
     "/ui/pods?cluster=edge": "Pods of cluster edge",
     "/ui/changes": "Changes",
+    "/ui/changes/1": "Change 1",
     "/ui/refusals": "What is refused at present",
     "/ui/search?q=edge-0": "“edge-0”",
 }
@@ -221,4 +227,36 @@ def test_a_page_is_renewed_without_losing_what_was_opened(browser: Any, demonstr
         page.wait_for_selector(f".owners tr[data-owner='{consumer}']")
         assert page.locator("#providers").get_attribute("open") is not None
         call(demonstration, "DELETE", f"/allocations/{consumer}")
+        assert complaints == []
+
+
+def test_parts_come_when_somebody_looks_at_them(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, complaints):
+        page.goto("/ui/nodes/edge/edge-06")
+        page.locator("#history").scroll_into_view_if_needed()
+        page.wait_for_selector("section[aria-labelledby=history] td:has-text('edge/edge-06')")
+        assert page.locator("#providers table").count() == 0
+        page.click("#providers summary")
+        page.wait_for_selector("#providers td:has-text('edge/edge-06/numa-0')")
+        page.locator("a[data-more]").first.click()
+        page.wait_for_selector("details[data-link] pre")
+        page.evaluate("document.activeElement.blur()")
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        page.wait_for_selector("#fresh:has-text('As of')")
+        assert page.locator("details[data-link][open] pre").count() >= 1, "what was unfolded stays so"
+        page.goto("/ui/")
+        page.locator("#fragmented").scroll_into_view_if_needed()
+        page.wait_for_selector("section[aria-labelledby=fragmented] td:has-text('edge')")
+        assert findings(page) == []
+        assert complaints == []
+
+
+def test_choices_are_complete_once_somebody_comes_near(browser: Any, demonstration: RunningServer):
+    with page_of(browser, demonstration.url) as (page, complaints):
+        page.goto("/ui/consumers?cluster=edge")
+        page.hover("form.choices button")
+        page.wait_for_function("document.querySelectorAll('form.choices option').length > 2")
+        page.select_option("[name=cluster]", "cloud")
+        page.click("form.choices button")
+        page.wait_for_url("**cluster=cloud")
         assert complaints == []

@@ -293,3 +293,22 @@ def test_goals_that_make_no_sense_are_refused(api, goal, message):
     answer = api.post(PLANS, {"goal": goal})
     assert answer.status_code == 400
     assert detail(answer).startswith(message)
+
+
+def test_rules_between_pods_hold_for_those_that_are_moved(edge):
+    apart = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "labelSelector": {"matchLabels": {"app": "app-1"}},
+                    "topologyKey": "kubernetes.io/hostname",
+                }
+            ]
+        }
+    }
+    pod = pod_manifest("1", node="node-0", status={"cpuset": "8"}, labels={"app": "shy"}, affinity=apart)
+    assert edge.put(f"{EDGE}/pods/default/shy", pod).status_code == 201
+    moves = planned(edge, {"empty": ["edge/node-0"]}, cluster="edge")["moves"]
+    assert {move["pod"]["name"]: move["pod"]["to_node"] for move in moves}["shy"] == "node-2"
+    alone = planned(edge, {"empty": ["edge/node-0", "edge/node-2"]}, cluster="edge")
+    assert "shy" not in [move["pod"]["name"] for move in alone["moves"]]

@@ -73,3 +73,80 @@ def test_a_case(service: Client, case: dict[str, Any]) -> None:
     assert sorted(fitting) == sorted(GIVEN["nodes"].keys() - case["refused"].keys())
     if "first" in case:
         assert sorted(fitting[: len(case["first"])]) == case["first"]
+
+
+def test_the_extender_says_the_same(service: Client) -> None:
+    put(service, [ruled_pod("there", {"labels": {"app": "web"}}, node="a1")])
+    pod = ruled_pod("incoming", {"apart": [["zone", {"app": "web"}]], "near": [["zone", {"app": "web"}]]})
+    args = {"Pod": pod, "NodeNames": list(GIVEN["nodes"])}
+    answer = service.post(f"{CLUSTER}/extender/filter", args).json
+    assert answer["FailedNodes"] == dict.fromkeys(["a1", "a2"], REASONS["apart"])
+    # No preemption brings a pod near.
+    assert answer["FailedAndUnresolvableNodes"] == dict.fromkeys(["b1", "b2", "none"], REASONS["near"])
+    liked = ruled_pod("incoming", {"rather_apart": [[5, "zone", {"app": "web"}]]})
+    priorities = service.post(f"{CLUSTER}/extender/prioritize", {**args, "Pod": liked}).json
+    scores = {each["Host"]: each["Score"] for each in priorities}
+    assert max(scores["a1"], scores["a2"]) < min(scores["b1"], scores["b2"], scores["none"])
+
+
+def test_labels_of_namespaces_are_left_to_the_scheduler(service: Client) -> None:
+    put(service, [ruled_pod("there", {"labels": {"app": "web"}}, node="a1")])
+    team = {"namespaceSelector": {"matchLabels": {"team": "x"}}}
+    pod = ruled_pod("incoming", {"apart": [["zone", {"app": "web"}, team], ["zone", {"app": "db"}]]})
+    answer = service.put(f"{CLUSTER}/pods/default/incoming", pod)
+    assert answer.status_code == 400
+    assert "namespaceSelector: labels of namespaces are not known here" in answer.text
+    args = {"Pod": pod, "NodeNames": list(GIVEN["nodes"])}
+    answer = service.post(f"{CLUSTER}/extender/filter", args).json
+    assert (answer["Error"], sorted(answer["NodeNames"])) == ("", sorted(GIVEN["nodes"]))
+
+
+@pytest.mark.parametrize(
+    ("said", "where"),
+    [
+        ({"near": [["", {"app": "web"}]]}, "podAffinity.requiredDuringScheduling"),
+        ({"rather_near": [[101, "zone", {}]]}, "weight: must be from 1 to 100, not 101"),
+        ({"spread": [["zone", 0, {}]]}, "topologySpreadConstraints[0].maxSkew: must be 1 or more, not 0"),
+        ({"rather_spread": [["zone", 1, {}, {"minDomains": 2}]]}, "minDomains: goes with DoNotSchedule only"),
+        (
+            {"spread": [["zone", 1, {}, {"nodeTaintsPolicy": "x"}]]},
+            "nodeTaintsPolicy: must be Honor or Ignore",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(service: Client, said: dict[str, Any], where: str) -> None:
+    answer = service.put(f"{CLUSTER}/pods/default/incoming", ruled_pod("incoming", said))
+    assert answer.status_code == 400
+    assert where in answer.text
+
+
+def test_pods_of_one_call_see_those_before_them(service: Client) -> None:
+    lone = {"labels": {"app": "lone"}, "apart": [["zone", {"app": "lone"}]], "nodeSelector": {}}
+    outcomes = put(service, [ruled_pod(f"lone-{number}", lone) for number in range(5)])
+    # Two zones, and a node that is in none and so keeps nobody apart.
+    placed = [each["pod"]["node"] for each in outcomes if each["status"] == 201]
+    assert len({node[0] for node in placed if node != "none"}) == len([n for n in placed if n != "none"]) == 2
+
+
+def test_capacity_counts_one_after_another(service: Client) -> None:
+    lone = {"labels": {"app": "lone"}, "apart": [["kubernetes.io/hostname", {"app": "lone"}]]}
+    put(service, [ruled_pod("there", {"labels": {"app": "lone"}}, node="a1")])
+    question = {"kinds": {"it": {"pod": ruled_pod("lone", lone)}}, "cluster": "edge"}
+    answer = service.post("/ext/v1/capacity", question)
+    assert answer.status_code == 200, answer.text
+    total = answer.json["kinds"]["it"]["total"]
+    assert (total["lower"], total["upper"]) == (4, 4)
+
+
+def test_an_explanation_names_the_terms(service: Client) -> None:
+    hermit = {"labels": {"app": "db"}, "apart": [["zone", {"app": "web"}]]}
+    put(service, [ruled_pod("there", hermit, node="a1")])
+    said = {"labels": {"app": "web"}, "apart": [["zone", {"app": "db"}]], "near": [["zone", {"app": "web"}]]}
+    stages = service.post(PREVIEW, ruled_pod("incoming", said)).json["explanation"]["stages"]
+    kinds = {"pod_affinity", "pod_anti_affinity", "anti_affinity_of_placed_pods"}
+    found = {stage["kind"]: (stage["condition"], stage["came"], stage["providers"]) for stage in stages}
+    pods = "pods with app In {} in namespace default, by zone"
+    assert {kind: each for kind, each in found.items() if kind in kinds} == {
+        "pod_affinity": (f"pod affinity: {pods.format('web')}", 5, 4),
+        "pod_anti_affinity": (f"pod anti-affinity: {pods.format('db')}", 4, 2),
+    }

@@ -1,6 +1,6 @@
 """What plans regain on a simulated cluster that is full: stranded cores, and room for refused requests.
 
-python -m benchmarks.packing.moves              1000 hosts, 9 requests per host
+python -m benchmarks.packing.moves              1000 hosts, 9 requests per host; takes an hour
 python -m benchmarks.packing.moves --hosts 100  a quick look
 python -m benchmarks.packing.moves --write      also puts figures and plot into docs/packing.md
 
@@ -35,7 +35,7 @@ _LARGEST = max((kind for kind in MIX if kind.name.startswith("dedicated")), key=
 _PATIENT = {"OS_API__REQUEST_TIMEOUT": "600"}
 _CLAIMANT = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
 _SHARE = 0.05
-_REFUSED = 20
+_REFUSED = 5
 _MOST_MOVES = 3
 
 

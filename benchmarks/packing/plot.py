@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import matplotlib
 
 from benchmarks.packing.simulation import Run
+
+if TYPE_CHECKING:
+    from benchmarks.packing.moves import Figures
 
 matplotlib.use("svg")
 # Text stays text, and nothing differs between two drawings of the same figures.
@@ -45,5 +49,22 @@ def draw(runs: Sequence[Run], file: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].invert_yaxis()
     panels[0].legend(fontsize=8)
+    figure.savefig(file, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def draw_moves(found: Sequence[Figures], file: Path) -> None:
+    """Write an SVG: stranded cores as the moves of a plan are made, a line for each order."""
+    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    for each in found:
+        steps = [at * each.moves / max(1, len(each.curve) - 1) for at in range(len(each.curve))]
+        shares = [step / each.consumers * 100 for step in steps]
+        axes.plot(shares, each.curve, marker=".", label=each.order)
+    axes.set_xlabel("consumers moved, %", fontsize=9)
+    axes.set_ylabel("stranded cores", fontsize=9)
+    axes.set_ylim(bottom=0)
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=8)
     figure.savefig(file, metadata={"Date": None})
     pyplot.close(figure)

@@ -20,5 +20,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    with op.batch_alter_table("clusters") as batch:
-        batch.drop_column(_COLUMN)
+    # Others refer to the table, so it must not be made anew.
+    op.drop_column("clusters", _COLUMN)

@@ -209,3 +209,38 @@ def same_labels(keys: Field, own: Labels, operator: str = "In") -> Iterator[Requ
         text = key.text() or ""
         if text in labels:
             yield Requirement(text, operator, (labels[text],))
+
+
+def without_unknown_namespaces(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A pod without the terms that ask for labels of namespaces which nobody knows here.
+
+    kube-scheduler knows them, and heeds such terms itself. Of a manifest that nobody has checked, too.
+    """
+    spec = pod.get("spec")
+    affinity = spec.get("affinity") if isinstance(spec, Mapping) else None
+    if not isinstance(spec, Mapping) or not isinstance(affinity, Mapping):
+        return pod
+    sides = {side: affinity[side] for side in ("podAffinity", "podAntiAffinity") if affinity.get(side)}
+    known = {side: _with_known(terms) for side, terms in sides.items()}
+    if known == sides:
+        return pod
+    return {**pod, "spec": {**spec, "affinity": {**affinity, **known}}}
+
+
+def _with_known(terms: Any) -> Any:
+    if not isinstance(terms, Mapping):
+        return terms
+    kept = dict(terms)
+    for kind in (_REQUIRED, _PREFERRED):
+        if isinstance(kept.get(kind), list):
+            kept[kind] = [each for each in kept[kind] if not _asks_for_unknown(each)]
+    return kept
+
+
+def _asks_for_unknown(term: Any) -> bool:
+    """Whether a term, or what it weighs, names labels of namespaces that are not known."""
+    inner = Field("term", term, Report(), soft=True)
+    if inner.member("podAffinityTerm").value is not None:
+        inner = inner.member("podAffinityTerm")
+    selector = inner.member("namespaceSelector")
+    return selector.value is not None and _read_namespaces(selector) is None

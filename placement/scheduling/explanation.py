@@ -38,7 +38,7 @@ from placement.scheduling.remarks import in_plain_words
 _FREE_OF_TAINTS = Condition(Kind.TAINTS, "no taint that the pod does not tolerate")
 _NOT_CORDONED = Condition(Kind.CORDON, "not cordoned, or that is tolerated", forbidden=(str(CORDONED),))
 
-# Rules about other pods; which one it was is what the obstacle is about.
+# Rules about other pods, in the order of the filter; which one it was is what the obstacle is about.
 _RULES = {
     Kind.TOPOLOGY_SPREAD: "topology spread",
     Kind.POD_AFFINITY: "pod affinity",
@@ -93,11 +93,16 @@ def _conditions(shape: PodShape, failed: Collection[Obstacle]) -> Iterator[tuple
             obstacle = Obstacle(condition.kind)
             if is_stated or obstacle in failed:
                 yield obstacle, condition
-    for obstacle in failed:
-        if obstacle.kind in _RULES:
-            yield obstacle, Condition(obstacle.kind, f"{_RULES[obstacle.kind]}: {obstacle.of}")
+    yield from _of_rules(failed)
     if Obstacle(Kind.INVENTORIES) in failed:
         yield Obstacle(Kind.INVENTORIES), Condition(Kind.INVENTORIES, "inventories as they were imported")
+
+
+def _of_rules(failed: Collection[Obstacle]) -> Iterator[tuple[Obstacle, Condition]]:
+    for kind, words in _RULES.items():
+        for obstacle in failed:
+            if obstacle.kind is kind:
+                yield obstacle, Condition(kind, f"{words}: {obstacle.of}")
 
 
 def _of_selection(selection: NodeSelection) -> Iterator[tuple[Obstacle, Condition]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from placement.forest.fleet import NOTHING, Shares
 from placement.services.following.forest_keeper import ForestKeeper, View
 from placement.storage.database import Database
 from placement.storage.statements import clusters, provider_rows
+from placement.storage.statements.provider_rows import Named
 
 _CPUS, _MEMORY = "PCPU", "MEMORY_MB"
 COMMON_REQUEST = (4, 16384)
@@ -77,84 +78,14 @@ class Overfull(NamedTuple):
 
 
 class Hosts:
-    """Looks at all hosts at once. A cluster narrows to its hosts; raises BadRequest if there is none."""
+    """Looks at all hosts at once."""
 
     def __init__(self, database: Database, forest: ForestKeeper) -> None:
         self._database = database
         self._forest = forest
 
-    def classes(self) -> list[str]:
-        """The names of the classes that somebody offers. Raises Unavailable."""
-        view = self._forest.current()
-        offered = (class_id for class_id, column in view.forest.inventories.items() if column.count)
-        return sorted(view.names.classes[class_id] for class_id in offered if class_id in view.names.classes)
-
-    def most_offered(self, classes: Sequence[str]) -> str:
-        """The one of these classes that the most hosts have; the first of several. Raises Unavailable."""
-        view, _, all_ = self._looked_at(None)
-        return max(classes, key=lambda name: _shares(view, all_, Figure.USE, name).holders)
-
-    def counted(self) -> list[tuple[Group, int]]:
-        """How many hosts each group has. Raises Unavailable."""
-        _, known, all_ = self._looked_at(None)
-        return [(known.get(group, _NEITHER), count) for group, count in all_.counts()]
-
-    def heat_map(self, figure: Figure, resource_class: str, cluster: str | None = None) -> HeatMap:
-        """The figures of all hosts. Raises BadRequest, Unavailable."""
-        view, known, all_ = self._looked_at(cluster)
-        shares = _shares(view, all_, figure, resource_class)
-        part, whole = shares.totals()
-        return HeatMap(
-            count=len(all_.roots),
-            groups=[known.get(group, _NEITHER) for group in all_.groups],
-            id_bytes=all_.id_bytes,
-            narrow_ids=all_.is_narrow,
-            group_bytes=all_.group_bytes,
-            level_bytes=shares.level_bytes,
-            part=part,
-            whole=whole,
-        )
-
-    def of(
-        self, ids: Sequence[int], figure: Figure, resource_class: str, cluster: str | None = None
-    ) -> list[HostFigure]:
-        """The hosts with these storage ids that are there. Raises BadRequest, Unavailable."""
-        view, known, all_ = self._looked_at(cluster)
-        places = [place for place in fleet.places_of(all_, ids) if place is not None]
-        return self._told(all_, known, _shares(view, all_, figure, resource_class), places)
-
-    def ranked(
-        self,
-        figure: Figure,
-        resource_class: str,
-        cluster: str | None,
-        start: int,
-        count: int,
-        *,
-        rising: bool = False,
-    ) -> tuple[list[HostFigure], int]:
-        """Some hosts in the order of their figures, and how many there are. Raises as `of` does."""
-        view, known, all_ = self._looked_at(cluster)
-        shares = _shares(view, all_, figure, resource_class)
-        places = shares.ranked(rising=rising)
-        return self._told(all_, known, shares, places[start : start + count]), len(places)
-
-    def overfull(self, most: int) -> tuple[list[Overfull], int]:
-        """Some inventories with more in use than there is, and how many there are. Raises Unavailable."""
-        view = self._forest.current()
-        found = fleet.overfull(view.forest)
-        shown = found[:most]
-        with self._database.read() as connection:
-            rows = provider_rows.listed(connection, ids={row[0] for row in shown})
-        names = {row.id: row for row in rows}
-        told = [
-            Overfull(names[id_].uuid, names[id_].name, view.names.classes[class_id], used, most_)
-            for id_, class_id, used, most_ in shown
-            if id_ in names and class_id in view.names.classes
-        ]
-        return told, len(found)
-
-    def _looked_at(self, cluster: str | None) -> tuple[View, dict[int, Group], fleet.Fleet]:
+    def look(self, cluster: str | None = None) -> Look:
+        """All hosts, or those of a cluster, as they are now. Raises BadRequest, Unavailable."""
         view = self._forest.current()
         with self._database.read() as connection:
             aggregates = clusters.aggregates_called(connection)
@@ -168,32 +99,100 @@ class Hosts:
             id_: Group(name, "cluster") if name else Group(uuid, "aggregate")
             for id_, uuid, name in aggregates
         }
-        return view, known, fleet.fleet_of(view.forest, of_clusters, only)
+        return Look(self._database, view, known, fleet.fleet_of(view.forest, of_clusters, only))
 
-    def _told(
-        self, all_: fleet.Fleet, known: dict[int, Group], shares: Shares, places: Sequence[int]
-    ) -> list[HostFigure]:
-        ids = {place: int(all_.ids[place]) for place in places}
-        with self._database.read() as connection:
-            rows = {row.id: row for row in provider_rows.listed(connection, ids=set(ids.values()))}
+
+class Look:
+    """Hosts as of one moment, in groups."""
+
+    def __init__(self, database: Database, view: View, known: Mapping[int, Group], all_: fleet.Fleet) -> None:
+        self._database = database
+        self._view = view
+        self._known = known
+        self._all = all_
+
+    def classes(self) -> list[str]:
+        """The names of the classes that somebody offers."""
+        names = self._view.names.classes
+        offered = (id_ for id_, column in self._view.forest.inventories.items() if column.count)
+        return sorted(names[class_id] for class_id in offered if class_id in names)
+
+    def most_offered(self, classes: Sequence[str]) -> str:
+        """The one of these classes that the most hosts have; the first of several."""
+        return max(classes, key=lambda name: self._shares(Figure.USE, name).holders)
+
+    def counted(self) -> list[tuple[Group, int]]:
+        """How many hosts each group has."""
+        return [(self._known.get(group, _NEITHER), count) for group, count in self._all.counts()]
+
+    def heat_map(self, figure: Figure, resource_class: str) -> HeatMap:
+        """The figures of all hosts. Raises BadRequest for an unknown class, as all that tell figures."""
+        shares = self._shares(figure, resource_class)
+        part, whole = shares.totals()
+        return HeatMap(
+            count=len(self._all.roots),
+            groups=[self._known.get(group, _NEITHER) for group in self._all.groups],
+            id_bytes=self._all.id_bytes,
+            narrow_ids=self._all.is_narrow,
+            group_bytes=self._all.group_bytes,
+            level_bytes=shares.level_bytes,
+            part=part,
+            whole=whole,
+        )
+
+    def of(self, ids: Sequence[int], figure: Figure, resource_class: str) -> list[HostFigure]:
+        """The hosts with these storage ids that are there. Raises BadRequest."""
+        places = [place for place in fleet.places_of(self._all, ids) if place is not None]
+        return self._told(self._shares(figure, resource_class), places)
+
+    def ranked(
+        self, figure: Figure, resource_class: str, start: int, count: int, *, rising: bool = False
+    ) -> tuple[list[HostFigure], int]:
+        """Some hosts in the order of their figures, and how many there are. Raises BadRequest."""
+        shares = self._shares(figure, resource_class)
+        places = shares.ranked(rising=rising)
+        return self._told(shares, places[start : start + count]), len(places)
+
+    def overfull(self, most: int) -> tuple[list[Overfull], int]:
+        """Some inventories with more in use than there is, of all hosts, and how many there are."""
+        found = fleet.overfull(self._view.forest)
+        shown = found[:most]
+        names = self._named({row[0] for row in shown})
+        classes = self._view.names.classes
+        told = [
+            Overfull(names[id_].uuid, names[id_].name, classes[class_id], used, most_)
+            for id_, class_id, used, most_ in shown
+            if id_ in names and class_id in classes
+        ]
+        return told, len(found)
+
+    def _told(self, shares: Shares, places: Sequence[int]) -> list[HostFigure]:
+        ids = {place: int(self._all.ids[place]) for place in places}
+        rows = self._named(set(ids.values()))
         levels = shares.levels
         told = []
         for place, id_ in ids.items():
             # One that was deleted since has no row any more.
             if id_ in rows:
                 level = int(levels[place])
-                group = known.get(all_.groups[int(all_.group_of[place])], _NEITHER)
+                group = self._known.get(self._all.groups[int(self._all.group_of[place])], _NEITHER)
                 figures = (*shares.at(place), None if level == NOTHING else level)
                 told.append(HostFigure(id_, rows[id_].uuid, rows[id_].name, group, *figures))
         return told
 
+    def _named(self, ids: Collection[int]) -> dict[int, Named]:
+        if not ids:
+            return {}
+        with self._database.read() as connection:
+            return provider_rows.named(connection, ids)
 
-def _shares(view: View, all_: fleet.Fleet, figure: Figure, resource_class: str) -> Shares:
-    ids = view.names.class_ids
-    if figure is Figure.USE:
-        if resource_class not in ids:
-            raise BadRequest(f"class: No such resource class {resource_class}.")
-        return fleet.used(view.forest, all_, ids[resource_class])
-    if figure is Figure.CORES:
-        return fleet.free_cores(view.forest, all_, ids[_CPUS], ids[_MEMORY])
-    return fleet.stranded_cores(view.forest, all_, ids[_CPUS], ids[_MEMORY], COMMON_REQUEST)
+    def _shares(self, figure: Figure, resource_class: str) -> Shares:
+        view, all_ = self._view, self._all
+        ids = view.names.class_ids
+        if figure is Figure.USE:
+            if resource_class not in ids:
+                raise BadRequest(f"class: No such resource class {resource_class}.")
+            return fleet.used(view.forest, all_, ids[resource_class])
+        if figure is Figure.CORES:
+            return fleet.free_cores(view.forest, all_, ids[_CPUS], ids[_MEMORY])
+        return fleet.stranded_cores(view.forest, all_, ids[_CPUS], ids[_MEMORY], COMMON_REQUEST)

@@ -12,7 +12,7 @@ from placement.web.templating import escaped
 
 
 def candidate_rows(document: Mapping[str, Any]) -> list[Sequence[str]]:
-    """The rows of an answer, the best first: host uuid, host, what it gives, score, what that is made of, claim.
+    """The rows of an answer, the best first: host uuid and name, what it gives, score, its parts, claim.
 
     Of a pod: uuid and name of the node, score, CPUs, remarks. What several lines say is apart by line ends.
     """

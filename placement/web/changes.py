@@ -15,7 +15,7 @@ from placement.domain.audit import Action, AuditFilter, Kind, RecordHead, Stored
 from placement.domain.errors import BadRequest, NotFound
 from placement.metrics.sharing import counts
 from placement.services.clusters.reservations import AVAILABLE
-from placement.services.fleet import Overfull
+from placement.services.fleet import Look, Overfull
 from placement.web.permissions import caller_clusters, clusters, may
 from placement.web.shown import HTML, address, same_page, shown, wanted
 from placement.web.templating import escaped
@@ -176,12 +176,12 @@ def _refusals() -> Response:
     return shown("refusals.html", document, (("what", "name", "why"), rows))
 
 
-def refused_now() -> dict[str, Any]:
+def refused_now(look: Look | None = None) -> dict[str, Any]:
     """What nobody gets any of, as far as the caller may see it, and how often what was refused so far."""
     overfull: list[Overfull] = []
     count = 0
     if caller_clusters() is None and may("resource_providers:list"):
-        overfull, count = use_cases().hosts.overfull(_MOST_OVERFULL)
+        overfull, count = (look or use_cases().hosts.look()).overfull(_MOST_OVERFULL)
     told = [each._asdict() for each in overfull]
     return {"overfull": told, "overfull_count": count, "refused": _counted()}
 

@@ -8,6 +8,7 @@ numbers are little-endian, so that a browser looks at the columns where they are
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -17,10 +18,11 @@ from placement.api.context import use_cases
 from placement.api.route_guard import PAGES, route
 from placement.api.targets import cluster_of_query
 from placement.domain.errors import BadRequest, NotFound
-from placement.services.fleet import COMMON_REQUEST, Figure, HeatMap, HostFigure
+from placement.services.fleet import COMMON_REQUEST, Figure, HeatMap, HostFigure, Look
 from placement.web import units
 from placement.web.permissions import clusters
 from placement.web.shown import address, same_page, shown, to
+from placement.web.templating import escaped
 
 _RULE = "placement:resource_providers:list"
 _USUAL_CLASSES = ("PCPU", "VCPU", "MEMORY_MB")
@@ -48,13 +50,13 @@ def register(blueprint: Blueprint) -> None:
         route(blueprint, f"{PAGES}{path}", "GET", _RULE, target=cluster_of_query)(page)
 
 
-def chosen(cluster: str | None = None) -> dict[str, Any]:
+def chosen(look: Look, cluster: str | None = None) -> dict[str, Any]:
     """What the query asks to see, what else there is to see, and in which words. Raises BadRequest."""
-    classes = use_cases().hosts.classes()
+    classes = look.classes()
     name = request.args.get("by") or Figure.USE
     if name not in list(Figure):
         raise BadRequest(f"by: {name!r} is none of {', '.join(Figure)}")
-    resource_class = request.args.get("class") or _usual_class(classes)
+    resource_class = request.args.get("class") or _usual_class(look, classes)
     figure = Figure(name)
     return {
         "by": str(figure),
@@ -66,12 +68,18 @@ def chosen(cluster: str | None = None) -> dict[str, Any]:
     }
 
 
-def _usual_class(classes: list[str]) -> str:
+def _asked() -> tuple[Look, dict[str, Any]]:
+    """The hosts that the query asks for, and what of them. Raises BadRequest."""
+    look = use_cases().hosts.look(request.args.get("cluster") or None)
+    return look, chosen(look)
+
+
+def _usual_class(look: Look, classes: list[str]) -> str:
     """The class to begin with: of the usual ones that of the most hosts."""
     usual = [name for name in _USUAL_CLASSES if name in classes]
     if len(usual) < 2:
         return (usual or classes or list(_USUAL_CLASSES))[0]
-    return use_cases().hosts.most_offered(usual)
+    return look.most_offered(usual)
 
 
 def _name(figure: Figure, resource_class: str) -> str:
@@ -80,36 +88,47 @@ def _name(figure: Figure, resource_class: str) -> str:
 
 def _map() -> Response:
     """The fleet in one picture."""
-    given = chosen()
-    figures, count = _ranked(given, 0, 20)
-    document = {"by": given["by"], "class": given["class"], "hosts": [_told(each, given) for each in figures]}
+    look, given = _asked()
+    figures, count = look.ranked(Figure(given["by"]), given["class"], 0, 20)
+    document: dict[str, Any] = {
+        "by": given["by"],
+        "class": given["class"],
+        "hosts": [_told(each, given) for each in figures],
+    }
     names = [each.name for each in clusters()]
-    return shown("map.html", document, _as_table(figures), map=given, count=count, clusters=names)
+    return shown(
+        "map.html",
+        document,
+        _as_table(figures),
+        map=given,
+        rows=_rows(document["hosts"]),
+        count=count,
+        clusters=names,
+    )
 
 
 def _table() -> Response:
     """The same as a table, page by page, the fullest first."""
-    given = chosen()
+    look, given = _asked()
     rising = request.args.get("order") == "rising"
     text = request.args.get("page", "1")
     if not (text.isascii() and text.isdigit() and 1 <= len(text) <= 6 and int(text)):
         raise BadRequest(f"page: must be a number from 1 on, not {text!r}")
     start = (int(text) - 1) * _PAGE
-    figures, count = _ranked(given, start, _PAGE, rising=rising)
-    document = {"count": count, "hosts": [_told(each, given) for each in figures]}
+    figures, count = look.ranked(Figure(given["by"]), given["class"], start, _PAGE, rising=rising)
+    document: dict[str, Any] = {"count": count, "hosts": [_told(each, given) for each in figures]}
     following = same_page(page=int(text) + 1) if start + _PAGE < count else None
     before = same_page(page=int(text) - 1) if start else None
     places = {"page": int(text), "pages": max(1, -(-count // _PAGE)), "rising": rising}
     return shown(
-        "hosts.html", document, _as_table(figures), map=given, following=following, before=before, **places
-    )
-
-
-def _ranked(
-    given: dict[str, Any], start: int, count: int, *, rising: bool = False
-) -> tuple[list[HostFigure], int]:
-    return use_cases().hosts.ranked(
-        Figure(given["by"]), given["class"], given["cluster"], start, count, rising=rising
+        "hosts.html",
+        document,
+        _as_table(figures),
+        map=given,
+        rows=_rows(document["hosts"]),
+        following=following,
+        before=before,
+        **places,
     )
 
 
@@ -136,10 +155,25 @@ def _told(each: HostFigure, given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _rows(hosts: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Hosts as tables show them, escaped: address, name, group, length of the bar, text, percent."""
+    return escaped(
+        (
+            each["address"],
+            each["name"],
+            each["group"],
+            "" if each["percent"] is None else str(min(each["percent"], 100)),
+            each["text"],
+            "–" if each["percent"] is None else f"{each['percent']} %",
+        )
+        for each in hosts
+    )
+
+
 def _data() -> Response:
     """The numbers of all hosts."""
-    given = chosen()
-    found = use_cases().hosts.heat_map(Figure(given["by"]), given["class"], given["cluster"])
+    look, given = _asked()
+    found = look.heat_map(Figure(given["by"]), given["class"])
     return Response(_packed(found, given), content_type="application/octet-stream")
 
 
@@ -169,21 +203,21 @@ def _packed(found: HeatMap, given: dict[str, Any]) -> bytes:
 
 def _who() -> Response:
     """The hosts with some storage ids, which the map knows."""
-    given = chosen()
+    look, given = _asked()
     texts = request.args.get("ids", "").split(",")
     if len(texts) > _MOST_ASKED or not all(_ID.fullmatch(text) for text in texts):
         raise BadRequest(f"ids: must be up to {_MOST_ASKED} numbers, with commas between them")
     ids = [int(text) for text in texts]
-    found = use_cases().hosts.of(ids, Figure(given["by"]), given["class"], given["cluster"])
+    found = look.of(ids, Figure(given["by"]), given["class"])
     body = orjson.dumps({"hosts": [_told(each, given) for each in found]})
     return Response(body, content_type="application/json")
 
 
 def _go(text: str) -> Response:
     """On to the page of the host with this storage id. Raises NotFound."""
-    given = chosen()
+    look, given = _asked()
     ids = [int(text)] if _ID.fullmatch(text) else []
-    found = use_cases().hosts.of(ids, Figure(given["by"]), given["class"], given["cluster"])
+    found = look.of(ids, Figure(given["by"]), given["class"])
     if not found:
         raise NotFound(
             "This host is gone: it was deleted after the map was drawn. Go back and reload the map."

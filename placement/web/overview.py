@@ -13,7 +13,7 @@ from placement.api.context import use_cases
 from placement.api.route_guard import PAGES, route
 from placement.domain.audit import AuditFilter
 from placement.services.capacity import Group
-from placement.services.fleet import COMMON_REQUEST
+from placement.services.fleet import COMMON_REQUEST, Look
 from placement.web.changes import refused_now, rows_of
 from placement.web.fleet_map import chosen
 from placement.web.permissions import caller_clusters, may
@@ -35,7 +35,8 @@ def register(blueprint: Blueprint) -> None:
 
 def _overview() -> Response:
     """Clusters and aggregates, with what they have and use."""
-    groups = _groups()
+    look = use_cases().hosts.look()
+    groups = _groups(look)
     document = {"groups": groups}
     rows = [
         (group["name"], group["kind"], group["hosts"], each["class"], each["total"], each["reserved"],
@@ -50,22 +51,21 @@ def _overview() -> Response:
         "overview.html",
         document,
         (names, rows),
-        refused=refused_now(),
+        refused=refused_now(look),
         changes=_recent(),
         changes_known=may("audit:list"),
-        map=chosen(only) if sees_map else None,
+        map=chosen(look, only) if sees_map else None,
         room=common_room(only) if may("capacity:show", only) else None,
         common=COMMON_REQUEST,
         minutes=int(_RECENT.total_seconds() // 60),
     )
 
 
-def _groups() -> list[dict[str, Any]]:
+def _groups(look: Look) -> list[dict[str, Any]]:
     known = {cluster.name: cluster for cluster in use_cases().clusters.listed()}
     own = caller_clusters()
     found: dict[str, list[Group]] = defaultdict(list)
-    # The hosts are loaded when somebody asks for them first.
-    hosts = {group.name: count for group, count in use_cases().hosts.counted()}
+    hosts = {group.name: count for group, count in look.counted()}
     for each in use_cases().capacity.groups():
         found[each.name].append(each)
     names = sorted(known) + sorted(found.keys() - known.keys() - {_NONE}) + [_NONE] * (_NONE in found)

@@ -19,6 +19,7 @@ from placement.web import (
     consumers,
     fleet_map,
     hosts,
+    moves,
     overview,
     problems,
     requests,
@@ -34,7 +35,7 @@ from placement.web.templating import add_templates
 
 _FILES = Path(__file__).parent / "static"
 _STATIC = tuple(sorted(path.name for path in _FILES.iterdir() if path.suffix in (".css", ".js", ".svg")))
-_ROOMS = (overview, fleet_map, hosts, requests, room, claims, consumers, changes, search)
+_ROOMS = (overview, fleet_map, hosts, requests, room, moves, claims, consumers, changes, search)
 # Everything comes from here, and nothing goes elsewhere.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -97,9 +97,11 @@ def chosen_kind() -> str:
     return kind
 
 
-def answered(ask: Callable[[], Found], given: Mapping[str, str]) -> tuple[Found | None, list[str]]:
-    """What comes of the form, if anything is in it, and what is wrong about that."""
-    if not any(given.get(name, "").strip() for name in ("query", "vcpus", "pod")):
+def answered(
+    ask: Callable[[], Found], given: Mapping[str, str], filled: Sequence[str] = ("query", "vcpus", "pod")
+) -> tuple[Found | None, list[str]]:
+    """What comes of the form, if any of these fields is `filled` in, and what is wrong about that."""
+    if not any(given.get(name, "").strip() for name in filled):
         return None, []
     try:
         return ask(), []

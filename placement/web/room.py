@@ -119,7 +119,7 @@ def _best(found: KindRoom | None) -> list[list[str]]:
 
 
 def _groups(found: KindRoom | None) -> list[list[str]]:
-    """All, clusters and aggregates, escaped: name, room, what runs out first, hosts, fragmentation, stranded."""
+    """All, clusters, aggregates, escaped: name, room, what runs out, hosts, fragmentation, stranded."""
     if found is None:
         return []
     rooms = [("all", found.total), *(found.clusters or {}).items()]

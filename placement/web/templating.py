@@ -31,6 +31,7 @@ _PAGES = (
     ("m", "/map", "Map", "resource_providers:list", _ONE),
     ("w", "/why", "Why not", "clusters:list", _OWN),
     ("f", "/room", "How much fits", "capacity:show", _ONE),
+    ("v", "/moves", "Moves", "plans:make", _ONE),
     ("c", "/consumers", "Consumers", "allocations:list_all", _ONE),
     ("p", "/pods", "Pods", "clusters:list", _OWN),
     ("h", "/changes", "Changes", "audit:list", _ALL),

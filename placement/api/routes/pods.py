@@ -99,7 +99,8 @@ def listed(cluster: str) -> Response:
 def post(cluster: str) -> Response:
     """Place many pods, or record where they run, as a List or several documents.
 
-    Those that are new are written together; what is refused of one keeps no other from its place.
+    Those that are new are written together; what is refused of one keeps no other from its place, but for
+    members of its gang.
     """
     given = pods_manifests(manifests(MOST_MANIFESTS))
     outcomes = use_cases().pods.put_all(cluster, given)

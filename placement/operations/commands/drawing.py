@@ -8,7 +8,7 @@ from typing import NamedTuple, TextIO
 from placement.operations.commands.colour import GREEN, RED, YELLOW, painted
 from placement.operations.commands.provider_tree import Level, Provider
 
-_BAR_WIDTH = 20
+_BAR_WIDTH, _SHORT_BAR_WIDTH = 20, 15
 _CELLS_PER_LINE = 64
 # Fewer alike leaves are clearer when each has its name.
 _ALIKE = 4
@@ -47,12 +47,13 @@ def _pen(stdout: TextIO) -> _Pen:
 
 def bar(used: int, capacity: int, stdout: TextIO) -> str:
     """How much of something is in use, in characters that the output can take."""
-    return _Artist(_pen(stdout), "", stdout).bar(Level(used, capacity))
+    return _Artist(_pen(stdout), "", stdout, _SHORT_BAR_WIDTH).bar(Level(used, capacity))
 
 
 class _Artist:
-    def __init__(self, pen: _Pen, prefix: str, stdout: TextIO) -> None:
+    def __init__(self, pen: _Pen, prefix: str, stdout: TextIO, width: int = _BAR_WIDTH) -> None:
         self._pen = pen
+        self._width = width
         self._stdout = stdout
         self._prefix = prefix
 
@@ -72,11 +73,11 @@ class _Artist:
 
     def bar(self, level: Level) -> str:
         """A bar that is filled as far as something is used."""
-        filled = min(_BAR_WIDTH, level.used * _BAR_WIDTH // level.capacity) if level.capacity else 0
+        filled = min(self._width, level.used * self._width // level.capacity) if level.capacity else 0
         # Little is not nothing.
         begun = self._pen.part if level.used and not filled else ""
         used = self._pen.full * filled + begun
-        free = self._pen.free * (_BAR_WIDTH - len(used))
+        free = self._pen.free * (self._width - len(used))
         return painted(used, _colour(level), self._stdout) + free
 
     def _cells(self, leaves: Sequence[Provider]) -> Iterator[str]:

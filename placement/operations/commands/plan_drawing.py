@@ -32,6 +32,10 @@ def _achieved(plan: Mapping[str, Any]) -> str:
     return f"{plan['achieved']} of {plan['wanted']} {_OF[plan['goal']]}"
 
 
+def _marked(move: Mapping[str, Any]) -> str:
+    return f"{move['kind']}, by eviction" if move["by"] == "eviction" else str(move["kind"])
+
+
 def drawn(plan: Mapping[str, Any], stdout: TextIO) -> Iterator[str]:
     """The lines of a plan, in characters that the output can take."""
     yield summary(plan)
@@ -40,14 +44,15 @@ def drawn(plan: Mapping[str, Any], stdout: TextIO) -> Iterator[str]:
         pod = move.get("pod")
         who = move["consumer"] if pod is None else f"{pod['namespace']}/{pod['name']}"
         ends = " -> ".join(hosts.get(move[end], move[end]) for end in ("from_host", "to_host"))
-        yield f"{at:>4}  {who}  {ends}  ({move['kind']}, by {move['by']})"
+        yield f"{at:>4}  {who}  {ends}  ({_marked(move)})"
     for each in plan["left"]:
         yield f"stays {each['consumer']}: {each['why']}"
     for host in plan["hosts"]:
         yield ""
         yield f"{hosts[host['uuid']]}: {host['consumers_before']} -> {host['consumers_after']} consumers"
-        width = max((len(name) for name in host["classes"]), default=0)
-        for name, use in host["classes"].items():
+        changed = {name: use for name, use in host["classes"].items() if use["before"] != use["after"]}
+        width = max((len(name) for name in changed), default=0)
+        for name, use in changed.items():
             before, after = (bar(use[moment], use["capacity"], stdout) for moment in ("before", "after"))
             amounts = f"{use['before']} -> {use['after']} of {use['capacity']}"
             yield f"  {name:{width}}  {before}  {after}  {amounts}"

@@ -20,6 +20,7 @@ from placement.domain.errors import (
     PlacementError,
     Unanswered,
 )
+from placement.kubernetes.pod_affinity import without_unknown_namespaces
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_scheduler import Taken
@@ -94,8 +95,9 @@ class BindAttempt:
                     f"after {_DECIDED_AFTER.seconds} s it can go to another node"
                 )
             self._release(held)
+        known = without_unknown_namespaces(pod)
         taken = self._pods.bind(
-            self._cluster, binding.namespace, binding.name, binding.uid, binding.node, pod
+            self._cluster, binding.namespace, binding.name, binding.uid, binding.node, known
         )
         self.freed = [
             Binding(each.pod.namespace, each.pod.name, each.pod.uid, each.node.name) for each in taken.freed

@@ -9,6 +9,7 @@ from typing import Any
 
 from placement.dialects.koordinator.pod.gang import gang_of
 from placement.domain.errors import PlacementError
+from placement.kubernetes.pod_affinity import without_unknown_namespaces
 from placement.numa.refusal import RefusalClass
 from placement.scheduling.remarks import in_plain_words
 from placement.services.clusters.bind_attempt import BindAttempt, Binding
@@ -47,6 +48,7 @@ class Extender:
 
     def filter(self, cluster: str, pod: Mapping[str, Any], names: Sequence[str]) -> Filtered:
         """Which of these nodes do not fit, and why. Raises NotFound for the cluster, ManifestError."""
+        pod = without_unknown_namespaces(pod)
         preview = self._pods.preview(cluster, pod, names, most=0)
         nominated = str((pod.get("status") or {}).get("nominatedNodeName"))
         if nominated in preview.refusals and self._vanished.release(cluster, nominated):
@@ -77,7 +79,7 @@ class Extender:
 
         Raises NotFound for the cluster, ManifestError.
         """
-        scores = self._pods.scores(cluster, pod, names)
+        scores = self._pods.scores(cluster, without_unknown_namespaces(pod), names)
         return [(name, scores.get(name, 0)) for name in names]
 
     def preempt(
@@ -88,7 +90,10 @@ class Extender:
         Raises NotFound for the cluster, ManifestError.
         """
         return self._preemption.victims(
-            cluster, pod, proposed, self._vanished.refresher(cluster, ENOUGH_NODES)
+            cluster,
+            without_unknown_namespaces(pod),
+            proposed,
+            self._vanished.refresher(cluster, ENOUGH_NODES),
         )
 
     def bind(self, cluster: str, binding: Binding) -> None:

@@ -76,13 +76,6 @@ class Providers:
             raise NotFound(f"No resource provider named {', '.join(unknown)} found")
         return found
 
-    def names_of(self, uuids: Collection[str]) -> dict[str, str]:
-        """The names of those providers that exist, by uuid."""
-        if not uuids:
-            return {}
-        with self._database.read() as connection:
-            return provider_rows.names_by_uuid(connection, uuids)
-
     def create(self, uuid: str, name: str, parent_uuid: str | None) -> Provider:
         """A new provider. Raises BadRequest for a bad parent, Conflict if name or uuid exist."""
         prefix = f'Unable to create resource provider "{name}", {uuid}: '

@@ -109,6 +109,23 @@ def uuids_by_name(connection: Executor, names: Collection[str]) -> dict[str, str
     return {row[0]: row[1] for row in connection.execute(statement)}
 
 
+class Named(NamedTuple):
+    """A provider by its uuid and name."""
+
+    uuid: str
+    name: str
+
+
+def named(connection: Executor, ids: Collection[int]) -> dict[int, Named]:
+    """Those of the providers that exist, by id."""
+    statement = sa.select(_self.c.id, _self.c.uuid, _self.c.name)
+    return {
+        row[0]: Named(row[1], row[2])
+        for some in portions(sorted(ids), _AT_ONCE)
+        for row in connection.execute(statement.where(_self.c.id.in_(some)))
+    }
+
+
 class NamedPlace(NamedTuple):
     """A provider by name, and the root above it, which may be itself."""
 

@@ -94,7 +94,7 @@ class Wishes:
         incoming = import_pod(document.manifest, cluster.facts.settings)
         shape = PodShape(incoming.request, incoming.selection, cluster.facts.settings)
         ranking = self._rankings.setdefault(shape, ShapeRanking(shape))
-        return PodWish(cluster.columns, roots, ranking, incoming, document, is_one=is_one)
+        return PodWish(cluster, roots, ranking, incoming, document, is_one=is_one)
 
 
 def replaced(query: ForestQuery, budget: Budget) -> ForestQuery:

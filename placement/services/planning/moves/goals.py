@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import NamedTuple
 
@@ -93,18 +94,28 @@ class Goals:
         return reached
 
     def _vacate(self, root: int, reached: Reached) -> None:
-        for consumer in self._by_size(root):
-            if why := self._maker.why_not(consumer):
-                reached.left.append((consumer, why))
-            elif self.spare < 1:
-                reached.left.append((consumer, "no more moves are allowed"))
-            elif not reached.complete:
-                reached.left.append((consumer, "the time was up"))
-            elif not self._moved(consumer, reached):
-                reached.left.append((consumer, "found no other place"))
+        # Chains of moves are looked for when everybody has gone who can go without.
+        for others in (0, self._most):
+            left = self._left_of(root, others, reached)
+        reached.left += left
 
-    def _moved(self, consumer: Consumer, reached: Reached) -> bool:
-        return self._first(lambda spare: self._maker.moves(consumer, spare), self.spare - 1, reached).found
+    def _left_of(self, root: int, others: int, reached: Reached) -> list[tuple[Consumer, str]]:
+        """Move whom so many moves of others let go; who stays, and why."""
+        left = []
+        for consumer in self._by_size(root):
+            why = self._maker.why_not(consumer)
+            if not why and self.spare < 1:
+                why = "no more moves are allowed"
+            if not why and not reached.complete:
+                why = "found no other place before the time was up"
+            if not why:
+                most = min(self.spare - 1, others)
+                found = self._first(partial(self._maker.moves, consumer), most, reached)
+                if not found.found:
+                    why = "found no other place"
+            if why:
+                left.append((consumer, why))
+        return left
 
     def _by_size(self, root: int) -> list[Consumer]:
         here = self._board.on.get(root, {}).values()

@@ -14,9 +14,12 @@ from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.numa_fit import Fit
 from placement.scheduling.pipeline import Ranked, ShapeRanking
+from placement.scheduling.pod_rules.placed_pods import PlacedPods
+from placement.scheduling.pod_rules.ruled_ranking import RuledRanking
 from placement.search.query import ForestQuery
 from placement.services.clusters.pod_documents import PodDocument
 from placement.services.clusters.pod_placing import placed
+from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.services.planning.moves.board import Board, Consumer, Spot
 
 Amounts = Mapping[Any, int]
@@ -110,11 +113,11 @@ class QueryWish:
 
 
 class PodWish:
-    """A pod of a cluster, or pods like it; `columns` are its nodes as they were at first."""
+    """A pod of a cluster, as that was at first, or pods like it."""
 
     def __init__(
         self,
-        columns: NodeColumns,
+        cluster: ClusterSnapshot,
         roots: Mapping[int, int],
         ranking: ShapeRanking,
         incoming: PodImport,
@@ -123,19 +126,34 @@ class PodWish:
         is_one: bool,
     ) -> None:
         self._is_one = is_one
-        self._columns, self._roots = columns, roots
+        self._columns, self._roots = cluster.columns, roots
+        self._placed = cluster.placed if cluster.has_affinity or incoming.rules else None
         self._ranking, self._incoming, self._document = ranking, incoming, document
-        self.key: Hashable = ("pod", id(columns), ranking.shape)
+        self.key: Hashable = (
+            "pod",
+            cluster.facts.id,
+            ranking.shape,
+            document.consumer if self._placed else "",
+        )
         self._hosts: list[int] | None = None
 
     def spots(self, board: Board) -> Iterator[Spot]:
         """Where it fits, in the order of the pod scheduler."""
-        changed = [board.nodes[root] for root in sorted(board.changed_nodes) if root in board.nodes]
-        mine = [node for node in changed if node.root_id in self._roots]
-        for ranked in self._ranking.best_first(self._columns.updated(mine)):
+        columns = self._present(board)
+        ranking = self._ranking if self._placed is None else self._ruled(self._placed, columns)
+        for ranked in ranking.best_first(columns):
             root = self._roots[ranked.node.root_id]
             if board.closed[root] <= 0:
                 yield from self._spot(board, root, ranked)
+
+    def _present(self, board: Board) -> NodeColumns:
+        """The nodes as they are on the board."""
+        changed = [board.nodes[root] for root in sorted(board.changed_nodes) if root in board.nodes]
+        return self._columns.updated([node for node in changed if node.root_id in self._roots])
+
+    def _ruled(self, placed_pods: PlacedPods, columns: NodeColumns) -> RuledRanking:
+        """The ranking where pods that are placed count."""
+        return RuledRanking(self._ranking, self._incoming.rules, placed_pods, columns)
 
     def spots_on(self, board: Board, root: int) -> list[Spot]:
         """The same on one node."""
@@ -145,6 +163,10 @@ class PodWish:
         result = self._ranking.look(node)
         if not isinstance(result.answer, Fit):
             return []
+        if self._placed is not None:
+            ruled = self._ruled(self._placed, self._present(board))
+            if not ruled.allows(node.name):
+                return []
         return list(self._spot(board, root, Ranked(node, result.missed, result.score, result.answer)))
 
     def _spot(self, board: Board, root: int, ranked: Ranked) -> Iterator[Spot]:

@@ -1,0 +1,143 @@
+"""`placement plan apply`: move by move, guarded by generations, and again after it was killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placement.domain.errors import PlacementError
+from placement.operations.client import Client
+from placement.operations.commands.moves import MADE, MADE_BEFORE, Moves
+from tests.patience import PATIENCE_SECONDS, eventually
+from tests.server import RunningServer, database_url, running_service
+
+GUESTS = 30
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    with database_url("sqlite") as connection, running_service(connection, workers=1) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: RunningServer) -> Client:
+    return Client(server.url, "admin")
+
+
+def uuid(kind: int, number: int) -> str:
+    return f"{kind:08x}-{number:04x}-0000-0000-000000000000"
+
+
+@pytest.fixture
+def plan(client: Client, request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    """A plan that empties a host of thirty guests, one of which has no type; there are no others."""
+    old, new = uuid(1, 1), uuid(1, 2)
+    for host in (old, new):
+        client.post("/resource_providers", {"uuid": host, "name": f"{request.node.name}-{host[9:13]}"})
+        inventories = {"VCPU": {"total": GUESTS}}
+        client.put(
+            f"/resource_providers/{host}/inventories",
+            {"resource_provider_generation": 0, "inventories": inventories},
+        )
+    owner = {"project_id": "p", "user_id": "u", "consumer_generation": None}
+    for number in range(GUESTS):
+        body = {"allocations": {old: {"resources": {"VCPU": 1}}}, **owner}
+        typed = {"consumer_type": "VM"} if number else {}
+        client.put(f"/allocations/{uuid(2, number)}", {**body, **typed}, "1.39" if number else "1.37")
+    yield client.post("/ext/v1/plans", {"goal": {"empty": [old]}})
+    for number in range(GUESTS):
+        if client.get(f"/allocations/{uuid(2, number)}")["allocations"]:
+            client.delete(f"/allocations/{uuid(2, number)}")
+    for host in (old, new):
+        client.delete(f"/resource_providers/{host}")
+
+
+def made(client: Client, plan: dict[str, Any]) -> list[str]:
+    return [state for _, _, state in Moves(client, plan["moves"]).made()]
+
+
+def moved(client: Client, plan: dict[str, Any]) -> int:
+    """How many consumers hold what the plan says."""
+    found = 0
+    for move in plan["moves"]:
+        held = client.get(f"/allocations/{move['consumer']}")["allocations"]
+        found += {provider: entry["resources"] for provider, entry in held.items()} == {
+            provider: entry["resources"] for provider, entry in move["to_allocations"].items()
+        }
+    return found
+
+
+def test_all_of_it_and_again(client, plan):
+    assert len(plan["moves"]) == GUESTS
+    assert made(client, plan) == [MADE] * GUESTS
+    assert moved(client, plan) == GUESTS
+    assert made(client, plan) == [MADE_BEFORE] * GUESTS
+    untyped = client.get(f"/allocations/{uuid(2, 0)}")
+    assert (untyped["consumer_type"], untyped["consumer_generation"]) == ("unknown", 2)
+
+
+def test_after_it_was_killed(client, server, plan, tmp_path: Path):
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(plan))
+    command = [sys.executable, "-m", "placement.operations", "--url", server.url, "plan", "apply", str(file)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        first = {"moves": plan["moves"][:1]}
+        eventually(True, lambda: moved(client, first) > 0)
+    finally:
+        process.kill()
+        process.wait(PATIENCE_SECONDS)
+    before = moved(client, plan)
+    states = made(client, plan)
+    assert states == [MADE_BEFORE] * before + [MADE] * (GUESTS - before)
+    assert moved(client, plan) == GUESTS
+
+
+def test_no_further_than_a_generation_that_changed(client, plan):
+    changed = plan["moves"][2]
+    body = {
+        "allocations": changed["from_allocations"],
+        "project_id": "another",
+        "user_id": "u",
+        "consumer_generation": changed["consumer_generation"],
+        "consumer_type": "VM",
+    }
+    client.put(f"/allocations/{changed['consumer']}", body)
+    with pytest.raises(PlacementError) as refused:
+        made(client, plan)
+    assert str(refused.value) == (
+        f"move 3 of {GUESTS}, {changed['consumer']}: has generation 2 by now, the plan knows 1. "
+        "The 2 before it are made, nothing else is."
+    )
+    assert moved(client, plan) == 2
+
+
+def test_no_further_than_what_does_not_fit_any_more(client, plan):
+    new = plan["moves"][0]["to_host"]
+    taken = {
+        "allocations": {new: {"resources": {"VCPU": GUESTS - 1}}},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": None,
+        "consumer_type": "VM",
+    }
+    client.put(f"/allocations/{uuid(3, 1)}", taken)
+    with pytest.raises(PlacementError, match=f"move 2 of {GUESTS}.* exceed"):
+        made(client, plan)
+    assert moved(client, plan) == 1
+    client.delete(f"/allocations/{uuid(3, 1)}")
+
+
+def test_no_pod_is_moved_by_rewriting(client, plan):
+    pod = {"from_node": "node-1", "to_node": "node-2", "namespace": "default", "name": "web"}
+    moves = [{**plan["moves"][0], "by": "eviction", "pod": pod}]
+    with pytest.raises(PlacementError, match="is a pod on node node-1, which Kubernetes has to evict"):
+        made(client, {"moves": moves})
+    assert moved(client, plan) == 0
