@@ -8,6 +8,8 @@ import json
 import subprocess
 import sys
 import threading
+import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -286,6 +288,30 @@ def test_a_request_is_claimed_for_several_consumers_or_for_none(server, placemen
     assert refused.startswith("members[0]: no candidate: room for 64 PCPU")
     both = refusal("--url", server.url, "claim", "--count", "2", "--consumer", next(iter(consumers)), *wanted)
     assert both.startswith("--count: ")
+
+
+def test_consumers_are_claimed_apart_together_and_into_groups(server, placement, rows):
+    wanted = ["resources=CUSTOM_PODS:1", "cluster=edge"]
+    consumer = str(uuid.uuid4())
+
+    def hosts(*options: str) -> list[str]:
+        return [row["Provider"] for row in rows("claim", *options, *wanted)]
+
+    assert len({*hosts("--dry-run", "--count", "3", "--apart")}) == 3
+    in_twos = Counter(hosts("--dry-run", "--count", "4", "--per-host", "2"))
+    assert max(in_twos.values()) <= 2
+    (first,) = hosts("--consumer", consumer, "--apart", "--group", "web")
+    others = hosts("--dry-run", "--count", "7", "--policy", "anti-affinity", "--group", "web")
+    assert len({first, *others}) == 8
+    partial = placement(
+        "claim", "--dry-run", "--count", "8", "--minimum", "1", "--apart", "--group", "web", *wanted
+    )
+    assert "7 of 8: members[7]: no candidate" in partial.stderr
+    placement("allocation", "delete", consumer)
+    flavors = rows("claim", "--dry-run", "--count", "2", "--together", *PINNED, "--cluster", "cloud")
+    assert len({row["Provider"].split("/")[1] for row in flavors}) == 1
+    neither = refusal("--url", server.url, "claim", "--count", "2")
+    assert neither.startswith("what to claim is a query such as")
 
 
 def test_what_cannot_be_claimed_is_refused_with_the_reason(server):

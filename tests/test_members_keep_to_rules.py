@@ -294,6 +294,10 @@ def test_flavors_fall_back(api: Client):
         (wish(1, {**APART, "per": "provider", "trait": "CUSTOM_NO"}), "rules[0].trait: No such trait"),
         (wish(1, {**APART, "per": "provider", "resource_class": "CUSTOM_NO"}), "rules[0].resource_class"),
         (wish(1, {**APART, "members": ["web"]}), "rules[0].members[0]: no member has the name 'web'"),
+        (
+            wish(1, *({**APART, "consumers": [str(uuid.uuid4()) for _ in range(6000)]} for _ in "ab")),
+            "rules: name 12000 consumers",
+        ),
         (wish(1, world={}), "world: nothing is claimed in another world"),
         (wish(1, flavor=FLAVOR), "members[0].query: a claim is for a query or for a flavor"),
         (wish(1, server_group={"policy": "near"}), "server_group.policy"),

@@ -160,6 +160,9 @@ def _together(body: Mapping[str, Any], count: int, group: ServerGroup | None) ->
     rules = [_rule(f"rules[{at}]", given, names) for at, given in enumerate(body.get("rules", ()))]
     if group is not None:
         rules.append(group.rule)
+    named = len({uuid for rule in rules for uuid in rule.consumers})
+    if named > MOST_MEMBERS:
+        raise BadRequest(f"rules: name {named} consumers, at most {MOST_MEMBERS}; groups may have any number")
     return Together(tuple(rules), minimum)
 
 

@@ -25,6 +25,8 @@ Ratios = NDArray[np.float32]
 HUGE = 2**60
 _FIRST_ROWS = 64
 _RECENT = 4096
+# So many are looked up sooner one by one.
+_FEW = 8
 # So that a stream of rows never stands in memory as Python objects.
 ROWS_AT_ONCE = 20_000
 
@@ -116,6 +118,13 @@ class IdIndex:
             return np.full(len(keys), -1, np.int32)
         at = np.minimum(np.searchsorted(self._ids, keys), len(self._ids) - 1)
         return np.where(self._ids[at] == keys, self._rows[at], np.int32(-1)).astype(np.int32)
+
+    def get_all(self, keys: Sequence[int]) -> list[int]:
+        """The rows of many ids, -1 where there is none."""
+        if len(keys) <= _FEW:
+            return [self.get(key) for key in keys]
+        rows = self.rows_of(np.array(keys, np.int64)).tolist()
+        return [self._recent.get(key, row) for key, row in zip(keys, rows, strict=True)]
 
     def put(self, key: int, row: int) -> None:
         """Remember a new id; -1 forgets it."""

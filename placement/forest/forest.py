@@ -177,10 +177,13 @@ class Forest:
                 column.unshare()
         self.providers.own()
 
-    def is_current(self, provider_id: int, revision: int) -> bool:
-        """Whether this very state of a provider has been applied already; not for snapshots."""
-        row = self._index.get(provider_id)
-        return row >= 0 and int(self.providers.revision[row]) == revision
+    def outdated(self, states: Sequence[tuple[int, int]]) -> list[int]:
+        """The ids among these states, (id, revision), that have not been applied yet; not for snapshots."""
+        rows = self._index.get_all([id_ for id_, _ in states])
+        revision = self.providers.revision
+        return [
+            id_ for (id_, wanted), row in zip(states, rows, strict=True) if row < 0 or revision[row] != wanted
+        ]
 
     def knows(self, provider_id: int) -> bool:
         """Whether the provider is in the forest as it is fed; not for snapshots."""
@@ -192,18 +195,19 @@ class Forest:
         if not batch:
             return
         self._begin_writing()
-        for record in batch:
-            if self._index.get(record.row.id) < 0:
+        for record, row in zip(batch, self._index.get_all([each.row.id for each in batch]), strict=True):
+            if row < 0 and not self.knows(record.row.id):
                 self._insert(record)
-        self._relink(batch)
-        for record in batch:
-            self._update(record)
+        rows = self._index.get_all([record.row.id for record in batch])
+        self._relink(batch, rows)
+        for record, row in zip(batch, rows, strict=True):
+            self._update(record, row)
 
-    def _relink(self, batch: list[ProviderRecord]) -> None:
+    def _relink(self, batch: Sequence[ProviderRecord], rows: Sequence[int]) -> None:
         """Move providers to their new trees: all out first, then roots before members."""
         moved = []
-        for record in batch:
-            row, root = self._index.get(record.row.id), self._index.get(record.row.root_id)
+        roots = self._index.get_all([record.row.root_id for record in batch])
+        for record, row, root in zip(batch, rows, roots, strict=True):
             parent = NONE if record.row.parent_id is None else self._index.get(record.row.parent_id)
             if self.providers.root[row] != root or self.providers.parent[row] != parent:
                 self.providers.unlink(row)
@@ -244,9 +248,8 @@ class Forest:
         providers.root[row] = providers.parent[row] = NONE
         self._index.put(record.row.id, row)
 
-    def _update(self, record: ProviderRecord) -> None:
+    def _update(self, record: ProviderRecord, row: int) -> None:
         providers, given = self.providers, record.row
-        row = self._index.get(given.id)
         providers.generation[row] = given.generation
         providers.revision[row] = given.revision
         self._update_inventories(row, record)

@@ -22,9 +22,8 @@ _TYPE = "INSTANCE"
 
 
 _RULES = (
-    argument(
-        "--apart", type=positive, nargs="?", const=1, metavar="N", help="at most N (default 1) on a host"
-    ),
+    argument("--apart", action="store_true", help="on different hosts"),
+    argument("--per-host", type=positive, metavar="N", help="at most so many on a host"),
     argument("--together", action="store_true", help="all on one host"),
     argument(
         "--spread",
@@ -120,8 +119,10 @@ def _wanted(parsed: argparse.Namespace) -> dict[str, Any]:
 def _together(parsed: argparse.Namespace) -> dict[str, Any]:
     """What consumers keep to together, as the API takes it; empty if that is nothing."""
     rules: list[dict[str, Any]] = []
-    if parsed.apart is not None:
-        rules.append({"kind": "at_most", "count": parsed.apart})
+    if parsed.apart:
+        rules.append({"kind": "at_most"})
+    if parsed.per_host is not None:
+        rules.append({"kind": "at_most", "count": parsed.per_host})
     if parsed.together:
         rules.append({"kind": "together"})
     if parsed.spread:

@@ -96,7 +96,7 @@ class ForestKeeper(Follower):
 
         Raises Unavailable.
         """
-        stale = [row.id for row in look.changed if not self._forest.is_current(row.id, row.revision)]
+        stale = self._forest.outdated([(row.id, row.revision) for row in look.changed])
         if len(stale) > max(_RELOAD_ABOVE, len(self._forest) // 4):
             self.forget()
             return False

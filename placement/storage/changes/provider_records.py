@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,13 +24,15 @@ _AT_ONCE = 2000
 _STREAM = 10_000
 # What is watched of a ratio; capacities are computed from all of it.
 _LARGEST_RATIO = 1e9
+_SEPARATOR = ","
+_NOTHING: frozenset[int] = frozenset()
 
 
 def read(connection: sa.Connection, ids: Sequence[int]) -> list[ProviderRecord]:
     """The present state of some providers, each consistent in itself; missing ones are left out."""
     records: list[ProviderRecord] = []
     for some in portions(ids, _AT_ONCE):
-        records.extend(_assemble(connection.execute(_RECORDS, {"ids": some})))
+        records.extend(_assemble(connection.execute(_RECORDS, {"ids": some}).all()))
     return records
 
 
@@ -90,9 +94,15 @@ def _inventory_row(
     used: int,
     allocation_ratio: float,
 ) -> InventoryRow:
-    capacity = Inventory(total, reserved, allocation_ratio=allocation_ratio).capacity
-    ratio = round(min(allocation_ratio, _LARGEST_RATIO) * MILLION)
+    capacity, ratio = _capacity_and_ratio(total, reserved, allocation_ratio)
     return InventoryRow(class_id, capacity, min_unit, max_unit, step_size, used, total, reserved, ratio)
+
+
+# Hosts are much alike.
+@lru_cache(maxsize=4096)
+def _capacity_and_ratio(total: int, reserved: int, allocation_ratio: float) -> tuple[int, int]:
+    capacity = Inventory(total, reserved, allocation_ratio=allocation_ratio).capacity
+    return capacity, round(min(allocation_ratio, _LARGEST_RATIO) * MILLION)
 
 
 def _pairs(connection: sa.Connection, table: sa.Table, column: str) -> Iterator[tuple[int, int]]:
@@ -120,8 +130,13 @@ def _records_statement() -> sa.CompoundSelect[Any]:
         ).where(inventory.resource_provider_id.in_(ids)),
         *(
             sa.select(
-                sa.literal(kind), table.c.resource_provider_id, none, table.c[column], *([none] * 7)
-            ).where(table.c.resource_provider_id.in_(ids))
+                sa.literal(kind),
+                table.c.resource_provider_id,
+                sa.func.aggregate_strings(sa.cast(table.c[column], sa.String), _SEPARATOR),
+                *([none] * 8),
+            )
+            .where(table.c.resource_provider_id.in_(ids))
+            .group_by(table.c.resource_provider_id)
             for kind, table, column in members
         ),
     )  # fmt: skip
@@ -131,18 +146,29 @@ _RECORDS = _records_statement()
 
 
 def _assemble(rows: Iterable[Any]) -> list[ProviderRecord]:
-    providers: dict[int, ProviderRow] = {}
-    parts: dict[int, tuple[list[InventoryRow], set[int], set[int]]] = {}
-    for kind, provider, uuid, *numbers in rows:
-        inventories, traits, aggregates = parts.setdefault(provider, ([], set(), set()))
+    providers: list[ProviderRow] = []
+    inventories: dict[int, list[InventoryRow]] = defaultdict(list)
+    members: dict[tuple[int, int], frozenset[int]] = {}
+    for kind, provider, text, *numbers in rows:
         if kind == 0:
             generation, parent, root, revision = numbers[:4]
-            providers[provider] = ProviderRow(provider, uuid, generation, parent, root, revision)
+            providers.append(ProviderRow(provider, text, generation, parent, root, revision))
         elif kind == 1:
-            inventories.append(_inventory_row(*numbers))
+            inventories[provider].append(_inventory_row(*numbers))
         else:
-            (traits if kind == 2 else aggregates).add(numbers[0])
+            members[kind, provider] = _ids_in(text)
     return [
-        ProviderRecord(row, tuple(parts[id_][0]), frozenset(parts[id_][1]), frozenset(parts[id_][2]))
-        for id_, row in providers.items()
+        ProviderRecord(
+            row,
+            tuple(inventories.get(row.id, ())),
+            members.get((2, row.id), _NOTHING),
+            members.get((3, row.id), _NOTHING),
+        )
+        for row in providers
     ]
+
+
+# Many providers have the same traits.
+@lru_cache(maxsize=4096)
+def _ids_in(text: str) -> frozenset[int]:
+    return frozenset(map(int, text.split(_SEPARATOR)))
