@@ -34,7 +34,7 @@ from placement.services.placement.applications import (
 )
 from placement.services.placement.candidates import Candidates
 from placement.services.placement.claims import Claims, generation_after
-from placement.services.placement.contests import Contest, Settled, Together, in_rounds
+from placement.services.placement.contest import Contest, Settled, Together, in_rounds
 from placement.services.placement.holdings import ConsumerHoldings, Holdings
 from placement.services.placement.ruled import Ruled
 from placement.services.placement.shortlists import (

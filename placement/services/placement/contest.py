@@ -1,4 +1,4 @@
-"""The attempts of one claim of many, and its rounds: what they ask for, then what they take instead."""
+"""The attempts of one claim: who still waits, and what became of the others; then what they take instead."""
 
 from __future__ import annotations
 
