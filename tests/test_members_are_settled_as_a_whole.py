@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from placement.domain.errors import Unavailable
+from placement.domain.errors import CapacityExceeded, Unavailable
 from placement.services.placement import best_fit
 from placement.services.placement.best_fit import BestFit
 from placement.services.placement.claims import Claims
@@ -108,6 +108,28 @@ def test_a_repeated_call_tells_how_the_rules_fare(api: Client):
     assert statuses(again) == [200] * 3
     assert first.json["rules"] == again.json["rules"]
     assert again.json["rules"] == [{"rule": "at most 1 per host", "kept": False, "excess": 1}]
+
+
+def test_what_was_unproven_once_stays_so(api: Client, monkeypatch: pytest.MonkeyPatch):
+    """Who is refused is not decided on again when the others lose a race and are."""
+    hosts(api, 2)
+    real_decide, real_replace = Ruled.decide, Claims.replace
+    decisions, losses = iter([False]), iter("x")
+
+    def decide(self: Ruled, *arguments: Any) -> Any:
+        decision = real_decide(self, *arguments)
+        return decision._replace(proven=next(decisions, decision.proven))
+
+    def replace(self: Claims, claims: Any, **options: Any) -> None:
+        for _ in losses:
+            raise CapacityExceeded("taken")
+        real_replace(self, claims, **options)
+
+    monkeypatch.setattr(Ruled, "decide", decide)
+    monkeypatch.setattr(Claims, "replace", replace)
+    answer = api.post(PATH, wish([{"count": 3}], APART))
+    assert statuses(answer) == [201, 201, 409]
+    assert answer.json["proven"] is False
 
 
 def test_others_that_are_apart_do_not_break_togetherness(api: Client):
