@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from placement.domain.errors import CapacityExceeded, Unavailable
-from placement.services.placement import best_fit
+from placement.search.budget import Budget
+from placement.services.placement import best_fit, ruled
 from placement.services.placement.best_fit import BestFit
 from placement.services.placement.claims import Claims
 from placement.services.placement.ruled import Ruled
@@ -130,6 +131,17 @@ def test_what_was_unproven_once_stays_so(api: Client, monkeypatch: pytest.Monkey
     answer = api.post(PATH, wish([{"count": 3}], APART))
     assert statuses(answer) == [201, 201, 409]
     assert answer.json["proven"] is False
+
+
+def test_reasons_that_cannot_be_found_in_time_are_no_reason_to_fail(
+    api: Client, monkeypatch: pytest.MonkeyPatch
+):
+    hosts(api, 2)
+    budgets = iter([Budget(), Budget(-1.0)])
+    monkeypatch.setattr(ruled, "_budget", lambda: next(budgets))
+    answer = api.post(PATH, wish([{"count": 3}], APART))
+    assert statuses(answer) == [201, 201, 409]
+    assert "2 of 3 members have one; there was no time" in answer.json["members"][2]["error"]["detail"]
 
 
 def test_others_that_are_apart_do_not_break_togetherness(api: Client):
