@@ -116,7 +116,8 @@ class PodScheduler:
     ) -> tuple[PodImport, AnyRanking, NodeColumns]:
         """What a pod asks for, how it stands with nodes, and those nodes, without the pod itself on them."""
         incoming = import_pod(document.manifest, view.facts.settings)
-        columns = _without(view, self.known(view, _key(document)))
+        late = overdue(view.waiting) if view.waiting else ()
+        columns = _without(view, self.known(view, _key(document)), late)
         ranking = self._ranking(incoming, document, view, columns)
         if node_names is not None:
             columns = columns.among(node_names)
@@ -346,10 +347,14 @@ def _taken(
     return Taken(not known, True, replace(place.answer, changed_at=changed_at.isoformat()), before)
 
 
-def _without(view: ClusterSnapshot, leaving: Sequence[StoredPod]) -> NodeColumns:
-    """The nodes as they are when these pods are gone, and reservations that have expired."""
+def _without(
+    view: ClusterSnapshot, leaving: Sequence[StoredPod], late: Sequence[Waiting] = ()
+) -> NodeColumns:
+    """The nodes as they are when these pods are gone, and reservations that have expired.
+
+    `late` have waited too long. Whoever only looks leaves them out; to place a pod they have to be released first.
+    """
     expired = due_on(view.reserved) if view.reserved else ()
-    late = overdue(view.waiting) if view.waiting else ()
     gone = (*(each.reservation.consumer for each in expired), *(each.pod.consumer for each in late))
     consumers = frozenset((*map(consumer_of, leaving), *gone))
     left = {pod.root_id for pod in leaving if pod.root_id is not None} | {each.root_id for each in expired}
