@@ -13,7 +13,7 @@ from placement.app import build
 from placement.operations.kubernetes.binders import Binders
 from placement.services.clusters import gangs
 from placement.storage.database import Database, utcnow
-from placement.storage.statements import clusters
+from placement.storage.statements import clusters, provider_rows, providers
 from tests.api_server import ApiServer
 from tests.api_server_http import write_kubeconfig
 from tests.client import Client
@@ -118,6 +118,17 @@ def test_a_member_is_not_placed_by_itself_before_its_gang(cluster):
     assert "1 of 3 of gang default/g" in answer.text
     assert put_all(cluster, *(member(name, cpu="4") for name in "bcd")) == dict.fromkeys("bcd", 201)
     assert cluster.put(path, member("a")).status_code == 201
+
+
+def test_a_node_that_refuses_one_of_a_gang_is_passed_over(cluster, database):
+    with database.write() as transaction:
+        core = provider_rows.uuids_by_name(transaction, ["edge/host-0/core-0-0"])["edge/host-0/core-0-0"]
+        locked = providers.lock(transaction, core)
+        assert locked is not None
+        providers.delete(transaction, [locked.id])
+    assert put_all(cluster, member("a", least=2), member("b", least=2)) == {"a": 201, "b": 201}
+    assert {pod["node"] for pod in cluster.get(PODS).json["pods"]} == {"host-1"}
+    assert cluster.put(f"{CLUSTER}/nodes/host-0", node_manifests("host-0")).json["created"]
 
 
 def test_gangs_that_go_together_are_placed_together(cluster):
