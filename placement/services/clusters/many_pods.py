@@ -16,11 +16,19 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from placement.dialects.koordinator.pod.gang import Gang, gang_of
+from placement.dialects.koordinator.pod.gang import Gang
 from placement.domain.errors import BadRequest, Conflict, PlacementError, Unavailable
 from placement.kubernetes.pod_rules import may_keep_off, may_require
 from placement.scheduling.node_info import NodeInfo
-from placement.services.clusters.gangs import GangWaits, Waiting, rows_of, standing_of
+from placement.services.clusters.gangs import (
+    GangWaits,
+    Waiting,
+    gang_to_place,
+    in_portions,
+    placed_together,
+    rows_of,
+    standing_of,
+)
 from placement.services.clusters.node_writing import (
     NodeChange,
     NodeChanged,
@@ -101,7 +109,7 @@ class ManyPods:
             except BadRequest as error:
                 outcomes[number] = error
         try:
-            for some in _portions(documents):
+            for some in in_portions(documents, _AT_ONCE):
                 self._put(cluster, some, outcomes)
         except Unavailable as error:
             if not any(isinstance(outcome, Taken) for outcome in outcomes.values()):
@@ -113,7 +121,7 @@ class ManyPods:
         self, cluster: str, documents: Mapping[int, PodDocument], outcomes: dict[int, PodOutcome]
     ) -> None:
         """Put some, and note what became of them as soon as it is known."""
-        units = list(_units(documents))
+        units = list(placed_together(documents))
         if len(units) > 1:
             self._try_together(cluster, documents, outcomes, _TRIES_TOGETHER)
         for gang, members in units:
@@ -233,7 +241,7 @@ class ManyPods:
     ) -> _Decided:
         """Where they go, one after another; members of gangs that are placed together in a row."""
         decided = _Decided(view, view, refusing)
-        for gang, members in _units(documents):
+        for gang, members in placed_together(documents):
             if gang is None:
                 for number, document in members.items():
                     self._decide(decided, number, document)
@@ -344,31 +352,4 @@ def _concerns_others(document: PodDocument) -> bool:
     """Whether a pod is to be written while no other comes: it keeps them off, or requires some."""
     if document.host:
         return may_keep_off(document.manifest)
-    return may_require(document.manifest) or _gang(document) is not None
-
-
-def _gang(document: PodDocument) -> Gang | None:
-    """The gang with which a pod is placed; one that runs already is recorded whatever its gang is."""
-    return None if document.host else gang_of(document.manifest, document.namespace)
-
-
-def _units(documents: Mapping[int, PodDocument]) -> Iterator[tuple[Gang | None, dict[int, PodDocument]]]:
-    """Pods that are placed together, or one that is placed by itself, in the order of the first of them."""
-    units: dict[object, tuple[Gang | None, dict[int, PodDocument]]] = {}
-    for number, document in documents.items():
-        gang = _gang(document)
-        key: object = number if gang is None else gang.together
-        units.setdefault(key, (gang, {}))[1][number] = document
-    return iter(units.values())
-
-
-def _portions(documents: Mapping[int, PodDocument]) -> Iterator[dict[int, PodDocument]]:
-    """Some hundreds at a time, and whoever is placed together with one of them."""
-    some: dict[int, PodDocument] = {}
-    for _, members in _units(documents):
-        if some and len(some) + len(members) > _AT_ONCE:
-            yield some
-            some = {}
-        some |= members
-    if some:
-        yield some
+    return may_require(document.manifest) or gang_to_place(document) is not None
