@@ -13,6 +13,7 @@ from placement.app import build
 from placement.operations.kubernetes.binders import Binders
 from placement.services.clusters import gangs
 from placement.storage.database import Database, utcnow
+from placement.storage.statements import clusters, provider_rows, providers
 from tests.api_server import ApiServer
 from tests.api_server_http import write_kubeconfig
 from tests.client import Client
@@ -119,6 +120,17 @@ def test_a_member_is_not_placed_by_itself_before_its_gang(cluster):
     assert cluster.put(path, member("a")).status_code == 201
 
 
+def test_a_node_that_refuses_one_of_a_gang_is_passed_over(cluster, database):
+    with database.write() as transaction:
+        core = provider_rows.uuids_by_name(transaction, ["edge/host-0/core-0-0"])["edge/host-0/core-0-0"]
+        locked = providers.lock(transaction, core)
+        assert locked is not None
+        providers.delete(transaction, [locked.id])
+    assert put_all(cluster, member("a", least=2), member("b", least=2)) == {"a": 201, "b": 201}
+    assert {pod["node"] for pod in cluster.get(PODS).json["pods"]} == {"host-1"}
+    assert cluster.put(f"{CLUSTER}/nodes/host-0", node_manifests("host-0")).json["created"]
+
+
 def test_gangs_that_go_together_are_placed_together(cluster):
     together = {TOGETHER: '["default/g", "default/h"]'}
     small = [member(name, "g", 2, **together) for name in "ab"]
@@ -178,6 +190,31 @@ def test_a_member_that_is_bound_again_goes_on_waiting(cluster, api_server):
     for node in ("host-0", "host-0", "host-1"):
         assert "1 of 3 of gang default/g" in bind(cluster, api_server, pod, node)
     assert cluster.get(f"{PODS}/default/a").json["node"] == "host-1"
+
+
+def test_a_member_that_comes_again_waits_no_longer_for_that(cluster, api_server):
+    remarks = []
+    for node in ("host-0", "host-0", "host-1"):
+        bind(cluster, api_server, member("a"), node)
+        remarks += cluster.get(f"{PODS}/default/a").json["remarks"]
+    assert len(remarks) == 3
+    assert len(set(remarks)) == 1
+
+
+def test_whoever_waited_too_long_meanwhile_still_has_its_cpus(cluster, api_server, monkeypatch):
+    assert "1 of 2" in bind(cluster, api_server, member("a", least=2, cpu="4"), "host-0")
+    later = utcnow() + datetime.timedelta(hours=1)
+
+    def lock_late(*args: Any) -> None:
+        lock_alone(*args)
+        monkeypatch.setattr(gangs, "utcnow", lambda: later)
+
+    lock_alone = clusters.lock_alone
+    monkeypatch.setattr(clusters, "lock_alone", lock_late)
+    assert bind(cluster, api_server, member("b", least=2, cpu="4"), "host-0") == ""
+    pods = [cluster.get(f"{PODS}/default/{name}").json for name in "ab"]
+    assert {pod["node"] for pod in pods} == {"host-0"}
+    assert len({pod["cpuset"] for pod in pods}) == 2
 
 
 def test_nobody_waits_longer_than_the_first_may(cluster, api_server, monkeypatch):

@@ -11,7 +11,9 @@ import pytest
 
 from placement.dialects.koordinator.node.node import import_like, import_node
 from placement.services.clusters import node_importing, node_imports
+from placement.services.clusters.many_pods import ManyPods
 from placement.services.clusters.node_loading import NodeLoader
+from placement.services.clusters.node_writing import NodeChanged
 from placement.storage.database import Database
 from tests import pod_invariants
 from tests.client import Client
@@ -238,10 +240,8 @@ def test_what_is_not_simply_a_new_pod_is_done_as_if_it_came_alone(cluster: Clien
 def test_pods_are_decided_again_when_a_node_changes_meanwhile(
     cluster: Client, database: Database, monkeypatch: pytest.MonkeyPatch
 ):
-    from placement.services.clusters import many_pods
-
     all_nodes(cluster, *bodies(1))
-    real = many_pods.ManyPods._decided
+    real = ManyPods._decided
     others = iter(["8"])
 
     def beaten(self: Any, *arguments: Any) -> Any:
@@ -250,10 +250,23 @@ def test_pods_are_decided_again_when_a_node_changes_meanwhile(
             assert cluster.put(f"{CLUSTER}/pods/default/faster", named("faster", cpus)).status_code == 201
         return decided
 
-    monkeypatch.setattr(many_pods.ManyPods, "_decided", beaten)
+    monkeypatch.setattr(ManyPods, "_decided", beaten)
     outcomes = all_pods(cluster, named("a", "6"), named("b", "6"))
     assert statuses(outcomes) == [201, 409]
     pod_invariants.check(database, "edge")
+
+
+def test_pods_that_others_always_outrun_come_one_by_one(cluster: Client, monkeypatch: pytest.MonkeyPatch):
+    all_nodes(cluster, *bodies(1))
+    tries = []
+
+    def beaten(self: Any, decided: Any) -> str:
+        tries.append(decided)
+        raise NodeChanged("Others were faster.")
+
+    monkeypatch.setattr(ManyPods, "_written", beaten)
+    assert statuses(all_pods(cluster, named("a", "6"), named("b", "6"))) == [201, 201]
+    assert len(tries) == 3
 
 
 def test_pods_of_consumers_that_are_others_keep_no_other_pod_out(cluster: Client, database: Database):

@@ -126,6 +126,25 @@ def test_rows_of_the_first_release_say_the_same(cluster, database):
     assert again.put(f"{CLUSTER}/pods/default/next", pod_manifest("8")).json["cpuset"] == "4-5,10-15"
 
 
+def test_members_of_gangs_count_whose_rows_do_not_say_so(cluster, database):
+    def member(name: str, **others: Any) -> dict[str, Any]:
+        pod = pod_manifest("2", uid=f"uid-{name}", **others)
+        pod["metadata"]["annotations"] |= {
+            "gang.scheduling.koordinator.sh/name": "g",
+            "gang.scheduling.koordinator.sh/min-available": "2",
+        }
+        return pod
+
+    running = member("a", node="n1", phase="Running", status={"cpuset": "10-11"})
+    assert cluster.put(f"{CLUSTER}/pods/default/a", running).status_code == 201
+    status = stored(database, "a")
+    for name in ("labels", "membership"):
+        del status["record"][name]
+    write(database, "a", status, 1)
+    again = restarted(database)
+    assert again.put(f"{CLUSTER}/pods/default/b", member("b")).status_code == 201
+
+
 def test_names_of_a_newer_release_are_left_alone(cluster, database):
     before = pods(cluster)
     newer = json.loads(json.dumps(FIRST_FORM["reported"]))

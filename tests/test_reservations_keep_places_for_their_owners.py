@@ -169,6 +169,15 @@ def test_pods_that_ignore_reservations_take_from_them(cluster: Client):
     assert use(cluster) == {"PCPU": 16, "CUSTOM_NODE_CPU_MILLI": 16000, "CUSTOM_PODS": 3}
 
 
+def test_pods_that_ignore_reservations_may_ask_about_some_nodes(cluster: Client):
+    add_node(cluster, "n2")
+    reserve(cluster, cpu="16", template=pod_manifest("16", nodeSelector={"kubernetes.io/hostname": "n1"}))
+    asked = {"pod": pod_manifest("4", labels={IGNORED: "true"}), "nodeNames": ["n1"]}
+    answer = cluster.post(f"{CLUSTER}/pods/preview", asked)
+    assert answer.status_code == 200, answer.text
+    assert answer.json["fitting"] == 1
+
+
 @pytest.mark.parametrize(
     ("owner", "pod"),
     [

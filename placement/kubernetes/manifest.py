@@ -42,6 +42,12 @@ class Report:
         """Record something the operator should know."""
         self._warnings[_one_line(sentence)] = None
 
+    def include(self, other: Report) -> bool:
+        """Add what another one has; whether it has anything."""
+        self._findings |= other._findings
+        self._warnings |= other._warnings
+        return bool(other._findings or other._warnings)
+
     def raise_findings(self) -> None:
         """Raise one ManifestError with every finding, if there is any."""
         if self._findings:

@@ -39,7 +39,7 @@ class PodSelector(NamedTuple):
         where = [f"namespace {name}" for name in self.namespaces]
         if self.by_name is not None:
             where.append(f"namespaces with {self.by_name}" if self.by_name.requirements else "any namespace")
-        return f"pods with {self.labels or 'any labels'} in {' or '.join(where)}"
+        return f"pods with {str(self.labels) or 'any labels'} in {' or '.join(where)}"
 
     def selects(self, bearer: Bearer) -> bool:
         """Whether a pod is one of them (Kubernetes: label selectors, namespaces)."""
@@ -149,9 +149,9 @@ def stored_affinity(document: Mapping[str, Any] | None, bearer: Bearer) -> PodAf
 
 def _read_terms(terms: Field, bearer: Bearer) -> Iterator[PodTerm]:
     for term in terms.elements():
-        key = read_topology_key(term)
-        if key:
-            yield PodTerm(_read_pods(term, bearer), key)
+        key, pods = read_topology_key(term), _read_pods(term, bearer)
+        if key and pods is not None:
+            yield PodTerm(pods, key)
 
 
 def _read_weighted(terms: Field, bearer: Bearer) -> Iterator[WeightedTerm]:
@@ -159,9 +159,10 @@ def _read_weighted(terms: Field, bearer: Bearer) -> Iterator[WeightedTerm]:
         weight, term = each.member("weight").integer(), each.member("podAffinityTerm")
         if weight is not None and not 1 <= weight <= _MOST_WEIGHT:
             each.member("weight").complain(f"must be from 1 to {_MOST_WEIGHT}, not {weight}")
-        key = read_topology_key(term)
-        if key and weight:
-            yield WeightedTerm(weight, PodTerm(_read_pods(term, bearer), key))
+            weight = None
+        key, pods = read_topology_key(term), _read_pods(term, bearer)
+        if key and weight is not None and pods is not None:
+            yield WeightedTerm(weight, PodTerm(pods, key))
 
 
 def read_topology_key(term: Field) -> str:
@@ -172,34 +173,51 @@ def read_topology_key(term: Field) -> str:
     return key or ""
 
 
-def _read_pods(term: Field, bearer: Bearer) -> PodSelector:
+def _read_pods(term: Field, bearer: Bearer) -> PodSelector | None:
+    """The pods of a term; None if what cannot be read of it would narrow them."""
     namespace, own = bearer
-    selector = term.member("labelSelector")
-    labels = None if selector.value is None else read_label_selector(selector)
-    if labels is not None:
-        added = (
-            *same_labels(term.member("matchLabelKeys"), own),
-            *same_labels(term.member("mismatchLabelKeys"), own, "NotIn"),
-        )
-        labels = LabelSelector(tuple(dict.fromkeys((*labels.requirements, *added))))
-    named = tuple(name.text() or "" for name in term.member("namespaces").elements())
-    by_name = _read_namespaces(term.member("namespaceSelector"))
+    # Less than all that a selector says means more pods than it does.
+    found = Report()
+    labels = _read_labels(term.reported_to(found), own)
+    is_clear = not term.report.include(found)
+    namespaces, selector = term.member("namespaces"), term.member("namespaceSelector")
+    named = tuple(name.text() or "" for name in namespaces.elements())
+    by_name = _read_namespaces(selector)
     if not named and by_name is None:
+        is_clear = is_clear and namespaces.value in (None, []) and selector.value is None
         named = (namespace,)
-    return PodSelector(labels, named, by_name)
+    return PodSelector(labels, named, by_name) if is_clear else None
+
+
+def _read_labels(term: Field, own: Labels) -> LabelSelector | None:
+    selector = term.member("labelSelector")
+    if selector.value is None:
+        return None
+    requirements = (
+        *read_label_selector(selector).requirements,
+        *same_labels(term.member("matchLabelKeys"), own),
+        *same_labels(term.member("mismatchLabelKeys"), own, "NotIn"),
+    )
+    return LabelSelector(tuple(dict.fromkeys(requirements)))
 
 
 def _read_namespaces(selector: Field) -> LabelSelector | None:
+    """The namespaces that a selector means; None if there is none that can be read."""
     if selector.value is None:
         return None
-    read = read_label_selector(selector)
-    unknown = sorted({each.key for each in read.requirements} - {_NAMESPACE_NAME})
-    if not unknown:
-        return read
-    selector.complain(
-        f"labels of namespaces are not known here, but for {_NAMESPACE_NAME}: {', '.join(unknown)}"
-    )
-    return None
+    found = Report()
+    read = read_label_selector(selector.reported_to(found))
+    is_clear = not selector.report.include(found)
+    unknown = _unknown_labels(read)
+    if unknown:
+        selector.complain(
+            f"labels of namespaces are not known here, but for {_NAMESPACE_NAME}: {', '.join(unknown)}"
+        )
+    return read if is_clear and not unknown else None
+
+
+def _unknown_labels(namespaces: LabelSelector) -> list[str]:
+    return sorted({each.key for each in namespaces.requirements} - {_NAMESPACE_NAME})
 
 
 def same_labels(keys: Field, own: Labels, operator: str = "In") -> Iterator[Requirement]:
@@ -209,6 +227,13 @@ def same_labels(keys: Field, own: Labels, operator: str = "In") -> Iterator[Requ
         text = key.text() or ""
         if text in labels:
             yield Requirement(text, operator, (labels[text],))
+
+
+def required_terms(spec: Mapping[str, Any], side: str) -> bool:
+    """Whether a pod, whose manifest nobody has checked, has required terms on this side of its affinity."""
+    affinity = spec.get("affinity")
+    terms = affinity.get(side) if isinstance(affinity, Mapping) else None
+    return isinstance(terms, Mapping) and bool(terms.get(_REQUIRED))
 
 
 def without_unknown_namespaces(pod: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -243,4 +268,4 @@ def _asks_for_unknown(term: Any) -> bool:
     if inner.member("podAffinityTerm").value is not None:
         inner = inner.member("podAffinityTerm")
     selector = inner.member("namespaceSelector")
-    return selector.value is not None and _read_namespaces(selector) is None
+    return selector.value is not None and bool(_unknown_labels(read_label_selector(selector)))

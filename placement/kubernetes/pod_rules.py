@@ -13,8 +13,13 @@ from placement.kubernetes.pod_affinity import (
     PodAffinity,
     pod_labels,
     read_pod_affinity,
+    required_terms,
 )
-from placement.kubernetes.topology_spread import SpreadConstraint, read_spread_constraints
+from placement.kubernetes.topology_spread import (
+    SpreadConstraint,
+    may_be_required,
+    read_spread_constraints,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +52,22 @@ def read_pod_rules(pod: Field, namespace: str) -> PodRules:
     )
 
 
-def has_rules(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod, whose manifest nobody has checked, may say anything about other pods."""
+def may_require(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod, whose manifest nobody has checked, may require anything of other pods."""
+    spec = _spec(pod)
+    constraints = spec.get("topologySpreadConstraints")
+    return (
+        required_terms(spec, "podAffinity")
+        or required_terms(spec, "podAntiAffinity")
+        or may_be_required(constraints)
+    )
+
+
+def may_keep_off(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod, whose manifest nobody has checked, may keep other pods off nodes."""
+    return required_terms(_spec(pod), "podAntiAffinity")
+
+
+def _spec(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     spec = pod.get("spec")
-    if not isinstance(spec, Mapping):
-        return False
-    affinity = spec.get("affinity")
-    said = affinity if isinstance(affinity, Mapping) else {}
-    return any((said.get("podAffinity"), said.get("podAntiAffinity"), spec.get("topologySpreadConstraints")))
+    return spec if isinstance(spec, Mapping) else {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from placement.kubernetes.label_selector import LabelSelector, read_label_selector
 from placement.kubernetes.manifest import Field
@@ -39,6 +40,15 @@ def read_spread_constraints(constraints: Field, bearer: Bearer) -> tuple[SpreadC
     Source: Kubernetes topologySpreadConstraints.
     """
     return tuple(_read(each, bearer) for each in constraints.elements())
+
+
+def may_be_required(constraints: Any) -> bool:
+    """Whether among constraints that nobody has checked there may be one that refuses nodes."""
+    if not isinstance(constraints, list):
+        return bool(constraints)
+    return any(
+        not isinstance(each, Mapping) or each.get("whenUnsatisfiable") != _PREFERS for each in constraints
+    )
 
 
 def _read(each: Field, bearer: Bearer) -> SpreadConstraint:

@@ -136,6 +136,13 @@ class ShapeRanking:
             self._results[node] = result
         return result
 
+    def ranked_at(self, columns: NodeColumns, row: int) -> Ranked:
+        """How well the pod fits on the node in a row, where it does."""
+        node = columns.nodes[row]
+        result = self.look(node)
+        assert isinstance(result.answer, Fit)
+        return Ranked(node, result.missed, result.score, result.answer)
+
     def trim(self, columns: NodeColumns) -> None:
         """Forget now and then what the nodes of the cluster were before they were what they are now."""
         most = len(columns.nodes) + len(columns.nodes) // 4 + _CHANGES_KEPT

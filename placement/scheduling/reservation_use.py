@@ -79,6 +79,10 @@ class ReservationRanking:
                 found[node.name] = look.result.answer
         return found
 
+    def ranked_at(self, columns: NodeColumns, row: int) -> Ranked:
+        """How well the pod fits on the node in a row, where it does without using a reservation."""
+        return self._ranking.ranked_at(columns, row)
+
     def standings(self, columns: NodeColumns) -> Estimates:
         """On which nodes the pod fits, its scores, and what it misses: -1 where it uses a reservation."""
         found = self._ranking.standings(columns)
@@ -136,12 +140,12 @@ class IgnoringRanking:
     def best_first(self, columns: NodeColumns, allowed: Mask | None = None) -> Iterator[Ranked]:
         """The nodes on which the pod fits, in allowed rows; reserved CPUs are given first."""
         for ranked in self._ranking.best_first(self._ranking.on_reservations.opened(columns), allowed):
-            node = columns.by_name[ranked.node.name]
-            if node is ranked.node:
-                yield ranked
-            else:
-                everything = Reservations(as_seen(node, kept_on(node)), ignored=True)
-                yield ranked._replace(node=node, reservations=everything, opened=ranked.node)
+            yield _ignoring(columns.by_name[ranked.node.name], ranked)
+
+    def ranked_at(self, columns: NodeColumns, row: int) -> Ranked:
+        """How well the pod fits on the node in a row, where it does."""
+        opened = self._ranking.on_reservations.opened(columns)
+        return _ignoring(columns.nodes[row], self._ranking.ranked_at(opened, row))
 
     def refusals(self, columns: NodeColumns) -> Mapping[str, Refusal]:
         """Why the pod does not fit on nodes, by name; nodes on which it does are left out."""
@@ -150,6 +154,14 @@ class IgnoringRanking:
     def standings(self, columns: NodeColumns) -> Estimates:
         """On which nodes the pod fits, what it misses there and its scores."""
         return self._ranking.standings(self._ranking.on_reservations.opened(columns))
+
+
+def _ignoring(node: NodeInfo, ranked: Ranked) -> Ranked:
+    """A node as it is, when it was ranked as if nothing were reserved there."""
+    if node is ranked.node:
+        return ranked
+    everything = Reservations(as_seen(node, kept_on(node)), ignored=True)
+    return ranked._replace(node=node, reservations=everything, opened=ranked.node)
 
 
 PodRanking = ShapeRanking | ReservationRanking | IgnoringRanking

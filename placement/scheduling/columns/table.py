@@ -135,8 +135,9 @@ Written = tuple[int, Guard, HostKind, Numbers]
 
 
 def written(table: Table, rows: Iterable[Written]) -> Table:
-    """The table after some rows changed; columns in which nothing changes are shared. It has all its rows."""
-    assert table.places is None
+    """The table after some rows changed; columns in which nothing changes are shared."""
+    if table.places is not None:
+        table = table.rearranged(np.arange(table.count))
     guards, kinds, columns = dict(table.guards), dict(table.kinds), dict(table.columns)
     own: set[ColumnKey] = set()
     for row, guard, kind, numbers in rows:

@@ -20,8 +20,8 @@ from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.columns.node_rows import NodeRows
 from placement.scheduling.node_info import NodeInfo
 
-# Pods of so many kinds can be asked about in turn without counting anew.
-_SELECTIONS_KEPT = 256
+# Pods of so many kinds can be asked about in turn without counting anew; each keeps nodes as they were then.
+_SELECTIONS_KEPT = 32
 _REQUIRED_WEIGHT = 1
 """What a required affinity of a placed pod is worth to others (kube-scheduler: hardPodAffinityWeight)."""
 

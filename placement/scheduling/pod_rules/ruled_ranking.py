@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
+from itertools import takewhile
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from placement.scheduling.pipeline import Estimates, PodShape, Ranked
 from placement.scheduling.pod_rules.inter_pod_affinity import affinity_scores, refused_by_affinity
 from placement.scheduling.pod_rules.placed_pods import PlacedPods
 from placement.scheduling.pod_rules.topology_spread import refused_by_spread, spread_scores
-from placement.scheduling.reservation_use import PodRanking
+from placement.scheduling.reservation_use import USES_RESERVATION, PodRanking
 from placement.scoring.rule import BEST
 
 # As in the default profile of kube-scheduler, where each of these rules counts twice.
@@ -50,14 +51,18 @@ class RuledRanking:
 
         Those come first where it misses least of what it prefers of CPUs, or uses a reservation.
         """
-        rows = self._rows(columns)
-        found = self._ranking.best_first(columns, ~self._refused[rows])
+        unscored = self._ranking.best_first(columns, ~self._refused[self._rows(columns)])
         if not self._may_prefer:
-            yield from found
+            yield from unscored
             return
-        ranked = self._scored(list(found))
-        ranked.sort(key=lambda each: (each.used is None, each.missed, -each.score, each.node.name))
-        yield from ranked
+        found = self.standings(columns)
+        using = takewhile(lambda each: each.used is not None, unscored)
+        scored = [each._replace(score=int(found.highest[columns.row_of(each.node.name)])) for each in using]
+        yield from sorted(scored, key=lambda each: (each.missed, -each.score, each.node.name))
+        rows = np.flatnonzero(found.fits & (found.missed != USES_RESERVATION))
+        # Rows are in the order of names. Most walks end early, so nodes are only looked at as they are told.
+        for row in rows[np.lexsort((-found.highest[rows], found.missed[rows]))].tolist():
+            yield self._ranking.ranked_at(columns, row)._replace(score=int(found.highest[row]))
 
     def refusals(self, columns: NodeColumns) -> Mapping[str, Refusal]:
         """Why the pod does not fit on nodes, by name; rules count where nothing else refuses it."""
@@ -113,12 +118,6 @@ class RuledRanking:
         return any(
             isinstance(wish, WeightedTerm) and wish.term.pods.selects(self._rules.bearer) for wish in wishes
         )
-
-    def _scored(self, fitting: list[Ranked]) -> list[Ranked]:
-        """The same with scores in which what is preferred of other pods counts."""
-        rows = np.array([self._whole.row_of(each.node.name) for each in fitting], np.intp)
-        scores = self._with_rules(np.array([each.score for each in fitting], np.int64), rows)
-        return [each._replace(score=score) for each, score in zip(fitting, scores.tolist(), strict=True)]
 
     def _with_rules(self, scores: Amounts, rows: Rows) -> Amounts:
         """These scores of nodes in some rows of all, with what is preferred of other pods in them."""

@@ -44,12 +44,16 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How gangs stand that have to be whole at once: members with places, the least, and who waits."""
+    """How gangs stand that have to be whole at once: members with places, the least, and who waits.
+
+    `ends` is when waiting ends for members, those included that have left their places to come again.
+    """
 
     gang: Gang
     counts: Mapping[str, int]
     least: Mapping[str, int]
     waiting: Sequence[Waiting]
+    ends: Sequence[datetime.datetime]
 
     @property
     def is_whole(self) -> bool:
@@ -59,12 +63,7 @@ class Standing:
     @property
     def until(self) -> datetime.datetime:
         """When waiting ends: as soon as it does for the first who waits."""
-        ends = [
-            each.pod.membership.waits_until
-            for each in self.waiting
-            if each.pod.membership and each.pod.membership.waits_until
-        ]
-        return min(ends, default=utcnow() + self.gang.waiting_time)
+        return min(self.ends, default=utcnow() + self.gang.waiting_time)
 
     def __str__(self) -> str:
         """The gangs with their numbers."""
@@ -81,22 +80,28 @@ def standing_of(
     counts: Counter[str] = Counter()
     least: dict[str, int] = {gang.name: gang.least}
     waiting: list[Waiting] = []
+    ends: list[datetime.datetime] = []
 
-    def count(membership: Membership | None) -> bool:
-        if membership is None or membership.gang not in gang.together:
-            return False
+    def count(membership: Membership) -> None:
         counts[membership.gang] += 1
         least[membership.gang] = max(least.get(membership.gang, 0), membership.least)
-        return True
 
     for node in columns.nodes:
         for pod in node.of_gangs:
-            is_counted = pod.consumer not in gone and count(pod.membership)
-            if is_counted and pod in node.waiting:
+            membership = pod.membership
+            if membership is None or membership.gang not in gang.together:
+                continue
+            if membership.waits_until is not None:
+                ends.append(membership.waits_until)
+            if pod.consumer in gone:
+                continue
+            count(membership)
+            if membership.waits_until is not None:
                 waiting.append(Waiting(pod, node))
-    for membership in coming:
-        count(membership)
-    return Standing(gang, counts, least, waiting)
+    for each in coming:
+        if each is not None and each.gang in gang.together:
+            count(each)
+    return Standing(gang, counts, least, waiting, ends)
 
 
 def overdue(nodes: Mapping[int, NodeInfo]) -> list[Waiting]:

@@ -3,21 +3,23 @@
 Each is decided on the nodes as the ones before it leave them. The nodes are locked before anything is
 written, and if one of them is not what was decided on, all is decided again. So no node is given away beyond
 what it has, and nothing rests on less than what was committed when the call began. Whatever is not simply a
-new pod (one that is here already, replaces another, uses up a reservation, or that its node refuses) is done
-by itself afterwards, as if it had come alone.
+new pod (one that is here already, replaces another, or uses up a reservation) is done by itself afterwards,
+as if it had come alone. So is each pod if others get in the way again and again, but gangs stay together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from typing import Any
 
 from placement.dialects.koordinator.pod.gang import Gang
 from placement.domain.errors import BadRequest, Conflict, PlacementError, Unavailable
-from placement.kubernetes.pod_rules import has_rules
+from placement.kubernetes.pod_rules import may_keep_off, may_require
+from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.gangs import (
     GangWaits,
     Waiting,
@@ -34,6 +36,7 @@ from placement.services.clusters.node_writing import (
     NodeRefused,
     NodeWriter,
     PodAttributes,
+    ProviderGone,
 )
 from placement.services.clusters.pod_audit import arrived
 from placement.services.clusters.pod_documents import PodDocument
@@ -50,6 +53,8 @@ from placement.storage.statements import clusters, pods, providers
 
 # So many pods are decided and written together.
 _AT_ONCE = 200
+# So often they are decided together before each comes by itself, or with its gang.
+_TRIES_TOGETHER = 3
 
 PodOutcome = Taken | PlacementError
 """What became of a pod, or why it was refused."""
@@ -59,11 +64,13 @@ PodOutcome = Taken | PlacementError
 class _Decided:
     """Who goes where: `after` is the cluster with them, `refused` are those that fit nowhere or are wrong.
 
-    `freed` waited for others of their gangs and need not any longer.
+    `freed` waited for others of their gangs and need not any longer. `refusing` are nodes that refused pods
+    before, and take none.
     """
 
     before: ClusterSnapshot
     after: ClusterSnapshot
+    refusing: set[NodeInfo]
     arrivals: dict[int, Arrival] = field(default_factory=dict)
     refused: dict[int, PlacementError] = field(default_factory=dict)
     freed: list[Waiting] = field(default_factory=list)
@@ -114,29 +121,60 @@ class ManyPods:
         self, cluster: str, documents: Mapping[int, PodDocument], outcomes: dict[int, PodOutcome]
     ) -> None:
         """Put some, and note what became of them as soon as it is known."""
+        units = list(placed_together(documents))
+        if len(units) > 1:
+            self._try_together(cluster, documents, outcomes, _TRIES_TOGETHER)
+        for gang, members in units:
+            left = {number: document for number, document in members.items() if number not in outcomes}
+            if left and (gang is not None or len(units) == 1):
+                self._try_together(cluster, left, outcomes)
+            for number, document in left.items():
+                if number not in outcomes:
+                    outcomes[number] = self._alone(cluster, document)
+
+    def _alone(self, cluster: str, document: PodDocument) -> PodOutcome:
+        try:
+            return self._place(cluster, document)
+        except (BadRequest, Conflict) as error:
+            return error
+
+    def _try_together(
+        self,
+        cluster: str,
+        documents: Mapping[int, PodDocument],
+        outcomes: dict[int, PodOutcome],
+        most: int | None = None,
+    ) -> None:
+        """Put some together, if others do not get in the way so often; note what became of them."""
+        refusing: set[NodeInfo] = set()
+        tries = count(1)
+
+        def once() -> dict[int, PodOutcome]:
+            try:
+                return self._together(cluster, documents, refusing)
+            except NodeChanged as changed:
+                if next(tries) == most:
+                    raise Conflict(str(changed)) from changed
+                raise
+
         # Refused by a node or a consumer: alone it is found out which pod that concerns.
         with suppress(Conflict):
-            outcomes |= patiently(lambda: self._together(cluster, documents))
-        for number, document in documents.items():
-            if number not in outcomes:
-                try:
-                    outcomes[number] = self._place(cluster, document)
-                except (BadRequest, Conflict) as error:
-                    outcomes[number] = error
+            outcomes |= patiently(once)
 
-    def _together(self, cluster: str, documents: Mapping[int, PodDocument]) -> dict[int, PodOutcome]:
-        """What became of the pods that are new. Raises NodeChanged, Conflict, NotFound, Unavailable."""
+    def _together(
+        self, cluster: str, documents: Mapping[int, PodDocument], refusing: set[NodeInfo]
+    ) -> dict[int, PodOutcome]:
+        """What became of the pods that are new; `refusing` nodes take none, and whichever refuses is added.
+
+        Raises NodeChanged, Conflict, NotFound, Unavailable.
+        """
         view = self._ends.current(cluster)
         fresh = self._new(view, documents)
-        try:
-            if any(has_rules(each.manifest) or gang_to_place(each) is not None for each in fresh.values()):
-                decided, at = self._decided_alone(view, fresh)
-            else:
-                decided = self._decided(view, fresh)
-                at = self._written(decided)
-        except NodeRefused as refused:
-            # Only then it is worth it to look at each of them.
-            raise Conflict(str(refused)) from refused
+        if any(map(_concerns_others, fresh.values())):
+            decided, at = self._decided_alone(view, fresh, refusing)
+        else:
+            decided = self._decided(view, fresh, refusing)
+            at = self._written(decided)
         outcomes: dict[int, PodOutcome] = dict(decided.refused)
         for number, arrival in decided.arrivals.items():
             is_placed = not arrival.document.host
@@ -149,13 +187,16 @@ class ManyPods:
         return outcomes
 
     def _decided_alone(
-        self, view: ClusterSnapshot, documents: Mapping[int, PodDocument]
+        self, view: ClusterSnapshot, documents: Mapping[int, PodDocument], refusing: set[NodeInfo]
     ) -> tuple[_Decided, str]:
         """Decide and write while no other pod can come: what pods require may be about all of them."""
         attributes = self._attributes(view, documents.values())
         with self._database.write() as transaction:
             clusters.lock_alone(transaction, view.facts.id)
-            decided = self._decided(self._cluster_cache.view(view.facts.name), documents)
+            now = self._cluster_cache.view(view.facts.name)
+            if now.facts != view.facts:
+                raise NodeChanged("The cluster changed meanwhile.")
+            decided = self._decided(now, documents, refusing)
             if decided.arrivals:
                 self._write(transaction, decided, attributes, alone=True)
         return decided, transaction.now.isoformat()
@@ -195,9 +236,11 @@ class ManyPods:
             seen |= mine
         return found
 
-    def _decided(self, view: ClusterSnapshot, documents: Mapping[int, PodDocument]) -> _Decided:
+    def _decided(
+        self, view: ClusterSnapshot, documents: Mapping[int, PodDocument], refusing: set[NodeInfo]
+    ) -> _Decided:
         """Where they go, one after another; members of gangs that are placed together in a row."""
-        decided = _Decided(view, view)
+        decided = _Decided(view, view, refusing)
         for gang, members in placed_together(documents):
             if gang is None:
                 for number, document in members.items():
@@ -208,7 +251,7 @@ class ManyPods:
 
     def _decide(self, decided: _Decided, number: int, document: PodDocument) -> None:
         try:
-            arrival = self._arrival(decided.after, document)
+            arrival = self._arrival(decided, document)
         except (BadRequest, Unschedulable) as error:
             decided.refused[number] = error
             return
@@ -219,7 +262,7 @@ class ManyPods:
 
     def _decide_gang(self, decided: _Decided, gang: Gang, members: Mapping[int, PodDocument]) -> None:
         """Where members of gangs go that are placed together: enough of them, or none."""
-        tried = _Decided(decided.before, decided.after)
+        tried = _Decided(decided.before, decided.after, decided.refusing)
         for number, document in members.items():
             self._decide(tried, number, document)
         standing = standing_of(tried.after.columns, gang)
@@ -236,10 +279,10 @@ class ManyPods:
                 )
                 decided.refused[number] = GangWaits(words)
 
-    def _arrival(self, view: ClusterSnapshot, document: PodDocument) -> Arrival:
+    def _arrival(self, decided: _Decided, document: PodDocument) -> Arrival:
         if document.host:
-            return new_arrival(view, document)
-        return self._scheduler.arrival(view, document)
+            return new_arrival(decided.after, document)
+        return self._scheduler.arrival(decided.after, document, decided.refusing)
 
     def _write(
         self, transaction: Transaction, decided: _Decided, attributes: PodAttributes, *, alone: bool = False
@@ -265,7 +308,8 @@ class ManyPods:
             bearers = {**bearers_of(after, stored, attributes), **fresh}
             place = NodePlace(after.id, after.cluster_id, after.identity)
             changes.append(NodeChange(place, stored, after.accounts, bearers))
-        self._writer.write_all(transaction, [change for change in changes if not change.is_empty])
+        with _noting(decided):
+            self._writer.write_all(transaction, [change for change in changes if not change.is_empty])
         if any(keeps_off(arrival) for arrival in arrivals):
             clusters.raise_rules_generation(transaction, view.facts.id)
         if decided.freed:
@@ -283,7 +327,29 @@ class ManyPods:
         pods.insert(transaction, view.facts.id, rows)
 
 
+@contextmanager
+def _noting(decided: _Decided) -> Iterator[None]:
+    """Notes a node that refuses pods. Raises NodeChanged then, Conflict if that helped nothing before."""
+    try:
+        yield
+    except (NodeRefused, ProviderGone) as refusal:
+        nodes = decided.before.nodes.values()
+        node = next(each for each in nodes if each.id == refusal.node_id)
+        if node in decided.refusing:
+            # Whoever runs there already is recorded whatever the node says.
+            raise Conflict(str(refusal)) from refusal
+        decided.refusing.add(node)
+        raise NodeChanged(str(refusal)) from refusal
+
+
 def _raised(outcome: PodOutcome) -> Taken:
     if isinstance(outcome, PlacementError):
         raise outcome
     return outcome
+
+
+def _concerns_others(document: PodDocument) -> bool:
+    """Whether a pod is to be written while no other comes: it keeps them off, or requires some."""
+    if document.host:
+        return may_keep_off(document.manifest)
+    return may_require(document.manifest) or gang_to_place(document) is not None

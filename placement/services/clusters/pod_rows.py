@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from placement.dialects.koordinator.pod.gang import Membership, gang_of
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod, recorded_pod
 from placement.domain.identifiers import is_dashed_uuid
 from placement.kubernetes.manifest import Field, Report
@@ -188,12 +189,18 @@ def lacks_labels(pod: PodRow) -> bool:
     return not (isinstance(record, Mapping) and "labels" in record)
 
 
-def labelled(pod: RecordedPod, labels: Any, affinity: Any) -> RecordedPod:
-    """A pod with the labels and the affinity of its manifest, whatever these are."""
+def labelled(pod: RecordedPod, labels: Any, affinity: Any, annotations: Any) -> RecordedPod:
+    """A pod with the labels, the affinity and the gang of its manifest, whatever these are."""
     if pod.keeps is not None:
         return pod
     found = pod_labels(Field("metadata", {"labels": labels}, Report(), soft=True))
-    return replace(pod, labels=found, affinity=stored_affinity(affinity, (pod.namespace, found)))
+    gang = gang_of({"metadata": {"labels": labels, "annotations": annotations}}, pod.namespace)
+    return replace(
+        pod,
+        labels=found,
+        affinity=stored_affinity(affinity, (pod.namespace, found)),
+        membership=None if gang is None else Membership(gang.name, gang.least),
+    )
 
 
 def rescued(pod: PodRow, requests: Mapping[str, int], cpus: frozenset[int]) -> RecordedPod:

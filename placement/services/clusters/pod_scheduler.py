@@ -116,7 +116,8 @@ class PodScheduler:
     ) -> tuple[PodImport, AnyRanking, NodeColumns]:
         """What a pod asks for, how it stands with nodes, and those nodes, without the pod itself on them."""
         incoming = import_pod(document.manifest, view.facts.settings)
-        columns = _without(view, self.known(view, _key(document)))
+        late = overdue(view.waiting) if view.waiting else ()
+        columns = _without(view, self.known(view, _key(document)), late)
         ranking = self._ranking(incoming, document, view, columns)
         if node_names is not None:
             columns = columns.among(node_names)
@@ -235,10 +236,15 @@ class PodScheduler:
             self._contention.lost()
             raise
 
-    def arrival(self, view: ClusterSnapshot, document: PodDocument) -> Arrival:
-        """Where a pod goes of which nothing is known yet. Raises ManifestError, Unschedulable."""
+    def arrival(
+        self, view: ClusterSnapshot, document: PodDocument, refusing: Collection[NodeInfo] = ()
+    ) -> Arrival:
+        """Where a pod goes of which nothing is known yet. Raises ManifestError, Unschedulable.
+
+        `refusing` are nodes that refused pods before.
+        """
         incoming = import_pod(document.manifest, view.facts.settings)
-        choice = self._choice(view, document, incoming, None, ())
+        choice = self._choice(view, document, incoming, None, refusing)
         if choice.place is None:
             refusals = choice.refusals()
             raise Unschedulable(refusals, explain_pod(choice.ranking.shape, choice.columns, refusals))
@@ -258,7 +264,7 @@ class PodScheduler:
         ranking = self._ranking(incoming, document, view, columns)
         if node is not None:
             columns = columns.among([node])
-        doubtful = {state.name for state in refusing if view.nodes.get(state.root_id) is state}
+        doubtful = {state.name for state in refusing if _is_same(view.nodes.get(state.root_id), state)}
         usable = columns.without(doubtful) if doubtful else columns
         unplaced: dict[str, Refusal] = {}
         ranked = self._contention.spread(ranking.best_first(usable))
@@ -309,6 +315,11 @@ class PodScheduler:
             return pods.namesakes(connection, view.facts.id, *sought)
 
 
+def _is_same(now: NodeInfo | None, before: NodeInfo) -> bool:
+    """Whether nothing of a node that is stored has changed."""
+    return now is not None and now.revision == before.revision
+
+
 def _key(document: PodDocument) -> PodKey:
     return PodKey(document.namespace, document.name, document.uid)
 
@@ -328,10 +339,14 @@ def _taken(
     return Taken(not known, True, replace(place.answer, changed_at=changed_at.isoformat()), before)
 
 
-def _without(view: ClusterSnapshot, leaving: Sequence[StoredPod]) -> NodeColumns:
-    """The nodes as they are when these pods are gone, and reservations that have expired."""
+def _without(
+    view: ClusterSnapshot, leaving: Sequence[StoredPod], late: Sequence[Waiting] = ()
+) -> NodeColumns:
+    """The nodes as they are when these pods are gone, and reservations that have expired.
+
+    `late` have waited too long. Whoever only looks leaves them out; to place a pod they are released first.
+    """
     expired = due_on(view.reserved) if view.reserved else ()
-    late = overdue(view.waiting) if view.waiting else ()
     gone = (*(each.reservation.consumer for each in expired), *(each.pod.consumer for each in late))
     consumers = frozenset((*map(consumer_of, leaving), *gone))
     left = {pod.root_id for pod in leaving if pod.root_id is not None} | {each.root_id for each in expired}

@@ -44,7 +44,7 @@ def due_on(nodes: Mapping[int, NodeInfo]) -> list[Ending]:
 
 
 class ReservationEnds:
-    """Releases what expired reservations hold that nobody used."""
+    """Releases what expired reservations hold that nobody used, and places of pods that waited too long."""
 
     def __init__(self, database: Database, cluster_cache: ClusterCache, writer: NodeWriter) -> None:
         self._database = database
@@ -53,7 +53,10 @@ class ReservationEnds:
         self.writing = PodWriting(writer, cluster_cache.loader, cluster_cache.expect_affinity)
 
     def current(self, cluster: str) -> ClusterSnapshot:
-        """The cluster as it is now, nothing in it expired. Raises NotFound, Unavailable."""
+        """The cluster as it is now: nothing in it has expired, nobody waits too long for others of a gang.
+
+        Raises NotFound, Unavailable.
+        """
         view = self._cluster_cache.view(cluster)
         if view.waiting and overdue(view.waiting):
             patiently(lambda: self._give_up(cluster))

@@ -22,7 +22,7 @@ from placement.dialects.koordinator.status.recorded_pod import NO_HOLDING, Recor
 from placement.domain.errors import BadRequest
 from placement.kubernetes.manifest import Field, Report
 from placement.kubernetes.pod_identity import canonical_uid
-from placement.kubernetes.pod_rules import has_rules
+from placement.kubernetes.pod_rules import may_keep_off
 from placement.numa.cpuset import format_cpu_list
 from placement.scheduling.filter import loose_amounts
 from placement.scheduling.node_info import NodeInfo
@@ -65,7 +65,7 @@ class Recording:
         same = same_pod(known, document)
         root_id = None if document.has_ended else self._root()
         roots = {pod.root_id for pod in known} | {root_id}
-        if has_rules(document.manifest):
+        if may_keep_off(document.manifest):
             clusters.lock_alone(transaction, facts.id)
         locked = self.writing.lock(transaction, self.view, {root for root in roots if root is not None})
         if root_id is not None and root_id not in locked.states:

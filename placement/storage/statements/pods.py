@@ -58,6 +58,13 @@ _LEAVE = RowStatement(
     sa.bindparam("now", type_=sa.DateTime),
 )
 
+_REPLACE = RowStatement(
+    "UPDATE pods SET status = given.status, updated_at = :now FROM {rows} WHERE pods.id = given.id",
+    "given",
+    {"id": "integer", "status": "json"},
+    sa.bindparam("now", type_=sa.DateTime),
+)
+
 _stored = (
     sa.select(
         _pods.c.id,
@@ -144,11 +151,9 @@ def leave_nodes(transaction: Transaction, statuses: Mapping[int, Mapping[str, An
 
 def replace_statuses(transaction: Transaction, statuses: Mapping[int, Mapping[str, Any]]) -> None:
     """Let rows, by id, have these statuses."""
-    statement = sa.update(_pods).where(_pods.c.id == sa.bindparam("row_id"))
-    statement = statement.values(status=sa.bindparam("new_status"), updated_at=transaction.now)
-    rows = [{"row_id": id_, "new_status": dict(status)} for id_, status in statuses.items()]
-    if rows:
-        transaction.connection.execute(statement, rows)
+    if statuses:
+        rows = [(id_, json.dumps(status)) for id_, status in statuses.items()]
+        _REPLACE.run(transaction, rows, now=transaction.now)
 
 
 def touch(transaction: Transaction, id_: int) -> None:
@@ -284,16 +289,17 @@ def manifests(connection: Executor, cluster_id: int, uids: Collection[str]) -> l
     return list(connection.execute(statement).scalars())
 
 
-def said(connection: Executor, ids: Collection[int]) -> dict[int, tuple[Any, Any]]:
-    """The labels and the affinity in the manifests of pods by their ids; no statement if there are none."""
-    found: dict[int, tuple[Any, Any]] = {}
+def said(connection: Executor, ids: Collection[int]) -> dict[int, tuple[Any, Any, Any]]:
+    """Labels, affinity and annotations in the manifests of pods by id; no statement if there are none."""
+    found: dict[int, tuple[Any, Any, Any]] = {}
     if not ids:
         return found
     manifest = _pods.c.manifest
-    asked = sa.select(_pods.c.id, manifest["metadata"]["labels"], manifest["spec"]["affinity"])
+    metadata = manifest["metadata"]
+    asked = sa.select(_pods.c.id, metadata["labels"], manifest["spec"]["affinity"], metadata["annotations"])
     for some in portions(sorted(ids), _AT_ONCE):
         rows = connection.execute(asked.where(_pods.c.id.in_(some)))
-        found |= {row[0]: (row[1], row[2]) for row in rows}
+        found |= {row[0]: (row[1], row[2], row[3]) for row in rows}
     return found
 
 

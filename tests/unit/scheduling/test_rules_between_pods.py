@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placement.dialects.koordinator.pod.pod_request import import_pod
+from placement.dialects.koordinator.pod.pod_request import PodImport, import_pod
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod, recorded_pod
 from placement.scheduling.columns.node_columns import NodeColumns
+from placement.scheduling.pipeline import PodShape, ShapeRanking
 from placement.scheduling.pod_rules.inter_pod_affinity import affinity_scores, refused_by_affinity
 from placement.scheduling.pod_rules.placed_pods import PlacedPods
+from placement.scheduling.pod_rules.ruled_ranking import RuledRanking
 from placement.scheduling.pod_rules.topology_spread import refused_by_spread, spread_scores
+from placement.scheduling.priorities import priorities
 from tests import naive_pod_rules as naive
 from tests.pod_rules import ruled_pod
 from tests.unit.scheduling.clusters import built_node
@@ -127,6 +130,7 @@ def check(
             found.setdefault(columns.nodes[int(row)].name, refusal.reasons[0])
     expected = {node.name: naive.refusal(manifest, node, nodes) for node in nodes}
     assert found == {name: reason for name, reason in expected.items() if reason}
+    check_order(incoming, columns, placed, set(found))
     rows = np.array([row for row, node in enumerate(columns.nodes) if node.name not in found], np.intp)
     fitting = [nodes[row] for row in rows]
     if fitting:
@@ -136,3 +140,15 @@ def check(
         spread = spread_scores(columns, rules, selection, placed, rows)
         if spread is not None:
             assert spread.tolist() == naive.spread_scores(manifest, fitting, nodes)
+
+
+def check_order(incoming: PodImport, columns: NodeColumns, placed: PlacedPods, refused: set[str]) -> None:
+    """Nodes come by what the pod misses, then by the scores that are told, and as they are."""
+    alone = ShapeRanking(PodShape(incoming.request, incoming.selection, SETTINGS))
+    ruled = RuledRanking(alone, incoming.rules, placed, columns)
+    scores = priorities(ruled, columns, 1)
+    fitting = [each for each in alone.best_first(columns) if each.node.name not in refused]
+    expected = [each._replace(score=scores[each.node.name]) for each in fitting]
+    expected.sort(key=lambda each: (each.missed, -each.score, each.node.name))
+    assert list(ruled.best_first(columns)) == expected
+    assert len(scores) == len(fitting)
