@@ -37,6 +37,8 @@ class Ground:
         self._sharing_map = sharing_map
         sharing = sharing_map.of(forest, sharing_trait)
         self._sharers = frozenset(sharing.providers.tolist())
+        self.was_cut = False
+        """Whether a tree had more candidates than were looked at."""
         self._states: dict[int, int] = {}
         self._shared = 0
         self._parts: dict[int, list[Rows]] = {}
@@ -219,6 +221,7 @@ class Ground:
             if not len(answer) and not found:
                 # The whole tree comes first: where it takes nothing, no part of it does.
                 break
+            self.was_cut |= len(answer) >= most == _MOST_IN_TREE
             for at in range(len(answer)):
                 draws = tuple(sorted(answer.draws(at)))
                 found.setdefault(self.look_of(draws), draws)
