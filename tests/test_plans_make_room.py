@@ -204,6 +204,70 @@ def test_only_hosts_of_a_cluster_take_part(api):
     assert api.post(PLANS, {"goal": {"free": 1}, "cluster": "nowhere"}).status_code == 404
 
 
+def test_a_host_is_not_empty_while_somebody_holds_some_of_it(api):
+    hosts = sorted(api.provider(name, VCPU=8) for name in "abc")
+    consumer = str(uuid.uuid4())
+    body = {
+        "allocations": {host: {"resources": {"VCPU": 2}} for host in hosts[:2]},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": None,
+        "consumer_type": "VM",
+    }
+    assert api.put(f"/allocations/{consumer}", body).status_code == 204
+    plan = planned(api, {"empty": hosts[:2]})
+    assert plan["emptied"] == []
+    assert [(each["host"], each["why"]) for each in plan["left"]] == [
+        (host, "holds something of several hosts") for host in hosts[:2]
+    ]
+
+
+def test_what_hosts_share_is_no_host_to_be_emptied(api):
+    api.carry(api.provider("pool", DISK_GB=100), "MISC_SHARES_VIA_AGGREGATE")
+    answer = api.post(PLANS, {"goal": {"empty": ["pool"]}})
+    assert (answer.status_code, detail(answer)) == (
+        400,
+        "goal.empty[0]: 'pool' shares what it has with hosts; it is none",
+    )
+
+
+@pytest.mark.parametrize(
+    ("terms", "why"),
+    [
+        (
+            {"rules": [{"kind": "at_most", "count": 1, "per": "host"}]},
+            "was claimed with rules between consumers, which are not kept",
+        ),
+        ({"group": "web"}, "is in a group, about which others may have rules"),
+    ],
+)
+def test_who_was_claimed_with_others_stays(api, terms, why):
+    for name in "abc":
+        api.provider(name, VCPU=8)
+    consumers = [str(uuid.uuid4()) for _ in range(2)]
+    owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE", "query": "resources=VCPU:4"}
+    group = {"group": terms["group"]} if "group" in terms else {}
+    members = [{"consumer_uuid": consumer, **owner, **group} for consumer in consumers]
+    rules = {"rules": terms["rules"]} if "rules" in terms else {}
+    answer = api.post("/ext/v1/claims", {"members": members, **rules})
+    assert answer.status_code < 300, answer.text
+    for consumer in consumers:
+        (host,) = api.used_by(consumer)
+        left = planned(api, {"empty": [host]})["left"]
+        assert (consumer, why) in [(each["consumer"], each["why"]) for each in left]
+
+
+def test_a_disabled_host_is_emptied_and_nobody_goes_to_one(api):
+    disabled = "COMPUTE_STATUS_DISABLED"
+    full, off, on = (api.provider(name, VCPU=8) for name in "abc")
+    consumer = held(api, str(uuid.uuid4()), full, VCPU=3)
+    for host in (full, off):
+        api.carry(host, disabled)
+    plan = planned(api, {"empty": [full]})
+    (move,) = plan["moves"]
+    assert (move["consumer"], list(move["to_allocations"])) == (consumer, [on])
+
+
 # -- pods -----------------------------------------------------------------------------------------------
 
 

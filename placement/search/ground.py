@@ -77,6 +77,16 @@ class Ground:
         column = self.forest.column(draw.class_id)
         return bool(column.among_fitting(np.array([draw.row], np.intp), draw.amount)[0])
 
+    def holds(self, draw: Draw) -> bool:
+        """Whether so much is in use of an inventory."""
+        column = self.forest.column(draw.class_id)
+        entry = column.entry_of(draw.row)
+        return entry >= 0 and int(column.entries.used[entry]) >= draw.amount
+
+    def shares(self, root: int) -> bool:
+        """Whether any provider of a tree shares what it has with other trees."""
+        return root in {self.root_of(row) for row in self._sharers}
+
     def free(self, row: int, class_id: int) -> int:
         """How much is left of an inventory, below zero if too much is held; 0 where there is none."""
         column = self.forest.column(class_id)

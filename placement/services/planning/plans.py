@@ -120,7 +120,7 @@ class Plans:
         snapshots = [self._cluster_cache.view(name) for name in (homes if chosen is None else chosen)]
         ground = Ground(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
         wishes = Wishes(view, self._candidates, ground, budget)
-        roster = Roster(view, ground, wishes, snapshots, frozenset(homes.values()))
+        roster = Roster(view, ground, wishes, snapshots, frozenset(homes.values()), budget)
         outside: set[int] = set()
         if chosen is not None:
             mine = frozenset(homes[name] for name in chosen)
@@ -184,7 +184,8 @@ class _Making:
         elif goal.name == EMPTY:
             reached = goals.empty(self._roots(goal.hosts))
         elif goal.name == FREE:
-            reached = goals.free(goal.count, scene.inside)
+            hosts = [root for root in scene.inside if not scene.ground.shares(root)]
+            reached = goals.free(goal.count, hosts)
         else:
             reached, stranded = self._defragmented(goal)
         return self._told(reached, stranded)
@@ -225,6 +226,8 @@ class _Making:
             row = self._scene.ground.row_of(uuids[name]) if name in uuids else -1
             if row not in inside:
                 raise BadRequest(f"goal.empty[{at}]: there is no host {name!r} here")
+            if self._scene.ground.shares(row):
+                raise BadRequest(f"goal.empty[{at}]: {name!r} shares what it has with hosts; it is none")
             roots.append(row)
         return list(dict.fromkeys(roots))
 

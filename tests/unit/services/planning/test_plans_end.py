@@ -1,4 +1,4 @@
-"""Plans end by themselves, or with their time, however many moves are allowed, and claim no more than is so."""
+"""Plans end by themselves, or with their time, however many moves are allowed."""
 
 from __future__ import annotations
 
