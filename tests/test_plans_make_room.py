@@ -97,7 +97,9 @@ def test_what_the_plan_says_of_hosts_is_so_after_it(api, free_to_go):
         "user_id": move["user_id"],
         "consumer_type": move["consumer_type"],
     }
-    assert api.put(f"/allocations/{move['consumer']}", body).status_code == 204
+    assert (
+        api.put(f"/allocations/{move['consumer']}", body, **{"X-Placement-Move": "true"}).status_code == 204
+    )
     for host in plan["hosts"]:
         used = api.get(f"/resource_providers/{host['uuid']}/usages").json["usages"]
         assert {name: use["after"] for name, use in host["classes"].items()} == used
@@ -163,6 +165,23 @@ def test_a_request_is_no_guide_for_other_amounts(api):
     assert (move["kind"], list(move["to_allocations"].values())) == ("guessed", [{"resources": {"VCPU": 2}}])
 
 
+def test_a_request_is_forgotten_when_something_else_is_put(api):
+    for name in ("a", "b"):
+        api.provider(name, VCPU=8)
+    consumer = claimed(api, "resources=VCPU:4")
+    (host,) = api.used_by(consumer)
+    body = {
+        "allocations": {host: {"resources": {"VCPU": 4}}},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": 1,
+        "consumer_type": "INSTANCE",
+    }
+    assert api.put(f"/allocations/{consumer}", body).status_code == 204
+    (move,) = planned(api, {"empty": [host]})["moves"]
+    assert move["kind"] == "guessed"
+
+
 def test_less_is_stranded_afterwards(api, free_to_go):
     plan = planned(api, {"defragment": WHOLE})
     assert plan["stranded"] == {"VCPU": {"before": 12, "after": 4}}
@@ -189,6 +208,75 @@ def test_moves_are_checked_one_after_the_other(api, free_to_go):
         "moves"
     ]
     assert state["state"] == "done"
+
+
+def state_of(api: Client, moves: list[dict[str, Any]], **parts: Any) -> list[tuple[str, str]]:
+    answer = api.post(f"{PLANS}/check", {"moves": moves, **parts})
+    assert answer.status_code == 200, answer.text
+    return [(each["state"], each["why"]) for each in answer.json["moves"]]
+
+
+def test_a_consumer_is_checked_to_move_once(api, free_to_go):
+    (move,) = planned(api, {"free": 1})["moves"]
+    back = {
+        **move,
+        "consumer_generation": 2,
+        "from_allocations": move["to_allocations"],
+        "to_allocations": move["from_allocations"],
+    }
+    assert state_of(api, [move, move, back]) == [
+        ("possible", ""),
+        ("done", ""),
+        ("impossible", "was moved already"),
+    ]
+
+
+def test_a_place_has_to_be_a_candidate_still(api):
+    full, red = (api.provider(name, VCPU=8) for name in "ab")
+    for host in (full, red):
+        api.carry(host, "CUSTOM_RED")
+    claimed(api, f"resources=VCPU:4&required=CUSTOM_RED&in_tree={full}")
+    consumer = claimed(api, "resources=VCPU:2&required=CUSTOM_RED")
+    (host,) = api.used_by(consumer)
+    plan = planned(api, {"empty": [host]})
+    moves = [move for move in plan["moves"] if move["consumer"] == consumer]
+    assert state_of(api, moves) == [("possible", "")]
+    api.carry(moves[0]["to_host"])
+    assert state_of(api, moves) == [("impossible", "is no candidate of its request there any more")]
+
+
+def test_moves_out_of_a_cluster_are_impossible(api):
+    assert api.put("/ext/v1/clusters/edge", {}).status_code == 201
+    inside = api.provider("inside", MEMORY_MB=8192)
+    aggregates = {
+        "resource_provider_generation": api.generation(inside),
+        "aggregates": [api.get(EDGE).json["aggregate"]],
+    }
+    assert api.put(f"/resource_providers/{inside}/aggregates", aggregates).status_code == 200
+    consumer = held(api, str(uuid.uuid4()), inside, MEMORY_MB=1024)
+    outside = api.provider("outside", MEMORY_MB=8192)
+    move = {
+        "consumer": consumer,
+        "consumer_generation": 1,
+        "project_id": "other",
+        "user_id": "u",
+        "consumer_type": "VM",
+        "kind": "guessed",
+        "by": "rewriting",
+        "from_host": inside,
+        "to_host": outside,
+        "from_allocations": {inside: {"resources": {"MEMORY_MB": 1024}}},
+        "to_allocations": {outside: {"resources": {"MEMORY_MB": 1024}}},
+    }
+    assert state_of(api, [move], cluster="edge") == [("impossible", f"host {outside} does not take part")]
+
+
+def test_time_that_is_up_is_told(api, free_to_go):
+    answer = api.post(PLANS, {"goal": {"free": 1}, "limits": {"seconds": 0}})
+    assert (answer.status_code, detail(answer)) == (
+        503,
+        "The time was up before there was a plan, so planning was ended.",
+    )
 
 
 def test_only_hosts_of_a_cluster_take_part(api):

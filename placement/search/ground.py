@@ -23,6 +23,8 @@ from placement.search.search import search_rows
 
 # So many candidates of one tree are looked at, and of one part of it: others differ from these in little.
 _MOST_IN_TREE, _MOST_IN_PART = 64, 8
+# Few are those of a handful of providers.
+_MOST_AMONG = 1000
 
 Draws = tuple[Draw, ...]
 State = tuple[int, int]
@@ -237,6 +239,19 @@ class Ground:
                 found.setdefault(self.look_of(draws), draws)
             most = _MOST_IN_PART
         return list(found.values())
+
+    def candidates_among(self, query: ForestQuery, draws: Draws) -> list[Draws]:
+        """The candidates that take of no other providers of trees than these do. Raises SearchEnded."""
+        query.budget.look()
+        parents, rows = self.forest.providers.parent, set[int]()
+        for row in (draw.row for draw in draws if draw.row not in self._sharers):
+            while row >= 0:
+                rows.add(row)
+                row = int(parents[row])
+        wanted = replace(query, maximum=_MOST_AMONG, order=None)
+        some = np.array(sorted(rows), np.intp)
+        answer = Answer(self.forest, search_rows(self.forest, self._sharing_map, wanted, some))
+        return [tuple(sorted(answer.draws(at))) for at in range(len(answer))]
 
     def _parts_of(self, root: int) -> list[Rows]:
         """A tree, and then each of the trees below its root with the root, if there are several."""

@@ -46,6 +46,8 @@ from placement.storage.statements.names import SHARING_TRAIT
 
 FIT, EMPTY, FREE, DEFRAGMENT = "fit", "empty", "free", "defragment"
 _CORES, _SHARED_CPUS = "PCPU", "VCPU"
+# What is left of the time of a request for telling what was found.
+_TELLING_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +96,27 @@ class Plans:
         Raises NotFound for a cluster, BadRequest naming the field, FlavorRefused, ManifestError,
         SearchTimeout if the caller went away, or the time was up before anything was known, Unavailable.
         """
-        scene = self._scene(request)
         try:
+            scene = self._scene(request)
             return _Making(self._database, self._candidates, scene, request, parse).plan()
         except SearchEnded as ended:
-            why = "The caller went away" if ended.abandoned else "The time was up before there was a plan"
-            raise SearchTimeout(f"{why}, so planning was ended.") from ended
+            raise _timeout(ended, "there was a plan") from ended
 
     def check(self, moves: Sequence[Move], cluster: str | None) -> list[Checked]:
-        """What the state of each move is, made after those before it. Raises NotFound, Unavailable."""
+        """What the state of each move is, made after those before it.
+
+        Raises NotFound, SearchTimeout, Unavailable.
+        """
         request = PlanRequest(Goal(EMPTY), Limits(len(moves)), cluster)
-        scene = self._scene(request)
-        return Checking(scene.view, scene.ground, scene.board).checked(moves)
+        try:
+            scene = self._scene(request)
+            return Checking(scene.view, scene.ground, scene.board).checked(moves)
+        except SearchEnded as ended:
+            raise _timeout(ended, "all moves were checked") from ended
 
     def _scene(self, request: PlanRequest) -> Scene:
         seconds = self._seconds if request.seconds is None else request.seconds
-        budget = Budget(deadline.remaining(seconds), deadline.caller_is_gone)
+        budget = Budget(min(seconds, deadline.remaining() - _TELLING_SECONDS), deadline.caller_is_gone)
         chosen = _scope(request)
         with self._database.read() as connection:
             for name in chosen or ():
@@ -149,6 +156,11 @@ class Scene:
     snapshots: Sequence[ClusterSnapshot]
     inside: Sequence[int]
     budget: Budget
+
+
+def _timeout(ended: SearchEnded, before: str) -> SearchTimeout:
+    why = "The caller went away" if ended.abandoned else f"The time was up before {before}"
+    return SearchTimeout(f"{why}, so planning was ended.")
 
 
 def _scope(request: PlanRequest) -> list[str] | None:

@@ -13,7 +13,6 @@ from placement.forest.forest import Forest
 from placement.search.answer import Draw
 from placement.search.query import ForestQuery, GroupQuery, Ids
 
-
 DISABLED_TRAIT = "COMPUTE_STATUS_DISABLED"
 """The trait of hosts to which nova sends nobody: a state, for which nobody asked."""
 
