@@ -280,6 +280,24 @@ def test_watched_kinds_are_figures_beside_requests(hosts, application):
     assert figures["placement_capacity_stranded", stranded] == 8192
 
 
+@pytest.mark.parametrize(
+    ("policy", "cpus"), [("SpreadByPCPUs", "2"), ("SpreadByPCPUs", "3"), ("FullPCPUsOnly", "2")]
+)
+def test_cpus_beside_given_ones_count_for_the_pods_that_follow(api, policy, cpus):
+    assert api.put(EDGE).status_code == 201
+    labels = {"node.koordinator.sh/cpu-bind-policy": policy}
+    assert api.put(f"{EDGE}/nodes/n1", node_manifests("n1", labels=labels)).status_code == 201
+    kind = {"pod": pod_manifest(cpus, "1Gi", qos="LSR")}
+    asked = {"kinds": {"it": kind}, "cluster": "edge"}
+    total = api.post("/ext/v1/capacity", asked).json["kinds"]["it"]["total"]
+    placed = 0
+    while api.put(f"{EDGE}/pods/default/p-{placed}", kind["pod"]).status_code == 201:
+        placed += 1
+    assert total["lower"] <= placed <= total["upper"]
+    assert total["exact"] == (total["lower"] == total["upper"])
+    assert placed > 0
+
+
 @pytest.mark.parametrize("line", ["small", "small resource=VCPU:1", "small {", 'x {"pod": {"kind": "Pod"}}x'])
 def test_bad_kinds_to_watch_keep_the_service_from_starting(application, line):
     settings = replace(compatible(), watched=(line,))

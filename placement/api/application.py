@@ -66,7 +66,7 @@ from placement.domain.allocation import UNKNOWN_OWNER
 from placement.domain.errors import BadRequest, Forbidden, NotFound, PlacementError
 from placement.services.clusters.pod_pages import Unschedulable
 from placement.services.health.probes import OPEN_PATHS, PATHS, answer
-from placement.services.placement.best_fit import NotAll
+from placement.services.placement.contest import NotAll
 from placement.services.planning.watch import Watch
 from placement.services.use_cases import UseCases
 

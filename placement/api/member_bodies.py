@@ -21,7 +21,7 @@ from placement.domain.errors import BadRequest
 from placement.domain.member_rules import MemberRule, Per, RuleKind
 from placement.services.flavors import FlavorWish, ParseQuery
 from placement.services.placement.applications import Applicant, Application
-from placement.services.placement.best_fit import Together
+from placement.services.placement.contest import Together
 from placement.services.planning.world import WorldRequest
 
 _OWN = CLAIMANT[1:]

@@ -13,7 +13,7 @@ import numpy as np
 
 from placement.dialects.koordinator.pod.pod_request import PodRequest
 from placement.forest.arrays import Amounts, Mask, Rows
-from placement.numa.demand import NumaPolicy
+from placement.numa.demand import BindPolicy, NumaPolicy
 from placement.numa.host import FACE_VALUE
 from placement.scheduling.columns.filter import (
     Asked,
@@ -26,8 +26,8 @@ from placement.scheduling.columns.filter import (
     selected,
 )
 from placement.scheduling.columns.node_columns import NodeColumns
-from placement.scheduling.columns.node_numbers import VAST
-from placement.scheduling.columns.table import Table, binds
+from placement.scheduling.columns.node_numbers import VAST, free_cpus
+from placement.scheduling.columns.table import Table, binds, thinning
 from placement.scheduling.pipeline import PodShape
 
 _MOST = 2**40
@@ -89,10 +89,17 @@ def _asked(table: Table, request: PodRequest | None) -> Iterator[Asked]:
     if request is None:
         return
     yield amplified_cpu(table, request)
-    yield own_cpus(table, request)
+    yield _cpus_one_after_another(table, request)
     aligned = is_aligned(table, request)
     for asked in on_all_numa_nodes(table, request):
         yield asked._replace(wanted=np.where(aligned, asked.wanted, 0))
+
+
+def _cpus_one_after_another(table: Table, request: PodRequest) -> Asked:
+    """Beside a CPU that alone of its core was given to one pod, its sibling may be given to the next."""
+    asked = own_cpus(table, request)
+    spread = table.where_kind(lambda kind: thinning(request, kind) is BindPolicy.SPREAD_BY_PCPUS)
+    return asked._replace(free=np.where(spread, table[free_cpus(BindPolicy.NONE)], asked.free))
 
 
 def _times(asked: Asked) -> Amounts:

@@ -28,7 +28,7 @@ from placement.api.schemas.candidates import (
 from placement.api.targets import cluster_of_claim
 from placement.domain.errors import BadRequest
 from placement.services.placement.applications import Applicant, Application, Fitted, Outcome
-from placement.services.placement.best_fit import Settled
+from placement.services.placement.contest import Settled
 
 blueprint = Blueprint("claims", __name__)
 

@@ -108,7 +108,7 @@ class BindAttempt:
         """The claim of this very pod; another pod of the same name does not count."""
         binding = self._binding
         try:
-            held = self._pods.get(self._cluster, binding.namespace, binding.name)
+            held = self._pods.recorded(self._cluster, binding.namespace, binding.name)
         except NotFound:
             return None
         return held if held.uid == canonical_uid(binding.uid) and held.node is not None else None

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from placement.dialects.koordinator.pod.gang import Gang, Membership
+from placement.dialects.koordinator.pod.gang import Gang, Membership, gang_of
+from placement.dialects.koordinator.pod.pod_request import PodImport
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.domain.errors import Conflict
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.node_writing import NodeChanged, NodeWriter
-from placement.services.clusters.pod_rows import waits
+from placement.services.clusters.pod_documents import PodDocument
+from placement.services.clusters.pod_placing import Placed
+from placement.services.clusters.pod_rows import consumer_of, waits
 from placement.services.clusters.pod_writing import PodWriting
 from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.storage.database import Database, utcnow
@@ -132,3 +135,50 @@ def rows_of(database_rows: Sequence[StoredPod], waiting: Sequence[Waiting]) -> l
     if not all(each.pod.uid in found for each in waiting):
         raise NodeChanged("A member of the gang changed meanwhile.")
     return [found[each.pod.uid] for each in waiting]
+
+
+def gang_to_place(document: PodDocument) -> Gang | None:
+    """The gang with which a pod is placed; one that runs already is recorded whatever its gang is."""
+    return None if document.host else gang_of(document.manifest, document.namespace)
+
+
+def placed_together(
+    documents: Mapping[int, PodDocument],
+) -> Iterator[tuple[Gang | None, dict[int, PodDocument]]]:
+    """Pods that are placed together, or one that is placed by itself, in the order of the first of them."""
+    units: dict[object, tuple[Gang | None, dict[int, PodDocument]]] = {}
+    for number, document in documents.items():
+        gang = gang_to_place(document)
+        key: object = number if gang is None else gang.together
+        units.setdefault(key, (gang, {}))[1][number] = document
+    return iter(units.values())
+
+
+def in_portions(documents: Mapping[int, PodDocument], most: int) -> Iterator[dict[int, PodDocument]]:
+    """So many at a time, and whoever is placed together with one of them."""
+    some: dict[int, PodDocument] = {}
+    for _, members in placed_together(documents):
+        if some and len(some) + len(members) > most:
+            yield some
+            some = {}
+        some |= members
+    if some:
+        yield some
+
+
+def standing_with(
+    view: ClusterSnapshot, incoming: PodImport, place: Placed, known: Sequence[StoredPod]
+) -> Standing | None:
+    """How the gang of a pod stands when it has this place, if it is of one."""
+    if incoming.gang is None or place.recorded.membership is None:
+        return None
+    gone = set(map(consumer_of, known))
+    return standing_of(view.columns, incoming.gang, [place.recorded.membership], gone)
+
+
+def waiting_there(place: Placed, standing: Standing) -> Placed:
+    """The place of a pod that waits there for others of its gang."""
+    membership = place.recorded.membership
+    assert membership is not None
+    recorded = replace(place.recorded, membership=replace(membership, waits_until=standing.until))
+    return replace(place, recorded=recorded)

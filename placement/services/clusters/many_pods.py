@@ -9,16 +9,24 @@ by itself afterwards, as if it had come alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from placement.dialects.koordinator.pod.gang import Gang, gang_of
+from placement.dialects.koordinator.pod.gang import Gang
 from placement.domain.errors import BadRequest, Conflict, PlacementError, Unavailable
 from placement.kubernetes.pod_rules import has_rules
-from placement.services.clusters.gangs import GangWaits, Waiting, rows_of, standing_of
+from placement.services.clusters.gangs import (
+    GangWaits,
+    Waiting,
+    gang_to_place,
+    in_portions,
+    placed_together,
+    rows_of,
+    standing_of,
+)
 from placement.services.clusters.node_writing import (
     NodeChange,
     NodeChanged,
@@ -94,7 +102,7 @@ class ManyPods:
             except BadRequest as error:
                 outcomes[number] = error
         try:
-            for some in _portions(documents):
+            for some in in_portions(documents, _AT_ONCE):
                 self._put(cluster, some, outcomes)
         except Unavailable as error:
             if not any(isinstance(outcome, Taken) for outcome in outcomes.values()):
@@ -121,7 +129,7 @@ class ManyPods:
         view = self._ends.current(cluster)
         fresh = self._new(view, documents)
         try:
-            if any(has_rules(each.manifest) or _gang(each) is not None for each in fresh.values()):
+            if any(has_rules(each.manifest) or gang_to_place(each) is not None for each in fresh.values()):
                 decided, at = self._decided_alone(view, fresh)
             else:
                 decided = self._decided(view, fresh)
@@ -190,7 +198,7 @@ class ManyPods:
     def _decided(self, view: ClusterSnapshot, documents: Mapping[int, PodDocument]) -> _Decided:
         """Where they go, one after another; members of gangs that are placed together in a row."""
         decided = _Decided(view, view)
-        for gang, members in _units(documents):
+        for gang, members in placed_together(documents):
             if gang is None:
                 for number, document in members.items():
                     self._decide(decided, number, document)
@@ -279,30 +287,3 @@ def _raised(outcome: PodOutcome) -> Taken:
     if isinstance(outcome, PlacementError):
         raise outcome
     return outcome
-
-
-def _gang(document: PodDocument) -> Gang | None:
-    """The gang with which a pod is placed; one that runs already is recorded whatever its gang is."""
-    return None if document.host else gang_of(document.manifest, document.namespace)
-
-
-def _units(documents: Mapping[int, PodDocument]) -> Iterator[tuple[Gang | None, dict[int, PodDocument]]]:
-    """Pods that are placed together, or one that is placed by itself, in the order of the first of them."""
-    units: dict[object, tuple[Gang | None, dict[int, PodDocument]]] = {}
-    for number, document in documents.items():
-        gang = _gang(document)
-        key: object = number if gang is None else gang.together
-        units.setdefault(key, (gang, {}))[1][number] = document
-    return iter(units.values())
-
-
-def _portions(documents: Mapping[int, PodDocument]) -> Iterator[dict[int, PodDocument]]:
-    """Some hundreds at a time, and whoever is placed together with one of them."""
-    some: dict[int, PodDocument] = {}
-    for _, members in _units(documents):
-        if some and len(some) + len(members) > _AT_ONCE:
-            yield some
-            some = {}
-        some |= members
-    if some:
-        yield some

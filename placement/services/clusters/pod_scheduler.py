@@ -25,11 +25,11 @@ from placement.scheduling.reservation_use import IgnoringRanking, PodRanking, Re
 from placement.services.clusters.contention import Contention
 from placement.services.clusters.gangs import (
     GangWaits,
-    Standing,
     Waiting,
     overdue,
     rows_of,
-    standing_of,
+    standing_with,
+    waiting_there,
 )
 from placement.services.clusters.node_writing import (
     NodeChanged,
@@ -207,12 +207,12 @@ class PodScheduler:
             place = self._choice(now, document, incoming, node, refusing, known).place
             if place is None or now.facts != view.facts:
                 raise NodeChanged("Other pods came first.")
-            standing = _standing(now, incoming, place, known)
+            standing = standing_with(now, incoming, place, known)
             if standing is not None and not standing.is_whole:
                 if not may_wait:
                     pod = f"Pod {document.full_name} is not placed without its gang"
                     raise GangWaits(f"{pod}: with it, there are places for {standing}.")
-                place = _waiting(place, standing)
+                place = waiting_there(place, standing)
             freed = standing.waiting if standing is not None and standing.is_whole else ()
             with self._refused(now, place, refusing):
                 self._claim(transaction, now, document, known, place, attributes, alone=True, freed=freed)
@@ -316,24 +316,6 @@ def _key(document: PodDocument) -> PodKey:
 def _arrival(document: PodDocument, place: Placed) -> Arrival:
     ends = ending(place.used, place.state, document)
     return Arrival(document, place.answer, place.state.root_id, place.recorded, ends)
-
-
-def _standing(
-    view: ClusterSnapshot, incoming: PodImport, place: Placed, known: Sequence[StoredPod]
-) -> Standing | None:
-    """How the gang of a pod stands when it has this place, if it is of one."""
-    if incoming.gang is None or place.recorded.membership is None:
-        return None
-    gone = set(map(consumer_of, known))
-    return standing_of(view.columns, incoming.gang, [place.recorded.membership], gone)
-
-
-def _waiting(place: Placed, standing: Standing) -> Placed:
-    """The place of a pod that waits there for others of its gang."""
-    membership = place.recorded.membership
-    assert membership is not None
-    recorded = replace(place.recorded, membership=replace(membership, waits_until=standing.until))
-    return replace(place, recorded=recorded)
 
 
 def _taken(

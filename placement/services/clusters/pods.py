@@ -47,7 +47,8 @@ from placement.services.outcomes import attempted
 from placement.services.transactions import patiently
 from placement.storage.database import Database
 from placement.storage.statements import pods
-from placement.storage.statements.pods import PodHead
+from placement.storage.statements.clusters import Cluster
+from placement.storage.statements.pods import PodHead, StoredPod
 
 ANY_POD = Precondition()
 
@@ -68,13 +69,21 @@ class Pods:
 
     # -- reading ------------------------------------------------------------------------------------
 
-    def get(self, cluster: str, namespace: str, name: str) -> PodAnswer:
-        """One pod. Raises NotFound."""
+    def recorded(self, cluster: str, namespace: str, name: str) -> PodAnswer:
+        """One pod as it is recorded, without the pool that its containers use. Raises NotFound."""
+        return answer_of(self._stored(cluster, namespace, name)[1])
+
+    def _stored(self, cluster: str, namespace: str, name: str) -> tuple[Cluster, StoredPod]:
         with self._database.read() as connection:
             stored = found(connection, cluster)
             pod = next(iter(pods.namesakes(connection, stored.id, namespace, name)), None)
         if pod is None:
             raise unknown_pod(cluster, namespace, name)
+        return stored, pod
+
+    def get(self, cluster: str, namespace: str, name: str) -> PodAnswer:
+        """One pod. Raises NotFound."""
+        stored, pod = self._stored(cluster, namespace, name)
         answer = with_own_cpus(answer_of(pod))
         if pod.root_id is None or answer.container_cpus is not None:
             return answer

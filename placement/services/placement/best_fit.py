@@ -11,8 +11,8 @@ there is, nor leave half of a claim, nor decide on less than what was committed 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 
 from placement.domain.allocation import ConsumerClaim
@@ -23,9 +23,7 @@ from placement.domain.errors import (
     Conflict,
     PlacementError,
     SearchTimeout,
-    Unavailable,
 )
-from placement.domain.member_rules import MemberRule
 from placement.domain.portions import portions
 from placement.services.placement.applications import (
     Applicant,
@@ -35,135 +33,22 @@ from placement.services.placement.applications import (
     held_already,
 )
 from placement.services.placement.candidates import Candidates
-from placement.services.placement.claims import Claims, Terms, generation_after
+from placement.services.placement.claims import Claims, generation_after
+from placement.services.placement.contest import Contest, NotAll, Settled, Together
 from placement.services.placement.holdings import ConsumerHoldings, Holdings
-from placement.services.placement.ruled import Decision, Holding, Ruled, RuleKept, Wanted
+from placement.services.placement.ruled import Ruled
 from placement.services.placement.shortlists import (
     AllLost,
     NoCandidate,
     PromisedForest,
     Proposal,
-    ProposalKey,
     Shortlist,
     Wish,
 )
-from placement.services.placement.standing import Standing
 from placement.services.planning.world import WorldRequest
-from placement.services.transactions import Attempts, RetryPolicy
 
-# It is the decision that is repeated here; the transactions of a claim are by themselves.
-_POLICY = RetryPolicy(patience_seconds=20.0, longest_pause_seconds=0.005)
 # So many consumers that need not have all or nothing claim in one transaction.
 _AT_ONCE = 1000
-
-
-class NotAll(Conflict):
-    """Some members of a claim for all or none got nothing, so nobody did; `refused`: why, by place."""
-
-    def __init__(self, refused: Mapping[int, PlacementError]) -> None:
-        super().__init__(f"nothing was claimed: {len(refused)} of the members could have nothing")
-        self.refused = refused
-
-
-@dataclass(frozen=True, slots=True)
-class Together:
-    """What members of one call keep to: rules between them, and that so many get something or nobody does."""
-
-    rules: tuple[MemberRule, ...] = ()
-    minimum: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What became of each; `proven`: it is certain that no more of them could have something."""
-
-    outcomes: list[Outcome]
-    proven: bool = True
-    rules: tuple[RuleKept, ...] = ()
-
-
-@dataclass(slots=True)
-class _Contest:
-    """The attempts of one call: who still waits, what was lost to other writers, and how long it goes on."""
-
-    applications: Sequence[Application]
-    together: Together
-    waiting: dict[int, Application] = field(init=False)
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
-    # The generations of consumers that exist and hold nothing.
-    generations: dict[str, int] = field(default_factory=dict)
-    attempts: Attempts = field(default_factory=_POLICY.begin)
-    lost: set[ProposalKey] = field(default_factory=set)
-    was_lost: bool = False
-    decision: Decision | None = None
-
-    def __post_init__(self) -> None:
-        self.waiting = dict(enumerate(self.applications))
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether too many got nothing."""
-        refused = sum(isinstance(each, PlacementError) for each in self.outcomes.values())
-        return len(self.outcomes) + len(self.waiting) - refused < self.together.minimum
-
-    def holding(self) -> list[Holding]:
-        """Those who hold what they ask for already."""
-        return [
-            Holding(self.applications[place].name, each.applicant.consumer_uuid, each.resources)
-            for place, each in self.outcomes.items()
-            if isinstance(each, Fitted)
-        ]
-
-    def wanted(self) -> dict[int, Wanted]:
-        """What those ask for who wait."""
-        return {place: Wanted(each.wish, each.name) for place, each in self.waiting.items()}
-
-    def settled(self) -> Settled:
-        """What became of all. Raises NotAll if too many got nothing."""
-        if self.has_failed:
-            refused = {
-                place: each for place, each in self.outcomes.items() if isinstance(each, PlacementError)
-            }
-            raise NotAll(dict(sorted(refused.items())))
-        outcomes = [each for _, each in sorted(self.outcomes.items())]
-        if self.decision is None:
-            return Settled(outcomes)
-        return Settled(outcomes, self.decision.proven, self.decision.rules)
-
-    def terms(self) -> Terms | None:
-        """What must still be so when those who wait are given something; None if that is nothing."""
-        groups = {
-            each.applicant.consumer_uuid: each.group
-            for each in self.waiting.values()
-            if each.group is not None
-        }
-        cpus = {
-            each.applicant.consumer_uuid: each.dedicated_cpus
-            for each in self.waiting.values()
-            if each.dedicated_cpus
-        }
-        standing = Standing() if self.decision is None else self.decision.standing
-        if not (groups or cpus or standing.groups or standing.generations):
-            return None
-        return Terms(standing, groups, cpus)
-
-    def settle(self, outcomes: Mapping[int, Outcome]) -> None:
-        """Note what became of some."""
-        self.outcomes.update(outcomes)
-        for place in outcomes:
-            del self.waiting[place]
-
-    def lose(self, proposals: Collection[Proposal]) -> None:
-        """Note that another consumer was faster. Raises Unavailable when the time is up."""
-        self.was_lost = True
-        if len(proposals) == 1:
-            self.lost.update(proposal.key for proposal in proposals)
-        if not self.attempts.may_go_on():
-            raise Unavailable(
-                "Other consumers kept claiming the same candidates; nothing was claimed, try again later."
-            )
-        if len(proposals) > 1:
-            self.attempts.pause()
 
 
 class BestFit:
@@ -227,7 +112,7 @@ class BestFit:
         self, applications: Sequence[Application], together: Together, world: WorldRequest
     ) -> Settled:
         """What `claim_together` would give in such a world; nothing is written. Raises as it does."""
-        contest = _Contest(applications, together)
+        contest = Contest(applications, together)
         self._look(contest)
         decision = self._ruled.decide(contest.wanted(), contest.holding(), together.rules, world)
         contest.decision = decision
@@ -239,9 +124,9 @@ class BestFit:
         contest.waiting.clear()
         return contest.settled()
 
-    def _settled(self, applications: Sequence[Application], together: Together) -> _Contest:
+    def _settled(self, applications: Sequence[Application], together: Together) -> Contest:
         """What became of each, by place; of some only if too many of them got nothing."""
-        contest = _Contest(applications, together)
+        contest = Contest(applications, together)
         if together.rules and not all(each.is_new for each in applications):
             # Those who hold something count in the rules.
             self._look(contest)
@@ -261,7 +146,7 @@ class BestFit:
                 self._compete(contest, proposals)
         return contest
 
-    def _propose(self, contest: _Contest) -> tuple[dict[int, Proposal], dict[int, PlacementError]]:
+    def _propose(self, contest: Contest) -> tuple[dict[int, Proposal], dict[int, PlacementError]]:
         """What those who wait would get of the newest forest, and why others would get nothing."""
         if contest.together.rules:
             return self._propose_by_rules(contest)
@@ -282,13 +167,13 @@ class BestFit:
                 refused[place] = error
         return proposals, refused
 
-    def _propose_by_rules(self, contest: _Contest) -> tuple[dict[int, Proposal], dict[int, PlacementError]]:
+    def _propose_by_rules(self, contest: Contest) -> tuple[dict[int, Proposal], dict[int, PlacementError]]:
         decision = contest.decision = self._ruled.decide(
             contest.wanted(), contest.holding(), contest.together.rules
         )
         return decision.proposals, decision.refused
 
-    def _compete(self, contest: _Contest, proposals: Mapping[int, Proposal]) -> None:
+    def _compete(self, contest: Contest, proposals: Mapping[int, Proposal]) -> None:
         """Claim what was proposed to those who wait, all of it or nothing. Raises Unavailable, Conflict."""
         wanted = {place: proposals[place] for place in contest.waiting}
         claims = {
@@ -318,7 +203,7 @@ class BestFit:
                 }
             )
 
-    def _look(self, contest: _Contest) -> bool:
+    def _look(self, contest: Contest) -> bool:
         """Settle those who wait and hold something already, or never may; whether there are any."""
         applications = contest.waiting
         known = self._holdings.of_consumers(
