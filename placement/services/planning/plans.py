@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from placement.domain import deadline
@@ -109,12 +109,13 @@ class Plans:
         """
         request = PlanRequest(Goal(EMPTY), Limits(len(moves)), cluster)
         try:
-            scene = self._scene(request)
+            scene = self._scene(request, {host for each in moves for host in (each.from_host, each.to_host)})
             return Checking(scene.view, scene.ground, scene.board).checked(moves)
         except SearchEnded as ended:
             raise _timeout(ended, "all moves were checked") from ended
 
-    def _scene(self, request: PlanRequest) -> Scene:
+    def _scene(self, request: PlanRequest, hosts: Collection[str] | None = None) -> Scene:
+        """The state; with `hosts`, by uuid, only those who hold something of these are on the board."""
         seconds = self._seconds if request.seconds is None else request.seconds
         budget = Budget(min(seconds, deadline.remaining() - _TELLING_SECONDS), deadline.caller_is_gone)
         chosen = _scope(request)
@@ -134,8 +135,13 @@ class Plans:
             aggregates = view.forest.aggregates
             outside = {root for root in ground.roots_in_order() if not mine & aggregates.of(root)}
         inside = [root for root in ground.roots_in_order() if root not in outside]
+        read = None if hosts is None and not outside else inside
+        if hosts is not None:
+            rows = {ground.row_of(uuid) for uuid in hosts}
+            read = [root for root in inside if root in rows]
         ids = view.forest.providers.id
-        consumers = roster.read(self._database, [int(ids[root]) for root in inside] if outside else None)
+        root_ids = None if read is None else [int(ids[root]) for root in read]
+        consumers = roster.read(self._database, root_ids)
         nodes = {roster.rows[node.root_id]: node for each in snapshots for node in each.columns.nodes}
         board = Board(ground, nodes, [each for each in consumers if each.root not in outside])
         board.know_classes(view.names.class_ids)
