@@ -83,7 +83,7 @@ class QueryWish:
         for query in self.queries:
             splits = any(group.split for group in query.groups)
             for draws in board.ground.candidates_among(query, spot.draws):
-                if draws == spot.draws or (splits and _places(draws) == _places(spot.draws)):
+                if draws == spot.draws or (splits and _places(draws) <= _places(spot.draws)):
                     return True
         return False
 
