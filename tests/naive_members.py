@@ -68,7 +68,7 @@ def breaches(
             places(forest, rule, has) for name, has in members if rule.members is None or name in rule.members
         ]
         there = [places(forest, rule, has) for has in counted]
-        if rule.must_hold and not _holds(rule, mine, there):
+        if rule.weight is None and not _holds(rule, mine, there):
             yield f"{rule.text}: {mine} with {there}"
 
 

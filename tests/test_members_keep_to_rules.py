@@ -299,7 +299,7 @@ def test_flavors_fall_back(api: Client):
             "rules: name 12000 consumers",
         ),
         (wish(1, world={}), "world: nothing is claimed in another world"),
-        (wish(1, flavor=FLAVOR), "members[0].query: a claim is for a query or for a flavor"),
+        (wish(1, flavor=FLAVOR), "query: a claim is for a query or for a flavor"),
         (wish(1, server_group={"policy": "near"}), "server_group.policy"),
         (
             wish(1, server_group={"policy": "affinity", "rules": {"max_server_per_host": 2}}),

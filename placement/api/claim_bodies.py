@@ -22,24 +22,24 @@ def application(given: object) -> Application:
     is_json = isinstance(given, dict) and isinstance(given.get("query"), dict)
     body = load(NewJsonClaim if is_json else NewClaim, context.version(), given, BODY_PREFIX)
     query = body.pop("query")
-    return Application(Applicant(**body), _wish(query))
+    return Application(Applicant(**body), _wish(query, "query: "))
 
 
 def wish_at(place: str, query: object) -> Wish:
-    """What the query of a member asks for, a text or JSON. Raises BadRequest naming the place."""
+    """What the query at a place of a body asks for, a text or JSON. Raises BadRequest naming the place."""
     try:
         if isinstance(query, dict):
-            return _wish(load(CandidatesBody, context.version(), query, ""))
+            return _wish(load(CandidatesBody, context.version(), query, ""), "")
         if isinstance(query, str):
-            return _wish(query)
+            return _wish(query, "")
         raise BadRequest("must be a query string or a query in JSON")
     except BadRequest as error:
-        raise BadRequest(f"{place}.query: {error}", code=error.code) from None
+        raise BadRequest(f"{place}: {error}", code=error.code) from None
 
 
-def _wish(given: str | Mapping[str, Any]) -> Wish:
+def _wish(given: str | Mapping[str, Any], place: str) -> Wish:
     """A query that keeps to its schema. Raises BadRequest."""
     query, options = extended_query.parse(read(given)) if isinstance(given, str) else json_query.parse(given)
     if options.explain or query.limit is not None:
-        raise BadRequest("query: limit and explain make no sense in a claim")
+        raise BadRequest(f"{place}limit and explain make no sense in a claim")
     return Wish(query, options)

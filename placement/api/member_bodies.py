@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -16,7 +17,7 @@ from placement.api.claim_bodies import CLAIMANT, wish_at
 from placement.api.context import use_cases
 from placement.api.schemas.base import load
 from placement.api.schemas.candidates import MOST_MEMBERS, ClaimForMany
-from placement.dialects.nova import ServerGroup, server_group
+from placement.dialects.nova import FlavorRefused, Problem, ServerGroup, server_group
 from placement.domain.errors import BadRequest
 from placement.domain.member_rules import MemberRule, Per, RuleKind
 from placement.services.flavors import FlavorWish, ParseQuery
@@ -94,20 +95,43 @@ def _wanted(
     """What a member asks for: its query or flavor, or else that of all; equal ones share one wish."""
     place = f"members[{number}]"
     said = member if "query" in member or "flavor" in member else body
+    own = f"{place}." if said is member else ""
     if "query" in said and "flavor" in said:
-        raise BadRequest(f"{place}.query: a claim is for a query or for a flavor, not for both")
+        raise BadRequest(f"{own}query: a claim is for a query or for a flavor, not for both")
     if "flavor" not in said:
-        query = _said("query", number, member, body)
-        key = orjson.dumps(query, option=orjson.OPT_SORT_KEYS)
+        for name in _FLAVOR[1:]:
+            if name in member:
+                raise BadRequest(f"{place}.{name}: is for flavors, and this member has a query")
+        if "query" not in said:
+            raise BadRequest(f"{place}.query: is missing, and the claim says none for all members")
+        key = orjson.dumps(said["query"], option=orjson.OPT_SORT_KEYS)
         if key not in known:
-            known[key] = FlavorWish(wish_at(place, query), None, None)
+            known[key] = FlavorWish(wish_at(f"{own}query", said["query"]), None, None)
         return known[key]
-    document = {name: said[name] for name in _FLAVOR if name in said}
-    document |= {name: body[name] for name in _FLAVOR if name in body and name not in said}
+    document = {name: body[name] for name in _FLAVOR if name in body}
+    document |= {name: member[name] for name in _FLAVOR if name in member}
     key = orjson.dumps([document], option=orjson.OPT_SORT_KEYS)
     if key not in known:
-        known[key] = use_cases().flavors.wish(document, parse)
+        with _named(place if any(name in member for name in _FLAVOR) else None):
+            known[key] = use_cases().flavors.wish(document, parse)
     return known[key]
+
+
+@contextmanager
+def _named(place: str | None) -> Iterator[None]:
+    """Errors about a flavor that a member has a part in name the member."""
+    try:
+        yield
+    except FlavorRefused as refused:
+        if place is None:
+            raise
+        raise FlavorRefused(
+            tuple(Problem(each.code, f"{place}: {each.message}") for each in refused.problems)
+        ) from None
+    except BadRequest as error:
+        if place is None:
+            raise
+        raise BadRequest(f"{place}: {error}", code=error.code) from None
 
 
 def _consumers(number: int, member: Mapping[str, Any]) -> Iterator[tuple[str, bool, str]]:
@@ -194,6 +218,7 @@ def _rule(place: str, given: Mapping[str, Any], names: set[str]) -> MemberRule:
         tuple(given.get("consumers", ())),
         tuple(given.get("groups", ())),
         given.get("weight"),
+        place,
     )
 
 

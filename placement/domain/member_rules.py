@@ -31,7 +31,8 @@ class MemberRule:
     (empty: all aggregates). Places of `per` provider are the nearest ones, from what a member takes something
     of upwards, that offer `resource_class`, have `trait` or stand at `depth` (0 is the root). `members`: the
     names of those whom it concerns, None for all. `consumers` and `groups`: who counts beside them. `weight`:
-    None if the rule must hold, else how much a breach of it counts against those of others.
+    None if the rule must hold, else how much a breach of it counts against those of others. `place`: where it
+    is in what the caller sent.
     """
 
     kind: RuleKind
@@ -46,11 +47,7 @@ class MemberRule:
     consumers: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     weight: float | None = None
-
-    @property
-    def must_hold(self) -> bool:
-        """Whether nothing is claimed that breaks it."""
-        return self.weight is None
+    place: str = "rules"
 
     @property
     def text(self) -> str:

@@ -120,7 +120,7 @@ class RuleBody(VersionedSchema):
     depth = Integer(0, 1000)
     members = Sequence(String(1, 255), least=1)
     consumers = Sequence(Uuid(), least=1, most=MOST_MEMBERS)
-    groups = Sequence(String(1, 255), least=1)
+    groups = Sequence(String(1, 255), least=1, most=MOST_RULES)
     weight = Number(0.001, 1000)
 
 

@@ -49,6 +49,7 @@ def server_group(document: object) -> ServerGroup:
         consumers=_servers(document.get("members", [])),
         groups=() if group is None else (group,),
         weight=weight,
+        place="server_group",
     )
     return ServerGroup(rule, group)
 

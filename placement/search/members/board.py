@@ -132,10 +132,12 @@ class Board:
 
     def excess(self, number: int) -> int:
         """By how many a rule is broken where members are; 0 if it holds."""
+        tally = self.tallies[number]
         places = [given.places[number] for given in self.given if number in given.places]
+        places += tally.rule.held.tolist()
         width = max([1, *map(len, places)])
         filled = [each + [NOWHERE] * (width - len(each)) for each in places]
-        return self.tallies[number].excess(np.array(filled, np.intp).reshape(len(places), width))
+        return tally.excess(np.array(filled, np.intp).reshape(len(places), width))
 
     def has_room(self, draws: Sequence[Draw]) -> bool:
         """Whether all of it is there."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -55,6 +55,7 @@ class Placing:
     def run(self) -> Placed:
         """Place as many as possible. Raises SearchEnded if the caller left or nothing was found in time."""
         for kind in dict.fromkeys(self.members):
+            self.budget.look()
             self.board.table(kind)
         best: Placed | None = None
         ended = False
@@ -62,7 +63,8 @@ class Placing:
         try:
             for bound, frame in self._frames(together):
                 if best is not None and bound <= best.count:
-                    continue
+                    break
+                self.budget.look()
                 best = self._better(best, self._framed(together, frame, bound))
                 if best.count == len(self.members):
                     break
@@ -71,7 +73,8 @@ class Placing:
                 raise
             ended = True
         best = best or Placed([None] * len(self.members), True)
-        return self._settled(best, together, proven=best.proven and not ended)
+        proven = best.proven and not ended and not self._may_lack_places(together)
+        return self._settled(best, together, proven=proven)
 
     def _settled(self, best: Placed, together: Sequence[Tally], *, proven: bool) -> Placed:
         """The best, on the board."""
@@ -98,18 +101,25 @@ class Placing:
             yield len(self.members), ()
             return
         choices = [self._choices(tally) for tally in together]
-        frames = (
-            (min(bound for bound, _ in each), tuple(place for _, place in each)) for each in product(*choices)
-        )
-        if len(together) == 1:
-            yield from frames
-        else:
-            yield from sorted(frames, key=lambda each: -each[0])
+        # Frames may be too many to be listed; each leads to those that are one step further down a list.
+        heap = [(-min(each[0][0] for each in choices), (0,) * len(choices))]
+        while heap:
+            self.budget.spend()
+            bound, at = heappop(heap)
+            yield -bound, tuple(each[number][1] for each, number in zip(choices, at, strict=True))
+            # Only from the last list that was begun onwards, so that no frame is reached twice.
+            begun = max((turn for turn, number in enumerate(at) if number), default=0)
+            for turn in range(begun, len(at)):
+                if at[turn] + 1 < len(choices[turn]):
+                    further = (*at[:turn], at[turn] + 1, *at[turn + 1 :])
+                    heappush(heap, (max(bound, -choices[turn][at[turn] + 1][0]), further))
 
     def _choices(self, tally: Tally) -> list[tuple[int, int]]:
-        """How many members each place has room for at most, and the place; equals as candidates come."""
-        number = self.board.tallies.index(tally)
-        kinds = [kind for kind in dict.fromkeys(self.members) if number in kind.rules]
+        """How many members each place has room for at most, and the place, in descending order.
+
+        Equals come as candidates do, then those that are only known to have room.
+        """
+        number, kinds = self._concerned(tally)
         if not kinds:
             return [(len(self.members), _NONE)]
         there = tally.rule.counted[tally.rule.counted >= 0]
@@ -118,14 +128,31 @@ class Placing:
         places = [place for place in first[np.sort(at)].tolist() if place >= 0]
         if len(tally.rule.counted):
             places = [place for place in places if place in set(there.tolist())]
+            if self._is_cut(kinds):
+                places = list(dict.fromkeys([*places, *there.tolist()]))
         others = sum(number not in kind.rules for kind in self.members)
         if not tally.rule.on_hosts:
             return [*((len(self.members), place) for place in places), (others, _NONE)]
         bounds = np.full(tally.rule.places.count + 1, others)
         for kind in kinds:
             bounds += np.minimum(self._room_by_place(tally, kind), self.members.count(kind))
+        if self._is_cut(kinds) and not len(tally.rule.counted):
+            places = list(dict.fromkeys([*places, *np.flatnonzero(bounds > others).tolist()]))
         found = sorted(((int(bounds[place]), place) for place in places), key=lambda each: -each[0])
         return [*found, (others, _NONE)]
+
+    def _concerned(self, tally: Tally) -> tuple[int, list[Kind]]:
+        """The number of a rule, and the kinds that it is about."""
+        number = self.board.tallies.index(tally)
+        return number, [kind for kind in dict.fromkeys(self.members) if number in kind.rules]
+
+    def _is_cut(self, kinds: Sequence[Kind]) -> bool:
+        """Whether there may be candidates that no table shows."""
+        return any(self.board.first_table(kind).is_cut for kind in kinds)
+
+    def _may_lack_places(self, together: Sequence[Tally]) -> bool:
+        """Whether some rule may have places that nobody knows of: providers that no table shows."""
+        return any(not tally.rule.on_hosts and self._is_cut(self._concerned(tally)[1]) for tally in together)
 
     def _room_by_place(self, tally: Tally, kind: Kind) -> Amounts:
         roots = self.board.forest.roots.astype(np.intp)

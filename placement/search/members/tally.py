@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
@@ -17,8 +17,8 @@ from placement.search.members.places import NOWHERE, Places
 class Rule:
     """A rule by ids: `limit` is the count or the skew of MemberRule, `weight` is None if it must hold.
 
-    `counted`: the places of each consumer that counts and is there already. `on_hosts`: hosts decide about
-    the places, not providers inside of them.
+    `counted`: the places of each consumer that counts and is there already, `held` those of the members among
+    them. `on_hosts`: hosts decide about the places, not providers inside of them.
     """
 
     kind: RuleKind
@@ -27,6 +27,7 @@ class Rule:
     counted: Rows
     on_hosts: bool
     weight: float | None = None
+    held: Rows = field(default_factory=lambda: np.empty((0, 1), np.intp))
 
 
 class Tally:
@@ -96,6 +97,9 @@ class Tally:
         if rule.kind is RuleKind.AT_MOST:
             return int(np.maximum(self.counts[used] - rule.limit, 0).sum())
         if rule.kind is RuleKind.TOGETHER:
+            if rule.weight is None:
+                # Others may be in several places; members are with some of them.
+                return len(members) - int(np.bincount(members[members != NOWHERE]).max(initial=0))
             return self.total - int(self.counts[used].max(initial=0)) if len(members) else 0
         return int(np.maximum(self.counts[used] - self._fewest - rule.limit, 0).sum()) + nowhere
 

@@ -11,9 +11,8 @@ there is, nor leave half of a claim, nor decide on less than what was committed 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
 
 from placement.domain.allocation import ConsumerClaim
 from placement.domain.errors import (
@@ -25,6 +24,7 @@ from placement.domain.errors import (
     SearchTimeout,
 )
 from placement.domain.portions import portions
+from placement.services.following.forest_keeper import View
 from placement.services.placement.applications import (
     Applicant,
     Application,
@@ -34,7 +34,7 @@ from placement.services.placement.applications import (
 )
 from placement.services.placement.candidates import Candidates
 from placement.services.placement.claims import Claims, generation_after
-from placement.services.placement.contest import Contest, NotAll, Settled, Together
+from placement.services.placement.contest import Contest, Settled, Together, in_rounds
 from placement.services.placement.holdings import ConsumerHoldings, Holdings
 from placement.services.placement.ruled import Ruled
 from placement.services.placement.shortlists import (
@@ -79,7 +79,13 @@ class BestFit:
         """
         found: list[Outcome] = []
         for some in portions(applications, _AT_ONCE):
-            outcomes = self._settled(some, Together()).outcomes
+            try:
+                outcomes = self._settled(some, Together()).outcomes
+            except PlacementError as error:
+                if not found:
+                    raise
+                # What the others got is written, and nobody else knows the uuids of those that are new.
+                return [*found, *[error] * (len(applications) - len(found))]
             found += [outcomes[place] for place in range(len(some))]
         return found
 
@@ -89,33 +95,25 @@ class BestFit:
         Those that get nothing may get what they take instead. Raises NotAll, BadRequest naming the place in a
         rule, Unavailable, SearchTimeout.
         """
-        try:
-            settled = self._settled(applications, together).settled()
-        except NotAll:
-            if all(each.fallback is None for each in applications):
-                raise
-            settled = None
-        held = [] if settled is None else settled.outcomes
-        modest = _modest(applications, held)
-        if modest is None:
-            assert settled is not None
-            return settled
-        again = self._settled(modest, together).settled()
-        # What was given first is as new as what was given now.
-        outcomes = [
-            first if isinstance(first, Fitted) else second
-            for first, second in zip_longest(held, again.outcomes)
-        ]
-        return replace(again, outcomes=outcomes)
+        return in_rounds(applications, lambda some, _: self._settled(some, together).settled())
 
     def preview(
         self, applications: Sequence[Application], together: Together, world: WorldRequest
     ) -> Settled:
         """What `claim_together` would give in such a world; nothing is written. Raises as it does."""
+        view = self._ruled.view(world)
+        return in_rounds(applications, lambda some, given: self._previewed(some, together, view, given))
+
+    def _previewed(
+        self, applications: Sequence[Application], together: Together, view: View, given: Sequence[Outcome]
+    ) -> Settled:
+        """What would become of each on a view, beside those that were given something before."""
         contest = Contest(applications, together)
         self._look(contest)
-        decision = self._ruled.decide(contest.wanted(), contest.holding(), together.rules, world)
-        contest.decision = decision
+        holding = contest.holding()
+        holding += contest.promise(given)
+        decision = self._ruled.decide(contest.wanted(), holding, together.rules, view)
+        contest.decide(decision)
         for place, proposal in decision.proposals.items():
             contest.outcomes[place] = Fitted(
                 applications[place].applicant, 0, proposal.resources, False, proposal.mappings
@@ -131,6 +129,7 @@ class BestFit:
             # Those who hold something count in the rules.
             self._look(contest)
         while contest.waiting and not contest.has_failed:
+            self._join(contest)
             try:
                 proposals, refused = self._propose(contest)
             except AllLost:
@@ -144,7 +143,18 @@ class BestFit:
                 contest.settle(refused)
             if contest.waiting and not contest.has_failed:
                 self._compete(contest, proposals)
+        if not contest.has_failed:
+            self._join(contest)
+        if together.rules and contest.decision is None:
+            # All hold what they ask for: the answer tells how the rules fare all the same.
+            contest.decide(self._ruled.decide({}, contest.holding(), together.rules))
         return contest
+
+    def _join(self, contest: Contest) -> None:
+        """Put those into their groups who hold what they ask for already."""
+        groups = contest.joining()
+        if groups:
+            self._claims.join_groups(groups)
 
     def _propose(self, contest: Contest) -> tuple[dict[int, Proposal], dict[int, PlacementError]]:
         """What those who wait would get of the newest forest, and why others would get nothing."""
@@ -168,9 +178,8 @@ class BestFit:
         return proposals, refused
 
     def _propose_by_rules(self, contest: Contest) -> tuple[dict[int, Proposal], dict[int, PlacementError]]:
-        decision = contest.decision = self._ruled.decide(
-            contest.wanted(), contest.holding(), contest.together.rules
-        )
+        decision = self._ruled.decide(contest.wanted(), contest.holding(), contest.together.rules)
+        contest.decide(decision)
         return decision.proposals, decision.refused
 
     def _compete(self, contest: Contest, proposals: Mapping[int, Proposal]) -> None:
@@ -223,22 +232,22 @@ class BestFit:
                 wish.options, {uuid for held in holders.values() for uuid in held.resources}
             )
             for place, held in holders.items():
-                outcome = held_already(self._candidates, applications[place], held, inside)
+                outcome = self._held(applications[place], held, inside)
                 if outcome is not None:
                     settled[place] = outcome
         contest.settle(settled)
         return bool(settled)
 
-
-def _modest(applications: Sequence[Application], held: Sequence[Outcome]) -> list[Application] | None:
-    """The same where those that found nothing take what they take instead; None if nobody is left to."""
-    nothing = [not held or isinstance(held[place], NoCandidate) for place in range(len(applications))]
-    if not any(is_so and each.fallback for is_so, each in zip(nothing, applications, strict=True)):
-        return None
-    return [
-        replace(each, wish=each.fallback if is_so and each.fallback else each.wish, is_new=False)
-        for is_so, each in zip(nothing, applications, strict=True)
-    ]
+    def _held(
+        self, application: Application, held: ConsumerHoldings, inside: Collection[str]
+    ) -> Outcome | None:
+        """What a consumer holds, be it what it takes where nothing else is left; or why it may not claim."""
+        outcome = held_already(self._candidates, application, held, inside)
+        if not isinstance(outcome, Conflict) or application.fallback is None:
+            return outcome
+        modest = replace(application, wish=application.fallback)
+        instead = held_already(self._candidates, modest, held, inside)
+        return instead if isinstance(instead, Fitted) else outcome
 
 
 def _claim(

@@ -118,6 +118,26 @@ class Claims:
         except TryAgain:
             return False
 
+    def join_groups(self, groups: Mapping[str, str]) -> None:
+        """Put consumers that hold something into groups, by uuid. Raises Unavailable."""
+
+        def work(transaction: Transaction) -> None:
+            consumer_groups.lock(transaction, {*groups.values()})
+            present = consumers.lock(transaction, groups)
+            inside = consumer_groups.members(transaction, {*groups.values()})
+            joining = {
+                uuid: group
+                for uuid, group in groups.items()
+                if uuid in present and uuid not in inside.get(group, ())
+            }
+            consumer_groups.join(transaction, joining)
+            for uuid, group in joining.items():
+                transaction.record(
+                    Action.UPDATE, Kind.ALLOCATIONS, uuid, after={"group": group}, consumer=uuid
+                )
+
+        attempt(self._database, work)
+
     def release(self, consumer_uuid: str) -> None:
         """Delete everything a consumer holds, whatever its generation; no provider generation changes.
 

@@ -1,16 +1,17 @@
-"""The attempts of one claim: who still waits, what became of the others, and how long it goes on."""
+"""The attempts of one claim: who still waits, and what became of the others; then what they take instead."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 
-from placement.domain.errors import Conflict, PlacementError, Unavailable
+from placement.domain.errors import Conflict, PlacementError, SearchTimeout, Unavailable
 from placement.domain.member_rules import MemberRule
 from placement.services.placement.applications import Application, Fitted, Outcome
 from placement.services.placement.claims import Terms
 from placement.services.placement.ruled import Decision, Holding, RuleKept, Wanted
-from placement.services.placement.shortlists import Proposal, ProposalKey
+from placement.services.placement.shortlists import NoCandidate, Proposal, ProposalKey
 from placement.services.placement.standing import Standing
 from placement.services.transactions import Attempts, RetryPolicy
 
@@ -57,6 +58,10 @@ class Contest:
     lost: set[ProposalKey] = field(default_factory=set)
     was_lost: bool = False
     decision: Decision | None = None
+    # Those that got nothing in one attempt are not decided on again in the next.
+    proven: bool = True
+    # Who was put into a group though it holds what it asks for already.
+    joined: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.waiting = dict(enumerate(self.applications))
@@ -70,10 +75,38 @@ class Contest:
     def holding(self) -> list[Holding]:
         """Those who hold what they ask for already."""
         return [
-            Holding(self.applications[place].name, each.applicant.consumer_uuid, each.resources)
+            Holding(self.applications[place].name, each.applicant.consumer_uuid)
             for place, each in self.outcomes.items()
             if isinstance(each, Fitted)
         ]
+
+    def promise(self, given: Sequence[Outcome]) -> list[Holding]:
+        """Settle those who wait with what they were given before, though it is not written."""
+        promised = {
+            place: each
+            for place, each in enumerate(given)
+            if isinstance(each, Fitted) and place in self.waiting
+        }
+        self.settle(promised)
+        return [
+            Holding(self.applications[place].name, each.applicant.consumer_uuid, each.resources)
+            for place, each in promised.items()
+        ]
+
+    def joining(self) -> dict[str, str]:
+        """The groups of those who hold what they ask for already, by uuid, each told once."""
+        found: dict[str, str] = {}
+        for place, each in self.outcomes.items():
+            group = self.applications[place].group
+            if group is not None and isinstance(each, Fitted) and not each.fresh and place not in self.joined:
+                self.joined.add(place)
+                found[each.applicant.consumer_uuid] = group
+        return found
+
+    def decide(self, decision: Decision) -> None:
+        """Note what was decided about those who wait."""
+        self.decision = decision
+        self.proven = self.proven and decision.proven
 
     def wanted(self) -> dict[int, Wanted]:
         """What those ask for who wait."""
@@ -89,7 +122,7 @@ class Contest:
         outcomes = [each for _, each in sorted(self.outcomes.items())]
         if self.decision is None:
             return Settled(outcomes)
-        return Settled(outcomes, self.decision.proven, self.decision.rules)
+        return Settled(outcomes, self.proven, self.decision.rules)
 
     def terms(self) -> Terms | None:
         """What must still be so when those who wait are given something; None if that is nothing."""
@@ -125,3 +158,47 @@ class Contest:
             )
         if len(proposals) > 1:
             self.attempts.pause()
+
+
+def in_rounds(
+    applications: Sequence[Application],
+    settle: Callable[[Sequence[Application], Sequence[Outcome]], Settled],
+) -> Settled:
+    """Settle all; then once more with what those take instead who found nothing.
+
+    `settle` is told what was given before. Once some have something the second round cannot fail.
+    """
+    try:
+        settled = settle(applications, ())
+    except NotAll:
+        if all(each.fallback is None for each in applications):
+            raise
+        settled = None
+    held = [] if settled is None else settled.outcomes
+    modest = _modest(applications, held)
+    if modest is None:
+        assert settled is not None
+        return settled
+    try:
+        again = settle(modest, held)
+    except (NotAll, SearchTimeout, Unavailable):
+        if settled is None or not any(isinstance(each, Fitted) for each in held):
+            raise
+        # It is written already, and nobody else knows the uuids of those that are new.
+        return replace(settled, proven=False)
+    # What was given first is as new as what was given now.
+    outcomes = [
+        first if isinstance(first, Fitted) else second for first, second in zip_longest(held, again.outcomes)
+    ]
+    return replace(again, outcomes=outcomes, proven=again.proven and (settled is None or settled.proven))
+
+
+def _modest(applications: Sequence[Application], held: Sequence[Outcome]) -> list[Application] | None:
+    """The same where those that found nothing take what they take instead; None if nobody is left to."""
+    nothing = [not held or isinstance(held[place], NoCandidate) for place in range(len(applications))]
+    if not any(is_so and each.fallback for is_so, each in zip(nothing, applications, strict=True)):
+        return None
+    return [
+        replace(each, wish=each.fallback if is_so and each.fallback else each.wish, is_new=False)
+        for is_so, each in zip(nothing, applications, strict=True)
+    ]

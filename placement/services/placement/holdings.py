@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from placement.domain.allocation import UNKNOWN_CONSUMER_TYPE
 from placement.domain.errors import NotFound
 from placement.domain.portions import portions
-from placement.storage.database import Database
+from placement.storage.database import Database, Executor
 from placement.storage.statements import allocations, consumers
 from placement.storage.statements.allocations import ConsumerHolding, ProviderHolding
 from placement.storage.statements.consumers import Consumer
@@ -38,6 +38,15 @@ class ConsumerHoldings:
     resources: dict[str, dict[str, int]]
 
 
+def held_by(connection: Executor, uuids: Collection[str]) -> dict[str, dict[str, dict[str, int]]]:
+    """What each of the consumers holds that hold anything: provider uuid -> class -> amount."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for some in portions(uuids, _AT_ONCE):
+        for uuid, held in allocations.named(connection, some):
+            found.setdefault(uuid, {}).setdefault(held.provider_uuid, {})[held.class_name] = held.amount
+    return found
+
+
 class Holdings:
     """Reads allocations and usages."""
 
@@ -58,9 +67,8 @@ class Holdings:
             for some in portions(uuids, _AT_ONCE):
                 known = consumers.find_all(connection, some)
                 found |= {each.uuid: ConsumerHoldings(each, is_pod, {}) for each, is_pod in known}
-                for uuid, held in allocations.named(connection, [each.uuid for each, _ in known]):
-                    amounts = found[uuid].resources.setdefault(held.provider_uuid, {})
-                    amounts[held.class_name] = held.amount
+                for uuid, resources in held_by(connection, [each.uuid for each, _ in known]).items():
+                    found[uuid].resources.update(resources)
         return found
 
     def on_provider(self, uuid: str) -> tuple[int, list[ProviderHolding]]:

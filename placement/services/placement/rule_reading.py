@@ -40,7 +40,11 @@ class Counted:
         standing = self.standing
         others = {*rule.consumers, *(uuid for name in rule.groups for uuid in standing.groups[name])}
         yield from (standing.held[uuid] for uuid in sorted(others - {*self.own}) if uuid in standing.held)
-        yield from (held for name, held in self.members if rule.members is None or name in rule.members)
+        yield from self.members_in(rule)
+
+    def members_in(self, rule: MemberRule) -> Iterable[Held]:
+        """What those members hold whom a rule concerns."""
+        return (held for name, held in self.members if rule.members is None or name in rule.members)
 
 
 class RuleReader:
@@ -52,13 +56,22 @@ class RuleReader:
         self._counted = counted
         self.sharers = sharers_of(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
 
-    def rule(self, number: int, rule: MemberRule) -> Rule:
+    def rule(self, rule: MemberRule) -> Rule:
         """The rule by ids. Raises BadRequest naming what does not exist."""
-        places = self._places(f"rules[{number}]", rule)
-        held = [self._rows(each) for each in self._counted.by(rule)]
+        places = self._places(rule.place, rule)
+        counted = [self._rows(each) for each in self._counted.by(rule)]
+        held = [self._rows(each) for each in self._counted.members_in(rule)]
         limit = rule.max_skew if rule.kind is RuleKind.SPREAD else rule.count
         on_hosts = rule.per is not Per.PROVIDER
-        return Rule(rule.kind, places, limit, places_of_each(places, held), on_hosts, rule.weight)
+        return Rule(
+            rule.kind,
+            places,
+            limit,
+            places_of_each(places, counted),
+            on_hosts,
+            rule.weight,
+            places_of_each(places, held),
+        )
 
     def _rows(self, held: Mapping[str, object]) -> list[int]:
         rows = (self._view.forest.row_of_uuid(uuid) for uuid in held)

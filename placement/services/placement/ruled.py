@@ -42,11 +42,14 @@ class Wanted(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """A member that holds something already, and its name in rules, if it has one."""
+    """A member that holds something already, and its name in rules, if it has one.
+
+    `promised`: what it would hold, where nothing is written.
+    """
 
     name: str | None
     consumer_uuid: str
-    held: Held
+    promised: Held | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,30 +81,50 @@ class Ruled:
         self._candidates = candidates
         self._holdings = holdings
 
+    def view(self, world: WorldRequest) -> View:
+        """The newest forest with what is to be different. Raises BadRequest naming the member, NotFound."""
+        view = self._candidates.view()
+        return view if world == WorldRequest() else imagined(self._database, view, world, None).view
+
     def decide(
         self,
         waiting: Mapping[int, Wanted],
         holding: Sequence[Holding],
         rules: Sequence[MemberRule],
-        world: WorldRequest | None = None,
+        view: View | None = None,
     ) -> Decision:
-        """Decide; `holding` are members that hold something already.
+        """Decide on a view or on the newest forest; `holding` are members that hold something already.
 
-        `world` is what is to be different. Raises BadRequest naming the place in a rule, SearchTimeout,
-        Unavailable.
+        Raises BadRequest naming the place in a rule, SearchTimeout, Unavailable.
         """
         own = {each.consumer_uuid for each in holding}
         named = {uuid for rule in rules for uuid in rule.consumers} | own
         standing = standing_of(
             self._database, self._holdings, named, {name for rule in rules for name in rule.groups}
         )
-        view = self._candidates.view()
-        if world is not None and world != WorldRequest():
-            view = imagined(self._database, view, world, None).view
-        counted = Counted(standing, own, [(each.name, each.held) for each in holding])
+        view = _with_promised(self._candidates.view() if view is None else view, holding)
+        # Where they are now: what was seen of them before may be older.
+        counted = Counted(standing, own, [(each.name, _held_by(each, standing)) for each in holding])
         reader = RuleReader(self._database, view, counted)
-        resolved = [reader.rule(at, rule) for at, rule in enumerate(rules)]
+        resolved = [reader.rule(rule) for rule in rules]
         return _Deciding(self._candidates, view, rules, resolved, reader).decide(waiting, standing)
+
+
+def _held_by(member: Holding, standing: Standing) -> Held:
+    return standing.held.get(member.consumer_uuid, {}) if member.promised is None else member.promised
+
+
+def _with_promised(view: View, holding: Sequence[Holding]) -> View:
+    """The view where members have what they were promised."""
+    promised = [each.promised for each in holding if each.promised]
+    if not promised:
+        return view
+    forest = view.forest.forked()
+    for held in promised:
+        for uuid, amounts in held.items():
+            for name, amount in amounts.items():
+                forest.take(forest.row_of_uuid(uuid), view.names.class_ids[name], amount)
+    return replace(view, forest=forest, score_cache=ScoreCache())
 
 
 class _Deciding:
@@ -134,10 +157,11 @@ class _Deciding:
             else:
                 refused[place] = error
         placed = self._placed(list(kinds.values()))
+        explaining = _budget()
         proposals: dict[int, Proposal] = {}
         for place, given in zip(kinds, placed.given, strict=True):
             if given is None:
-                refused[place] = self._refusal(kinds[place], placed)
+                refused[place] = self._refusal(kinds[place], placed, explaining)
             else:
                 proposals[place] = self._proposal(given)
         kept = tuple(RuleKept(rule, self._board.excess(number)) for number, rule in enumerate(self._rules))
@@ -183,12 +207,11 @@ class _Deciding:
         return room
 
     def _placed(self, members: list[Kind]) -> Placed:
-        budget = Budget(deadline.remaining(_SECONDS), deadline.caller_is_gone)
         try:
-            return Placing(self._board, members, budget).run()
+            return Placing(self._board, members, _budget()).run()
         except SearchEnded as ended:
             if ended.abandoned:
-                raise SearchTimeout("The caller went away, so the search was ended.") from ended
+                raise _gone() from ended
             raise SearchTimeout(
                 f"Placing {len(members)} members took longer than {_SECONDS:g} s and was ended. Ask for "
                 "fewer at once, or with fewer rules."
@@ -201,9 +224,16 @@ class _Deciding:
 
     # -- why not ------------------------------------------------------------------------------------
 
-    def _refusal(self, kind: Kind, placed: Placed) -> PlacementError:
+    def _refusal(self, kind: Kind, placed: Placed, explaining: Budget) -> PlacementError:
         if kind not in self._reasons:
-            self._reasons[kind] = NoCandidate(f"no candidate: {self._reason(kind, placed)}")
+            try:
+                explaining.look()
+                reason = self._reason(kind, placed)
+            except SearchEnded as ended:
+                if ended.abandoned:
+                    raise _gone() from ended
+                reason = f"{_share(placed)}; there was no time to find out what stops the next"
+            self._reasons[kind] = NoCandidate(f"no candidate: {reason}")
         return self._reasons[kind]
 
     def _reason(self, kind: Kind, placed: Placed) -> str:
@@ -211,12 +241,12 @@ class _Deciding:
         found = hindrance(self._board, kind)
         if not found.with_room and not placed.count:
             return self._obstacle(kind)
-        many = f"{placed.count} of {len(placed.given)} members have one"
+        many = _share(placed)
         tried = "" if placed.proven else "; not all ways to place them were tried"
         if not found.with_room:
             return f"{many}; then {self._obstacle(kind)}{tried}"
         left_out = [
-            f"rules[{number}] ({self._rules[number].text}) leaves out {hosts} of them"
+            f"{self._rules[number].place} ({self._rules[number].text}) leaves out {hosts} of them"
             for number, hosts in found.left_out.items()
         ]
         have = "1 host has" if found.with_room == 1 else f"{found.with_room} hosts have"
@@ -226,3 +256,15 @@ class _Deciding:
         wish = self._wishes[kind]
         search = self._candidates.find_in(self._view, replace(wish.query, limit=1), wish.options)
         return reason_of(search)
+
+
+def _budget() -> Budget:
+    return Budget(deadline.remaining(_SECONDS), deadline.caller_is_gone)
+
+
+def _gone() -> SearchTimeout:
+    return SearchTimeout("The caller went away, so the search was ended.")
+
+
+def _share(placed: Placed) -> str:
+    return f"{placed.count} of {len(placed.given)} members have one"

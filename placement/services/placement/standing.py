@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from placement.domain.errors import ConcurrentUpdate
-from placement.services.placement.holdings import Holdings
+from placement.services.placement.holdings import Holdings, held_by
 from placement.storage.database import Database, Transaction
 from placement.storage.statements import consumer_groups, consumers
 
@@ -39,6 +39,11 @@ class Standing:
             now = locked[uuid].generation if uuid in locked else None
             if now != generation:
                 raise ConcurrentUpdate(f"consumer {uuid} has changed meanwhile")
+        # Who was deleted and has claimed again has the generation of a new consumer as before.
+        held = held_by(transaction, locked)
+        for uuid in locked:
+            if held.get(uuid, {}) != self.held.get(uuid, {}):
+                raise ConcurrentUpdate(f"consumer {uuid} holds something else than before")
 
 
 def standing_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -215,3 +216,49 @@ def test_equal_members_under_two_limits_are_a_flow(data: st.DataObject) -> None:
     placed = Placement(world, members, limits, [[], []], 10**9).run(steps=0)
     assert placed.proven
     assert placed.count == most_members(providers, members, limits, [[], []], 10**6)
+
+
+def _hosts_with(*vcpus: int) -> list[NaiveProvider]:
+    return [
+        NaiveProvider(str(uuid.UUID(int=number + 1 << 64)), None, {"VCPU": Inventory(total=total)})
+        for number, total in enumerate(vcpus)
+    ]
+
+
+def _placed(
+    hosts: list[NaiveProvider], count: int, wanted: list[MemberRule], others: Others, most: int
+) -> Placed:
+    world = World(hosts)
+    world.load()
+    return Placement(world, [NaiveMember(QUERIES[0], "a")] * count, wanted, others, most).run()
+
+
+TOGETHER = MemberRule(RuleKind.TOGETHER, Per.HOST)
+ROOTS_TOGETHER = MemberRule(RuleKind.TOGETHER, Per.PROVIDER, depth=0)
+
+
+def test_places_that_a_cut_list_does_not_show_are_tried() -> None:
+    placed = _placed(_hosts_with(1, 1, 3), 3, [TOGETHER], [[]], most=2)
+    assert (placed.count, placed.proven) == (3, True)
+
+
+def test_the_places_of_others_are_tried_though_a_cut_list_does_not_show_them() -> None:
+    hosts = _hosts_with(3, 3, 2)
+    placed = _placed(hosts, 3, [TOGETHER], [[[hosts[2].uuid]]], most=2)
+    assert (placed.count, placed.proven) == (2, True)
+
+
+def test_providers_that_a_cut_list_does_not_show_leave_it_unproven() -> None:
+    placed = _placed(_hosts_with(1, 1, 3), 3, [ROOTS_TOGETHER], [[]], most=2)
+    assert placed.count == 3 or not placed.proven
+
+
+def test_frames_of_several_rules_are_not_listed() -> None:
+    """There are a quarter of a million; the first has room for all."""
+    hosts = _hosts_with(*[2] * 500)
+    tracemalloc.start()
+    placed = _placed(hosts, 2, [TOGETHER, ROOTS_TOGETHER], [[], []], most=10**9)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert placed.count == 2
+    assert most_bytes < 20 * 2**20
