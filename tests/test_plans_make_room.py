@@ -97,7 +97,9 @@ def test_what_the_plan_says_of_hosts_is_so_after_it(api, free_to_go):
         "user_id": move["user_id"],
         "consumer_type": move["consumer_type"],
     }
-    assert api.put(f"/allocations/{move['consumer']}", body).status_code == 204
+    assert (
+        api.put(f"/allocations/{move['consumer']}", body, **{"X-Placement-Move": "true"}).status_code == 204
+    )
     for host in plan["hosts"]:
         used = api.get(f"/resource_providers/{host['uuid']}/usages").json["usages"]
         assert {name: use["after"] for name, use in host["classes"].items()} == used
@@ -163,6 +165,23 @@ def test_a_request_is_no_guide_for_other_amounts(api):
     assert (move["kind"], list(move["to_allocations"].values())) == ("guessed", [{"resources": {"VCPU": 2}}])
 
 
+def test_a_request_is_forgotten_when_something_else_is_put(api):
+    for name in ("a", "b"):
+        api.provider(name, VCPU=8)
+    consumer = claimed(api, "resources=VCPU:4")
+    (host,) = api.used_by(consumer)
+    body = {
+        "allocations": {host: {"resources": {"VCPU": 4}}},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": 1,
+        "consumer_type": "INSTANCE",
+    }
+    assert api.put(f"/allocations/{consumer}", body).status_code == 204
+    (move,) = planned(api, {"empty": [host]})["moves"]
+    assert move["kind"] == "guessed"
+
+
 def test_less_is_stranded_afterwards(api, free_to_go):
     plan = planned(api, {"defragment": WHOLE})
     assert plan["stranded"] == {"VCPU": {"before": 12, "after": 4}}
@@ -191,6 +210,75 @@ def test_moves_are_checked_one_after_the_other(api, free_to_go):
     assert state["state"] == "done"
 
 
+def state_of(api: Client, moves: list[dict[str, Any]], **parts: Any) -> list[tuple[str, str]]:
+    answer = api.post(f"{PLANS}/check", {"moves": moves, **parts})
+    assert answer.status_code == 200, answer.text
+    return [(each["state"], each["why"]) for each in answer.json["moves"]]
+
+
+def test_a_consumer_is_checked_to_move_once(api, free_to_go):
+    (move,) = planned(api, {"free": 1})["moves"]
+    back = {
+        **move,
+        "consumer_generation": 2,
+        "from_allocations": move["to_allocations"],
+        "to_allocations": move["from_allocations"],
+    }
+    assert state_of(api, [move, move, back]) == [
+        ("possible", ""),
+        ("done", ""),
+        ("impossible", "was moved already"),
+    ]
+
+
+def test_a_place_has_to_be_a_candidate_still(api):
+    full, red = (api.provider(name, VCPU=8) for name in "ab")
+    for host in (full, red):
+        api.carry(host, "CUSTOM_RED")
+    claimed(api, f"resources=VCPU:4&required=CUSTOM_RED&in_tree={full}")
+    consumer = claimed(api, "resources=VCPU:2&required=CUSTOM_RED")
+    (host,) = api.used_by(consumer)
+    plan = planned(api, {"empty": [host]})
+    moves = [move for move in plan["moves"] if move["consumer"] == consumer]
+    assert state_of(api, moves) == [("possible", "")]
+    api.carry(moves[0]["to_host"])
+    assert state_of(api, moves) == [("impossible", "is no candidate of its request there any more")]
+
+
+def test_moves_out_of_a_cluster_are_impossible(api):
+    assert api.put("/ext/v1/clusters/edge", {}).status_code == 201
+    inside = api.provider("inside", MEMORY_MB=8192)
+    aggregates = {
+        "resource_provider_generation": api.generation(inside),
+        "aggregates": [api.get(EDGE).json["aggregate"]],
+    }
+    assert api.put(f"/resource_providers/{inside}/aggregates", aggregates).status_code == 200
+    consumer = held(api, str(uuid.uuid4()), inside, MEMORY_MB=1024)
+    outside = api.provider("outside", MEMORY_MB=8192)
+    move = {
+        "consumer": consumer,
+        "consumer_generation": 1,
+        "project_id": "other",
+        "user_id": "u",
+        "consumer_type": "VM",
+        "kind": "guessed",
+        "by": "rewriting",
+        "from_host": inside,
+        "to_host": outside,
+        "from_allocations": {inside: {"resources": {"MEMORY_MB": 1024}}},
+        "to_allocations": {outside: {"resources": {"MEMORY_MB": 1024}}},
+    }
+    assert state_of(api, [move], cluster="edge") == [("impossible", f"host {outside} does not take part")]
+
+
+def test_time_that_is_up_is_told(api, free_to_go):
+    answer = api.post(PLANS, {"goal": {"free": 1}, "limits": {"seconds": 0}})
+    assert (answer.status_code, detail(answer)) == (
+        503,
+        "The time was up before there was a plan, so planning was ended.",
+    )
+
+
 def test_only_hosts_of_a_cluster_take_part(api):
     for name in ("edge", "core"):
         assert api.put(f"/ext/v1/clusters/{name}", {}).status_code == 201
@@ -202,6 +290,70 @@ def test_only_hosts_of_a_cluster_take_part(api):
     answer = api.post(PLANS, {"goal": {"empty": ["outside"]}, "cluster": "edge"})
     assert (answer.status_code, detail(answer)) == (400, "goal.empty[0]: there is no host 'outside' here")
     assert api.post(PLANS, {"goal": {"free": 1}, "cluster": "nowhere"}).status_code == 404
+
+
+def test_a_host_is_not_empty_while_somebody_holds_some_of_it(api):
+    hosts = sorted(api.provider(name, VCPU=8) for name in "abc")
+    consumer = str(uuid.uuid4())
+    body = {
+        "allocations": {host: {"resources": {"VCPU": 2}} for host in hosts[:2]},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": None,
+        "consumer_type": "VM",
+    }
+    assert api.put(f"/allocations/{consumer}", body).status_code == 204
+    plan = planned(api, {"empty": hosts[:2]})
+    assert plan["emptied"] == []
+    assert [(each["host"], each["why"]) for each in plan["left"]] == [
+        (host, "holds something of several hosts") for host in hosts[:2]
+    ]
+
+
+def test_what_hosts_share_is_no_host_to_be_emptied(api):
+    api.carry(api.provider("pool", DISK_GB=100), "MISC_SHARES_VIA_AGGREGATE")
+    answer = api.post(PLANS, {"goal": {"empty": ["pool"]}})
+    assert (answer.status_code, detail(answer)) == (
+        400,
+        "goal.empty[0]: 'pool' shares what it has with hosts; it is none",
+    )
+
+
+@pytest.mark.parametrize(
+    ("terms", "why"),
+    [
+        (
+            {"rules": [{"kind": "at_most", "count": 1, "per": "host"}]},
+            "was claimed with rules between consumers, which are not kept",
+        ),
+        ({"group": "web"}, "is in a group, about which others may have rules"),
+    ],
+)
+def test_who_was_claimed_with_others_stays(api, terms, why):
+    for name in "abc":
+        api.provider(name, VCPU=8)
+    consumers = [str(uuid.uuid4()) for _ in range(2)]
+    owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE", "query": "resources=VCPU:4"}
+    group = {"group": terms["group"]} if "group" in terms else {}
+    members = [{"consumer_uuid": consumer, **owner, **group} for consumer in consumers]
+    rules = {"rules": terms["rules"]} if "rules" in terms else {}
+    answer = api.post("/ext/v1/claims", {"members": members, **rules})
+    assert answer.status_code < 300, answer.text
+    for consumer in consumers:
+        (host,) = api.used_by(consumer)
+        left = planned(api, {"empty": [host]})["left"]
+        assert (consumer, why) in [(each["consumer"], each["why"]) for each in left]
+
+
+def test_a_disabled_host_is_emptied_and_nobody_goes_to_one(api):
+    disabled = "COMPUTE_STATUS_DISABLED"
+    full, off, on = (api.provider(name, VCPU=8) for name in "abc")
+    consumer = held(api, str(uuid.uuid4()), full, VCPU=3)
+    for host in (full, off):
+        api.carry(host, disabled)
+    plan = planned(api, {"empty": [full]})
+    (move,) = plan["moves"]
+    assert (move["consumer"], list(move["to_allocations"])) == (consumer, [on])
 
 
 # -- pods -----------------------------------------------------------------------------------------------

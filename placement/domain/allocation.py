@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 UNKNOWN_CONSUMER_TYPE = "unknown"
+MOVE_HEADER = "X-Placement-Move"
+"""The header of a PUT of allocations that says "true" where the consumer asks for the same as before."""
 UNKNOWN_OWNER = "00000000-0000-0000-0000-000000000000"
 """The project and user of consumers that were written without one, unless the configuration names others."""
 
@@ -25,7 +27,7 @@ class ConsumerClaim:
     `resources` maps provider uuid -> resource class -> amount; empty means "release everything".
     `generation`: the consumer's generation, None if it must not exist yet, or ANY_GENERATION.
     `consumer_type` None leaves the type as it is. `request` is what it asked for (domain.kept_request), None
-    leaves what is kept of that.
+    if that is not known; `is_move`: what is kept of that counts on.
     """
 
     consumer_uuid: str
@@ -35,6 +37,7 @@ class ConsumerClaim:
     generation: int | AnyGeneration | None = ANY_GENERATION
     consumer_type: str | None = None
     request: str | None = None
+    is_move: bool = False
 
 
 @dataclass(frozen=True, slots=True)

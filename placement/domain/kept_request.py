@@ -5,25 +5,39 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from placement.domain.groups import CandidateQuery, RequestGroup, SplitRule
 
 _FORM = 1
 
 
-def written(query: CandidateQuery, cluster: str | None) -> str:
-    """The text of a query; `cluster` is the uuid of the aggregate of the only cluster it is for, if any."""
+class KeptRequest(NamedTuple):
+    """A query; `cluster` is the uuid of the aggregate of the only cluster it is for, if any."""
+
+    query: CandidateQuery
+    cluster: str | None
+
+
+def written(query: CandidateQuery, cluster: str | None, *, under_rules: bool = False) -> str:
+    """The text of a request; `under_rules`: rules between consumers, which are not kept, were met, too."""
     document = {"form": _FORM, "cluster": cluster, "query": _query(query)}
+    if under_rules:
+        document["rules"] = True
     return json.dumps(document, separators=(",", ":"), sort_keys=True)
 
 
-def read(text: str) -> tuple[CandidateQuery, str | None] | None:
-    """The query and the aggregate of the cluster; None for a text in a form that is not known here."""
+def is_under_rules(text: str) -> bool:
+    """Whether it was claimed with rules between consumers."""
+    return "rules" in json.loads(text)
+
+
+def read(text: str) -> KeptRequest | None:
+    """The request of a text; None for one in a form that is not known here."""
     document = json.loads(text)
     if document.get("form") != _FORM:
         return None
-    return _read_query(document["query"]), document["cluster"]
+    return KeptRequest(_read_query(document["query"]), document["cluster"])
 
 
 def _query(query: CandidateQuery) -> dict[str, Any]:

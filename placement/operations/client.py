@@ -70,22 +70,30 @@ class Client:
         """The body of a GET. Raises ServiceError."""
         return self._call("GET", path, query=query)
 
-    def put(self, path: str, body: object, version: str = VERSION) -> Any:
+    def put(
+        self, path: str, body: object, version: str = VERSION, headers: Mapping[str, str] | None = None
+    ) -> Any:
         """The body of the answer to a PUT of JSON in the form of a microversion. Raises ServiceError."""
-        return self._call("PUT", path, body, version=version)
+        return self._call("PUT", path, body, headers={**in_version(version), **(headers or {})})
 
-    def post(self, path: str, body: object) -> Any:
-        """The body of the answer to a POST of JSON. Raises ServiceError."""
-        return self._call("POST", path, body)
+    def post(self, path: str, body: object, seconds: float = ANSWER_SECONDS) -> Any:
+        """The body of the answer to a POST of JSON, waited for so long. Raises ServiceError."""
+        return self._call("POST", path, body, seconds=seconds)
 
     def delete(self, path: str, query: Query = ()) -> None:
         """DELETE. Raises ServiceError."""
         self._call("DELETE", path, query=query)
 
     def _call(
-        self, method: str, path: str, body: object = None, query: Query = (), version: str = VERSION
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        query: Query = (),
+        headers: Mapping[str, str] = HEADERS,
+        seconds: float = ANSWER_SECONDS,
     ) -> Any:
-        answer = self._send(method, path, body, list(query), in_version(version))
+        answer = self._send(method, path, body, list(query), headers, seconds)
         if answer.status_code == _UNAUTHORIZED:
             raise ServiceError(f"{_refusal(answer)} {self._hint}", _UNAUTHORIZED)
         if not answer.ok:
@@ -98,7 +106,13 @@ class Client:
             raise ServiceError(f"{self._url} answers, but is no placement service") from None
 
     def _send(
-        self, method: str, path: str, body: object, query: list[tuple[str, str]], headers: Mapping[str, str]
+        self,
+        method: str,
+        path: str,
+        body: object,
+        query: list[tuple[str, str]],
+        headers: Mapping[str, str],
+        seconds: float,
     ) -> requests.Response:
         """The answer, whatever it says. Raises ServiceError where there is none."""
         try:
@@ -110,7 +124,7 @@ class Client:
                 headers=headers,
                 verify=os.environ.get(AUTHORITY_VARIABLE) or None,
                 cert=_certificate(),
-                timeout=(_CONNECT_SECONDS, ANSWER_SECONDS),
+                timeout=(_CONNECT_SECONDS, seconds),
             )
         except requests.exceptions.SSLError as error:
             raise ServiceError(f"{self._url}: TLS: {_innermost(error)} (${AUTHORITY_VARIABLE})") from None

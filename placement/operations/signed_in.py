@@ -8,7 +8,7 @@ import requests
 from keystoneauth1 import exceptions
 from keystoneauth1.session import Session
 
-from placement.operations.client import ANSWER_SECONDS, Client, ServiceError
+from placement.operations.client import Client, ServiceError
 
 _SERVICE = "placement"
 
@@ -24,7 +24,13 @@ class SignedIn(Client):
         self._filter = {"service_type": _SERVICE, "region_name": region, "interface": interface}
 
     def _send(
-        self, method: str, path: str, body: object, query: list[tuple[str, str]], headers: Mapping[str, str]
+        self,
+        method: str,
+        path: str,
+        body: object,
+        query: list[tuple[str, str]],
+        headers: Mapping[str, str],
+        seconds: float,
     ) -> requests.Response:
         """The answer, whatever it says. Raises ServiceError where there is none."""
         try:
@@ -35,7 +41,7 @@ class SignedIn(Client):
                 params=query,
                 headers=headers,
                 endpoint_filter=self._filter,
-                timeout=ANSWER_SECONDS,
+                timeout=seconds,
                 raise_exc=False,
             )
         except exceptions.ClientException as error:

@@ -23,6 +23,8 @@ from placement.search.search import search_rows
 
 # So many candidates of one tree are looked at, and of one part of it: others differ from these in little.
 _MOST_IN_TREE, _MOST_IN_PART = 64, 8
+# Few are those of a handful of providers.
+_MOST_AMONG = 1000
 
 Draws = tuple[Draw, ...]
 State = tuple[int, int]
@@ -37,6 +39,8 @@ class Ground:
         self._sharing_map = sharing_map
         sharing = sharing_map.of(forest, sharing_trait)
         self._sharers = frozenset(sharing.providers.tolist())
+        self.was_cut = False
+        """Whether a tree had more candidates than were looked at."""
         self._states: dict[int, int] = {}
         self._shared = 0
         self._parts: dict[int, list[Rows]] = {}
@@ -74,6 +78,16 @@ class Ground:
         """Whether an inventory can take so much more of one consumer."""
         column = self.forest.column(draw.class_id)
         return bool(column.among_fitting(np.array([draw.row], np.intp), draw.amount)[0])
+
+    def holds(self, draw: Draw) -> bool:
+        """Whether so much is in use of an inventory."""
+        column = self.forest.column(draw.class_id)
+        entry = column.entry_of(draw.row)
+        return entry >= 0 and int(column.entries.used[entry]) >= draw.amount
+
+    def shares(self, root: int) -> bool:
+        """Whether any provider of a tree shares what it has with other trees."""
+        return root in {self.root_of(row) for row in self._sharers}
 
     def free(self, row: int, class_id: int) -> int:
         """How much is left of an inventory, below zero if too much is held; 0 where there is none."""
@@ -219,11 +233,25 @@ class Ground:
             if not len(answer) and not found:
                 # The whole tree comes first: where it takes nothing, no part of it does.
                 break
+            self.was_cut |= len(answer) >= most == _MOST_IN_TREE
             for at in range(len(answer)):
                 draws = tuple(sorted(answer.draws(at)))
                 found.setdefault(self.look_of(draws), draws)
             most = _MOST_IN_PART
         return list(found.values())
+
+    def candidates_among(self, query: ForestQuery, draws: Draws) -> list[Draws]:
+        """The candidates that take of no other providers of trees than these do. Raises SearchEnded."""
+        query.budget.look()
+        parents, rows = self.forest.providers.parent, set[int]()
+        for row in (draw.row for draw in draws if draw.row not in self._sharers):
+            while row >= 0:
+                rows.add(row)
+                row = int(parents[row])
+        wanted = replace(query, maximum=_MOST_AMONG, order=None)
+        some = np.array(sorted(rows), np.intp)
+        answer = Answer(self.forest, search_rows(self.forest, self._sharing_map, wanted, some))
+        return [tuple(sorted(answer.draws(at))) for at in range(len(answer))]
 
     def _parts_of(self, root: int) -> list[Rows]:
         """A tree, and then each of the trees below its root with the root, if there are several."""

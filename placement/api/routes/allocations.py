@@ -5,10 +5,11 @@ Source: placement-api.md, "Allocations of a provider", "Allocations of a consume
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
 from typing import Any
 
-from flask import Blueprint, Response, current_app
+from flask import Blueprint, Response, current_app, request
 
 from placement.api import context
 from placement.api.bodies import validated
@@ -22,7 +23,7 @@ from placement.api.schemas.allocations import Allocations, AllocationsList, Fill
 from placement.api.schemas.answers.allocations import ConsumerAllocations
 from placement.api.schemas.answers.providers import ProviderAllocations
 from placement.api.schemas.fields import Mapping, Object
-from placement.domain.allocation import ANY_GENERATION, UNKNOWN_CONSUMER_TYPE, ConsumerClaim
+from placement.domain.allocation import ANY_GENERATION, MOVE_HEADER, UNKNOWN_CONSUMER_TYPE, ConsumerClaim
 from placement.domain.errors import BadRequest
 from placement.domain.identifiers import normalize_uuid
 
@@ -83,7 +84,7 @@ def show(consumer: str) -> Response:
     ),
 )
 def replace(consumer: str) -> Response:
-    """Replace all that one consumer holds."""
+    """Replace all that one consumer holds; what is kept of its request outlives moves only."""
     uuid = normalize_uuid(consumer)
     if uuid is None:
         raise BadRequest(f"Malformed consumer_uuid: {consumer}")
@@ -93,7 +94,8 @@ def replace(consumer: str) -> Response:
             entry["resource_provider"]["uuid"]: {"resources": entry["resources"]}
             for entry in body["allocations"]
         }
-    use_cases().claims.replace([claim_from(uuid, body)])
+    is_move = request.headers.get(MOVE_HEADER) == "true"
+    use_cases().claims.replace([dataclasses.replace(claim_from(uuid, body), is_move=is_move)])
     return empty_response()
 
 

@@ -18,6 +18,7 @@ from placement.api.schemas.fields import (
 from placement.domain.inventory import MAX_INT
 from placement.services.planning.moves.checking import DONE, IMPOSSIBLE, POSSIBLE
 from placement.services.planning.moves.consumers import GUESSED, POD, QUERY
+from placement.services.planning.moves.goals import IMPOSSIBLE as NO_WAY
 from placement.services.planning.moves.goals import SEARCH, SUMS
 from placement.services.planning.moves.plan import EVICTION, REWRITING
 from placement.services.planning.plans import DEFRAGMENT, EMPTY, FIT, FREE
@@ -121,10 +122,10 @@ class MovesBody(VersionedSchema):
 
 
 class BoundShown(Answer):
-    """No plan has fewer moves."""
+    """No plan has fewer moves; `impossible`: within the other limits no number of moves does it."""
 
     moves = Integer()
-    by = Choice([SUMS, SEARCH])
+    by = Choice([SUMS, SEARCH, NO_WAY])
 
 
 class UseShown(Answer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from placement.domain.allocation import MOVE_HEADER
 from placement.domain.errors import PlacementError
 from placement.operations.client import VERSION, ServiceError, path
 
@@ -15,6 +16,12 @@ MADE, MADE_BEFORE = "made", "made before"
 # The last one in which the type of a consumer is not said, which leaves it as it is.
 _WITHOUT_TYPES = "1.37"
 _NO_TYPE = "unknown"
+# No answer, or one that says that the service ran out of time or of its database.
+_UNCERTAIN = (None, 502, 503, 504)
+
+
+class _Uncertain(PlacementError):
+    """It is not known whether a move was made."""
 
 
 class Moves:
@@ -31,6 +38,11 @@ class Moves:
         for at, move in enumerate(self._moves, start=1):
             try:
                 state = self._make(move)
+            except _Uncertain as error:
+                raise PlacementError(
+                    f"move {at} of {len(self._moves)}, {move['consumer']}: {error}. "
+                    f"Move {at} may have been made; apply the plan again."
+                ) from None
             except PlacementError as error:
                 raise PlacementError(
                     f"move {at} of {len(self._moves)}, {move['consumer']}: {error}. "
@@ -69,15 +81,20 @@ class Moves:
         if typed:
             body["consumer_type"] = present["consumer_type"]
         try:
-            self._client.put(place, body, VERSION if typed else _WITHOUT_TYPES)
+            self._client.put(place, body, VERSION if typed else _WITHOUT_TYPES, {MOVE_HEADER: "true"})
         except ServiceError as error:
+            if error.status not in _UNCERTAIN:
+                raise
             # The answer may have been lost after the move was made.
-            if error.status is None and self._is_made(place, move):
-                return
-            raise
+            if not self._is_made(place, move):
+                raise _Uncertain(str(error)) from error
 
     def _is_made(self, place: str, move: Mapping[str, Any]) -> bool:
-        held = _amounts(self._client.get(place)["allocations"])
+        """Whether it is certain that a move was made."""
+        try:
+            held = _amounts(self._client.get(place)["allocations"])
+        except ServiceError:
+            return False
         return held == _amounts(move["to_allocations"])
 
 

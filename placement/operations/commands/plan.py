@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from placement.domain.errors import PlacementError
+from placement.operations.client import ANSWER_SECONDS
 from placement.operations.commands.arguments import argument, consumer_uuid, positive, read_json
 from placement.operations.commands.capacity import kinds_of
 from placement.operations.commands.columns import Lines, ResourceAmounts
@@ -23,6 +24,20 @@ _STATES = ("#", "Consumer", "State", "Why")
 _TEXT = ("Plan",)
 _BOUNDED = {"project": "project_id", "type": "consumer_type", "label": "label"}
 _PATH = "/ext/v1/plans"
+# Reading and telling take some time beside looking.
+_BEYOND_SECONDS = 10
+# What is read of a plan that is shown, and of each move, beside the pod of one.
+_SHOWN = ("goal", "wanted", "achieved", "reached", "complete", "bound", "stranded", "left", "hosts")
+_MEMBERS = (
+    "consumer",
+    "kind",
+    "by",
+    "consumer_generation",
+    "from_host",
+    "to_host",
+    "from_allocations",
+    "to_allocations",
+)
 _FILE = argument("file", metavar="FILE", help="a plan as `placement plan make --save` writes it; - for input")
 
 
@@ -75,7 +90,8 @@ class MakePlan(_Telling):
         question: dict[str, Any] = {"goal": _goal(parsed_args), "limits": _limits(parsed_args)}
         if parsed_args.cluster is not None:
             question["cluster"] = parsed_args.cluster
-        plan = self.client.post(_PATH, question)
+        seconds = max(ANSWER_SECONDS, (parsed_args.seconds or 0) + _BEYOND_SECONDS)
+        plan = self.client.post(_PATH, question, seconds)
         if parsed_args.save is not None:
             _save(parsed_args.save, plan)
         if not plan["reached"]:
@@ -93,7 +109,7 @@ class ShowPlan(_Telling):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Read and tell."""
-        return self.told(parsed_args, _read(parsed_args.file))
+        return self.told(parsed_args, _read(parsed_args.file, _SHOWN))
 
 
 class CheckPlan(Listing):
@@ -141,10 +157,17 @@ class ApplyPlan(Listing):
             yield at, _who(move), state
 
 
-def _read(file: str) -> Mapping[str, Any]:
+def _read(file: str, members: Iterable[str] = ()) -> Mapping[str, Any]:
+    """A plan with these members beside its moves. Raises PlacementError naming one that is missing."""
     plan = read_json(file)
     if not isinstance(plan, dict) or not isinstance(plan.get("moves"), list):
         raise PlacementError(f"{file}: is no plan: it has no moves")
+    places = [("", plan, members)]
+    places += [(f"moves[{at}].", move, _MEMBERS) for at, move in enumerate(plan["moves"])]
+    for place, part, names in places:
+        for name in names:
+            if not isinstance(part, dict) or name not in part:
+                raise PlacementError(f"{file}: {place}{name} is missing")
     return plan
 
 

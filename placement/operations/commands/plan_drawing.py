@@ -16,6 +16,8 @@ def summary(plan: Mapping[str, Any]) -> str:
     told = f"{_achieved(plan)} after {moves} {'move' if moves == 1 else 'moves'}"
     if not plan["complete"]:
         return f"{told}; the time was up before all was tried"
+    if bound["by"] == "impossible":
+        return f"{told}; no number of moves does it"
     if plan["reached"]:
         how = {"sums": "sums show", "search": "all with fewer were tried"}[bound["by"]]
         least = "no plan has fewer" if bound["moves"] >= moves else f"no plan has fewer than {bound['moves']}"

@@ -186,7 +186,12 @@ class BestFit:
         """Claim what was proposed to those who wait, all of it or nothing. Raises Unavailable, Conflict."""
         wanted = {place: proposals[place] for place in contest.waiting}
         claims = {
-            place: _claim(contest.waiting[place], proposal, contest.generations)
+            place: _claim(
+                contest.waiting[place],
+                proposal,
+                contest.generations,
+                under_rules=bool(contest.together.rules),
+            )
             for place, proposal in wanted.items()
         }
         try:
@@ -245,7 +250,9 @@ class BestFit:
         return instead if isinstance(instead, Fitted) else outcome
 
 
-def _claim(application: Application, proposal: Proposal, generations: Mapping[str, int]) -> ConsumerClaim:
+def _claim(
+    application: Application, proposal: Proposal, generations: Mapping[str, int], *, under_rules: bool
+) -> ConsumerClaim:
     """The claim of a consumer that is new, or holds nothing and has one of these generations."""
     applicant = application.applicant
     return ConsumerClaim(
@@ -255,7 +262,7 @@ def _claim(application: Application, proposal: Proposal, generations: Mapping[st
         user_id=applicant.user_id,
         generation=generations.get(applicant.consumer_uuid),
         consumer_type=applicant.consumer_type,
-        request=application.wish.kept,
+        request=application.wish.kept_under_rules if under_rules else application.wish.kept,
     )
 
 

@@ -142,6 +142,7 @@ class Replacement:
                 for claim in self.claims
                 if claim.consumer_uuid in self.existing and claim.resources
             ],
+            {claim.consumer_uuid for claim in self.claims if claim.is_move},
         )
         kept = {claim.consumer_uuid: claim.request for claim in self.claims if claim.request is not None}
         consumers.keep_requests(self.transaction, kept)

@@ -7,7 +7,7 @@ inventories that are not wanted any more are deleted. Source: placement-api.md, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from placement.domain.allocation import ConsumerClaim
 from placement.domain.errors import BadRequest, ConcurrentUpdate, InventoryInUse
@@ -37,6 +37,7 @@ class Reshaper:
         generations, InventoryInUse, CapacityExceeded, Unavailable.
         """
         attributes = attributes_of(claims)
+        claims = [replace(claim, is_move=True) for claim in claims]
 
         def work(transaction: Transaction) -> None:
             _Reshape(transaction, wanted, Replacement(transaction, claims)).run()

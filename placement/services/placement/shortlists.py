@@ -57,6 +57,11 @@ class Wish:
         """What is kept of it with those who get what they ask for."""
         return kept_request.written(self.query, self.options.cluster_aggregate)
 
+    @cached_property
+    def kept_under_rules(self) -> str:
+        """The same where rules between consumers were met, too."""
+        return kept_request.written(self.query, self.options.cluster_aggregate, under_rules=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from placement.domain import deadline
@@ -46,6 +46,8 @@ from placement.storage.statements.names import SHARING_TRAIT
 
 FIT, EMPTY, FREE, DEFRAGMENT = "fit", "empty", "free", "defragment"
 _CORES, _SHARED_CPUS = "PCPU", "VCPU"
+# What is left of the time of a request for telling what was found.
+_TELLING_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +96,28 @@ class Plans:
         Raises NotFound for a cluster, BadRequest naming the field, FlavorRefused, ManifestError,
         SearchTimeout if the caller went away, or the time was up before anything was known, Unavailable.
         """
-        scene = self._scene(request)
         try:
+            scene = self._scene(request)
             return _Making(self._database, self._candidates, scene, request, parse).plan()
         except SearchEnded as ended:
-            why = "The caller went away" if ended.abandoned else "The time was up before there was a plan"
-            raise SearchTimeout(f"{why}, so planning was ended.") from ended
+            raise _timeout(ended, "there was a plan") from ended
 
     def check(self, moves: Sequence[Move], cluster: str | None) -> list[Checked]:
-        """What the state of each move is, made after those before it. Raises NotFound, Unavailable."""
-        request = PlanRequest(Goal(EMPTY), Limits(len(moves)), cluster)
-        scene = self._scene(request)
-        return Checking(scene.view, scene.ground, scene.board).checked(moves)
+        """What the state of each move is, made after those before it.
 
-    def _scene(self, request: PlanRequest) -> Scene:
+        Raises NotFound, SearchTimeout, Unavailable.
+        """
+        request = PlanRequest(Goal(EMPTY), Limits(len(moves)), cluster)
+        try:
+            scene = self._scene(request, {host for each in moves for host in (each.from_host, each.to_host)})
+            return Checking(scene.view, scene.ground, scene.board).checked(moves)
+        except SearchEnded as ended:
+            raise _timeout(ended, "all moves were checked") from ended
+
+    def _scene(self, request: PlanRequest, hosts: Collection[str] | None = None) -> Scene:
+        """The state; with `hosts`, by uuid, only those who hold something of these are on the board."""
         seconds = self._seconds if request.seconds is None else request.seconds
-        budget = Budget(deadline.remaining(seconds), deadline.caller_is_gone)
+        budget = Budget(min(seconds, deadline.remaining() - _TELLING_SECONDS), deadline.caller_is_gone)
         chosen = _scope(request)
         with self._database.read() as connection:
             for name in chosen or ():
@@ -120,15 +128,20 @@ class Plans:
         snapshots = [self._cluster_cache.view(name) for name in (homes if chosen is None else chosen)]
         ground = Ground(view.forest, view.sharing, view.names.trait_ids[SHARING_TRAIT])
         wishes = Wishes(view, self._candidates, ground, budget)
-        roster = Roster(view, ground, wishes, snapshots, frozenset(homes.values()))
+        roster = Roster(view, ground, wishes, snapshots, frozenset(homes.values()), budget)
         outside: set[int] = set()
         if chosen is not None:
             mine = frozenset(homes[name] for name in chosen)
             aggregates = view.forest.aggregates
             outside = {root for root in ground.roots_in_order() if not mine & aggregates.of(root)}
         inside = [root for root in ground.roots_in_order() if root not in outside]
+        read = None if hosts is None and not outside else inside
+        if hosts is not None:
+            rows = {ground.row_of(uuid) for uuid in hosts}
+            read = [root for root in inside if root in rows]
         ids = view.forest.providers.id
-        consumers = roster.read(self._database, [int(ids[root]) for root in inside] if outside else None)
+        root_ids = None if read is None else [int(ids[root]) for root in read]
+        consumers = roster.read(self._database, root_ids)
         nodes = {roster.rows[node.root_id]: node for each in snapshots for node in each.columns.nodes}
         board = Board(ground, nodes, [each for each in consumers if each.root not in outside])
         board.know_classes(view.names.class_ids)
@@ -149,6 +162,11 @@ class Scene:
     snapshots: Sequence[ClusterSnapshot]
     inside: Sequence[int]
     budget: Budget
+
+
+def _timeout(ended: SearchEnded, before: str) -> SearchTimeout:
+    why = "The caller went away" if ended.abandoned else f"The time was up before {before}"
+    return SearchTimeout(f"{why}, so planning was ended.")
 
 
 def _scope(request: PlanRequest) -> list[str] | None:
@@ -184,7 +202,8 @@ class _Making:
         elif goal.name == EMPTY:
             reached = goals.empty(self._roots(goal.hosts))
         elif goal.name == FREE:
-            reached = goals.free(goal.count, scene.inside)
+            hosts = [root for root in scene.inside if not scene.ground.shares(root)]
+            reached = goals.free(goal.count, hosts)
         else:
             reached, stranded = self._defragmented(goal)
         return self._told(reached, stranded)
@@ -225,6 +244,8 @@ class _Making:
             row = self._scene.ground.row_of(uuids[name]) if name in uuids else -1
             if row not in inside:
                 raise BadRequest(f"goal.empty[{at}]: there is no host {name!r} here")
+            if self._scene.ground.shares(row):
+                raise BadRequest(f"goal.empty[{at}]: {name!r} shares what it has with hosts; it is none")
             roots.append(row)
         return list(dict.fromkeys(roots))
 

@@ -183,17 +183,15 @@ _CREATE = RowStatement(
     _COLUMNS,
     _NOW,
 )
-_ADVANCE = RowStatement(
-    f"""
+_ADVANCED = """
     UPDATE consumers SET generation = generation + 1, updated_at = :now, project_id = projects.id,
            user_id = users.id, consumer_type_id = COALESCE(consumer_types.id, consumers.consumer_type_id),
            dedicated_cpus = NULL
-    {_FOUND} AND consumers.uuid = given.uuid
-    """,
-    "given",
-    _COLUMNS,
-    _NOW,
-)
+"""
+_OF_GIVEN = f"{_FOUND} AND consumers.uuid = given.uuid"
+_MOVE = RowStatement(f"{_ADVANCED} {_OF_GIVEN}", "given", _COLUMNS, _NOW)
+# What they hold from now on is not known to be what they asked for.
+_ADVANCE = RowStatement(f"{_ADVANCED}, request = NULL {_OF_GIVEN}", "given", _COLUMNS, _NOW)
 
 
 def create(transaction: Transaction, given: Collection[ConsumerAttributes]) -> set[str]:
@@ -210,13 +208,18 @@ def create(transaction: Transaction, given: Collection[ConsumerAttributes]) -> s
     return created
 
 
-def advance(transaction: Transaction, given: Sequence[ConsumerAttributes]) -> None:
-    """Give existing consumers the next generation and these attributes. Raises TryAgain if one is missing."""
-    if not given:
-        return
-    advanced = _ADVANCE.run(transaction, given, now=transaction.now)
-    if advanced.rowcount < len(given):
-        _check_registered(transaction, given)
+def advance(
+    transaction: Transaction, given: Sequence[ConsumerAttributes], moved: Collection[str] = ()
+) -> None:
+    """Give existing consumers the next generation and these attributes; what they asked for is forgotten.
+
+    Not so for those in `moved`. Raises TryAgain if an attribute is missing.
+    """
+    movers = [attributes for attributes in given if attributes.uuid in moved]
+    others = [attributes for attributes in given if attributes.uuid not in moved]
+    for statement, some in ((_MOVE, movers), (_ADVANCE, others)):
+        if some and statement.run(transaction, some, now=transaction.now).rowcount < len(some):
+            _check_registered(transaction, some)
 
 
 def _check_registered(transaction: Transaction, given: Collection[ConsumerAttributes]) -> None:

@@ -18,7 +18,10 @@ _providers = tables.providers
 
 
 class Holder(NamedTuple):
-    """A consumer; pods have the id of their cluster. `request` is what it was claimed with, as it is kept."""
+    """A consumer; pods have the id of their cluster. `request` is what it was claimed with, as it is kept.
+
+    `group_name` is the group of consumers that it is in.
+    """
 
     uuid: str
     generation: int
@@ -27,6 +30,7 @@ class Holder(NamedTuple):
     consumer_type: str | None
     cluster_id: int | None
     request: str | None
+    group_name: str | None
 
 
 _described = (
@@ -38,6 +42,7 @@ _described = (
         tables.consumer_types.c.name,
         _consumers.c.cluster_id,
         _consumers.c.request,
+        _consumers.c.group_name,
     )
     .select_from(_consumers)
     .join(tables.projects, tables.projects.c.id == _consumers.c.project_id)

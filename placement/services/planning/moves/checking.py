@@ -10,6 +10,7 @@ from placement.search.ground import Draws, Ground
 from placement.services.following.forest_keeper import View
 from placement.services.planning.moves.board import Board, Consumer, Spot
 from placement.services.planning.moves.plan import Move, Resources
+from placement.services.planning.moves.wishes import QueryWish
 
 POSSIBLE, DONE, IMPOSSIBLE = "possible", "done", "impossible"
 
@@ -31,7 +32,7 @@ class Checking:
         self._known = {uuid: each for here in board.on.values() for uuid, each in here.items()}
 
     def checked(self, moves: Sequence[Move]) -> list[Checked]:
-        """The state of each move after those before it."""
+        """The state of each move after those before it. Raises SearchEnded."""
         return list(self._checked(moves))
 
     def _checked(self, moves: Sequence[Move]) -> Iterator[Checked]:
@@ -42,7 +43,7 @@ class Checking:
                 if move.after == self._held(consumer):
                     yield Checked(move.consumer, DONE)
                     continue
-                why = self._refusal(move, consumer)
+                why = consumer.fixed or self._refusal(move, consumer)
             yield Checked(move.consumer, IMPOSSIBLE if why else POSSIBLE, why)
 
     def _refusal(self, move: Move, consumer: Consumer) -> str:
@@ -51,15 +52,15 @@ class Checking:
             return "holds something else by now"
         if move.generation != consumer.generation:
             return f"has generation {consumer.generation} by now, not {move.generation}"
-        spot = self._pod_spot(move, consumer) if move.pod is not None else self._spot(move)
-        if isinstance(spot, str):
-            return spot
         mark = self._board.mark()
         self._board.leave(consumer)
-        if spot.node is None and (why := self._lack(spot.draws)):
+        spot = self._pod_spot(move, consumer) if move.pod is not None else self._spot(move, consumer)
+        if isinstance(spot, str):
             self._board.back(mark)
-            return why
+            return spot
         self._board.arrive(consumer, spot)
+        # It does not move again.
+        self._known[consumer.uuid] = self._board.on[spot.root][consumer.uuid]
         return ""
 
     def _held(self, consumer: Consumer) -> Resources:
@@ -71,7 +72,20 @@ class Checking:
             held.setdefault(uuid, {})[self._view.names.classes[draw.class_id]] = draw.amount
         return held
 
-    def _spot(self, move: Move) -> Spot | str:
+    def _spot(self, move: Move, consumer: Consumer) -> Spot | str:
+        """Where it would be; or why it cannot be there, as it is somewhere else no more."""
+        spot = self._named_spot(move)
+        if isinstance(spot, str):
+            return spot
+        if self._board.closed[spot.root] > 0:
+            return f"host {self._ground.uuids([spot.root])[0]} does not take part"
+        if why := self._lack(spot.draws):
+            return why
+        if not isinstance(consumer.wish, QueryWish) or not consumer.wish.admits(self._board, spot):
+            return "is no candidate of its request there any more"
+        return spot
+
+    def _named_spot(self, move: Move) -> Spot | str:
         draws = []
         for uuid, amounts in move.after.items():
             row = self._ground.row_of(uuid)
@@ -98,5 +112,7 @@ class Checking:
         if consumer.wish is None:
             return consumer.fixed
         row = self._ground.row_of(move.to_host)
+        if row >= 0 and self._board.closed[row] > 0:
+            return f"host {move.to_host} does not take part"
         spots = consumer.wish.spots_on(self._board, row) if row >= 0 else ()
         return spots[0] if spots else "does not fit there any more"

@@ -24,7 +24,7 @@ from placement.services.following.forest_keeper import View
 from placement.services.placement.candidates import Candidates
 from placement.services.placement.search_options import SearchOptions
 from placement.services.planning.moves.board import Consumer, Spot
-from placement.services.planning.moves.guessing import guessed_query
+from placement.services.planning.moves.guessing import DISABLED_TRAIT, guessed_query
 from placement.services.planning.moves.wishes import PodWish, QueryWish
 from placement.storage.database import Database
 from placement.storage.statements import holders
@@ -65,7 +65,7 @@ class Wishes:
         request = kept_request.read(text)
         if request is None:
             return None
-        query, aggregate = request
+        query, aggregate = request.query, request.cluster
         options = SearchOptions(default_order=False, cluster_aggregate=aggregate)
         try:
             return self.of_queries(self._candidates.wanted(self._view, query, options))
@@ -74,8 +74,8 @@ class Wishes:
 
     def guessed(self, draws: Draws, home: int | None) -> QueryWish:
         """What somebody with these draws may have asked for, in the same cluster (`home`: its aggregate)."""
-        sharing = self._view.names.trait_ids[SHARING_TRAIT]
-        query = guessed_query(self._view.forest, draws, sharing)
+        known = self._view.names.trait_ids
+        query = guessed_query(self._view.forest, draws, known[SHARING_TRAIT], known.get(DISABLED_TRAIT))
         return self.of_queries([in_cluster(query, home)])
 
     def of_pod(
@@ -119,9 +119,11 @@ class Roster:
         wishes: Wishes,
         clusters: Sequence[ClusterSnapshot],
         homes: frozenset[int],
+        budget: Budget,
     ) -> None:
         """`homes` are the aggregates of clusters."""
         self._view, self._ground, self._wishes, self._homes = view, ground, wishes, homes
+        self._budget = budget
         self._clusters = {each.facts.id: each for each in clusters}
         self.rows = ground.rows_by_id()
         self.roots = {
@@ -134,7 +136,7 @@ class Roster:
         self._manifests: dict[str, Mapping[str, Any]] = {}
 
     def read(self, database: Database, root_ids: Collection[int] | None) -> list[Consumer]:
-        """Everybody, or those who hold something of the trees with these roots."""
+        """Everybody, or those who hold something of the trees with these roots. Raises SearchEnded."""
         with database.read() as connection:
             known = holders.holders(connection, root_ids)
             held = holders.amounts(connection, root_ids)
@@ -148,6 +150,7 @@ class Roster:
         return [found for each in known for found in self._consumer(each, tuple(sorted(draws[each.uuid])))]
 
     def _consumer(self, holder: Holder, draws: Draws) -> Iterator[Consumer]:
+        self._budget.look()
         roots = {self._ground.root_of(draw.row) for draw in draws if not self._ground.is_shared(draw.row)}
         if not roots:
             return
@@ -161,13 +164,21 @@ class Roster:
             QUERY,
         )
         if len(roots) > 1:
-            yield replace(consumer, fixed="holds something of several hosts")
+            # Each of the hosts has it.
+            for root in sorted(roots):
+                yield replace(consumer, spot=Spot(root, draws), fixed="holds something of several hosts")
+        elif not all(self._ground.holds(draw) for draw in draws):
+            yield replace(consumer, fixed="changed while the plan was made")
+        elif holder.group_name is not None:
+            yield replace(consumer, fixed="is in a group, about which others may have rules")
         elif holder.cluster_id is not None:
             yield self._pod(consumer, holder.cluster_id)
         else:
             yield self._claimed(consumer, holder.request)
 
     def _claimed(self, consumer: Consumer, request: str | None) -> Consumer:
+        if request is not None and kept_request.is_under_rules(request):
+            return replace(consumer, fixed="was claimed with rules between consumers, which are not kept")
         wish = None if request is None else self._wishes.kept(request)
         held: Counter[int] = Counter()
         for draw in consumer.spot.draws:

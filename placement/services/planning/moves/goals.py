@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 from typing import NamedTuple
 
 from placement.search.budget import SearchEnded
 from placement.services.planning.moves.board import Board, Consumer
-from placement.services.planning.moves.making_room import RoomMaker
+from placement.services.planning.moves.making_room import NEVER, RoomMaker
 from placement.services.planning.moves.plan import Bound
 from placement.services.planning.moves.wishes import Wish
 
-SUMS, SEARCH = "sums", "search"
+SUMS, SEARCH, IMPOSSIBLE = "sums", "search", "impossible"
+# Moves that depend on one another are looked for so deep: each of them takes some frames of the stack.
+_DEEPEST = 150
 
 
 @dataclass(slots=True)
@@ -30,10 +31,14 @@ class Reached:
 
 
 class _First(NamedTuple):
-    """Whether a way was found, and how many moves are too few as all ways with them were tried; -1: none."""
+    """Whether a way was found, and how many moves are too few as all ways with them were tried; -1: none.
+
+    `hopeless`: there is none however many moves are allowed.
+    """
 
     found: bool
     too_few: int
+    hopeless: bool = False
 
 
 class Goals:
@@ -41,6 +46,8 @@ class Goals:
 
     def __init__(self, board: Board, maker: RoomMaker, most: int) -> None:
         self._board, self._maker, self._most = board, maker, most
+        here = {each.uuid: each for on in board.on.values() for each in on.values()}
+        self._movable = sum(maker.may_move(each) for each in here.values())
 
     @property
     def spare(self) -> int:
@@ -50,22 +57,42 @@ class Goals:
     def fit(self, wish: Wish, wanted: int, fits_already: Callable[[], bool]) -> Reached:
         """Place so many requests. `fits_already` tells whether all of them may fit without any move."""
         reached = Reached(wanted)
+        needed = self._needed(wish)
         while reached.achieved < wanted:
             first = self._first(lambda spare: self._maker.requests(wish, spare), self.spare, reached)
             if not reached.achieved and first.too_few >= 0:
-                # All with so many moves were tried, and at least one request has to be placed.
-                reached.bound = Bound(first.too_few + 1, SEARCH)
+                reached.bound = self._bound(first, needed)
             if not first.found:
                 break
             reached.achieved += 1
-        if not reached.bound.moves and not fits_already():
+        if reached.bound == Bound(0, SUMS) and not fits_already():
             reached.bound = Bound(1, SUMS)
         return reached
+
+    def _needed(self, wish: Wish) -> int:
+        """How many moves sums show to be needed where a request does not fit without any."""
+        try:
+            return self._maker.bound(wish)
+        except SearchEnded as ended:
+            if ended.abandoned:
+                raise
+            return 1
+
+    def _bound(self, first: _First, needed: int) -> Bound:
+        """How many moves the first request takes at least; `needed`, as sums show."""
+        if needed == NEVER:
+            return Bound(0, IMPOSSIBLE)
+        if self._board.ground.was_cut:
+            # Not all ways with fewer were looked at.
+            return Bound(needed, SUMS)
+        return Bound(0, IMPOSSIBLE) if first.hopeless else Bound(first.too_few + 1, SEARCH)
 
     def _first(self, ways: Callable[[int], Iterator[int]], most: int, reached: Reached) -> _First:
         """Take the first way with the fewest moves, at most so many."""
         mark = self._board.mark()
-        for spare in range(most + 1):
+        movable = self._movable - len(self._board.moved)
+        deepest = min(most, movable, _DEEPEST)
+        for spare in range(deepest + 1):
             try:
                 if next(ways(spare), None) is not None:
                     return _First(True, spare - 1)
@@ -76,7 +103,9 @@ class Goals:
                 self._maker.forget()
                 reached.complete = False
                 return _First(False, spare - 1)
-        return _First(False, most)
+        if deepest < min(most, movable):
+            reached.complete = False
+        return _First(False, deepest, deepest == movable)
 
     def empty(self, roots: Sequence[int]) -> Reached:
         """Move everybody away from hosts."""
@@ -148,9 +177,10 @@ class Goals:
 def fewest_hosts(stranded: Sequence[int], regained: int) -> int:
     """How many moves it takes at least to regain so much: each changes two hosts."""
     left, moves = regained, 0
-    for at in count(0, 2):
-        if left <= 0 or at >= len(stranded):
+    largest = sorted(stranded, reverse=True)
+    for at in range(0, len(largest), 2):
+        if left <= 0:
             break
-        left -= sum(sorted(stranded, reverse=True)[at : at + 2])
+        left -= sum(largest[at : at + 2])
         moves += 1
     return moves

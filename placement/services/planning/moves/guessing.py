@@ -13,9 +13,15 @@ from placement.forest.forest import Forest
 from placement.search.answer import Draw
 from placement.search.query import ForestQuery, GroupQuery, Ids
 
+DISABLED_TRAIT = "COMPUTE_STATUS_DISABLED"
+"""The trait of hosts to which nova sends nobody: a state, for which nobody asked."""
 
-def guessed_query(forest: Forest, draws: Sequence[Draw], sharing_trait: int) -> ForestQuery:
+
+def guessed_query(
+    forest: Forest, draws: Sequence[Draw], sharing_trait: int, disabled_trait: int | None
+) -> ForestQuery:
     """The query that a consumer with these draws, on one host and what it shares, may have asked."""
+    states = frozenset(() if disabled_trait is None else (disabled_trait,))
     amounts: dict[int, dict[int, int]] = defaultdict(dict)
     for draw in draws:
         amounts[draw.row][draw.class_id] = draw.amount
@@ -24,7 +30,7 @@ def guessed_query(forest: Forest, draws: Sequence[Draw], sharing_trait: int) -> 
     for rows in _alike(forest, amounts):
         suffix = f"_{len(groups)}"
         suffixes.update(dict.fromkeys(rows, suffix))
-        groups.append(_group(forest, rows, amounts, suffix))
+        groups.append(_group(forest, rows, amounts, suffix, states))
     tops: dict[int, set[int]] = defaultdict(set)
     for row in amounts:
         tops[_top(forest, row)].add(row)
@@ -34,7 +40,7 @@ def guessed_query(forest: Forest, draws: Sequence[Draw], sharing_trait: int) -> 
             names = {suffixes[row] for row in members}
             if top not in members:
                 suffix = f"_{len(groups)}"
-                groups.append(GroupQuery(suffix, (), _traits(forest, top)))
+                groups.append(GroupQuery(suffix, (), _traits(forest, top, states)))
                 names.add(suffix)
             subtrees.append(frozenset(names))
     host = int(forest.providers.root[next(row for row in amounts if not _shares(forest, row, sharing_trait))])
@@ -44,7 +50,8 @@ def guessed_query(forest: Forest, draws: Sequence[Draw], sharing_trait: int) -> 
         maximum=2**31,
         isolate=True,
         same_subtree=tuple(each for each in subtrees if len(each) > 1),
-        root_required=_traits(forest, host),
+        root_required=_traits(forest, host, states),
+        root_forbidden=states,
     )
 
 
@@ -61,19 +68,19 @@ def _alike(forest: Forest, amounts: dict[int, dict[int, int]]) -> list[list[int]
 
 
 def _group(
-    forest: Forest, rows: Sequence[int], amounts: dict[int, dict[int, int]], suffix: str
+    forest: Forest, rows: Sequence[int], amounts: dict[int, dict[int, int]], suffix: str, states: Ids
 ) -> GroupQuery:
     resources = {class_id: amount * len(rows) for class_id, amount in amounts[rows[0]].items()}
     return GroupQuery(
         suffix,
         tuple(sorted(resources.items())),
-        _traits(forest, rows[0]),
+        _traits(forest, rows[0], states),
         split=frozenset(resources) if len(rows) > 1 else frozenset(),
     )
 
 
-def _traits(forest: Forest, row: int) -> tuple[Ids, ...]:
-    return tuple(frozenset((trait,)) for trait in sorted(forest.traits.of(row)))
+def _traits(forest: Forest, row: int, states: Ids) -> tuple[Ids, ...]:
+    return tuple(frozenset((trait,)) for trait in sorted(forest.traits.of(row) - states))
 
 
 def _shares(forest: Forest, row: int, sharing_trait: int) -> bool:

@@ -15,7 +15,8 @@ from placement.services.planning.moves.board import Board, Consumer, Spot
 from placement.services.planning.moves.limits import Limits
 from placement.services.planning.moves.wishes import Wish
 
-_NEVER = 1_000_000
+NEVER = 1_000_000
+"""More moves than any plan has."""
 
 
 class RoomMaker:
@@ -104,6 +105,7 @@ class RoomMaker:
         """
         board = self._board
         for order in permutations(evicted):
+            self._budget.spend()
             mark = board.mark()
             board.reserve(spot, evicted, mover)
             if spot.node is not None:
@@ -143,8 +145,10 @@ class RoomMaker:
         Hosts come in the order of what they lack. `mover` is thought away.
         """
         board = self._board
-        for size in range(1, spare + 1):
+        fullest = max(map(len, board.on.values()), default=0)
+        for size in range(1, min(spare, fullest) + 1):
             for root in self._hosts(wish, size, mover):
+                self._budget.look()
                 mark = board.mark()
                 if mover is not None:
                     board.leave(mover)
@@ -157,7 +161,9 @@ class RoomMaker:
     def _hosts(self, wish: Wish, size: int, mover: Consumer | None) -> list[int]:
         """The hosts on which so many moves may make room; those that lack least come first."""
         ranked = []
+        self._budget.look()
         for root in wish.hosts(self._board):
+            self._budget.spend()
             if self._board.closed[root] > 0 or (mover is not None and mover.pod and root == mover.root):
                 continue
             # Who is thought away leaves more than sums tell.
@@ -185,13 +191,13 @@ class RoomMaker:
             while left > 0 and count < len(largest) and largest[count] > 0:
                 left -= largest[count]
                 count += 1
-            needed = max(needed, _NEVER if left > 0 else count)
+            needed = max(needed, NEVER if left > 0 else count)
             lacks = max(lacks, amount / (sum(largest) or 1))
         return needed, lacks
 
     def bound(self, wish: Wish) -> int:
         """How many moves making room takes at least, as far as sums tell, where it does not fit as it is."""
-        return min((self._need(wish, root)[0] for root in wish.hosts(self._board)), default=_NEVER)
+        return min((self._need(wish, root)[0] for root in wish.hosts(self._board)), default=NEVER)
 
     def in_the_way(self, wish: Wish, root: int, size: int) -> Iterator[tuple[tuple[Consumer, ...], Spot]]:
         """Sets of so many consumers of a host, all of whom have to leave for a spot."""

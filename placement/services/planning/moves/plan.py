@@ -47,7 +47,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """No plan has fewer `moves`: by sums, or because the search tried all with fewer."""
+    """No plan has fewer `moves`: by sums, or because the search tried all with fewer; or none can be."""
 
     moves: int
     by: str

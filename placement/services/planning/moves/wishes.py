@@ -16,6 +16,7 @@ from placement.scheduling.numa_fit import Fit
 from placement.scheduling.pipeline import Ranked, ShapeRanking
 from placement.scheduling.pod_rules.placed_pods import PlacedPods
 from placement.scheduling.pod_rules.ruled_ranking import RuledRanking
+from placement.search.ground import Draws
 from placement.search.query import ForestQuery
 from placement.services.clusters.pod_documents import PodDocument
 from placement.services.clusters.pod_placing import placed
@@ -76,6 +77,15 @@ class QueryWish:
             for number, query in enumerate(self.queries)
             for draws in board.ground.candidates((self.key, number), query, root)
         ]
+
+    def admits(self, board: Board, spot: Spot) -> bool:
+        """Whether a spot is a candidate as the board is, however amounts are split. Raises SearchEnded."""
+        for query in self.queries:
+            splits = any(group.split for group in query.groups)
+            for draws in board.ground.candidates_among(query, spot.draws):
+                if draws == spot.draws or (splits and _places(draws) <= _places(spot.draws)):
+                    return True
+        return False
 
     def is_met_by(self, held: Mapping[int, int]) -> bool:
         """Whether these are the amounts that it asks for; under `isolate` more are held than asked for."""
@@ -204,6 +214,10 @@ class PodWish:
         if consumer.pod is None:
             return dict.fromkeys(self._incoming.amounts, _ANYTHING)
         return dict(consumer.pod.requests)
+
+
+def _places(draws: Draws) -> set[tuple[int, int]]:
+    return {(draw.row, draw.class_id) for draw in draws}
 
 
 def _least_wanted(queries: Sequence[ForestQuery], shared_classes: frozenset[int]) -> dict[int, int]:

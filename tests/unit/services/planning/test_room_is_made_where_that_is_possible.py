@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from placement.services.planning.moves.wishes import QueryWish
 from tests.naive import enumerate_candidates
 from tests.planning import Scene, dedicated, fewest_moves, random_cluster, replayed, shared
 
@@ -26,6 +27,13 @@ def test_with_as_few_moves_as_trying_all_of_them(seed):
     if found is None:
         return
     assert found == 0 or bound <= found
+    checked = Scene(cluster, _MOST).board
+    for each in scene.board.moved:
+        consumer = checked.on[each.consumer.root][each.consumer.uuid]
+        checked.leave(consumer)
+        assert isinstance(consumer.wish, QueryWish)
+        assert consumer.wish.admits(checked, each.to)
+        checked.arrive(consumer, each.to)
     moves = list(scene.moves())
     assert len(moves) == found
     guests = replayed(cluster, moves)
