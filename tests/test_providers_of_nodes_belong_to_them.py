@@ -82,7 +82,8 @@ def test_what_is_used_of_it_is_no_use_of_the_node(cluster: Client, application: 
     (state,) = cluster_cache.view("edge").nodes.values()
     assert not state.others
     with database.write() as transaction:
-        (held,) = node_rows.lock_with_use(transaction, [state.root_id]).values()
+        locked = node_rows.lock_with_use(transaction, [state.root_id], state.cluster_id, None)
+    (held,) = locked.values()
     assert held.used == state.due
     check(database, "edge")
 
