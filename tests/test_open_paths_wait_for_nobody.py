@@ -1,5 +1,7 @@
 """What needs no token is said in one place: who asks for it is not limited, and waits for no search."""
 
+import inspect
+
 import pytest
 from flask import Flask, Response
 
@@ -42,3 +44,16 @@ def test_other_paths_are_neither(served: Client):
 def test_open_paths_have_threads_of_their_own():
     lanes = Lanes(Limits())
     assert all(lanes.of("GET", path) is lanes.status for path in OPEN_PATHS)
+
+
+def test_whatever_changes_nothing_waits_for_no_write(embedded_application: Flask):
+    """A POST that only looks may take as long as a search; it takes no thread from those who write."""
+    lanes = Lanes(Limits())
+    posts = {
+        rule.rule: inspect.getclosurevars(embedded_application.view_functions[rule.endpoint]).nonlocals
+        for rule in embedded_application.url_map.iter_rules()
+        if "POST" in (rule.methods or ()) and not rule.rule.startswith("/ui/")
+    }
+    reading = {path for path, said in posts.items() if said.get("reads")}
+    assert "/ext/v1/capacity" in reading
+    assert {path for path in posts if lanes.of("POST", path) is lanes.of("GET", path)} == reading

@@ -19,7 +19,8 @@ _EVENTS_PATH = "/ext/v1/events"
 _READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # These have a body, but change nothing.
 _READING_POSTS = re.compile(
-    r"/ext/v1/(clusters/[^/]+/(pods/(preview|translation)|extender/(filter|prioritize))|flavors/[^/]+|capacity)"
+    r"/ext/v1/(clusters/[^/]+/(pods/(preview|translation)|extender/(filter|prioritize))"
+    r"|flavors/[^/]+|capacity|allocation_candidates|plans)"
 )
 
 
