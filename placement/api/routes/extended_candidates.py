@@ -24,8 +24,7 @@ from placement.domain.groups import CandidateQuery
 from placement.forest.texts import Texts
 from placement.services.placement.candidates import Search
 from placement.services.placement.search_options import SearchOptions
-from placement.services.planning.planning import NOTHING_DIFFERENT
-from placement.services.planning.world import WorldRequest
+from placement.services.planning.world import NOTHING_DIFFERENT, WorldRequest
 
 blueprint = Blueprint("extended_candidates", __name__)
 

@@ -10,11 +10,11 @@ import numpy as np
 from placement.forest.arrays import Amounts, Indices, Mask, Rows
 from placement.forest.forest import Forest
 from placement.search.answer import Answer, Draw
-from placement.search.members.places import NOWHERE, filled_up, hosts_of
+from placement.search.members.places import filled_up, hosts_of
 from placement.search.members.tally import Rule, Tally
 
-FindMore = Callable[[Forest, Mask | None], tuple[Answer, bool]]
-"""Searches a forest, at some of the rows as roots or at all; the answer, and whether it was cut."""
+FindMore = Callable[[Mask | None], tuple[Answer, bool]]
+"""Searches at some of the rows as roots or at all; the answer, and whether it was cut."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -104,7 +104,7 @@ class Board:
         return self._tables[kind]
 
     def _made(self, kind: Kind, among: Mask | None) -> Table:
-        answer, is_cut = kind.find(self.forest, among)
+        answer, is_cut = kind.find(among)
         rows = _rows_of(answer)
         count = len(rows)
         if not count:
@@ -134,10 +134,7 @@ class Board:
         """By how many a rule is broken where members are; 0 if it holds."""
         tally = self.tallies[number]
         places = [given.places[number] for given in self.given if number in given.places]
-        places += tally.rule.held.tolist()
-        width = max([1, *map(len, places)])
-        filled = [each + [NOWHERE] * (width - len(each)) for each in places]
-        return tally.excess(np.array(filled, np.intp).reshape(len(places), width))
+        return tally.excess(filled_up([*places, *tally.rule.held.tolist()]))
 
     def has_room(self, draws: Sequence[Draw]) -> bool:
         """Whether all of it is there."""

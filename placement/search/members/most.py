@@ -27,8 +27,11 @@ def most_of(board: Board, kind: Kind, others: Collection[Kind] = ()) -> int:
     roots = board.forest.roots.astype(np.intp)
     room = limited_room(board, kind, roots)
     shared = {number for other in others if other is not kind for number in other.rules}
-    fixed = [each for each in _on_hosts(board, kind) if board.tallies.index(each) not in shared]
-    fixed += [each for each in _on_hosts(board, kind) if each.rule.kind is RuleKind.AT_MOST]
+    fixed = [
+        each
+        for each in _on_hosts(board, kind)
+        if each.rule.kind is RuleKind.AT_MOST or board.tallies.index(each) not in shared
+    ]
     bounds = [_bound(tally, tally.rule.places.of(roots[:, None]), room) for tally in fixed]
     return min([int(room.sum()), *bounds])
 

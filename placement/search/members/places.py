@@ -76,10 +76,9 @@ class AggregatePlaces:
         ids = listed or sorted({id_ for members in sets for id_ in members})
         number = {id_: at for at, id_ in enumerate(ids)}
         self.count = len(ids)
-        found = [sorted(number[id_] for id_ in members if id_ in number) for members in sets]
-        self._of_set = np.full((len(sets), max([1, *map(len, found)])), NOWHERE, np.intp)
-        for at, each in enumerate(found):
-            self._of_set[at, : len(each)] = each
+        self._of_set = filled_up(
+            [sorted(number[id_] for id_ in members if id_ in number) for members in sets]
+        )
 
     def of(self, rows: Rows | Indices) -> Rows:
         """The aggregates of the host of each consumer."""

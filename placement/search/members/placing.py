@@ -6,6 +6,7 @@ then all ways are tried, up to a number of steps; what was not tried to the end 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -134,8 +135,9 @@ class Placing:
         if not tally.rule.on_hosts:
             return [*((len(self.members), place) for place in places), (others, _NONE)]
         bounds = np.full(tally.rule.places.count + 1, others)
+        counts = Counter(self.members)
         for kind in kinds:
-            bounds += np.minimum(self._room_by_place(tally, kind), self.members.count(kind))
+            bounds += np.minimum(self._room_by_place(tally, kind), counts[kind])
         if self._is_cut(kinds) and not len(tally.rule.counted):
             places = list(dict.fromkeys([*places, *np.flatnonzero(bounds > others).tolist()]))
         found = sorted(((int(bounds[place]), place) for place in places), key=lambda each: -each[0])
@@ -184,14 +186,15 @@ class Placing:
 
     def _bound(self) -> int:
         self.board.clear()
-        kinds = list(dict.fromkeys(self.members))
-        return sum(min(self.members.count(kind), most_of(self.board, kind, kinds)) for kind in kinds)
+        counts = Counter(self.members)
+        kinds = list(counts)
+        return sum(min(count, most_of(self.board, kind, kinds)) for kind, count in counts.items())
 
     def _greedily(
         self, members: Sequence[Kind], frame: tuple[int, ...], quota: Quota | None = None
     ) -> Placed:
         self.board.clear()
-        return self._in_order(place_each(self.board, members, self.budget, quota), False, frame)
+        return self._in_order(place_each(self.board, members, self.budget, quota), frame)
 
     def _tried(self, placed: Placed, bound: int, frame: tuple[int, ...]) -> Placed:
         """More than that, as long as all ways can be tried."""
@@ -210,17 +213,17 @@ class Placing:
             self.steps = trying.steps_left
             if not found:
                 return Placed(placed.given, trying.is_complete, frame)
-            placed = self._in_order(self.board.given, False, frame)
+            placed = self._in_order(self.board.given, frame)
         return Placed(placed.given, True, frame)
 
-    def _in_order(self, given: Sequence[Given | None], proven: bool, frame: tuple[int, ...]) -> Placed:
-        """What was given by kinds, as the members stand."""
+    def _in_order(self, given: Sequence[Given | None], frame: tuple[int, ...]) -> Placed:
+        """What was given by kinds, as the members stand; nothing is proven by that."""
         by_kind: dict[Kind, list[Given]] = {}
         for each in given:
             if each is not None:
                 by_kind.setdefault(each.kind, []).append(each)
         queues = {kind: iter(each) for kind, each in by_kind.items()}
-        return Placed([next(queues.get(kind, iter(())), None) for kind in self.members], proven, frame)
+        return Placed([next(queues.get(kind, iter(())), None) for kind in self.members], False, frame)
 
 
 def _binds(tally: Tally) -> bool:

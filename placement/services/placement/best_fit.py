@@ -114,12 +114,13 @@ class BestFit:
         holding += contest.promise(given)
         decision = self._ruled.decide(contest.wanted(), holding, together.rules, view)
         contest.decide(decision)
-        for place, proposal in decision.proposals.items():
-            contest.outcomes[place] = Fitted(
-                applications[place].applicant, 0, proposal.resources, False, proposal.mappings
-            )
-        contest.outcomes.update(decision.refused)
-        contest.waiting.clear()
+        contest.settle(
+            {
+                place: Fitted(applications[place].applicant, 0, proposal.resources, False, proposal.mappings)
+                for place, proposal in decision.proposals.items()
+            }
+        )
+        contest.settle(decision.refused)
         return contest.settled()
 
     def _settled(self, applications: Sequence[Application], together: Together) -> Contest:

@@ -75,7 +75,6 @@ class Claims:
         ensure(self._database, lambda: self._attributes.register(attributes))
         if terms is None and self._take_place_at_once(claims):
             return
-        generations = {claim.consumer_uuid: generation_after(claim) for claim in claims}
 
         def work(transaction: Transaction) -> None:
             if terms is not None:
@@ -91,8 +90,9 @@ class Claims:
             replacement.store(self._class_ids.names)
             if terms is not None:
                 consumer_groups.join(transaction, terms.groups)
+                consumers.keep_dedicated_cpus(transaction, terms.dedicated_cpus)
                 for uuid, cpus in terms.dedicated_cpus.items():
-                    _note_cpus(transaction, uuid, generations[uuid], cpus)
+                    _record_cpus(transaction, uuid, cpus)
 
         attempt(self._database, work, before=lambda: self._attributes.register(attributes))
 
@@ -177,13 +177,17 @@ def generation_after(claim: ConsumerClaim) -> int:
 
 def _note_cpus(transaction: Transaction, consumer_uuid: str, generation: int, cpus: str | None) -> None:
     if consumers.note_dedicated_cpus(transaction, consumer_uuid, generation, cpus):
-        transaction.record(
-            Action.UPDATE,
-            Kind.ALLOCATIONS,
-            consumer_uuid,
-            after={"dedicated_cpus": cpus},
-            consumer=consumer_uuid,
-        )
+        _record_cpus(transaction, consumer_uuid, cpus)
+
+
+def _record_cpus(transaction: Transaction, consumer_uuid: str, cpus: str | None) -> None:
+    transaction.record(
+        Action.UPDATE,
+        Kind.ALLOCATIONS,
+        consumer_uuid,
+        after={"dedicated_cpus": cpus},
+        consumer=consumer_uuid,
+    )
 
 
 def _is_fresh(claim: ConsumerClaim) -> bool:

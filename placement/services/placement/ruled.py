@@ -11,10 +11,9 @@ from placement.domain import deadline
 from placement.domain.errors import BadRequest, PlacementError, SearchTimeout
 from placement.domain.member_rules import MemberRule
 from placement.forest.arrays import Amounts, Mask
-from placement.forest.forest import Forest
 from placement.search.answer import Answer
 from placement.search.budget import Budget, SearchEnded
-from placement.search.members.board import Board, Given, Kind
+from placement.search.members.board import Board, FindMore, Given, Kind
 from placement.search.members.most import room_below
 from placement.search.members.placing import Placed, Placing
 from placement.search.members.reasons import hindrance
@@ -26,7 +25,7 @@ from placement.services.placement.holdings import Holdings
 from placement.services.placement.rule_reading import Counted, RuleReader
 from placement.services.placement.shortlists import NoCandidate, Proposal, Wish, proposal_of, reason_of
 from placement.services.placement.standing import Held, Standing, standing_of
-from placement.services.planning.world import WorldRequest, imagined
+from placement.services.planning.world import NOTHING_DIFFERENT, WorldRequest, imagined
 from placement.storage.database import Database
 
 # Candidates that split an amount are built one by one.
@@ -84,7 +83,7 @@ class Ruled:
     def view(self, world: WorldRequest) -> View:
         """The newest forest with what is to be different. Raises BadRequest naming the member, NotFound."""
         view = self._candidates.view()
-        return view if world == WorldRequest() else imagined(self._database, view, world, None).view
+        return view if world == NOTHING_DIFFERENT else imagined(self._database, view, world, None).view
 
     def decide(
         self,
@@ -149,7 +148,7 @@ class _Deciding:
     def decide(self, waiting: Mapping[int, Wanted], standing: Standing) -> Decision:
         refused: dict[int, PlacementError] = {}
         kinds: dict[int, Kind] = {}
-        wrong: dict[Wish, PlacementError] = {}
+        wrong: dict[Wish, PlacementError | None] = {}
         for place, wanted in waiting.items():
             error = self._wrong(wanted.wish, wrong)
             if error is None:
@@ -167,14 +166,15 @@ class _Deciding:
         kept = tuple(RuleKept(rule, self._board.excess(number)) for number, rule in enumerate(self._rules))
         return Decision(proposals, dict(sorted(refused.items())), standing, placed.proven, kept)
 
-    def _wrong(self, wish: Wish, known: dict[Wish, PlacementError]) -> PlacementError | None:
+    def _wrong(self, wish: Wish, known: dict[Wish, PlacementError | None]) -> PlacementError | None:
         """What is wrong with a wish, if anything."""
-        if wish not in known and wish not in self._wishes.values():
+        if wish not in known:
+            known[wish] = None
             try:
                 self._candidates.wanted(self._base, wish.query, wish.options)
             except BadRequest as error:
                 known[wish] = error
-        return known.get(wish)
+        return known[wish]
 
     def _kind(self, wanted: Wanted) -> Kind:
         concerned = tuple(
@@ -188,11 +188,11 @@ class _Deciding:
             self._wishes[self._kinds[key]] = wanted.wish
         return self._kinds[key]
 
-    def _finder(self, wish: Wish) -> Callable[[Forest, Mask | None], tuple[Answer, bool]]:
+    def _finder(self, wish: Wish) -> FindMore:
         splits = wish.query.on_core_trees is not None or any(group.is_split for group in wish.query.groups)
         query = replace(wish.query, limit=_MOST_SPLIT if splits else None)
 
-        def find(_: Forest, among: Mask | None) -> tuple[Answer, bool]:
+        def find(among: Mask | None) -> tuple[Answer, bool]:
             search = self._candidates.find_in(self._view, query, wish.options, among)
             return search.answer, self._candidates.is_cut(search, query)
 

@@ -21,13 +21,12 @@ from placement.services.placement.search_options import SearchOptions
 from placement.services.planning.answer import KindRoom
 from placement.services.planning.by_pod import PodCapacity
 from placement.services.planning.by_query import QueryCapacity
-from placement.services.planning.world import Imagined, WorldRequest, imagined
+from placement.services.planning.world import NOTHING_DIFFERENT, Imagined, WorldRequest, imagined
 from placement.storage.database import Database
 from placement.storage.statements import clusters, provider_rows
 
 BY_CLUSTER, BY_AGGREGATE, BY_HOST = "cluster", "aggregate", "host"
 BY = (BY_CLUSTER, BY_AGGREGATE, BY_HOST)
-NOTHING_DIFFERENT = WorldRequest()
 
 
 @dataclass(frozen=True, slots=True)

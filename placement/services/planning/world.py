@@ -44,6 +44,9 @@ class WorldRequest:
     more: tuple[More, ...] = ()
 
 
+NOTHING_DIFFERENT = WorldRequest()
+
+
 @dataclass(frozen=True, slots=True)
 class Imagined:
     """The forest as it would be; `like[row]` is the uuid of the host that a new root in a row is like."""

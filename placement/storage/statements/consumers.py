@@ -256,6 +256,19 @@ def keep_requests(transaction: Transaction, requests: Mapping[str, str]) -> None
         _KEEP.run(transaction, sorted(requests.items()))
 
 
+_KEEP_CPUS = RowStatement(
+    "UPDATE consumers SET dedicated_cpus = given.cpus FROM {rows} WHERE consumers.uuid = given.uuid",
+    "given",
+    {"uuid": "varchar", "cpus": "text"},
+)
+
+
+def keep_dedicated_cpus(transaction: Transaction, cpus: Mapping[str, str]) -> None:
+    """Keep the dedicated CPUs of guests with their consumers, which the transaction has written."""
+    if cpus:
+        _KEEP_CPUS.run(transaction, sorted(cpus.items()))
+
+
 def delete(transaction: Transaction, uuids: Collection[str]) -> None:
     """Remove consumers, which must hold nothing any more."""
     if uuids:

@@ -123,7 +123,7 @@ class Placement:
     def _kind(self, member: NaiveMember) -> Kind:
         query = self.world.query(member.query, maximum=self.most)
 
-        def find(_: object, among: object) -> tuple[Answer, bool]:
+        def find(among: object) -> tuple[Answer, bool]:
             found = search(self.forest, self.world.sharing, replace(query, among=among))  # type: ignore[arg-type]
             return Answer(self.forest, found), len(found.candidates) >= self.most
 
