@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,9 +23,11 @@ class Wire:
         self._headers = {**_HEADERS, "X-Auth-Token": token}
         self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=timeout)
 
-    def call(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
-        """Status and body of one request."""
-        headers = dict(self._headers)
+    def call(
+        self, method: str, path: str, body: Any = None, more: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        """Status and body of one request, with more headers than usual."""
+        headers = {**self._headers, **(more or {})}
         text = None
         if body is not None:
             text = json.dumps(body)
@@ -39,9 +42,9 @@ class Wire:
         status, content = self.call(method, path, body)
         return (time.perf_counter() - started) * 1000, status, content
 
-    def must(self, method: str, path: str, body: Any = None) -> bytes:
+    def must(self, method: str, path: str, body: Any = None, more: Mapping[str, str] | None = None) -> bytes:
         """The body of an answer that has to be a success."""
-        status, content = self.call(method, path, body)
+        status, content = self.call(method, path, body, more)
         if status >= 300:
             raise RuntimeError(f"{method} {path}: {status} {content[:300]!r}")
         return content

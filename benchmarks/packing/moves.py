@@ -27,6 +27,7 @@ from benchmarks.packing.measures import measure
 from benchmarks.packing.orders import CLAIMED_BY
 from benchmarks.packing.stream import COMMON, MIX, Arrival, Kind, arrivals
 from benchmarks.wire import Wire
+from placement.domain.allocation import MOVE_HEADER
 from tests.server import database_url, running_service
 
 _DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -104,13 +105,13 @@ class _Full:
         return plan, time.perf_counter() - started
 
     def apply(self, move: dict[str, Any]) -> None:
-        """Rewrite the allocations of a consumer."""
+        """Rewrite the allocations of a consumer, as `placement plan apply` does."""
         body = {
             **_CLAIMANT,
             "allocations": move["to_allocations"],
             "consumer_generation": move["consumer_generation"],
         }
-        self.wire.must("PUT", f"/allocations/{move['consumer']}", body)
+        self.wire.must("PUT", f"/allocations/{move['consumer']}", body, {MOVE_HEADER: "true"})
 
     def clear(self) -> None:
         """Release everything."""

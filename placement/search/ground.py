@@ -39,6 +39,7 @@ class Ground:
         self._sharing_map = sharing_map
         sharing = sharing_map.of(forest, sharing_trait)
         self._sharers = frozenset(sharing.providers.tolist())
+        self._sharing_roots = frozenset(map(self.root_of, self._sharers))
         self.was_cut = False
         """Whether a tree had more candidates than were looked at."""
         self._states: dict[int, int] = {}
@@ -87,7 +88,7 @@ class Ground:
 
     def shares(self, root: int) -> bool:
         """Whether any provider of a tree shares what it has with other trees."""
-        return root in {self.root_of(row) for row in self._sharers}
+        return root in self._sharing_roots
 
     def free(self, row: int, class_id: int) -> int:
         """How much is left of an inventory, below zero if too much is held; 0 where there is none."""

@@ -108,6 +108,8 @@ class ClaimRequest(Listing):
 
 def _wanted(parsed: argparse.Namespace) -> dict[str, Any]:
     """The query or the flavor."""
+    if parsed.query and parsed.cluster is not None:
+        raise PlacementError("--cluster: is for flavors; a query says cluster=NAME itself")
     if parsed.query and parsed.vcpus is None:
         return {"query": urlencode(parsed.query)}
     if parsed.query or parsed.vcpus is None:

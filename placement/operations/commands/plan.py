@@ -145,7 +145,6 @@ class ApplyPlan(Listing):
     """
 
     arguments = (_FILE,)
-    left_out_first = ("Why",)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Make the moves and list them."""

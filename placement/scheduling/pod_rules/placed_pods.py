@@ -82,8 +82,9 @@ class PlacedPods:
             known = self._wishes
             if known is None or known.order is not columns.order:
                 terms: dict[WeightedTerm | PodTerm, dict[int, int]] = {}
+                own: set[object] = set()
                 for row, node in enumerate(columns.nodes):
-                    _add(terms, row, node, 1)
+                    _add(terms, own, row, node, 1)
             else:
                 terms = known.terms
                 changed = [
@@ -92,10 +93,10 @@ class PlacedPods:
                     if known.nodes[row].with_affinity or columns.nodes[row].with_affinity
                 ]
                 if changed:
-                    terms = {term: dict(rows) for term, rows in terms.items()}
+                    terms, own = dict(terms), set()
                 for row, before, after in changed:
-                    _add(terms, row, before, -1)
-                    _add(terms, row, after, 1)
+                    _add(terms, own, row, before, -1)
+                    _add(terms, own, row, after, 1)
             self._wishes = _Wishes(columns.order, columns.nodes, terms)
         return terms
 
@@ -110,9 +111,15 @@ def _count(node: NodeInfo, selectors: Selectors, selected: dict[Bearer, bool]) -
     return total
 
 
-def _add(terms: dict[WeightedTerm | PodTerm, dict[int, int]], row: int, node: NodeInfo, each: int) -> None:
+def _add(
+    terms: dict[WeightedTerm | PodTerm, dict[int, int]], own: set[object], row: int, node: NodeInfo, each: int
+) -> None:
+    """Count the terms of a node; only rows of our `own` terms are written to."""
     for pod in node.with_affinity:
         for term in _terms_of(pod):
+            if term not in own:
+                own.add(term)
+                terms[term] = dict(terms.get(term, ()))
             rows = terms.setdefault(term, {})
             rows[row] = rows.get(row, 0) + each
             if not rows[row]:

@@ -56,7 +56,8 @@ class RuledRanking:
             yield from unscored
             return
         found = self.standings(columns)
-        using = takewhile(lambda each: each.used is not None, unscored)
+        uses_any = (found.missed == USES_RESERVATION).any()
+        using = takewhile(lambda each: each.used is not None, unscored) if uses_any else ()
         scored = [each._replace(score=int(found.highest[columns.row_of(each.node.name)])) for each in using]
         yield from sorted(scored, key=lambda each: (each.missed, -each.score, each.node.name))
         rows = np.flatnonzero(found.fits & (found.missed != USES_RESERVATION))

@@ -159,11 +159,12 @@ class PodScheduler:
         Conflict, NodeChanged if the caller should look again, Unavailable.
         """
         settings = view.facts.settings
-        hoped = None
+        fresh = hoped = None
         if self._cluster_cache.may_be_new(view, (document.namespace, document.name)):
             # Writing a pod as a new one is refused if it is not, so that nobody need ask before.
             with suppress(ManifestError):
-                hoped = self._choice(view, document, import_pod(document.manifest, settings), node, refusing)
+                fresh = import_pod(document.manifest, settings)
+                hoped = self._choice(view, document, fresh, node, refusing)
         if hoped is not None and hoped.place is not None and not hoped.alone:
             attributes = self.attributes(view, document)
             with self._contention.taking(hoped.place.state.root_id):
@@ -173,7 +174,9 @@ class PodScheduler:
                 return _taken(hoped.place, arrived.at)
         known = self.known(view, _key(document))
         same = same_pod(known, document)
-        incoming = import_pod(document.manifest, settings, same.manifest if same else None)
+        if same is not None or fresh is None:
+            fresh = import_pod(document.manifest, settings, same.manifest if same else None)
+        incoming = fresh
         has_place = same is not None and same.node is not None and not waits(same)
         if same is not None and has_place and asks_for_the_same(same, incoming, settings):
             return self._renewed(view, same, node)

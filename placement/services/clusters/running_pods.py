@@ -65,7 +65,7 @@ class Recording:
         same = same_pod(known, document)
         root_id = None if document.has_ended else self._root()
         roots = {pod.root_id for pod in known} | {root_id}
-        if may_keep_off(document.manifest):
+        if may_keep_off(document.manifest) and not document.has_ended:
             clusters.lock_alone(transaction, facts.id)
         locked = self.writing.lock(transaction, self.view, {root for root in roots if root is not None})
         if root_id is not None and root_id not in locked.states:

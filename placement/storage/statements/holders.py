@@ -94,10 +94,23 @@ def amounts(connection: Executor, root_ids: Collection[int] | None = None) -> li
     return sorted(found)
 
 
-def manifests(connection: Executor, cluster_id: int) -> dict[str, dict[str, Any]]:
-    """The manifests of the pods that are on nodes of a cluster, by their consumers."""
+def manifests(
+    connection: Executor, cluster_id: int, root_ids: Collection[int] | None = None
+) -> dict[str, dict[str, Any]]:
+    """The manifests of the pods on the nodes of a cluster, or on some, by host; by their consumers."""
     table = tables.pods
     statement = sa.select(table.c.status["consumer"].as_string(), table.c.manifest).where(
         table.c.cluster_id == cluster_id, table.c.node_id.is_not(None), table.c.namespace != RESERVED
     )
-    return {row[0]: row[1] for row in connection.execute(statement) if row[0]}
+    if root_ids is None:
+        return {row[0]: row[1] for row in connection.execute(statement) if row[0]}
+    return {
+        row[0]: row[1]
+        for some in portions(sorted(root_ids), _AT_ONCE)
+        for row in connection.execute(statement.where(table.c.node_id.in_(_nodes_of(some))))
+        if row[0]
+    }
+
+
+def _nodes_of(root_ids: Collection[int]) -> sa.Select[tuple[int]]:
+    return sa.select(tables.nodes.c.id).where(tables.nodes.c.resource_provider_id.in_(root_ids))

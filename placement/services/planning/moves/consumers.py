@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,7 +25,7 @@ from placement.services.placement.candidates import Candidates
 from placement.services.placement.search_options import SearchOptions
 from placement.services.planning.moves.board import Consumer, Spot
 from placement.services.planning.moves.guessing import DISABLED_TRAIT, guessed_query
-from placement.services.planning.moves.wishes import PodWish, QueryWish
+from placement.services.planning.moves.wishes import PodWish, QueryWish, sums_of
 from placement.storage.database import Database
 from placement.storage.statements import holders
 from placement.storage.statements.holders import Holder
@@ -141,7 +141,7 @@ class Roster:
             known = holders.holders(connection, root_ids)
             held = holders.amounts(connection, root_ids)
             for cluster_id in self._clusters:
-                self._manifests.update(holders.manifests(connection, cluster_id))
+                self._manifests.update(holders.manifests(connection, cluster_id, root_ids))
         draws: dict[str, list[Draw]] = defaultdict(list)
         for each in held:
             row = self.rows.get(each.provider_id)
@@ -180,10 +180,7 @@ class Roster:
         if request is not None and kept_request.is_under_rules(request):
             return replace(consumer, fixed="was claimed with rules between consumers, which are not kept")
         wish = None if request is None else self._wishes.kept(request)
-        held: Counter[int] = Counter()
-        for draw in consumer.spot.draws:
-            held[draw.class_id] += draw.amount
-        if wish is not None and wish.is_met_by(held):
+        if wish is not None and wish.is_met_by(sums_of(consumer.spot.draws)):
             return replace(consumer, wish=wish)
         home = self._homes & self._view.forest.aggregates.of(consumer.root)
         guess = self._wishes.guessed(consumer.spot.draws, min(home, default=None))

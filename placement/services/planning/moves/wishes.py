@@ -80,6 +80,8 @@ class QueryWish:
 
     def admits(self, board: Board, spot: Spot) -> bool:
         """Whether a spot is a candidate as the board is, however amounts are split. Raises SearchEnded."""
+        if not self.is_met_by(sums_of(spot.draws)):
+            return False
         for query in self.queries:
             splits = any(group.split for group in query.groups)
             for draws in board.ground.candidates_among(query, spot.draws):
@@ -116,10 +118,7 @@ class QueryWish:
 
     def freed(self, board: Board, consumer: Consumer) -> Amounts:
         """What a consumer holds of each class there."""
-        held: Counter[int] = Counter()
-        for draw in consumer.spot.draws:
-            held[draw.class_id] += draw.amount
-        return held
+        return sums_of(consumer.spot.draws)
 
 
 class PodWish:
@@ -214,6 +213,14 @@ class PodWish:
         if consumer.pod is None:
             return dict.fromkeys(self._incoming.amounts, _ANYTHING)
         return dict(consumer.pod.requests)
+
+
+def sums_of(draws: Draws) -> Counter[int]:
+    """How much is drawn of each class."""
+    found: Counter[int] = Counter()
+    for draw in draws:
+        found[draw.class_id] += draw.amount
+    return found
 
 
 def _places(draws: Draws) -> set[tuple[int, int]]:
