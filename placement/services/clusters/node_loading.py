@@ -33,8 +33,8 @@ from placement.storage.statements.node_rows import (
     HostRecord,
     Manifests,
     NodeRow,
+    OtherUse,
     PodRow,
-    Roots,
 )
 
 _AT_ONCE = 500
@@ -75,28 +75,31 @@ class NodeLoader:
         self,
         connection: Executor,
         cluster: ClusterFacts,
-        roots: Roots = None,
+        roots: Collection[int] | None = None,
         known: Mapping[int, NodeInfo] | None = None,
         given: Mapping[int, NodeDescription] | None = None,
     ) -> dict[int, NodeInfo]:
         """The nodes with these host providers, or all nodes, by the id of the host provider.
 
         `known` are former states: manifests that did not change are not read again; those of `given` are not
-        read at all. All reads of the connection should see one state of the database. Raises ManifestError
-        for manifests that cannot be read with the present settings.
+        read at all. All reads of the connection should see one state of the database; certain hosts are one
+        read, but for what is not known of them. Raises ManifestError for manifests that cannot be read with
+        the present settings.
         """
-        rows = node_rows.nodes(connection, cluster.id, roots)
+        if roots is None:
+            rows, found_pods, found_records, found_uses = node_rows.all_parts(connection, cluster.id)
+        else:
+            rows, found_pods, found_records, found_uses = node_rows.parts(connection, cluster.id, roots)
         descriptions = self._descriptions(connection, cluster, rows, known or {}, given or {})
         recorded: dict[int, list[RecordedPod]] = defaultdict(list)
-        rows_of_pods = node_rows.pods(connection, cluster.id, roots)
-        said = pods.said(connection, [pod.id for pod in rows_of_pods if lacks_labels(pod)])
-        for pod in rows_of_pods:
+        said = pods.said(connection, [pod.id for pod in found_pods if lacks_labels(pod)])
+        for pod in found_pods:
             read = record_of(pod, partial(_rescued, connection, cluster, pod))
             recorded[pod.root_id].append(labelled(read, *said[pod.id]) if pod.id in said else read)
         records: dict[int, list[HostRecord]] = defaultdict(list)
-        for record in node_rows.host_records(connection, cluster.id, roots):
+        for record in found_records:
             records[record.root_id].append(record)
-        others = self._others(connection, cluster, rows, roots)
+        others = _others(cluster, rows, found_uses)
         states = {}
         for row in rows:
             description = descriptions[row.root_id]
@@ -175,17 +178,17 @@ class NodeLoader:
         key = profile.encode() + orjson.dumps(reduced, option=orjson.OPT_SORT_KEYS)
         return self._templates.of(key, lambda: _template(reduced, profile))
 
-    @staticmethod
-    def _others(
-        connection: Executor, cluster: ClusterFacts, rows: Sequence[NodeRow], roots: Roots
-    ) -> dict[int, dict[Place, int]]:
-        names = {row.root_id: row.name for row in rows}
-        found: dict[int, dict[Place, int]] = {}
-        for use in node_rows.other_uses(connection, cluster.id, roots):
-            if use.root_id in names:
-                path = HostIdentity(cluster.name, names[use.root_id], "").path(use.provider_name)
-                found.setdefault(use.root_id, {})[Place(path, use.class_name)] = use.amount
-        return found
+
+def _others(
+    cluster: ClusterFacts, rows: Sequence[NodeRow], uses: Sequence[OtherUse]
+) -> dict[int, dict[Place, int]]:
+    names = {row.root_id: row.name for row in rows}
+    found: dict[int, dict[Place, int]] = {}
+    for use in uses:
+        if use.root_id in names:
+            path = HostIdentity(cluster.name, names[use.root_id], "").path(use.provider_name)
+            found.setdefault(use.root_id, {})[Place(path, use.class_name)] = use.amount
+    return found
 
 
 def _template(reduced: tuple[Mapping[str, Any], Mapping[str, Any] | None], profile: str) -> NodeTemplate:
