@@ -100,6 +100,7 @@ class NodeLoader:
         for record in found_records:
             records[record.root_id].append(record)
         others = _others(cluster, rows, found_uses)
+        left = _WhatIsLeft()
         states = {}
         for row in rows:
             description = descriptions[row.root_id]
@@ -107,6 +108,12 @@ class NodeLoader:
             here = recorded.get(row.root_id, ())
             present = tuple(pod for pod in here if pod.keeps is None)
             reservations = tuple(pod for pod in here if pod.keeps is not None)
+            unused, totals = left.on(
+                description.template,
+                records.get(row.root_id, ()),
+                holders(imported, offers, present, reservations),
+                others.get(row.root_id, {}),
+            )
             states[row.root_id] = NodeInfo(
                 **row._asdict(),
                 cluster_id=cluster.id,
@@ -117,16 +124,8 @@ class NodeLoader:
                 pods=present,
                 reservations=reservations,
                 others=others.get(row.root_id, {}),
-                unused={
-                    record.class_name: record.inventory.capacity - record.used
-                    for record in records.get(row.root_id, ())
-                },
-                totals=_totals(
-                    description.template,
-                    records.get(row.root_id, ()),
-                    holders(imported, offers, present, reservations),
-                    others.get(row.root_id, {}),
-                ),
+                unused=unused,
+                totals=totals,
                 templates=self._templates,
             )
         return states
@@ -216,6 +215,33 @@ def _with_manifests(connection: Executor, rows: Sequence[NodeRow]) -> Iterator[t
             yield row, found[row.id]
 
 
+class _WhatIsLeft:
+    """What nodes have left as a whole; like ones on which nobody is share it."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], tuple[Mapping[str, int], HostTotals]] = {}
+
+    def on(
+        self,
+        template: NodeTemplate,
+        records: Sequence[HostRecord],
+        pods: Sequence[RecordedPod],
+        others: Mapping[Place, int],
+    ) -> tuple[Mapping[str, int], HostTotals]:
+        """The units of each class that nobody holds, and the totals for the score; only to be read."""
+        if pods or others:
+            return _unused(records), _totals(template, records, pods, others)
+        key = (template, *((record.class_name, record.capacity, record.used) for record in records))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = (_unused(records), _totals(template, records, (), {}))
+        return found
+
+
+def _unused(records: Sequence[HostRecord]) -> dict[str, int]:
+    return {record.class_name: record.capacity - record.used for record in records}
+
+
 def _totals(
     template: NodeTemplate,
     records: Sequence[HostRecord],
@@ -228,7 +254,7 @@ def _totals(
         resource = template.imported.resource_names.get(record.class_name)
         if resource is not None:
             unit = host_class(resource).unit
-            allocatable[resource] = record.inventory.capacity * unit
+            allocatable[resource] = record.capacity * unit
             requested[resource] += others.get(Place(HOST, record.class_name), 0) * unit
     for pod in pods:
         for resource, amount in pod.requests.items():

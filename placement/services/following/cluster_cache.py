@@ -7,8 +7,8 @@ what is decided on it is only carried out if the node is still the same (PodWrit
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from placement.domain.errors import Unavailable
@@ -124,6 +124,18 @@ def _reserved(nodes: Mapping[int, NodeInfo]) -> dict[int, NodeInfo]:
     return {root_id: node for root_id, node in nodes.items() if node.reservations}
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """A block in which nothing is collected: each time all that was made so far would be walked through."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 class ClusterCache(Follower):
     """The images of clusters that were asked for; a view has every write that was committed before."""
 
@@ -220,6 +232,16 @@ class ClusterCache(Follower):
         image.replace(roots, fresh)
 
     def _load(self, name: str) -> _Image:
+        with _uncollected():
+            image = self._read_all(name)
+        while len(self._images) > 1 and self._nodes_kept() > _MOST_NODES:
+            self._drop(next(iter(self._images)))
+        # Thousands of nodes that stay would be walked through by every full collection.
+        gc.collect()
+        gc.freeze()
+        return image
+
+    def _read_all(self, name: str) -> _Image:
         with self.feed.one_state() as connection:
             horizon = self.feed.horizon(connection)
             if self.horizon is not None and self.horizon.history != horizon.history:
@@ -236,11 +258,6 @@ class ClusterCache(Follower):
             self.horizon = horizon
         self._images[facts.id] = image
         self._ids[name] = facts.id
-        while len(self._images) > 1 and self._nodes_kept() > _MOST_NODES:
-            self._drop(next(iter(self._images)))
-        # Thousands of nodes that stay would be walked through by every full collection.
-        gc.collect()
-        gc.freeze()
         return image
 
     def _nodes_kept(self) -> int:

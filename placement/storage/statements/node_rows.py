@@ -161,11 +161,11 @@ _PODS = (
 
 
 class HostRecord(NamedTuple):
-    """One inventory of a host provider, and how much of it is used."""
+    """One inventory of a host provider: how much there is of it, and how much of that is used."""
 
     root_id: int
     class_name: str
-    inventory: Inventory
+    capacity: int
     used: int
 
 
@@ -176,9 +176,6 @@ _HOST_RECORDS = (
         _classes.c.name,
         _record.total,
         _record.reserved,
-        _record.min_unit,
-        _record.max_unit,
-        _record.step_size,
         _record.allocation_ratio,
         _record.used,
     )
@@ -244,7 +241,9 @@ def all_parts(connection: Executor, cluster_id: int) -> NodeParts:
 
 
 def _host_record(row: Sequence[Any]) -> HostRecord:
-    return HostRecord(row[0], row[1], Inventory(*row[2:8]), row[8])
+    root_id, class_name, total, reserved, ratio, used = row
+    inventory = Inventory(total, reserved, allocation_ratio=ratio)
+    return HostRecord(root_id, class_name, inventory.capacity, used)
 
 
 def _other_use(row: Sequence[Any]) -> OtherUse:
