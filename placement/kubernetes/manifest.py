@@ -133,6 +133,14 @@ class Field:
             return {}
         return self.value
 
+    def texts(self) -> dict[str, str]:
+        """Every member of a mapping that is a text by its key; it complains about the others."""
+        members = self.mapping()
+        if set(map(type, members.values())) <= _TEXTS:
+            return dict(members)
+        texts = {key: self._child(key, value).text() for key, value in members.items()}
+        return {key: text for key, text in texts.items() if text is not None}
+
     def elements(self) -> list[Field]:
         """The elements of a list; none if absent."""
         if self.value is None:
