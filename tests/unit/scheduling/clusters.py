@@ -75,6 +75,15 @@ class TestNode:
         return f"c1/{self.name}"
 
     @cached_property
+    def template(self) -> object:
+        """Nothing that another node has: each is counted by itself."""
+        return object()
+
+    @property
+    def unused(self) -> Mapping[str, int]:
+        return self.free
+
+    @cached_property
     def free(self) -> Mapping[str, int]:
         return host_room(self.offers, self.pods, self.others)
 
