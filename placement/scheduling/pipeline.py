@@ -136,9 +136,8 @@ class ShapeRanking:
             self._results[node] = result
         return result
 
-    def ranked_at(self, columns: NodeColumns, row: int) -> Ranked:
-        """How well the pod fits on the node in a row, where it does."""
-        node = columns.nodes[row]
+    def ranked_on(self, node: NodeInfo) -> Ranked:
+        """How well the pod fits on a node, where it does."""
         result = self.look(node)
         assert isinstance(result.answer, Fit)
         return Ranked(node, result.missed, result.score, result.answer)
