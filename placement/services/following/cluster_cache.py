@@ -7,7 +7,7 @@ what is decided on it is only carried out if the node is still the same (PodWrit
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
@@ -197,6 +197,11 @@ class ClusterCache(Follower):
         # What is older than the horizon was told by the look that set it, or before.
         known = stamp < self.horizon or (provider_id, stamp) in self._seen
         return known or (root_id, stamp) in self._written
+
+    @property
+    def clusters(self) -> Sequence[int]:
+        """Those that are remembered."""
+        return list(self._images)
 
     def begin(self) -> None:
         """Nothing: clusters are loaded when they are asked for."""

@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from placement.domain import deadline
@@ -77,7 +77,7 @@ class Follower(ABC):
         for _ in range(_ROUNDS):
             if self.horizon is None:
                 break
-            look = self.feed.look(self.horizon)
+            look = self.feed.look(self.horizon, self.clusters)
             if look is None:
                 return
             self._rows.inc(len(look.changed) + len(look.deleted))
@@ -90,6 +90,11 @@ class Follower(ABC):
         self.forget()
         self._reloads.inc()
         self.begin()
+
+    @property
+    def clusters(self) -> Sequence[int]:
+        """The ids of clusters whose generation of rules every look should tell."""
+        return ()
 
     def _take_over(self, look: Look) -> bool:
         try:

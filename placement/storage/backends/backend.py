@@ -42,8 +42,10 @@ class Stamped(NamedTuple):
 class Lookout(Protocol):
     """A connection that was prepared for looking at what changed."""
 
-    def rows(self, horizon: int, *, is_quick: bool) -> Sequence[Any] | None:
+    def rows(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Sequence[Any] | None:
         """The rows of a look (storage.changes.feed) since `horizon`; None if surely nothing changed.
+
+        `clusters` are the ids of those whose generation of rules is asked for.
 
         `is_quick`: do not wait long for the answer. Raises errors of SQLAlchemy and of the driver.
         """

@@ -31,7 +31,7 @@ _WITNESS = (
 # Prepared once per connection: planning it would cost more than running it. Its name is that of one session,
 # so that a pooler cannot have another one answer.
 _PREPARE = f"""
-    PREPARE {{name}}(xid8) AS
+    PREPARE {{name}}(xid8, integer[]) AS
     SELECT 'horizon' AS kind, 0 AS reference,
            pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS revision, 0 AS root, 0::bigint AS cluster
     UNION ALL
@@ -42,7 +42,8 @@ _PREPARE = f"""
     UNION ALL
     SELECT kind, reference, revision::text::bigint, 0, 0 FROM changes WHERE revision >= $1
     UNION ALL
-    SELECT 'rules', id, rules_generation::bigint, 0, 0 FROM clusters WHERE rules_generation > 0
+    SELECT 'rules', id, rules_generation::bigint, 0, 0
+      FROM clusters WHERE id = ANY($2) AND rules_generation > 0
 """
 _HORIZON = f"""
     SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, revision, cluster
@@ -71,9 +72,9 @@ class ServerLookout:
         connection.exec_driver_sql("SET enable_seqscan = off")
         connection.exec_driver_sql(_PREPARE.format(name=name))
         self._connection = connection
-        self._statement = f"EXECUTE {name}(%s)"
+        self._statement = f"EXECUTE {name}(%s, %s)"
 
-    def rows(self, horizon: int, *, is_quick: bool) -> Sequence[Any]:
+    def rows(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Sequence[Any]:
         """The rows of a look (storage.changes.feed). Raises errors of SQLAlchemy and of the driver."""
         driver: Any = self._connection.connection.dbapi_connection
         usual = driver.patience
@@ -82,7 +83,7 @@ class ServerLookout:
         try:
             # Every search looks; asking the driver itself takes half of the time.
             with driver.cursor() as cursor:
-                cursor.execute(self._statement, (str(int(horizon)),))
+                cursor.execute(self._statement, (str(int(horizon)), list(clusters)))
                 found: Sequence[Any] = cursor.fetchall()
         finally:
             driver.patience = usual

@@ -35,7 +35,8 @@ _LOOK = """
     UNION ALL
     SELECT kind, reference, revision, 0, 0 FROM changes WHERE revision >= :horizon
     UNION ALL
-    SELECT 'rules', id, rules_generation, 0, 0 FROM clusters WHERE rules_generation > 0
+    SELECT 'rules', id, rules_generation, 0, 0
+      FROM clusters WHERE rules_generation > 0 AND id IN (SELECT value FROM json_each(:clusters))
 """
 _HORIZON = "SELECT value + 1, schema_version, 0 FROM change_counter, pragma_schema_version"
 _BUSY_SECONDS = 15.0
@@ -59,12 +60,13 @@ class FileLookout:
         self._connection = connection
         self._data_version: int | None = None
 
-    def rows(self, horizon: int, *, is_quick: bool) -> Sequence[Any] | None:
+    def rows(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Sequence[Any] | None:
         """The rows of a look (storage.changes.feed), None if nothing changed. Raises errors of SQLAlchemy."""
         version = self._connection.exec_driver_sql("PRAGMA data_version").scalar_one()
         if version == self._data_version:
             return None
-        rows = self._connection.exec_driver_sql(_LOOK, {"horizon": int(horizon)}).all()
+        given = {"horizon": int(horizon), "clusters": json.dumps(list(clusters))}
+        rows = self._connection.exec_driver_sql(_LOOK, given).all()
         self._data_version = version
         return rows
 

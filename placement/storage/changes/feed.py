@@ -42,9 +42,9 @@ class Look:
     """One look: providers that may have changed, ids of deleted ones, and the horizon.
 
     `clusters` are the ids of clusters that were created, deleted or given other settings. `rules_generations`
-    count, by cluster, the pods with required anti-affinity that had come by then; 0 is left out. A look has
-    the horizon 0, older than any, if everything has to be loaded again: it comes too late, and some of what
-    changed was removed since, or the history is another one.
+    count, by cluster that was asked about, the pods with required anti-affinity that had come by then; 0 is
+    left out. A look has the horizon 0, older than any, if everything has to be loaded again: it comes too
+    late, and some of what changed was removed since, or the history is another one.
     """
 
     horizon: Horizon = BEFORE_ALL
@@ -65,32 +65,35 @@ class Feed:
         self._lookout: Lookout | None = None
         self._driver_error: type[Exception] = database.engine.dialect.loaded_dbapi.Error
 
-    def look(self, horizon: int) -> Look | None:
-        """What may have changed since `horizon`; None if nothing has. Raises Unavailable."""
+    def look(self, horizon: int, clusters: Sequence[int] = ()) -> Look | None:
+        """What may have changed since `horizon`; None if nothing has. Raises Unavailable.
+
+        `clusters` are the ids of those whose generation of rules is asked for.
+        """
         self._drop_outdated()
         if self._connection is not None:
             # Only this connection may be broken; another one is tried below.
             with suppress(sa.exc.SQLAlchemyError, self._driver_error):
-                look = self._look(horizon, is_quick=True)
+                look = self._look(horizon, clusters, is_quick=True)
                 # The look came too late; perhaps this connection is to what is not the database any more.
                 if look is None or look.horizon:
                     return look
             self.close()
-        return self._look_anew(horizon)
+        return self._look_anew(horizon, clusters)
 
-    def _look_anew(self, horizon: int) -> Look | None:
+    def _look_anew(self, horizon: int, clusters: Sequence[int]) -> Look | None:
         """Look over a new connection. A failure there is not tried again: that would take too long."""
         try:
             with self._database.translating():
-                return self._look(horizon, is_quick=False)
+                return self._look(horizon, clusters, is_quick=False)
         except BaseException:
             self.close()
             raise
 
-    def _look(self, horizon: int, *, is_quick: bool) -> Look | None:
+    def _look(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Look | None:
         self._connected()
         assert self._lookout is not None
-        rows = self._lookout.rows(horizon, is_quick=is_quick)
+        rows = self._lookout.rows(horizon, clusters, is_quick=is_quick)
         return None if rows is None else self._within_history(_read_look(rows), horizon)
 
     def _within_history(self, look: Look, horizon: int) -> Look:
