@@ -165,7 +165,7 @@ class PostgreSQL:
         return f"{_BEGIN_WRITE}; {limits}" if limits else _BEGIN_WRITE
 
     def _limits(self) -> str:
-        """The statements that limit a write to what the request has left; empty where nothing need be said."""
+        """The statements that limit a write to what the request has left; empty where it has enough."""
         if not self._is_hurried():
             return ""
         return postgresql_driver.bounds(

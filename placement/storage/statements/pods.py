@@ -109,6 +109,14 @@ def namesakes(
     return [StoredPod(*row) for row in connection.execute(statement)]
 
 
+def of_cluster(connection: Executor, cluster: str, namespace: str, name: str) -> StoredPod | None:
+    """The pod of this name in the cluster of that name."""
+    mine = sa.and_(_pods.c.namespace == namespace, _pods.c.name == name)
+    cluster_id = sa.select(tables.clusters.c.id).where(tables.clusters.c.name == cluster)
+    row = connection.execute(_stored.where(_pods.c.cluster_id == cluster_id.scalar_subquery(), mine)).first()
+    return None if row is None else StoredPod(*row)
+
+
 def reservations(connection: Executor, cluster_id: int, uids: Collection[str]) -> list[StoredPod]:
     """The reservations with these uids."""
     statement = _stored.where(
