@@ -65,6 +65,17 @@ _REPLACE = RowStatement(
     sa.bindparam("now", type_=sa.DateTime),
 )
 
+_UPDATE = RowStatement(
+    """
+    UPDATE pods SET manifest = given.manifest, status = given.status, format = given.format,
+                    node_id = given.node_id, updated_at = :now
+      FROM {rows} WHERE pods.id = given.id
+    """,
+    "given",
+    {"id": "integer", "manifest": "json", "status": "json", "format": "integer", "node_id": "integer"},
+    sa.bindparam("now", type_=sa.DateTime),
+)
+
 _stored = (
     sa.select(
         _pods.c.id,
@@ -148,6 +159,16 @@ def update(transaction: Transaction, id_: int, values: PodValues) -> None:
     """Replace what a pod's row says."""
     row = {**_row(values), "updated_at": transaction.now}
     transaction.execute(sa.update(_pods).where(_pods.c.id == id_).values(row))
+
+
+def update_all(transaction: Transaction, values: Mapping[int, PodValues]) -> None:
+    """Replace what rows, by id, say of pods that keep their names and uids."""
+    if values:
+        rows = [
+            (id_, json.dumps(dict(each.manifest)), json.dumps(dict(each.status)), each.format, each.node_id)
+            for id_, each in values.items()
+        ]
+        _UPDATE.run(transaction, rows, now=transaction.now)
 
 
 def leave_nodes(transaction: Transaction, statuses: Mapping[int, Mapping[str, Any]], form: int) -> None:
