@@ -8,7 +8,7 @@ from typing import Any
 
 from placement.domain.errors import PlacementError, Unanswered
 from placement.kubernetes.pod import ENDED_PHASES
-from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path
+from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path, preload
 from placement.operations.kubernetes.collection import ALL_PODS, pods_path
 
 
@@ -52,6 +52,8 @@ class Binders:
         self._kubeconfig = kubeconfig
         self._own_cluster = own_cluster
         self._found: dict[str, Binder] = {}
+        # Pods that are bound first shall not wait for it, and kube-scheduler with them.
+        preload()
 
     def of(self, cluster: str) -> Binder:
         """The one of that cluster. Raises PlacementError that says what is missing."""
