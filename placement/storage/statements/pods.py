@@ -109,22 +109,31 @@ def any_namesakes(
     return [StoredPod(*row) for row in connection.execute(statement.order_by(_pods.c.id))]
 
 
+# Made once: everybody who places a pod or asks about one sends these.
+_is_there = _pods.c.cluster_id == sa.bindparam("cluster")
+_is_named = sa.and_(_pods.c.namespace == sa.bindparam("namespace"), _pods.c.name == sa.bindparam("name"))
+_named = _stored.where(_is_there, _is_named)
+_is_namesake = sa.or_(_pods.c.uid == sa.bindparam("uid"), _is_named)
+_namesakes = _stored.where(_is_there, _is_namesake).order_by(_pods.c.id)
+_of_cluster = _stored.join(tables.clusters, tables.clusters.c.id == _pods.c.cluster_id).where(
+    tables.clusters.c.name == sa.bindparam("cluster"), _is_named
+)
+
+
 def namesakes(
     connection: Executor, cluster_id: int, namespace: str, name: str, uid: str | None = None
 ) -> list[StoredPod]:
     """Pods with this name or this uid."""
-    mine = sa.and_(_pods.c.namespace == namespace, _pods.c.name == name)
-    if uid is not None:
-        mine = sa.or_(_pods.c.uid == uid, mine)
-    statement = _stored.where(_pods.c.cluster_id == cluster_id, mine).order_by(_pods.c.id)
-    return [StoredPod(*row) for row in connection.execute(statement)]
+    given = {"cluster": cluster_id, "namespace": namespace, "name": name}
+    if uid is None:
+        return [StoredPod(*row) for row in connection.execute(_named, given)]
+    return [StoredPod(*row) for row in connection.execute(_namesakes, {**given, "uid": uid})]
 
 
 def of_cluster(connection: Executor, cluster: str, namespace: str, name: str) -> StoredPod | None:
     """The pod of this name in the cluster of that name."""
-    mine = sa.and_(_pods.c.namespace == namespace, _pods.c.name == name)
-    cluster_id = sa.select(tables.clusters.c.id).where(tables.clusters.c.name == cluster)
-    row = connection.execute(_stored.where(_pods.c.cluster_id == cluster_id.scalar_subquery(), mine)).first()
+    given = {"cluster": cluster, "namespace": namespace, "name": name}
+    row = connection.execute(_of_cluster, given).first()
     return None if row is None else StoredPod(*row)
 
 
