@@ -56,21 +56,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, page) if page else self._fail(410, "the continue token is too old")
 
     def do_POST(self) -> None:
-        self._write("POST")
-
-    def do_PATCH(self) -> None:
-        self._write("PATCH")
-
-    def _write(self, method: str) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self._answer_is_lost = False
-        if self._is_refused(method, self.path):
+        if self._is_refused("POST", self.path):
             return
-        if method == "POST" and self.path.endswith("/events"):
+        if self.path.endswith("/events"):
             self._cluster.told.append(body)
             self._answer(201, body)
             return
-        self._cluster.wait_where_held(method, self.path)
+        self._cluster.wait_where_held("POST", self.path)
         kind, namespace, name = _meant(self.path)
         stored = kind and name and self._cluster.get(kind, name, namespace or "")
         if not stored:
@@ -79,20 +73,17 @@ class _Handler(BaseHTTPRequestHandler):
         if body["metadata"]["uid"] != stored["metadata"]["uid"]:
             self._fail(409, "Precondition failed: UID in precondition is not that of the object")
             return
-        version = body["metadata"].get("resourceVersion")
-        if method == "PATCH" and version not in (None, stored["metadata"]["resourceVersion"]):
-            self._fail(409, "the object has been modified")
-            return
-        if method == "POST" and stored["spec"].get("nodeName"):
+        if stored["spec"].get("nodeName"):
             self._fail(409, f"pod {name} is already assigned to node {stored['spec']['nodeName']!r}")
             return
-        changes = body if method == "PATCH" else {"spec": {"nodeName": body["target"]["name"]}}
-        self._cluster.writes.append((method, self.path, body))
+        self._cluster.writes.append(("POST", self.path, body))
+        annotations = body["metadata"].get("annotations") or {}
+        changes = {"metadata": {"annotations": annotations}, "spec": {"nodeName": body["target"]["name"]}}
         self._cluster.put(_merged(stored, changes))
         if self._answer_is_lost:
             self.close_connection = True
         else:
-            self._answer(201 if method == "POST" else 200, {"kind": "Status", "status": "Success"})
+            self._answer(201, {"kind": "Status", "status": "Success"})
 
     def _is_refused(self, method: str, path: str) -> bool:
         self._cluster.calls[method, path] += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,8 +15,10 @@ import sqlalchemy as sa
 
 from placement.app import build
 from placement.operations.kubernetes.binders import Binders
+from placement.services.clusters.pod_scheduler import Taken
+from placement.services.clusters.pods import Pods
 from placement.storage.database import Database
-from tests.api_server import ApiServer
+from tests.api_server import ApiServer, Held
 from tests.api_server_http import write_kubeconfig
 from tests.client import Client
 from tests.conftest import compatible
@@ -69,7 +72,7 @@ def bind(cluster: Client, node: str = "host-0", name: str = "web-0", uid: str | 
     return error
 
 
-def held(cluster: Client, node: str = "host-0") -> int:
+def in_use(cluster: Client, node: str = "host-0") -> int:
     found: int = cluster.get(f"{CLUSTER}/nodes/{node}").json["resources"]["PCPU"]["used"]
     return found
 
@@ -95,12 +98,10 @@ def test_a_pod_is_bound_with_its_cpus(cluster, api_server):
     assert annotations["unrelated"] == "kept"
     recorded = cluster.get(f"{CLUSTER}/pods/default/web-0").json
     assert (recorded["node"], recorded["cpuset"]) == ("host-0", "0-3")
-    # The CPUs are written before anybody can see the pod on the node.
-    assert [write[:2] for write in api_server.writes] == [
-        ("PATCH", f"{PODS}/web-0"),
-        ("POST", f"{PODS}/web-0/binding"),
-    ]
-    binding = api_server.writes[1][2]
+    # Nobody can see the pod on the node without its CPUs, for both are written at once.
+    assert [write[:2] for write in api_server.writes] == [("POST", f"{PODS}/web-0/binding")]
+    binding = api_server.writes[0][2]
+    assert binding["metadata"]["annotations"].keys() == {STATUS, SPEC}
     assert (binding["apiVersion"], binding["kind"]) == ("v1", "Binding")
     assert binding["target"] == {"apiVersion": "v1", "kind": "Node", "name": "host-0"}
     # What comes back through the synchronisation changes nothing.
@@ -115,7 +116,7 @@ def test_binding_again_is_no_error_and_changes_nothing(cluster, api_server):
     assert bind(cluster) == ""
     assert len(api_server.writes) == writes
     assert "assigned to node host-0 already" in bind(cluster, "host-1")
-    assert (held(cluster), held(cluster, "host-1")) == (4, 0)
+    assert (in_use(cluster), in_use(cluster, "host-1")) == (4, 0)
 
 
 def test_a_pod_without_cpus_of_its_own_is_bound_too(cluster, api_server):
@@ -157,29 +158,22 @@ def test_what_the_pod_breaks_is_told(cluster, api_server):
     assert (claimed(cluster), api_server.writes) == ({}, [])
 
 
-@pytest.mark.parametrize("path", ["/pods/web-0/binding", "/pods/web-0"])
-def test_what_the_api_server_refuses_is_taken_back(cluster, api_server, path):
+def test_what_the_api_server_refuses_is_taken_back(cluster, api_server):
     waiting(api_server, **{STATUS: "{}"})
-    api_server.fail_next("/pods/web-0", 200)
-    api_server.fail_next(path, 403)
+    api_server.fail_next("/pods/web-0/binding", 403)
     assert bind(cluster) == "told to fail (403)"
-    assert (claimed(cluster), held(cluster)) == ({}, 0)
+    assert (claimed(cluster), in_use(cluster)) == ({}, 0)
     pod = seen(api_server)
     assert "nodeName" not in pod["spec"]
     assert pod["metadata"]["annotations"] == {STATUS: "{}"}
     assert bind(cluster) == ""
 
 
-@pytest.mark.parametrize("path", ["/pods/web-0/binding", "/pods/web-0"])
-def test_an_answer_that_is_lost_is_found_out_about(cluster, api_server, path):
+def test_an_answer_that_is_lost_is_found_out_about(cluster, api_server):
     waiting(api_server)
-    api_server.fail_next("/pods/web-0", 200)
-    api_server.fail_next(path, 0)
-    error = bind(cluster)
-    bound = path.endswith("binding")
-    assert (error == "") is bound
-    assert ("nodeName" in seen(api_server)["spec"]) is bound
-    # What was sent without an answer may still come to pass, after others have written to the pod.
+    api_server.fail_next("/pods/web-0/binding", 0)
+    assert bind(cluster) == ""
+    assert seen(api_server)["spec"]["nodeName"] == "host-0"
     assert claimed(cluster) == {"web-0": "host-0"}
     assert bind(cluster) == ""
     assert claimed(cluster) == {"web-0": "host-0"}
@@ -200,7 +194,7 @@ def test_while_nobody_knows_whether_the_pod_is_bound_its_place_stays_claimed(
     grow_old(database)
     assert bind(cluster, "host-1") == ""
     assert claimed(cluster) == {"web-0": "host-1"}
-    assert held(cluster) == 0
+    assert in_use(cluster) == 0
 
 
 def test_a_pod_that_vanishes_meanwhile_holds_nothing(cluster, api_server):
@@ -208,7 +202,7 @@ def test_a_pod_that_vanishes_meanwhile_holds_nothing(cluster, api_server):
     api_server.fail_next("/pods/web-0/binding", 404)
     api_server.fail_next("/pods/web-0", 404)
     assert bind(cluster) == "told to fail (404)"
-    assert (claimed(cluster), held(cluster)) == ({}, 0)
+    assert (claimed(cluster), in_use(cluster)) == ({}, 0)
 
 
 def test_an_api_server_that_is_away_is_told_of(cluster, api_server):
@@ -282,9 +276,8 @@ def test_a_binding_without_an_answer_keeps_its_claim(cluster, api_server):
 
 
 @contextmanager
-def attempt_held_in(cluster: Client, api_server: ApiServer, method: str, path: str) -> Iterator[Future[str]]:
-    """An attempt on host-0 hangs in a call during the block, from which on it goes on."""
-    held = api_server.hold_next(method, path)
+def attempt_held(cluster: Client, held: Held) -> Iterator[Future[str]]:
+    """An attempt on host-0 that is held goes on after the block, which begins when it has come so far."""
     with ThreadPoolExecutor(1) as threads:
         # Test clients are not made for several threads.
         result = threads.submit(bind, Client(cluster.http.application.test_client()))
@@ -295,47 +288,66 @@ def attempt_held_in(cluster: Client, api_server: ApiServer, method: str, path: s
             held.may_go.set()
 
 
-@pytest.mark.parametrize(("method", "path"), [("PATCH", "/pods/web-0"), ("POST", "/binding")])
-def test_an_attempt_on_another_node_leaves_one_alone_that_is_under_way(cluster, api_server, method, path):
+@pytest.fixture
+def claims_held(monkeypatch: pytest.MonkeyPatch) -> Held:
+    """The next attempt waits when it has its claim, before it sends the Binding."""
+    held, claim = Held(threading.Event(), threading.Event()), Pods.bind
+
+    def held_claim(*given: Any) -> Taken:
+        taken = claim(*given)
+        if not held.has_come.is_set():
+            held.has_come.set()
+            assert held.may_go.wait(PATIENCE_SECONDS)
+        return taken
+
+    monkeypatch.setattr(Pods, "bind", held_claim)
+    return held
+
+
+def check_an_attempt_elsewhere_leaves_this_alone(cluster: Client, api_server: ApiServer, held: Held) -> None:
     waiting(api_server)
-    with attempt_held_in(cluster, api_server, method, path) as first:
+    with attempt_held(cluster, held) as first:
         assert "may still be bound" in bind(cluster, "host-1")
         assert claimed(cluster) == {"web-0": "host-0"}
     assert first.result(PATIENCE_SECONDS) == ""
     assert seen(api_server)["spec"]["nodeName"] == "host-0"
-    assert (claimed(cluster), held(cluster)) == ({"web-0": "host-0"}, 4)
+    assert (claimed(cluster), in_use(cluster)) == ({"web-0": "host-0"}, 4)
 
 
-def fail_next_binding(api_server: ApiServer) -> None:
-    """Those before it succeed: the pod is read and annotated."""
-    api_server.fail_next("/pods/web-0", 200)
-    api_server.fail_next("/pods/web-0", 200)
-    api_server.fail_next("/pods/web-0/binding", 403)
+def test_an_attempt_on_another_node_leaves_one_alone_that_has_its_claim(cluster, api_server, claims_held):
+    check_an_attempt_elsewhere_leaves_this_alone(cluster, api_server, claims_held)
+
+
+def test_an_attempt_on_another_node_leaves_one_alone_that_has_sent_its_binding(cluster, api_server):
+    binding = api_server.hold_next("POST", "/binding")
+    check_an_attempt_elsewhere_leaves_this_alone(cluster, api_server, binding)
 
 
 def test_an_attempt_that_fails_leaves_the_claim_to_a_former_one_that_is_under_way(cluster, api_server):
     waiting(api_server)
-    with attempt_held_in(cluster, api_server, "POST", "/binding") as first:
-        fail_next_binding(api_server)
+    with attempt_held(cluster, api_server.hold_next("POST", "/binding")) as first:
+        api_server.fail_next("/pods/web-0/binding", 403)
         assert "stays claimed" in bind(cluster)
     assert first.result(PATIENCE_SECONDS) == ""
-    assert (claimed(cluster), held(cluster)) == ({"web-0": "host-0"}, 4)
+    assert (claimed(cluster), in_use(cluster)) == ({"web-0": "host-0"}, 4)
 
 
-def test_an_attempt_that_was_overtaken_sends_no_binding_and_releases_nothing(cluster, api_server):
+def test_an_attempt_that_was_overtaken_sends_no_binding_and_releases_nothing(
+    cluster, api_server, claims_held
+):
     waiting(api_server)
-    with attempt_held_in(cluster, api_server, "PATCH", "/pods/web-0") as first:
-        fail_next_binding(api_server)
+    with attempt_held(cluster, claims_held) as first:
+        api_server.fail_next("/pods/web-0/binding", 403)
         assert "stays claimed" in bind(cluster)
     assert "somebody else" in first.result(PATIENCE_SECONDS)
     assert api_server.calls["POST", f"{PODS}/web-0/binding"] == 1
-    assert (claimed(cluster), held(cluster)) == ({"web-0": "host-0"}, 4)
+    assert (claimed(cluster), in_use(cluster)) == ({"web-0": "host-0"}, 4)
     assert bind(cluster) == ""
 
 
-def test_a_claim_that_is_gone_is_not_bound(cluster, api_server):
+def test_a_claim_that_is_gone_is_not_bound(cluster, api_server, claims_held):
     waiting(api_server)
-    with attempt_held_in(cluster, api_server, "PATCH", "/pods/web-0") as first:
+    with attempt_held(cluster, claims_held) as first:
         assert cluster.delete(f"{CLUSTER}/pods/default/web-0").status_code == 204
     assert "somebody else" in first.result(PATIENCE_SECONDS)
     assert "nodeName" not in seen(api_server)["spec"]

@@ -10,15 +10,16 @@ import pytest
 import sqlalchemy as sa
 
 from placement.app import build
+from placement.domain import deadline
 from placement.storage import tables
 from placement.storage.backends.backend import Stamped
 from placement.storage.database import Database, utcnow
+from placement.storage.failures import TryAgain
 from placement.storage.statements import pod_arrivals
 from placement.storage.statements.pod_arrivals import PodArrival
 from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import ALLOCS, KUBELET, NUMA_POLICY, node_manifests, pod_manifest
-from tests.patience import unhurried
 from tests.pod_invariants import check, check_image
 from tests.server import database_url
 
@@ -52,7 +53,7 @@ class Service:
 
     def put(self, name: str, **given: Any) -> int:
         """The status of placing a pod; what is known of the nodes is what is stored, whatever it is."""
-        with pytest.MonkeyPatch.context() as patch, unhurried():
+        with pytest.MonkeyPatch.context() as patch:
             patch.setattr(pod_arrivals, "place_at_once", self.place)
             status = self.api.put(f"{PODS}/{name}", pod_manifest(**given)).status_code
         fresh = check(self.database, "edge")
@@ -196,19 +197,46 @@ def changed(first: PodArrival, second: PodArrival, what: str) -> PodArrival:
     ],
 )
 def test_what_cannot_be_is_not_done_at_all(services: tuple[Service, Service], what: str):
+    service, second = services[0], to_come(services)
+    (first, _) = service.sent[-1]
+    before = {table.name: service.rows(table) for table in tables.metadata.sorted_tables}
+    written = pod_arrivals.place_at_once(service.database, changed(first, second, what), utcnow())
+    assert (written is not None) == (what == "nothing")
+    after = {table.name: service.rows(table) for table in tables.metadata.sorted_tables}
+    assert (after == before) == (what != "nothing")
+
+
+def to_come(services: tuple[Service, Service]) -> PodArrival:
+    """A second pod, as it could be written by the first service, which has only one yet."""
     service, ahead = services
     for each in services:
         each.import_node("n1")
         assert each.put("p1", uid=UID.format(1), qos="LSR", cpu="4") == 201
     assert ahead.put("p2", uid=UID.format(2), qos="LSR", cpu="4") == 201
-    (first, _), (second, _) = ahead.sent
+    arrival, _ = ahead.sent[-1]
     with service.database.read() as connection:
         revision = sa.cast(tables.providers.c.revision, sa.Text)
-        stamp = connection.execute(sa.select(revision).where(tables.providers.c.id == second.host_id))
-        second = replace(second, host_revision=int(stamp.scalar_one()))
-    before = {table.name: service.rows(table) for table in tables.metadata.sorted_tables}
-    with unhurried():
-        written = pod_arrivals.place_at_once(service.database, changed(first, second, what), utcnow())
-    assert (written is not None) == (what == "nothing")
-    after = {table.name: service.rows(table) for table in tables.metadata.sorted_tables}
-    assert (after == before) == (what != "nothing")
+        stamp = connection.execute(sa.select(revision).where(tables.providers.c.id == arrival.host_id))
+        return replace(arrival, host_revision=int(stamp.scalar_one()))
+
+
+def test_who_has_little_time_left_has_a_pod_written_in_one_round_trip_too(services: tuple[Service, Service]):
+    service, arrival = services[0], to_come(services)
+    sent: list[str] = []
+    sa.event.listen(service.database.engine, "before_cursor_execute", lambda *given: sent.append(given[2]))
+    with deadline.within(10):
+        assert pod_arrivals.place_at_once(service.database, arrival, utcnow()) is not None
+    (statement,) = (each for each in sent if "EXECUTE placement_pod_arrival" in each)
+    assert "SET LOCAL lock_timeout" in statement
+    # The next one on this connection is bound as usual.
+    with service.database.read() as connection:
+        assert connection.exec_driver_sql("SHOW lock_timeout").scalar_one() == "10s"
+
+
+def test_who_has_little_time_left_waits_no_longer_for_others(services: tuple[Service, Service]):
+    service, arrival = services[0], to_come(services)
+    with service.database.write() as other:
+        other.execute(sa.select(tables.providers.c.id).with_for_update())
+        # Were it this process that gives up, nobody would know whether the pod is written.
+        with deadline.within(0.5), pytest.raises(TryAgain):
+            pod_arrivals.place_at_once(service.database, arrival, utcnow())

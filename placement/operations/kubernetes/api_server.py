@@ -7,8 +7,10 @@ Kubernetes documentation, "Kubernetes API Concepts".
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -222,6 +224,15 @@ class ApiServer:
             retries=False,
         )
         return answer
+
+
+def preload() -> None:
+    """Import the client library, which takes most of a second, before somebody waits for it.
+
+    Whether it is there at all is said by ApiServer.
+    """
+    with suppress(ImportError):
+        importlib.import_module("kubernetes")
 
 
 def _client(kubeconfig: str | None, context: str | None) -> Any:

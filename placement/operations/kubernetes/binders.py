@@ -8,7 +8,7 @@ from typing import Any
 
 from placement.domain.errors import PlacementError, Unanswered
 from placement.kubernetes.pod import ENDED_PHASES
-from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path
+from placement.operations.kubernetes.api_server import ApiServer, ApiServerError, object_path, preload
 from placement.operations.kubernetes.collection import ALL_PODS, pods_path
 
 
@@ -28,33 +28,16 @@ class Binder:
         pages = self._api_server.pages(ALL_PODS, {"fieldSelector": selector, "resourceVersion": "0"})
         return {str(pod["metadata"].get("uid")) for page in pages for pod in page.items}
 
-    def annotate(
-        self,
-        namespace: str,
-        name: str,
-        uid: str,
-        annotations: Mapping[str, str | None],
-        version: str | None = None,
-    ) -> None:
-        """Set annotations, remove those that are None; refused if another pod has that name by now.
-
-        With `version` also if the pod changed since. Raises Unanswered if it may have been done or still be.
-        """
-        metadata = {"uid": uid, "annotations": annotations}
-        if version is not None:
-            metadata["resourceVersion"] = version
-        with _doubt():
-            self._api_server.patch(_path(namespace, name), {"metadata": metadata})
-
-    def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
+    def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
         """Assign the pod to the node; refused if it is assigned already, or another one by now.
 
-        API servers before 1.21 or so do not look at the uid. Raises Unanswered likewise.
+        The API server copies the annotations of a Binding to the pod as it assigns it. Servers before 1.21 or
+        so do not look at the uid. Raises Unanswered if it may have been done or still be.
         """
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"namespace": namespace, "name": name, "uid": uid},
+            "metadata": {"namespace": namespace, "name": name, "uid": uid, "annotations": annotations},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         with _doubt():
@@ -69,6 +52,8 @@ class Binders:
         self._kubeconfig = kubeconfig
         self._own_cluster = own_cluster
         self._found: dict[str, Binder] = {}
+        # Pods that are bound first shall not wait for it, and kube-scheduler with them.
+        preload()
 
     def of(self, cluster: str) -> Binder:
         """The one of that cluster. Raises PlacementError that says what is missing."""

@@ -76,7 +76,7 @@ class BindAttempt:
             except PlacementError as failure:
                 error = failure
         if error is not None:
-            self._settle(error, taken, pod)
+            self._settle(error, taken)
 
     def _is_bound(self, pod: Mapping[str, Any]) -> bool:
         node = _node(pod)
@@ -107,22 +107,20 @@ class BindAttempt:
     def _held(self) -> PodAnswer | None:
         """The claim of this very pod; another pod of the same name does not count."""
         binding = self._binding
-        try:
-            held = self._pods.recorded(self._cluster, binding.namespace, binding.name)
-        except NotFound:
+        held = self._pods.recorded(self._cluster, binding.namespace, binding.name)
+        if held is None or held.uid != canonical_uid(binding.uid) or held.node is None:
             return None
-        return held if held.uid == canonical_uid(binding.uid) and held.node is not None else None
+        return held
 
     def _assign(self, claim: PodAnswer) -> None:
+        """Bind the pod with its annotations, if the claim is still its own. Raises PlacementError."""
         binding = self._binding
-        if claim.annotations:
-            self._annotate(claim.annotations)
         held = self._held()
         if held is None or (held.node, held.changed_at) != (claim.node, claim.changed_at):
             raise _Overtaken(f"{self._title}: its claim was released or renewed by somebody else meanwhile")
         if deadline.is_over():
             raise PlacementError(_TOO_SLOW)
-        self._binder.bind(binding.namespace, binding.name, binding.uid, binding.node)
+        self._binder.bind(binding.namespace, binding.name, binding.uid, binding.node, claim.annotations)
 
     @property
     def _title(self) -> str:
@@ -138,11 +136,7 @@ class BindAttempt:
             raise Conflict(f"{self._title} is another one by now, with uid {uid}, not {self._binding.uid}")
         return pod
 
-    def _annotate(self, annotations: Mapping[str, str | None], version: str | None = None) -> None:
-        binding = self._binding
-        self._binder.annotate(binding.namespace, binding.name, binding.uid, annotations, version)
-
-    def _settle(self, error: PlacementError, taken: Taken, before: Mapping[str, Any]) -> None:
+    def _settle(self, error: PlacementError, taken: Taken) -> None:
         """After a failed call, which may have taken effect: raises unless the pod is on its node."""
         if isinstance(error, _Overtaken):
             raise error
@@ -162,8 +156,6 @@ class BindAttempt:
         if not bound_to and (isinstance(error, Unanswered) or _is_undecided(taken.before)):
             raise PlacementError(f"{error}; {_MAY_STILL_BE_BOUND}")
         self._release(claim)
-        if not bound_to:
-            self._take_back(before, now, claim.annotations)
         raise error
 
     def _release(self, claim: PodAnswer) -> None:
@@ -171,16 +163,6 @@ class BindAttempt:
         precondition = Precondition(claim.uid, claim.changed_at)
         with suppress(NotFound, Conflict):
             self._pods.delete(self._cluster, claim.namespace, claim.name, precondition)
-
-    def _take_back(
-        self, before: Mapping[str, Any], now: Mapping[str, Any], written: Mapping[str, str]
-    ) -> None:
-        """Take our annotations off a pod that still waits; a failure is ignored, as they do no harm there."""
-        had = before["metadata"].get("annotations") or {}
-        if written:
-            with suppress(PlacementError):
-                # Not what another attempt may write meanwhile.
-                self._annotate({key: had.get(key) for key in written}, now["metadata"].get("resourceVersion"))
 
 
 def _is_undecided(claimed_at: datetime.datetime | None) -> bool:

@@ -43,6 +43,7 @@ from placement.services.clusters.pod_documents import PodDocument
 from placement.services.clusters.pod_pages import Unschedulable
 from placement.services.clusters.pod_scheduler import PodScheduler, Taken
 from placement.services.clusters.pod_writing import Arrival, bearers_of, keeps_off, pod_values
+from placement.services.clusters.repeated_pods import RepeatedPods, reported_once
 from placement.services.clusters.reservation_ends import ReservationEnds
 from placement.services.clusters.running_pods import new_arrival
 from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
@@ -94,6 +95,7 @@ class ManyPods:
         self._ends = ends
         self._scheduler = scheduler
         self._place = place
+        self._repeated = RepeatedPods(database, cluster_cache)
 
     def put(self, cluster: str, manifests: Sequence[Mapping[str, Any]]) -> list[PodOutcome]:
         """Place pods, or record where they run if they name a node; what became of each.
@@ -121,9 +123,14 @@ class ManyPods:
         self, cluster: str, documents: Mapping[int, PodDocument], outcomes: dict[int, PodOutcome]
     ) -> None:
         """Put some, and note what became of them as soon as it is known."""
+        view = None
+        if reported := reported_once(documents):
+            view = self._ends.current(cluster)
+            outcomes |= self._repeated.record(view, reported)
+            documents = {number: each for number, each in documents.items() if number not in outcomes}
         units = list(placed_together(documents))
         if len(units) > 1:
-            self._try_together(cluster, documents, outcomes, _TRIES_TOGETHER)
+            self._try_together(cluster, documents, outcomes, _TRIES_TOGETHER, view)
         for gang, members in units:
             left = {number: document for number, document in members.items() if number not in outcomes}
             if left and (gang is not None or len(units) == 1):
@@ -144,14 +151,19 @@ class ManyPods:
         documents: Mapping[int, PodDocument],
         outcomes: dict[int, PodOutcome],
         most: int | None = None,
+        view: ClusterSnapshot | None = None,
     ) -> None:
-        """Put some together, if others do not get in the way so often; note what became of them."""
+        """Put some together, if others do not get in the way so often; note what became of them.
+
+        The first try is on `view`, if the cluster was looked at just now.
+        """
         refusing: set[NodeInfo] = set()
-        tries = count(1)
+        tries, looks = count(1), [] if view is None else [view]
 
         def once() -> dict[int, PodOutcome]:
             try:
-                return self._together(cluster, documents, refusing)
+                now = looks.pop() if looks else self._ends.current(cluster)
+                return self._together(now, documents, refusing)
             except NodeChanged as changed:
                 if next(tries) == most:
                     raise Conflict(str(changed)) from changed
@@ -162,13 +174,12 @@ class ManyPods:
             outcomes |= patiently(once)
 
     def _together(
-        self, cluster: str, documents: Mapping[int, PodDocument], refusing: set[NodeInfo]
+        self, view: ClusterSnapshot, documents: Mapping[int, PodDocument], refusing: set[NodeInfo]
     ) -> dict[int, PodOutcome]:
         """What became of the pods that are new; `refusing` nodes take none, and whichever refuses is added.
 
         Raises NodeChanged, Conflict, NotFound, Unavailable.
         """
-        view = self._ends.current(cluster)
         fresh = self._new(view, documents)
         if any(map(_concerns_others, fresh.values())):
             decided, at = self._decided_alone(view, fresh, refusing)

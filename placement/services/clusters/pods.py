@@ -69,9 +69,14 @@ class Pods:
 
     # -- reading ------------------------------------------------------------------------------------
 
-    def recorded(self, cluster: str, namespace: str, name: str) -> PodAnswer:
-        """One pod as it is recorded, without the pool that its containers use. Raises NotFound."""
-        return answer_of(self._stored(cluster, namespace, name)[1])
+    def recorded(self, cluster: str, namespace: str, name: str) -> PodAnswer | None:
+        """One pod as it is recorded, without the pool that its containers use; None if there is none.
+
+        None, too, where there is no such cluster.
+        """
+        with self._database.read() as connection:
+            pod = pods.of_cluster(connection, cluster, namespace, name)
+        return None if pod is None else answer_of(pod)
 
     def _stored(self, cluster: str, namespace: str, name: str) -> tuple[Cluster, StoredPod]:
         with self._database.read() as connection:

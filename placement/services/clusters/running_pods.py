@@ -73,8 +73,8 @@ class Recording:
         self.writing.check_namesakes(transaction, facts, sought, known)
         state = None if root_id is None else locked.states[root_id]
         arrival = _arrival(facts, document, same, state)
-        before = _recorded_before(state, document)
-        if same is not None and known == [same] and same.root_id == root_id and before == arrival.recorded:
+        stays = _recorded_before(state, document) == arrival.recorded
+        if same is not None and known == [same] and same.root_id == root_id and stays:
             pods.update(transaction, same.id, pod_values(arrival, same.node_id, same))
             transaction.records.append(arrived(facts.name, arrival.answer, same))
         else:
@@ -88,6 +88,16 @@ class Recording:
 def new_arrival(view: ClusterSnapshot, document: PodDocument) -> Arrival:
     """A pod of which nothing is known yet, where it runs. Raises ManifestError, BadRequest."""
     return _arrival(view.facts, document, None, _host(view, document))
+
+
+def repeated_arrival(view: ClusterSnapshot, document: PodDocument, same: StoredPod) -> Arrival | None:
+    """A pod that is reported on the node of its row; None if what is recorded of it there changes.
+
+    Raises ManifestError, BadRequest.
+    """
+    state = _host(view, document)
+    arrival = _arrival(view.facts, document, same, state)
+    return arrival if _recorded_before(state, document) == arrival.recorded else None
 
 
 def _host(view: ClusterSnapshot, document: PodDocument) -> NodeInfo:

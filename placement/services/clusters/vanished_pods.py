@@ -26,22 +26,11 @@ class Binder(Protocol):
     def uids_on(self, node: str) -> Collection[str]:
         """The uids of the pods on a node that are not over; possibly as of a moment ago."""
 
-    def annotate(
-        self,
-        namespace: str,
-        name: str,
-        uid: str,
-        annotations: Mapping[str, str | None],
-        version: str | None = None,
-    ) -> None:
-        """Set annotations, remove those that are None; refused if another pod has that name by now.
+    def bind(self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]) -> None:
+        """Assign the pod to the node and set annotations, both or neither; refused if it is assigned.
 
-        With `version`, its resourceVersion, also if the pod changed since. Raises Unanswered if that may have
-        been done or still be.
+        Raises Unanswered if it may have been done or still be.
         """
-
-    def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """Assign the pod to the node; refused if it is assigned. Raises Unanswered likewise."""
 
 
 class Binders(Protocol):

@@ -156,7 +156,7 @@ class PostgreSQL:
         if not self._is_hurried() and self._statement_seconds == STATEMENT_SECONDS:
             return _BEGIN_SNAPSHOT
         seconds = deadline.remaining(STATEMENT_SECONDS)
-        return _BEGIN_SNAPSHOT + postgresql_driver.bounds(seconds, self._lock_seconds)
+        return f"{_BEGIN_SNAPSHOT}; {postgresql_driver.bounds(seconds, self._lock_seconds)}"
 
     def alone(self) -> AbstractContextManager[None]:
         """An empty block: writers lock rows and need not be alone."""
@@ -164,9 +164,14 @@ class PostgreSQL:
 
     def begin_write(self, connection: sa.Connection) -> str:
         """Begin, with the limits that the deadline of the request sets."""
+        limits = self._limits()
+        return f"{_BEGIN_WRITE}; {limits}" if limits else _BEGIN_WRITE
+
+    def _limits(self) -> str:
+        """The statements that limit a write to what the request has left; empty where it has enough."""
         if not self._is_hurried():
-            return _BEGIN_WRITE
-        return _BEGIN_WRITE + postgresql_driver.bounds(
+            return ""
+        return postgresql_driver.bounds(
             deadline.remaining(self._statement_seconds), deadline.remaining(self._lock_seconds)
         )
 
@@ -262,22 +267,18 @@ class PostgreSQL:
         single_write: Callable[[], AbstractContextManager[SingleWrite]],
         values: Sequence[Any],
     ) -> bool:
-        """In one round trip, unless time is short: then the limits would take a second one."""
-        if self._is_hurried():
-            return False
+        """In one round trip."""
         with single_write() as write:
-            return postgresql_claims.claim(write, values)
+            return postgresql_claims.claim(write, values, self._limits())
 
     def place_at_once(
         self,
         single_write: Callable[[], AbstractContextManager[SingleWrite]],
         values: Sequence[Any],
     ) -> Stamped | None:
-        """Place in one round trip, like `claim_at_once`."""
-        if self._is_hurried():
-            return None
+        """In one round trip."""
         with single_write() as write:
-            return postgresql_claims.place(write, values)
+            return postgresql_claims.place(write, values, self._limits())
 
     # -- looking at what changed --------------------------------------------------------------------
 

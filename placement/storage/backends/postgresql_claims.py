@@ -155,36 +155,36 @@ _EXECUTE = {
 }
 
 
-def claim(write: SingleWrite, values: Sequence[Any]) -> bool:
+def claim(write: SingleWrite, values: Sequence[Any], limits: str) -> bool:
     """Claim for new consumers (storage.statements.allocations); False, and nothing done, if it cannot be.
 
-    Raises errors of SQLAlchemy.
+    `limits` are statements that bound its time, empty for the usual bounds. Raises errors of SQLAlchemy.
     """
-    return _run("placement_fresh_claim", write, values) is not None
+    return _run("placement_fresh_claim", write, values, limits) is not None
 
 
-def place(write: SingleWrite, values: Sequence[Any]) -> Stamped | None:
+def place(write: SingleWrite, values: Sequence[Any], limits: str) -> Stamped | None:
     """Have a new pod on a node (storage.statements.pod_arrivals); what was written, None if it cannot be.
 
-    Raises errors of SQLAlchemy.
+    `limits` as for `claim`. Raises errors of SQLAlchemy.
     """
-    row = _run("placement_pod_arrival", write, values)
+    row = _run("placement_pod_arrival", write, values, limits)
     if row is None:
         return None
     return Stamped(row[0], str(write.connection.info[KEY]), frozenset((id_, stamp) for id_, stamp in row[1]))
 
 
-def _run(name: str, write: SingleWrite, values: Sequence[Any]) -> Any:
+def _run(name: str, write: SingleWrite, values: Sequence[Any], limits: str) -> Any:
     connection = write.connection
     if name in connection.info:
-        return _sent(name, write, values)
+        return _sent(name, write, values, limits)
     try:
         if _PREPARE not in connection.info:
             connection.exec_driver_sql(_PREPARE)
             connection.info[_PREPARE] = True
         # The plan is made now and kept, so it must not depend on the present size of the tables.
         connection.exec_driver_sql("SET enable_seqscan = off")
-        row = _sent(name, write, values)
+        row = _sent(name, write, values, limits)
         connection.exec_driver_sql("RESET enable_seqscan")
     except sa.exc.DBAPIError:
         connection.invalidate()
@@ -193,10 +193,12 @@ def _run(name: str, write: SingleWrite, values: Sequence[Any]) -> Any:
     return row
 
 
-def _sent(name: str, write: SingleWrite, values: Sequence[Any]) -> Any:
+def _sent(name: str, write: SingleWrite, values: Sequence[Any], limits: str) -> Any:
     """The row that the statement selects, None if it refuses."""
+    # Statements of one message are one transaction, so the limits hold for the claim and for nothing else.
+    statement = f"{limits}; {_EXECUTE[name]}" if limits else _EXECUTE[name]
     try:
-        return write.send(_EXECUTE[name], tuple(values)).one()
+        return write.send(statement, tuple(values)).one()
     except sa.exc.DBAPIError as error:
         if getattr(error.orig, "pgcode", None) == _NOT_A_NUMBER:
             return None

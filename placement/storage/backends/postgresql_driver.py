@@ -181,11 +181,11 @@ def prepare(connection: Any, statement_seconds: float, lock_seconds: float) -> s
 
 
 def bounds(statement_seconds: float, lock_seconds: float) -> str:
-    """The statements that limit one transaction, to be sent together with its beginning."""
+    """The statements that limit one transaction, to be sent in one message with its beginning."""
     # A little later than a lock runs out, because that error says what was waited for.
     return (
-        f"; SET LOCAL statement_timeout = {_milliseconds(statement_seconds + _LATER_SECONDS)}"
-        f"; SET LOCAL lock_timeout = {_milliseconds(lock_seconds)}"
+        f"SET LOCAL statement_timeout = {_milliseconds(statement_seconds + _LATER_SECONDS)}; "
+        f"SET LOCAL lock_timeout = {_milliseconds(lock_seconds)}"
     )
 
 

@@ -65,6 +65,17 @@ _REPLACE = RowStatement(
     sa.bindparam("now", type_=sa.DateTime),
 )
 
+_UPDATE = RowStatement(
+    """
+    UPDATE pods SET manifest = given.manifest, status = given.status, format = given.format,
+                    node_id = given.node_id, updated_at = :now
+      FROM {rows} WHERE pods.id = given.id
+    """,
+    "given",
+    {"id": "integer", "manifest": "json", "status": "json", "format": "integer", "node_id": "integer"},
+    sa.bindparam("now", type_=sa.DateTime),
+)
+
 _stored = (
     sa.select(
         _pods.c.id,
@@ -98,15 +109,32 @@ def any_namesakes(
     return [StoredPod(*row) for row in connection.execute(statement.order_by(_pods.c.id))]
 
 
+# Made once: everybody who places a pod or asks about one sends these.
+_is_there = _pods.c.cluster_id == sa.bindparam("cluster")
+_is_named = sa.and_(_pods.c.namespace == sa.bindparam("namespace"), _pods.c.name == sa.bindparam("name"))
+_named = _stored.where(_is_there, _is_named)
+_is_namesake = sa.or_(_pods.c.uid == sa.bindparam("uid"), _is_named)
+_namesakes = _stored.where(_is_there, _is_namesake).order_by(_pods.c.id)
+_of_cluster = _stored.join(tables.clusters, tables.clusters.c.id == _pods.c.cluster_id).where(
+    tables.clusters.c.name == sa.bindparam("cluster"), _is_named
+)
+
+
 def namesakes(
     connection: Executor, cluster_id: int, namespace: str, name: str, uid: str | None = None
 ) -> list[StoredPod]:
     """Pods with this name or this uid."""
-    mine = sa.and_(_pods.c.namespace == namespace, _pods.c.name == name)
-    if uid is not None:
-        mine = sa.or_(_pods.c.uid == uid, mine)
-    statement = _stored.where(_pods.c.cluster_id == cluster_id, mine).order_by(_pods.c.id)
-    return [StoredPod(*row) for row in connection.execute(statement)]
+    given = {"cluster": cluster_id, "namespace": namespace, "name": name}
+    if uid is None:
+        return [StoredPod(*row) for row in connection.execute(_named, given)]
+    return [StoredPod(*row) for row in connection.execute(_namesakes, {**given, "uid": uid})]
+
+
+def of_cluster(connection: Executor, cluster: str, namespace: str, name: str) -> StoredPod | None:
+    """The pod of this name in the cluster of that name."""
+    given = {"cluster": cluster, "namespace": namespace, "name": name}
+    row = connection.execute(_of_cluster, given).first()
+    return None if row is None else StoredPod(*row)
 
 
 def reservations(connection: Executor, cluster_id: int, uids: Collection[str]) -> list[StoredPod]:
@@ -140,6 +168,16 @@ def update(transaction: Transaction, id_: int, values: PodValues) -> None:
     """Replace what a pod's row says."""
     row = {**_row(values), "updated_at": transaction.now}
     transaction.execute(sa.update(_pods).where(_pods.c.id == id_).values(row))
+
+
+def update_all(transaction: Transaction, values: Mapping[int, PodValues]) -> None:
+    """Replace what rows, by id, say of pods that keep their names and uids."""
+    if values:
+        rows = [
+            (id_, json.dumps(dict(each.manifest)), json.dumps(dict(each.status)), each.format, each.node_id)
+            for id_, each in values.items()
+        ]
+        _UPDATE.run(transaction, rows, now=transaction.now)
 
 
 def leave_nodes(transaction: Transaction, statuses: Mapping[int, Mapping[str, Any]], form: int) -> None:

@@ -41,11 +41,10 @@ def test_the_synchronisation_may_hold_its_lease_in_its_own_namespace():
     }
 
 
-def test_binding_may_look_at_pods_and_annotate_them_and_create_bindings():
+def test_binding_may_look_at_pods_and_create_bindings_and_nothing_else():
     assert granted("placement-bind") == {
         ("", "pods", "get"),
         ("", "pods", "list"),
-        ("", "pods", "patch"),
         ("", "pods/binding", "create"),
     }
 
