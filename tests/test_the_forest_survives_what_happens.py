@@ -140,3 +140,44 @@ def test_a_database_that_was_restored_is_believed(tmp_path):
             api.provider("new", VCPU=10)
             assert count(api) == 2
         database.dispose()
+
+
+def test_many_changes_are_taken_over_at_once_with_who_is_new_or_moved(api, database, use_cases, monkeypatch):
+    """Whether many or few, what the next search sees is what was committed; classes and traits are named."""
+    hosts = [api.provider(f"host{number}", VCPU=10) for number in range(6)]
+    moving = api.provider("moving", parent=hosts[0], VCPU=3)
+    assert count(api) == 7
+    monkeypatch.setattr(forest_keeper, "_MANY", 2)
+    with another_process(database) as other:
+        assert other.put("/resource_classes/CUSTOM_NEW").status_code == 201
+        assert other.at("1.39").put("/traits/CUSTOM_NEW").status_code == 201
+        for host in hosts[:4]:
+            other.offer(host, VCPU=20, CUSTOM_NEW=3)
+            other.carry(host, "CUSTOM_NEW")
+        other.offer(hosts[4])
+        other.claim({hosts[1]: {"VCPU": 9}})
+        place = {"name": "moving", "parent_provider_uuid": hosts[5]}
+        assert other.at("1.39").put(f"/resource_providers/{moving}", place).status_code == 200
+        added = other.provider("added", VCPU=10)
+        assert body(api) == body(other)
+        assert body(api, f"{VCPU}5") == body(other, f"{VCPU}5")
+        carriers = body(api, f"{VCPU}&required=CUSTOM_NEW")
+        assert carriers == body(other, f"{VCPU}&required=CUSTOM_NEW")
+        assert set(carriers["provider_summaries"]) == set(hosts[:4])
+    assert {*hosts[:4], hosts[5], moving, added} == set(body(api)["provider_summaries"])
+
+
+def test_many_changes_that_are_read_from_another_server_are_not_believed(api, use_cases, monkeypatch):
+    hosts = [api.provider(f"host{number}", VCPU=10) for number in range(3)]
+    assert count(api) == 3
+    monkeypatch.setattr(forest_keeper, "_MANY", 2)
+    for host in hosts:
+        api.offer(host, VCPU=1)
+
+    def exchanged(connection: object, horizon: int) -> None:
+        raise Unavailable("The database was exchanged while it was read; try again.")
+
+    monkeypatch.setattr(use_cases.forest.feed, "check", exchanged)
+    assert api.get(f"{VCPU}5").status_code == 503
+    monkeypatch.undo()
+    assert count(api, f"{VCPU}5") == 0

@@ -113,18 +113,26 @@ class IdIndex:
         return -1
 
     def rows_of(self, keys: Amounts) -> Indices:
-        """The rows of many ids, -1 where there is none. Only for ids given to `load`."""
-        if not len(self._ids):
-            return np.full(len(keys), -1, np.int32)
-        at = np.minimum(np.searchsorted(self._ids, keys), len(self._ids) - 1)
-        return np.where(self._ids[at] == keys, self._rows[at], np.int32(-1)).astype(np.int32)
+        """The rows of many ids, -1 where there is none."""
+        rows = np.full(len(keys), -1, np.int32)
+        if len(self._ids):
+            at = np.minimum(np.searchsorted(self._ids, keys), len(self._ids) - 1)
+            found = self._ids[at] == keys
+            rows[found] = self._rows[at[found]]
+        if self._recent:
+            recent = np.array(list(self._recent.items()), np.int64)
+            recent = recent[np.argsort(recent[:, 0])]
+            at = np.minimum(np.searchsorted(recent[:, 0], keys), len(recent) - 1)
+            found = recent[at, 0] == keys
+            rows[found] = recent[at[found], 1]
+        return rows
 
     def get_all(self, keys: Sequence[int]) -> list[int]:
         """The rows of many ids, -1 where there is none."""
         if len(keys) <= _FEW:
             return [self.get(key) for key in keys]
-        rows = self.rows_of(np.array(keys, np.int64)).tolist()
-        return [self._recent.get(key, row) for key, row in zip(keys, rows, strict=True)]
+        rows: list[int] = self.rows_of(np.array(keys, np.int64)).tolist()
+        return rows
 
     def put(self, key: int, row: int) -> None:
         """Remember a new id; -1 forgets it."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from placement.forest.arrays import HUGE, IdIndex, Indices, Mask, Rows, table_of
+from placement.forest.arrays import HUGE, Amounts, IdIndex, Indices, Mask, Rows, table_of
 from placement.forest.inventory_column import InventoryColumn
 from placement.forest.memberships import Memberships
 from placement.forest.provider_columns import NONE, ProviderColumns
@@ -163,8 +163,8 @@ class Forest:
         self.providers.own()
         self.providers.touch(int(self.providers.root[row]))
 
-    def _begin_writing(self) -> None:
-        """From now on the forest differs from the snapshots that were given away."""
+    def begin_writing(self) -> None:
+        """To be called before feeding: from now on it differs from the snapshots that were given away."""
         if self._latest is not None:
             latest, self._latest = self._latest, None
             self._known_roots, self._known_flat = latest._known_roots, latest._known_flat
@@ -179,11 +179,16 @@ class Forest:
 
     def outdated(self, states: Sequence[tuple[int, int]]) -> list[int]:
         """The ids among these states, (id, revision), that have not been applied yet; not for snapshots."""
-        rows = self._index.get_all([id_ for id_, _ in states])
+        rows = np.array(self._index.get_all([id_ for id_, _ in states]), np.intp)
         revision = self.providers.revision
-        return [
-            id_ for (id_, wanted), row in zip(states, rows, strict=True) if row < 0 or revision[row] != wanted
-        ]
+        if not len(revision):
+            return [id_ for id_, _ in states]
+        known = zip(states, rows.tolist(), revision[rows].tolist(), strict=True)
+        return [id_ for (id_, wanted), row, present in known if row < 0 or present != wanted]
+
+    def rows_of(self, ids: Amounts) -> Rows:
+        """The rows of many providers, NONE where there is none; not for snapshots."""
+        return self._index.rows_of(ids).astype(np.intp)
 
     def knows(self, provider_id: int) -> bool:
         """Whether the provider is in the forest as it is fed; not for snapshots."""
@@ -194,7 +199,7 @@ class Forest:
         batch = list(records)
         if not batch:
             return
-        self._begin_writing()
+        self.begin_writing()
         for record, row in zip(batch, self._index.get_all([each.row.id for each in batch]), strict=True):
             if row < 0 and not self.knows(record.row.id):
                 self._insert(record)
@@ -222,7 +227,7 @@ class Forest:
         row = self._index.get(provider_id)
         if row < 0:
             return
-        self._begin_writing()
+        self.begin_writing()
         self.providers.unlink(row)
         for column in self.inventories.values():
             column.drop(row)

@@ -10,42 +10,19 @@ import numpy as np
 from placement.forest.arrays import (
     HUGE,
     Amounts,
-    Columns,
     Indices,
     Mask,
-    Ratios,
     Rows,
 )
-from placement.forest.records import MILLION, InventoryRow
-
-
-class _Entries(Columns):
-    provider: Indices
-    capacity_of: Amounts
-    used: Amounts
-    free: Amounts
-    min_unit: Indices
-    max_unit: Indices
-    step_size: Indices
-
-
-class _Offers(Columns):
-    """What makes the capacity of each entry; searches do not look at it, and usage does not change it."""
-
-    total: Indices
-    reserved: Indices
-    ratio: Ratios
-
-
-class _EntryOf(Columns):
-    entry: Indices
+from placement.forest.inventory_entries import Entries, EntryOf, Offered, Offers, whole
+from placement.forest.records import LARGEST_RATIO, MILLION, InventoryRow
 
 
 class InventoryColumn:
     """One entry per inventory of the class, and from each provider row to its entry (-1: none)."""
 
     def __init__(self) -> None:
-        self.entries = _Entries(
+        self.entries = Entries(
             {
                 "provider": (np.int32, -1),
                 "capacity_of": (np.int64, 0),
@@ -56,11 +33,11 @@ class InventoryColumn:
                 "step_size": (np.int32, 1),
             }
         )
-        self.offers = _Offers({"total": (np.int32, 0), "reserved": (np.int32, 0), "ratio": (np.float32, 1.0)})
+        self.offers = Offers({"total": (np.int32, 0), "reserved": (np.int32, 0), "ratio": (np.float32, 1.0)})
         # Entry -1 stands for "none" and is masked out, but must be there to be looked at.
         self.entries.ensure(1)
         self.offers.ensure(1)
-        self._entry_of = _EntryOf({"entry": (np.int32, -1)})
+        self._entry_of = EntryOf({"entry": (np.int32, -1)})
         self._count = 0
         self._vacant: list[int] = []
         # Few classes use units; the filter skips the comparisons that cannot matter.
@@ -127,8 +104,7 @@ class InventoryColumn:
             offers.reserved[at] = reserved
         # The columns hold ratios as short numbers: what was written had as many digits as this.
         exact = np.round(offers.ratio[at].astype(np.float64), 6) if ratio is None else ratio
-        offered = (offers.total[at].astype(np.float64) - offers.reserved[at]) * exact
-        entries.capacity_of[at] = np.clip(np.trunc(offered), -HUGE, HUGE).astype(np.int64)
+        entries.capacity_of[at] = whole((offers.total[at].astype(np.float64) - offers.reserved[at]) * exact)
         entries.free[at] = entries.capacity_of[at] - entries.used[at]
         self._uses_max |= bool((entries.max_unit[at] < entries.capacity_of[at]).any())
 
@@ -160,7 +136,11 @@ class InventoryColumn:
     def cut(self, providers: Rows) -> None:
         """No inventories for these providers any more."""
         at = self.entries_of(providers)
-        at = at[at >= 0]
+        providers, at = providers[at >= 0], at[at >= 0]
+        if not len(at):
+            return
+        self._entry_of.own()
+        self.entries.own()
         self._entry_of.entry[providers] = -1
         self.entries.provider[at] = -1
         self.entries.free[at] = -HUGE
@@ -214,6 +194,47 @@ class InventoryColumn:
         ):
             offers.own()
             offers.total[entry], offers.reserved[entry], offers.ratio[entry] = row.total, row.reserved, ratio
+
+    def put_all(self, providers: Rows, offered: Offered) -> None:
+        """Insert or replace the inventories of many providers, each once, as `put` does for one."""
+        if not len(providers):
+            return
+        at, entries = self._entries_for(providers), self.entries
+        capacity = whole((offered.total - offered.reserved) * offered.ratio)
+        entries.provider[at] = providers
+        entries.capacity_of[at] = capacity
+        entries.used[at] = offered.used
+        entries.free[at] = capacity - offered.used
+        entries.min_unit[at] = offered.min_unit
+        entries.max_unit[at] = offered.max_unit
+        entries.step_size[at] = offered.step_size
+        self._uses_min |= bool((offered.min_unit > 1).any())
+        self._uses_max |= bool((offered.max_unit < capacity).any())
+        self._uses_step |= bool((offered.step_size > 1).any())
+        offers = self.offers
+        ratio = (np.rint(np.minimum(offered.ratio, LARGEST_RATIO) * MILLION) / MILLION).astype(np.float32)
+        given = ((offers.total, offered.total), (offers.reserved, offered.reserved), (offers.ratio, ratio))
+        # Seldom: writing may copy columns that a snapshot shares.
+        if any((column[at] != values).any() for column, values in given):
+            offers.own()
+            offers.total[at], offers.reserved[at], offers.ratio[at] = offered.total, offered.reserved, ratio
+
+    def _entries_for(self, providers: Rows) -> Indices:
+        """The entries of providers, new ones where there were none, to be written to."""
+        at = self.entries_of(providers)
+        self.entries.own()
+        new = np.flatnonzero(at < 0)
+        if len(new):
+            reused = [self._vacant.pop() for _ in range(min(len(self._vacant), len(new)))]
+            added = len(new) - len(reused)
+            at[new] = [*reused, *range(self._count, self._count + added)]
+            self._count += added
+            self.entries.ensure(self._count)
+            self.offers.ensure(self._count)
+            self._entry_of.own()
+            self._entry_of.entry[providers[new]] = at[new]
+            self._aligned &= bool((at[new] == providers[new]).all())
+        return at
 
     def take(self, provider: int, amount: int) -> None:
         """Let so much more be in use of the inventory of a provider, which there must be."""

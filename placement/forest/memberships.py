@@ -18,7 +18,7 @@ from placement.forest.arrays import (
     Rows,
 )
 
-_EMPTY_SET = 0
+_EMPTY_SET, _UNKNOWN_SET = 0, -1
 
 
 class _SetNumbers(Columns):
@@ -105,6 +105,14 @@ class Memberships:
         self._numbers.number[row] = new
         self._uses[new] += 1
         self._release(old)
+
+    def assign_all(self, rows: Rows, which: Rows, sets: Sequence[frozenset[int]]) -> bool:
+        """Give `rows[i]` the set `sets[which[i]]`, each row once; whether any of them had another one."""
+        wanted = np.array([self._number_of.get(ids, _UNKNOWN_SET) for ids in sets], np.int32)
+        changed = np.flatnonzero(self._numbers.number[rows] != wanted[which])
+        for row, at in zip(rows[changed].tolist(), which[changed].tolist(), strict=True):
+            self.assign(row, sets[at])
+        return bool(len(changed))
 
     def load(self, count: int, pairs: tuple[Indices, Indices]) -> None:
         """Start over with `count` providers and (row, id) pairs."""

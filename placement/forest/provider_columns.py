@@ -99,10 +99,10 @@ class ProviderColumns(Columns):
         self.id[rows] = int(self.id[: rows[0]].max(initial=0)) + 1 + np.arange(len(rows))
         self.uuid[rows] = np.frombuffer(b"".join(uuid4().bytes for _ in rows), np.uint8).reshape(-1, 16)
 
-    def touch(self, root: int) -> None:
-        """Note that something changed in the tree of a root."""
+    def touch(self, roots: int | Indices) -> None:
+        """Note that something changed in the tree of a root, or of each of many."""
         self.stamp += 1
-        self.tree_stamp[root] = self.stamp
+        self.tree_stamp[roots] = self.stamp
 
     def link(self, row: int, root: int) -> None:
         """Put a provider into the tree of a root; it is in none."""

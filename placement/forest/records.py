@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 MILLION = 1_000_000
+LARGEST_RATIO = 1e9
+"""What is watched of a ratio; capacities are computed from all of it."""
+NumberColumn: TypeAlias = "array[int] | array[float]"
+"""64-bit integers, or floats, one behind the other."""
 
 
 class InventoryRow(NamedTuple):
@@ -58,3 +63,23 @@ class Snapshot(NamedTuple):
     inventories: Iterable[tuple[int, InventoryRow]]
     traits: Iterable[tuple[int, int]]
     aggregates: Iterable[tuple[int, int]]
+
+
+class ProviderStates(NamedTuple):
+    """Many providers that are known already, as they were at one moment, as columns.
+
+    `providers` are id, generation, parent_id (0 for a root), root_id and revision; `inventories` provider id,
+    class_id, total, reserved, min_unit, max_unit, step_size, used and allocation ratio, each class of a
+    provider once. The memberships are sets of trait or aggregate ids, each with the providers that carry it;
+    a set may come more than once, a provider may not.
+    """
+
+    providers: Sequence[NumberColumn]
+    inventories: Sequence[NumberColumn]
+    traits: Sequence[tuple[frozenset[int], NumberColumn]]
+    aggregates: Sequence[tuple[frozenset[int], NumberColumn]]
+
+    @property
+    def class_ids(self) -> frozenset[int]:
+        """The classes of the inventories."""
+        return frozenset(map(int, self.inventories[1]))

@@ -8,18 +8,25 @@ from typing import NamedTuple
 
 from placement.domain import deadline
 from placement.domain.errors import Unavailable
+from placement.domain.portions import portions
+from placement.forest import states
 from placement.forest.forest import Forest
-from placement.forest.records import ProviderRecord
+from placement.forest.records import ProviderRecord, ProviderStates
 from placement.forest.sharing import SharingMap
 from placement.search.score_cache import ScoreCache
 from placement.services.following.follower import Follower
 from placement.storage.changes.feed import Look
+from placement.storage.changes.history import Horizon
 from placement.storage.database import Database
 from placement.storage.statements import names
 from placement.storage.statements.names import Names
 
 # Beyond this many changed providers a fresh load of everything is cheaper than telling them apart.
 _RELOAD_ABOVE = 20_000
+# For so many, columns are faster than records.
+_MANY = 200
+# What a statement reads at once, so that it is never all of a large fleet.
+_AT_ONCE = 20_000
 # Longer than a look; who wants less than the present does not wait for a load.
 _SHORTLY_SECONDS = 1.0
 
@@ -100,18 +107,29 @@ class ForestKeeper(Follower):
         if len(stale) > max(_RELOAD_ABOVE, len(self._forest) // 4):
             self.forget()
             return False
-        records = self.feed.records(stale) if stale else []
+        many = self._states(stale, look.horizon)
+        single = [id_ for each in many for id_ in states.unplaced(self._forest, each)] if many else stale
+        records = self.feed.records(single) if single else []
         if not self._has_ancestors(records):
             return False
-        # After the records, which may speak of names that are newer than the look.
-        if look.names_changed or not self._can_name(records):
+        # After what was read, which may speak of names that are newer than the look.
+        if look.names_changed or not self._can_name(many, records):
             with self.feed.session(look.horizon) as connection:
                 self._names = names.load(connection)
+        for each in many:
+            states.apply(self._forest, each)
+        # These were read last, so they must have the last word.
         self._forest.apply(records)
         # Last, for those who were below a deleted provider have moved away before.
         for id_ in look.deleted:
             self._forest.remove(id_)
         return True
+
+    def _states(self, ids: list[int], horizon: Horizon) -> list[ProviderStates]:
+        """The present state of these providers, if they are many enough for columns."""
+        if len(ids) < _MANY:
+            return []
+        return [self.feed.states(some, horizon) for some in portions(ids, _AT_ONCE)]
 
     def _has_ancestors(self, records: list[ProviderRecord]) -> bool:
         """Whether root and parent of each record are known or come along; they may be newer than the look."""
@@ -122,11 +140,14 @@ class ForestKeeper(Follower):
             for other in (record.row.root_id, record.row.parent_id or record.row.root_id)
         )
 
-    def _can_name(self, records: list[ProviderRecord]) -> bool:
-        """Whether every class and trait of the records has a name."""
+    def _can_name(self, many: list[ProviderStates], records: list[ProviderRecord]) -> bool:
+        """Whether every class and trait that was read has a name."""
         assert self._names is not None
         classes, traits = self._names.classes, self._names.traits
         return all(
             record.trait_ids <= traits.keys() and all(row.class_id in classes for row in record.inventories)
             for record in records
+        ) and all(
+            classes.keys() >= each.class_ids and all(ids <= traits.keys() for ids, _ in each.traits)
+            for each in many
         )

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
+from placement.forest.records import NumberColumn
 from placement.storage.failures import Diagnosis
 
 
@@ -181,6 +182,18 @@ class Backend(Protocol):
         """Write a new pod on a node by one statement; see storage.statements.pod_arrivals.
 
         None, and nothing done, if it cannot be written so. Raises TryAgain, OutcomeUnknown, Unavailable.
+        """
+
+    # -- reading very many rows ---------------------------------------------------------------------
+
+    @staticmethod
+    def among(column: sa.ColumnElement[int], ids: Sequence[int]) -> sa.ColumnElement[bool]:
+        """Whether a column is one of any number of ids."""
+
+    def columns(self, connection: sa.Connection, statement: sa.Select[Any]) -> list[NumberColumn]:
+        """The rows of a query column by column: 64-bit integers, or floats where its column says Float.
+
+        All values are numbers, none is null.
         """
 
     # -- looking at what changed --------------------------------------------------------------------

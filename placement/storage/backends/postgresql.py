@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
@@ -11,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from placement.domain import deadline
+from placement.forest.records import NumberColumn
 from placement.storage import tables as _tables
 from placement.storage.backends import postgresql_claims, postgresql_driver, postgresql_failures
 from placement.storage.backends.backend import SingleWrite, Stamped
@@ -280,6 +283,28 @@ class PostgreSQL:
         with single_write() as write:
             return postgresql_claims.place(write, values, self._limits())
 
+    # -- reading very many rows ---------------------------------------------------------------------
+
+    @staticmethod
+    def among(column: sa.ColumnElement[int], ids: Sequence[int]) -> sa.ColumnElement[bool]:
+        """An array as one text: planning a list of so many values would take as long as reading the rows."""
+        text = sa.literal(f"{{{','.join(map(str, ids))}}}", sa.Text)
+        return column == sa.any_(sa.cast(text, postgresql.ARRAY(sa.Integer)))
+
+    def columns(self, connection: sa.Connection, statement: sa.Select[Any]) -> list[NumberColumn]:
+        """Each column in one value, of bytes as the server has them: no row becomes an object."""
+        rows = statement.subquery()
+        is_float = [isinstance(column.type, sa.Float) for column in rows.c]
+        packed = [
+            sa.func.string_agg(
+                sa.func.float8send(column) if floats else sa.func.int8send(sa.cast(column, sa.BigInteger)),
+                sa.literal(b""),
+            )
+            for column, floats in zip(rows.c, is_float, strict=True)
+        ]
+        found = connection.execute(sa.select(*packed)).one()
+        return [_unpacked(value, floats) for value, floats in zip(found, is_float, strict=True)]
+
     # -- looking at what changed --------------------------------------------------------------------
 
     def lookout(self, connection: sa.Connection) -> ServerLookout:
@@ -294,3 +319,12 @@ class PostgreSQL:
 
     def create(self) -> None:
         """Nothing: the operator of a server creates its databases."""
+
+
+def _unpacked(value: bytes | None, is_float: bool) -> NumberColumn:
+    """Numbers from the bytes in which a server sends them, the highest first; None: there are none."""
+    numbers: NumberColumn = array("d") if is_float else array("q")
+    numbers.frombytes(value or b"")
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers

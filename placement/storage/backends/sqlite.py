@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import threading
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
 from placement.domain import deadline
+from placement.forest.records import NumberColumn
 from placement.storage import tables as _tables
 from placement.storage.backends import sqlite_failures
 from placement.storage.backends.backend import SingleWrite
@@ -253,6 +255,23 @@ class SQLite:
         values: Sequence[Any],
     ) -> None:
         """Likewise."""
+
+    # -- reading very many rows ---------------------------------------------------------------------
+
+    @staticmethod
+    def among(column: sa.ColumnElement[int], ids: Sequence[int]) -> sa.ColumnElement[bool]:
+        """A JSON text: statements take a limited number of parameters."""
+        given = sa.func.json_each(json.dumps(list(ids))).table_valued("value")
+        return column.in_(sa.select(given.c.value))
+
+    def columns(self, connection: sa.Connection, statement: sa.Select[Any]) -> list[NumberColumn]:
+        """The rows, turned round."""
+        rows = connection.execute(statement).all()
+        columns = zip(*rows, strict=True) if rows else [()] * len(statement.selected_columns)
+        return [
+            array("d" if isinstance(column.type, sa.Float) else "q", values)
+            for column, values in zip(statement.selected_columns, columns, strict=True)
+        ]
 
     # -- looking at what changed --------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from placement.domain.errors import Unavailable
-from placement.forest.records import ProviderRecord, Snapshot
+from placement.forest.records import ProviderRecord, ProviderStates, Snapshot
 from placement.storage.backends.backend import Lookout
 from placement.storage.changes import change_log, history, provider_records
 from placement.storage.changes.change_log import CLUSTER_CHANGED, PROVIDER_DELETED
@@ -174,6 +174,15 @@ class Feed:
         """The present state of some providers, each consistent in itself; missing ones are left out."""
         with self.session(0) as connection:
             return provider_records.read(connection, ids)
+
+    def states(self, ids: Sequence[int], horizon: int) -> ProviderStates:
+        """The same of very many that are known, all of one moment; missing ones are left out.
+
+        Raises Unavailable, also if another server answers than the one that the horizon is of.
+        """
+        with self._database.snapshot() as connection:
+            self.check(connection, horizon)
+            return provider_records.read_states(connection, self._database.backend, ids)
 
     @contextmanager
     def snapshot(self) -> Iterator[tuple[Horizon, Snapshot]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -12,18 +13,20 @@ import sqlalchemy as sa
 from placement.domain.inventory import Inventory
 from placement.domain.portions import portions
 from placement.forest.records import (
+    LARGEST_RATIO,
     MILLION,
     InventoryRow,
+    NumberColumn,
     ProviderRecord,
     ProviderRow,
+    ProviderStates,
     Snapshot,
 )
 from placement.storage import tables
+from placement.storage.backends.backend import Backend
 
 _AT_ONCE = 2000
 _STREAM = 10_000
-# What is watched of a ratio; capacities are computed from all of it.
-_LARGEST_RATIO = 1e9
 _SEPARATOR = ","
 _NOTHING: frozenset[int] = frozenset()
 
@@ -34,6 +37,38 @@ def read(connection: sa.Connection, ids: Sequence[int]) -> list[ProviderRecord]:
     for some in portions(ids, _AT_ONCE):
         records.extend(_assemble(connection.execute(_RECORDS, {"ids": some}).all()))
     return records
+
+
+def read_states(connection: sa.Connection, backend: Backend, ids: Sequence[int]) -> ProviderStates:
+    """The same of very many, in a transaction that sees one state; missing ones are left out."""
+    providers, inventories = tables.providers.c, tables.inventories.c
+    id_, _, generation, parent, root, revision = _provider_columns()
+    places = sa.select(id_, generation, sa.func.coalesce(parent, 0), root, revision)
+    offers = sa.select(inventories.resource_provider_id, *_inventory_columns())
+    among = sorted(ids)
+
+    def sets(table: sa.Table, column: str) -> list[tuple[frozenset[int], NumberColumn]]:
+        provider = table.c.resource_provider_id
+        each = _members(table, column).where(backend.among(provider, among)).subquery()
+        carriers = sa.func.aggregate_strings(sa.cast(each.c.provider, sa.String), _SEPARATOR)
+        rows = connection.execute(sa.select(each.c.members, carriers).group_by(each.c.members))
+        return [
+            (_ids_in(members), array("q", map(int, carried.split(_SEPARATOR)))) for members, carried in rows
+        ]
+
+    return ProviderStates(
+        backend.columns(connection, places.where(backend.among(providers.id, among))),
+        backend.columns(connection, offers.where(backend.among(inventories.resource_provider_id, among))),
+        sets(tables.provider_traits, "trait_id"),
+        sets(tables.provider_aggregates, "aggregate_id"),
+    )
+
+
+def _members(table: sa.Table, column: str) -> sa.Select[Any]:
+    """The members of each provider, as one text."""
+    members = sa.func.aggregate_strings(sa.cast(table.c[column], sa.String), _SEPARATOR)
+    provider = table.c.resource_provider_id
+    return sa.select(provider.label("provider"), members.label("members")).group_by(provider)
 
 
 def snapshot(connection: sa.Connection) -> Snapshot:
@@ -102,7 +137,7 @@ def _inventory_row(
 @lru_cache(maxsize=4096)
 def _capacity_and_ratio(total: int, reserved: int, allocation_ratio: float) -> tuple[int, int]:
     capacity = Inventory(total, reserved, allocation_ratio=allocation_ratio).capacity
-    return capacity, round(min(allocation_ratio, _LARGEST_RATIO) * MILLION)
+    return capacity, round(min(allocation_ratio, LARGEST_RATIO) * MILLION)
 
 
 def _pairs(connection: sa.Connection, table: sa.Table, column: str) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,223 @@
+"""Many changes taken over at once leave the forest that each of them by itself would leave."""
+
+from __future__ import annotations
+
+import uuid
+from array import array
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement.domain.inventory import Inventory
+from placement.forest import states
+from placement.forest.forest import Forest
+from placement.forest.records import (
+    LARGEST_RATIO,
+    MILLION,
+    InventoryRow,
+    ProviderRecord,
+    ProviderRow,
+    ProviderStates,
+    Snapshot,
+)
+
+# What a provider offers of a class: an inventory, and how much of it is in use.
+Offer = tuple[Inventory, int]
+
+inventories = st.builds(
+    Inventory,
+    total=st.integers(1, 2**31 - 1),
+    reserved=st.integers(0, 9),
+    min_unit=st.sampled_from((1, 1, 4)),
+    max_unit=st.sampled_from((2**31 - 1, 5)),
+    step_size=st.sampled_from((1, 1, 2)),
+    allocation_ratio=st.sampled_from((1.0, 16.0, 1.1, 0.0000015, 3.4e38)) | st.floats(0.001, 1e3),
+)
+held = st.fixed_dictionaries(
+    {
+        "offers": st.dictionaries(
+            st.integers(1, 4), st.tuples(inventories, st.integers(0, 2**33)), max_size=3
+        ),
+        "traits": st.frozensets(st.integers(1, 4), max_size=2),
+        "aggregates": st.frozensets(st.integers(1, 2)),
+    }
+)
+# Eight providers in trees of up to four: a provider stands below its parent, a root below none.
+PARENTS: dict[int, int | None] = {1: None, 2: 1, 3: 1, 4: 2, 5: None, 6: 5, 7: None, 8: None}
+
+
+def root_of(id_: int) -> int:
+    parent = PARENTS[id_]
+    return id_ if parent is None else root_of(parent)
+
+
+def record(id_: int, given: dict[str, Any], revision: int) -> ProviderRecord:
+    head = ProviderRow(id_, str(uuid.UUID(int=id_)), revision, PARENTS[id_], root_of(id_), revision)
+    rows = tuple(
+        InventoryRow(
+            class_id,
+            inventory.capacity,
+            inventory.min_unit,
+            inventory.max_unit,
+            inventory.step_size,
+            used,
+            inventory.total,
+            inventory.reserved,
+            round(min(inventory.allocation_ratio, LARGEST_RATIO) * MILLION),
+        )
+        for class_id, (inventory, used) in given["offers"].items()
+    )
+    return ProviderRecord(head, rows, given["traits"], given["aggregates"])
+
+
+def told(providers: dict[int, dict[str, Any]], revision: int) -> ProviderStates:
+    heads = [(id_, revision, PARENTS[id_] or 0, root_of(id_), revision) for id_ in providers]
+    offers = [
+        (id_, class_id, i.total, i.reserved, i.min_unit, i.max_unit, i.step_size, used, i.allocation_ratio)
+        for id_, given in providers.items()
+        for class_id, (i, used) in given["offers"].items()
+    ]
+    columns = zip(*offers, strict=True) if offers else [()] * 9
+    return ProviderStates(
+        [array("q", column) for column in zip(*heads, strict=True)],
+        [array("d" if at == 8 else "q", column) for at, column in enumerate(columns)],
+        *(
+            # Each by itself, so that a set comes as often as it is carried.
+            [(given[kind], array("q", [id_])) for id_, given in providers.items() if given[kind]]
+            for kind in ("traits", "aggregates")
+        ),
+    )
+
+
+def contents(forest: Forest) -> dict[int, Any]:
+    """All that the forest says of each provider, by its id; nothing of where in its columns."""
+    found = {}
+    providers = forest.providers
+    for row in np.flatnonzero(forest.alive()).tolist():
+        own: dict[str, Any] = {
+            "generation": int(providers.generation[row]),
+            "revision": int(providers.revision[row]),
+            "parent": int(providers.id[providers.parent[row]]) if providers.parent[row] >= 0 else None,
+            "root": int(providers.id[providers.root[row]]),
+            "traits": forest.traits.of(row),
+            "aggregates": forest.aggregates.of(row),
+        }
+        for class_id, column in forest.inventories.items():
+            entry = column.entry_of(row)
+            if entry >= 0:
+                own[f"class {class_id}"] = [
+                    getattr(columns, name)[entry].item()
+                    for columns in (column.entries, column.offers)
+                    for name in columns._fields
+                    if name != "provider"
+                ]
+                assert column.entries.provider[entry] == row
+        found[int(providers.id[row])] = own
+    return found
+
+
+def fitting(forest: Forest) -> dict[tuple[int, int], list[int]]:
+    """Who can take an amount of a class, as searches ask it."""
+    return {
+        (class_id, amount): sorted(forest.providers.id[column.fitting(amount)].tolist())
+        for class_id, column in forest.inventories.items()
+        for amount in (1, 3, 4, 6, 2**30)
+    }
+
+
+def nothing_is_lost(forest: Forest) -> None:
+    """Each entry of a column is held or vacant, none both."""
+    for column in forest.inventories.values():
+        assert len(column.occupied()) == column.count
+        assert len(set(column._vacant)) == len(column._vacant)
+
+
+changes = st.lists(
+    st.dictionaries(st.sampled_from(sorted(PARENTS)), held, min_size=1), min_size=1, max_size=4
+)
+
+
+@given(st.fixed_dictionaries(dict.fromkeys(PARENTS, held)), changes, st.booleans())
+def test_many_at_once_leave_what_one_by_one_would(before, changed, is_loaded):
+    at_once, one_by_one = Forest(), Forest()
+    present = dict(before)
+    records = [record(id_, given, 1) for id_, given in before.items()]
+    for forest in (at_once, one_by_one):
+        if is_loaded:
+            forest.load(snapshot_of(records))
+        else:
+            forest.apply(records)
+    for revision, some in enumerate(changed, start=2):
+        present.update(some)
+        kept = at_once.snapshot()
+        former = contents(kept), fitting(kept)
+        stamps = at_once.providers.tree_stamp.copy()
+        shapes = at_once.shape_version, one_by_one.shape_version
+        several = told(some, revision)
+        assert states.unplaced(at_once, several) == []
+        states.apply(at_once, several)
+        one_by_one.apply([record(id_, given, revision) for id_, given in some.items()])
+        assert contents(at_once) == contents(one_by_one)
+        assert fitting(at_once) == fitting(one_by_one)
+        nothing_is_lost(at_once)
+        # What was kept of a tree, or of who shares, holds no longer than it may.
+        touched = {root_of(id_) for id_ in some}
+        raised = np.flatnonzero(at_once.providers.tree_stamp > stamps)
+        assert set(at_once.providers.id[raised].tolist()) == touched
+        assert (at_once.shape_version > shapes[0]) == (one_by_one.shape_version > shapes[1])
+        assert (contents(kept), fitting(kept)) == former
+    anew = Forest()
+    anew.load(snapshot_of([record(id_, given, 1) for id_, given in present.items()]))
+    assert fitting(anew).items() <= fitting(at_once).items()
+    heads = ("generation", "revision")
+    assert {id_: {k: v for k, v in own.items() if k not in heads} for id_, own in contents(anew).items()} == {
+        id_: {k: v for k, v in own.items() if k not in heads} for id_, own in contents(at_once).items()
+    }
+
+
+def snapshot_of(records: list[ProviderRecord]) -> Snapshot:
+    return Snapshot(
+        [each.row for each in records],
+        [(each.row.id, row) for each in records for row in each.inventories],
+        [(each.row.id, id_) for each in records for id_ in each.trait_ids],
+        [(each.row.id, id_) for each in records for id_ in each.aggregate_ids],
+    )
+
+
+NOTHING: dict[str, Any] = {"offers": {}, "traits": frozenset(), "aggregates": frozenset()}
+SOMETHING: dict[str, Any] = {**NOTHING, "offers": {1: (Inventory(8), 3)}, "traits": frozenset({2})}
+
+
+def test_who_is_new_or_moved_is_left_alone():
+    forest = Forest()
+    forest.apply([record(id_, NOTHING, 1) for id_ in (1, 2, 5, 7)])
+    moved = record(7, NOTHING, 1)
+    forest.apply([replace(moved, row=moved.row._replace(parent_id=5, root_id=5))])
+    before = contents(forest)
+    several = told(dict.fromkeys((2, 7, 8), SOMETHING), 2)
+    assert states.unplaced(forest, several) == [7, 8]
+    states.apply(forest, several)
+    after = contents(forest)
+    assert after.pop(2) != before.pop(2)
+    assert after == before
+
+
+def test_a_class_that_nobody_offered_before_is_offered():
+    forest = Forest()
+    forest.apply([record(id_, NOTHING, 1) for id_ in PARENTS])
+    kept = forest.snapshot()
+    states.apply(forest, told(dict.fromkeys(PARENTS, SOMETHING), 2))
+    assert sorted(forest.providers.id[forest.column(1).fitting(5)].tolist()) == sorted(PARENTS)
+    assert 1 not in kept.inventories
+
+
+def test_what_is_offered_as_before_is_not_copied():
+    forest = Forest()
+    forest.apply([record(id_, SOMETHING, 1) for id_ in PARENTS])
+    kept = forest.snapshot()
+    states.apply(forest, told({1: {**SOMETHING, "offers": {1: (Inventory(8), 5)}}}, 2))
+    assert forest.column(1).offers.total is kept.column(1).offers.total
+    assert forest.column(1).entries.used is not kept.column(1).entries.used
