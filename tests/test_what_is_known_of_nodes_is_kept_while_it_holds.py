@@ -79,6 +79,16 @@ def test_what_a_node_was_long_ago_is_forgotten(cluster: Client, application: Fla
     assert sum(known() is not None for known in former) < ROUNDS
 
 
+def test_what_is_noted_about_a_node_does_not_keep_it(cluster: Client, database: Database):
+    columns, rankings = many(database), ShapeRankings()
+    ranking = rankings.of(1, shape(1), columns)
+    before = ref(columns.nodes[7])
+    assert len(list(ranking.best_first(columns))) == len(columns.nodes)
+    assert not ranking.refusals(columns)
+    columns = columns.updated([replace(columns.nodes[7])])
+    assert before() is None
+
+
 def test_being_asked_about_one_node_does_not_forget_the_others(cluster: Client, database: Database):
     columns, rankings = many(database), ShapeRankings()
     ranking = rankings.of(1, shape(2), columns)

@@ -62,7 +62,7 @@ class PlacedPods:
             if known is None or known.order is not columns.order:
                 rows, counts = list(range(len(columns.nodes))), np.zeros(len(columns.nodes), np.int64)
             else:
-                rows, counts = columns.changed_since(known.nodes).tolist(), known.counts
+                rows, counts = columns.changed_since(known.nodes.marks).tolist(), known.counts
             if rows:
                 counts = counts.copy()
                 selected: dict[Bearer, bool] = {}
@@ -89,7 +89,7 @@ class PlacedPods:
                 terms = known.terms
                 changed = [
                     (row, known.nodes[row], columns.nodes[row])
-                    for row in columns.changed_since(known.nodes).tolist()
+                    for row in columns.changed_since(known.nodes.marks).tolist()
                     if known.nodes[row].with_affinity or columns.nodes[row].with_affinity
                 ]
                 if changed:
