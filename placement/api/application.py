@@ -127,6 +127,14 @@ class ApiSettings:
     configuration: cfg.ConfigOpts | None = None
 
 
+class _Application(Flask):
+    """Flask whose views and hooks are all plain functions: it looks at none of them again in each request."""
+
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """The function as it is."""
+        return func
+
+
 def _watch(use_cases: UseCases, watched: Sequence[str]) -> Watch:
     """Raises Misconfigured."""
     questions = []
@@ -144,7 +152,7 @@ def create_application(
     """The WSGI application around the use cases; `add_pages` adds what people look at."""
     configuration = settings.configuration or _no_configuration()
     policy = Policy(configuration)
-    application = Flask("placement", static_folder=None)
+    application = _Application("placement", static_folder=None)
     application.url_map.merge_slashes = False
     application.config["MAX_CONTENT_LENGTH"] = settings.largest_body_bytes
     application.extensions["placement_use_cases"] = use_cases

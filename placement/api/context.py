@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import quote
 
 from flask import current_app, g, request
 from oslo_context import context as log_context
 
 from placement.api.microversions import OLDEST, Feature, Microversion
-from placement.domain.audit import act_as, initiator
+from placement.domain.audit import Initiator, act_as, initiator
 from placement.services.use_cases import UseCases
 
 # Places in the WSGI environment that the application shares with the middleware around it: the request's id,
@@ -54,22 +55,27 @@ def identify(caller: Caller) -> None:
     """Note who the caller is, for the handler, and for every audit record and line in the log from now on."""
     current().caller = caller
     request.environ[CALLER_KEY] = caller
+    before, roles = initiator(), tuple(sorted(caller.roles))
     act_as(
-        replace(
-            initiator(),
-            user_id=caller.user_id,
-            project_id=caller.project_id,
-            roles=tuple(sorted(caller.roles)),
+        Initiator(
+            caller.user_id,
+            caller.project_id,
+            roles,
+            before.request_id,
+            before.global_request_id,
+            before.address,
         )
     )
     said = log_context.get_current()
     if said is not None:
         said.user_id, said.project_id = in_log(caller.user_id), in_log(caller.project_id)
         said.domain_id = in_log(caller.domain_id)
-        said.roles = sorted(in_log(role) or "" for role in caller.roles)
+        said.roles = sorted(in_log(role) or "" for role in roles)
         said.system_scope = "all" if caller.system_scope else None
 
 
+# The same few callers come again and again.
+@lru_cache(maxsize=1024)
 def in_log(text: str | None) -> str | None:
     """A name as one word of a line in the log, whatever is in it."""
     return quote(text, safe="@:+~") if text else None

@@ -26,7 +26,7 @@ _FORM = "expected trait or aggregate, with ! in front to avoid it and :weight be
 def parse(parameters: Parameters) -> tuple[CandidateQuery, SearchOptions]:
     """The query and the options. Raises BadRequest naming the parameter."""
     rest, splits = split_parameters.taken_out([pair for pair in parameters if pair[0] not in _OWN])
-    query = candidate_query.parse(rest, NEWEST)
+    query = candidate_query.parse_once(tuple(rest), NEWEST)
     if splits:
         query = split_parameters.with_splits(query, splits)
     options = use_cases().candidates.options(

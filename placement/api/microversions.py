@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 SERVICE = "placement"
@@ -81,6 +82,8 @@ class UnsupportedVersion(ValueError):
     """The header names a version that the service does not have."""
 
 
+# Clients ask for the same few with all of their requests.
+@lru_cache(maxsize=256)
 def negotiate(header: str | None) -> Microversion:
     """The version a request asks for; 1.0 if it asks for none.
 

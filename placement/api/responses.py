@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from email.utils import format_datetime
+from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeVar
 
 import orjson
 from flask import Response, request
 from werkzeug.datastructures import MIMEAccept
+from werkzeug.http import parse_accept_header
 
 from placement.api import context
 from placement.api.microversions import Feature
@@ -20,6 +22,8 @@ Item = TypeVar("Item")
 _ITEMS_AT_ONCE = 1000
 # Longer answers are sent while they are being made.
 _BUILT_AT_ONCE_BYTES = 4 * 2**20
+# Clients send the same few headers with all of their requests.
+_KEPT = 256
 
 
 def now() -> datetime.datetime:
@@ -95,11 +99,16 @@ def empty_response(
 def _add_headers(response: Response, modified: datetime.datetime | None, location: str | None) -> None:
     if modified is not None and context.offers(Feature.CACHE_HEADERS):
         response.headers["Cache-Control"] = "no-cache"
-        response.headers["Last-Modified"] = format_datetime(
-            modified.replace(microsecond=0, tzinfo=datetime.UTC), usegmt=True
-        )
+        response.headers["Last-Modified"] = _http_date(modified.replace(microsecond=0))
     if location is not None:
         response.headers["Location"] = f"{request.host_url.rstrip('/')}{path(location)}"
+
+
+# Most answers of a second say the same: what they tell is of now.
+@lru_cache(maxsize=_KEPT)
+def _http_date(moment: datetime.datetime) -> str:
+    """A UTC time without a zone as headers have it."""
+    return format_datetime(moment.replace(tzinfo=datetime.UTC), usegmt=True)
 
 
 def path(tail: str) -> str:
@@ -114,7 +123,7 @@ def newest(times: Iterable[datetime.datetime | None]) -> datetime.datetime:
 
 def accepted_kind() -> str:
     """The kind of answer that the caller prefers: HTML, JSON or plain text."""
-    accept = _accepted()
+    accept = _accepted(_accept())
     if accept is None:
         return "application/json"
     html, json = accept.quality("text/html"), accept.quality("application/json")
@@ -123,15 +132,23 @@ def accepted_kind() -> str:
     return "application/json" if json > 0 else "text/plain"
 
 
-def _accepted() -> MIMEAccept | None:
-    """The Accept header, None if it admits anything: no header, the bare wildcard, or no media type in it."""
-    accept = request.accept_mimetypes
-    if request.headers.get("Accept", "").strip() == "*/*" or not any("/" in kind for kind in accept.values()):
-        return None
-    return accept
+def _accept() -> str:
+    return request.headers.get("Accept", "")
+
+
+@lru_cache(maxsize=_KEPT)
+def _accepted(sent: str) -> MIMEAccept | None:
+    """An Accept header, None if it admits anything: no header, the bare wildcard, or no media type in it."""
+    accept = parse_accept_header(sent, MIMEAccept)
+    return accept if sent.strip() != "*/*" and any("/" in kind for kind in accept.values()) else None
 
 
 def admits_json() -> bool:
     """Whether the caller takes JSON."""
-    accept = _accepted()
+    return _admits_json(_accept())
+
+
+@lru_cache(maxsize=_KEPT)
+def _admits_json(sent: str) -> bool:
+    accept = _accepted(sent)
     return accept is None or accept.quality("application/json") > 0

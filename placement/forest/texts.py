@@ -38,7 +38,8 @@ def filled(pieces: Sequence[bytes], columns: Sequence[Texts]) -> Texts:
     """
     gaps = [b" " * column.shape[1] for column in columns]
     record = b"".join(part for pair in zip(pieces, gaps, strict=False) for part in pair) + pieces[-1]
-    texts = np.tile(np.frombuffer(record, np.uint8), (len(columns[0]), 1))
+    texts = np.empty((len(columns[0]), len(record)), np.uint8)
+    texts[:] = np.frombuffer(record, np.uint8)
     place = 0
     for piece, column in zip(pieces, columns, strict=False):
         place += len(piece)

@@ -66,21 +66,19 @@ def _first_round(
 
 def _round(lazies: list[tuple[int, _Lazy]], rounds: int) -> Candidates:
     """The next `rounds` candidates of every root: all first ones by root, then all second ones."""
-    tables, keys = [], []
-    for start, lazy in lazies:
-        found = lazy.next(rounds)
-        if not found:
-            continue
-        positions = np.array(found, np.intp)
-        trees = lazy.trees
-        tables.append(trees.providers[:, positions].reshape(-1, positions.shape[1]))
+    taken = [(start, lazy.trees, found) for start, lazy in lazies if (found := lazy.next(rounds))]
+    if not taken:
+        return np.empty(0, np.int32)
+    tables = [
+        trees.providers[:, np.array(found, np.intp)].reshape(-1, len(found[0])) for _, trees, found in taken
+    ]
+    if len(tables) == 1 and rounds == 1:
+        return tables[0]
+    keys = []
+    for start, trees, found in taken:
         turn = np.tile(np.arange(len(found), dtype=np.int64), len(trees.ranks))
         rank = np.repeat(trees.ranks.astype(np.int64) + start, len(found))
         keys.append(turn << 40 | rank)
-    if not tables:
-        return np.empty(0, np.int32)
-    if len(tables) == 1 and rounds == 1:
-        return tables[0]
     return np.concatenate(tables)[np.argsort(np.concatenate(keys))]
 
 

@@ -34,7 +34,7 @@ class GroupQuery:
     @property
     def condition(self) -> GroupQuery:
         """The same without its suffix: groups with equal conditions ask for the same thing."""
-        return replace(self, suffix="")
+        return replace(self, suffix="") if self.suffix else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,10 @@ class EventLoop:
         if connection not in self._register:
             return
         with self._alone(connection):
-            if events & connection.watched & WRITE or connection.phase is Phase.SENDING:
+            if connection.phase is Phase.BUSY:
+                # Whatever it is has to wait for the answer, and would be told of again and again.
+                self._watch(connection, 0)
+            elif events & connection.watched & WRITE or connection.phase is Phase.SENDING:
                 self._send(connection)
             elif connection.receive():
                 self._received(connection)
@@ -311,7 +314,6 @@ class EventLoop:
 
     def _dispatch(self, connection: Connection) -> None:
         """Hand a complete request to its lane."""
-        self._watch(connection, 0)
         request = connection.request
         assert request is not None
         assert connection.received is not None

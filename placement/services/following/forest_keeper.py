@@ -103,6 +103,8 @@ class ForestKeeper(Follower):
 
         Raises Unavailable.
         """
+        if not (look.changed or look.deleted or look.names_changed):
+            return True
         stale = self._forest.outdated([(row.id, row.revision) for row in look.changed])
         if len(stale) > max(_RELOAD_ABOVE, len(self._forest) // 4):
             self.forget()

@@ -105,7 +105,9 @@ class Candidates:
         """The same on a view that was asked for before, at some of its rows as roots or at all."""
         # After the look, so that an aggregate that is known here has its members in the view.
         aggregates = self._aggregates(query, options)
-        wanted = replace(self._resolve(view.names, query, options, aggregates), among=among)
+        wanted = self._resolve(view.names, query, options, aggregates)
+        if among is not None:
+            wanted = replace(wanted, among=among)
         _refuse_shared_splits(view, wanted, query)
         if query.on_core_trees is not None and _has_core_trees(view, wanted):
             found = self._find_jointly(view, query, wanted, options, aggregates)

@@ -51,6 +51,9 @@ class Lookout(Protocol):
         `is_quick`: do not wait long for the answer. Raises errors of SQLAlchemy and of the driver.
         """
 
+    def records(self, ids: Sequence[int]) -> Sequence[Any]:
+        """The rows of storage.changes.provider_records for some ids. Raises as `rows` does."""
+
 
 class Backend(Protocol):
     """One database: how to reach it, and the statements and errors in which databases differ."""

@@ -7,7 +7,6 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
-from uuid import uuid4
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
@@ -15,7 +14,12 @@ from sqlalchemy.dialects import postgresql
 from placement.domain import deadline
 from placement.forest.records import NumberColumn
 from placement.storage import tables as _tables
-from placement.storage.backends import postgresql_claims, postgresql_driver, postgresql_failures
+from placement.storage.backends import (
+    postgresql_claims,
+    postgresql_driver,
+    postgresql_failures,
+    postgresql_lookout,
+)
 from placement.storage.backends.backend import SingleWrite, Stamped
 from placement.storage.backends.postgresql_driver import STATEMENT_SECONDS
 from placement.storage.backends.silence import GRACE_SECONDS
@@ -24,34 +28,6 @@ from placement.storage.backends.urls import described_server
 from placement.storage.changes.history import History
 from placement.storage.failures import Diagnosis
 
-# A look is quick; one that takes longer may wait on a dead connection.
-_QUICK_SECONDS = 5.0
-# The witness of storage.changes.history. On PostgreSQL the only row of this table never changes.
-_WITNESS = (
-    "SELECT 'history' AS kind, 0 AS reference, xmin::text::bigint AS revision, 0 AS root, "
-    "tableoid::bigint AS cluster FROM change_counter"
-)
-# Prepared once per connection: planning it would cost more than running it. Its name is that of one session,
-# so that a pooler cannot have another one answer.
-_PREPARE = f"""
-    PREPARE {{name}}(xid8, integer[]) AS
-    SELECT 'horizon' AS kind, 0 AS reference,
-           pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS revision, 0 AS root, 0::bigint AS cluster
-    UNION ALL
-    {_WITNESS}
-    UNION ALL
-    SELECT 'changed', id, revision::text::bigint, root_provider_id, cluster_id
-      FROM resource_providers WHERE revision >= $1
-    UNION ALL
-    SELECT kind, reference, revision::text::bigint, 0, 0 FROM changes WHERE revision >= $1
-    UNION ALL
-    SELECT 'rules', id, rules_generation::bigint, 0, 0
-      FROM clusters WHERE id = ANY($2) AND rules_generation > 0
-"""
-_HORIZON = f"""
-    SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, revision, cluster
-      FROM (SELECT 1) AS one LEFT JOIN ({_WITNESS}) AS witness ON true
-"""
 _LOCK_SECONDS = 10.0
 # The row locks and conditional updates of a claim decide alone; a higher level would only add conflicts
 # that a client would see although there is room.
@@ -61,38 +37,6 @@ _SESSION = "SELECT pg_backend_pid()"
 _UNBOUNDED: AbstractContextManager[None] = nullcontext()
 
 
-class ServerLookout:
-    """A session that has the statement of a look prepared.
-
-    Each write stamps the providers it touches with its transaction id. A look remembers the oldest
-    transaction that was still running (the horizon); whatever becomes visible later carries that stamp or a
-    newer one, in whatever order the writers commit. Rows may be reported twice, never missed.
-    """
-
-    def __init__(self, connection: sa.Connection) -> None:
-        name = f"placement_look_{uuid4().hex}"
-        # Few rows are ever new, whatever statistics from before a bulk load say.
-        connection.exec_driver_sql("SET enable_seqscan = off")
-        connection.exec_driver_sql(_PREPARE.format(name=name))
-        self._connection = connection
-        self._statement = f"EXECUTE {name}(%s, %s)"
-
-    def rows(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Sequence[Any]:
-        """The rows of a look (storage.changes.feed). Raises errors of SQLAlchemy and of the driver."""
-        driver: Any = self._connection.connection.dbapi_connection
-        usual = driver.patience
-        if is_quick:
-            driver.patience = _QUICK_SECONDS
-        try:
-            # Every search looks; asking the driver itself takes half of the time.
-            with driver.cursor() as cursor:
-                cursor.execute(self._statement, (str(int(horizon)), list(clusters)))
-                found: Sequence[Any] = cursor.fetchall()
-        finally:
-            driver.patience = usual
-        return found
-
-
 class PostgreSQL:
     """One database of a PostgreSQL server; see storage.backends.backend for the contracts."""
 
@@ -100,7 +44,7 @@ class PostgreSQL:
     alters_by_copying: ClassVar[bool] = False
     stamp: ClassVar[sa.ColumnElement[int]] = sa.func.pg_current_xact_id(type_=Revision())
     stamp_text: ClassVar[str] = "pg_current_xact_id()"
-    horizon: ClassVar[str] = _HORIZON
+    horizon: ClassVar[str] = postgresql_lookout.HORIZON
     # Which transactions were over and which were not: whatever order they commit in, none is told of twice,
     # and none is missed.
     moment: ClassVar[str] = "CAST(pg_current_snapshot() AS text)"
@@ -307,9 +251,9 @@ class PostgreSQL:
 
     # -- looking at what changed --------------------------------------------------------------------
 
-    def lookout(self, connection: sa.Connection) -> ServerLookout:
-        """A session with the statement of a look."""
-        return ServerLookout(connection)
+    def lookout(self, connection: sa.Connection) -> postgresql_lookout.ServerLookout:
+        """A session with the statements of looks."""
+        return postgresql_lookout.ServerLookout(connection)
 
     # -- life ---------------------------------------------------------------------------------------
 

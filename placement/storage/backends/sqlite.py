@@ -21,7 +21,7 @@ from placement.storage import tables as _tables
 from placement.storage.backends import sqlite_failures
 from placement.storage.backends.backend import SingleWrite
 from placement.storage.backends.types import Revision
-from placement.storage.changes import history
+from placement.storage.changes import history, provider_records
 from placement.storage.failures import LOCKED, Diagnosis, OutcomeUnknown
 
 # How SQLite tells what changed: writers are serial, so a counter is the stamp. The second part is the witness
@@ -52,6 +52,8 @@ _REPLACED = (
     "Repeating the same request settles it."
 )
 _counter = _tables.change_counter
+_IDS: Any = sa.bindparam("ids", expanding=True)
+_RECORDS = provider_records.statement(lambda column: column.in_(_IDS))
 _NEXT_STAMP = sa.update(_counter).values(value=_counter.c.value + 1).returning(_counter.c.value)
 
 
@@ -71,6 +73,10 @@ class FileLookout:
         rows = self._connection.exec_driver_sql(_LOOK, given).all()
         self._data_version = version
         return rows
+
+    def records(self, ids: Sequence[int]) -> Sequence[Any]:
+        """The rows of some providers (storage.changes.provider_records). Raises errors of SQLAlchemy."""
+        return self._connection.execute(_RECORDS, {"ids": ids}).all()
 
 
 class SQLite:

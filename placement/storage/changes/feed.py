@@ -172,8 +172,9 @@ class Feed:
 
     def records(self, ids: Sequence[int]) -> list[ProviderRecord]:
         """The present state of some providers, each consistent in itself; missing ones are left out."""
-        with self.session(0) as connection:
-            return provider_records.read(connection, ids)
+        with self.session(0):
+            assert self._lookout is not None
+            return provider_records.read(self._lookout.records, ids)
 
     def states(self, ids: Sequence[int], horizon: int) -> ProviderStates:
         """The same of very many that are known, all of one moment; missing ones are left out.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -31,12 +31,12 @@ _SEPARATOR = ","
 _NOTHING: frozenset[int] = frozenset()
 
 
-def read(connection: sa.Connection, ids: Sequence[int]) -> list[ProviderRecord]:
-    """The present state of some providers, each consistent in itself; missing ones are left out."""
-    records: list[ProviderRecord] = []
-    for some in portions(ids, _AT_ONCE):
-        records.extend(_assemble(connection.execute(_RECORDS, {"ids": some}).all()))
-    return records
+def read(rows_of: Callable[[Sequence[int]], Iterable[Any]], ids: Sequence[int]) -> list[ProviderRecord]:
+    """The present state of some providers, each consistent in itself; missing ones are left out.
+
+    `rows_of` has the rows of the `statement` for some ids.
+    """
+    return [record for some in portions(ids, _AT_ONCE) for record in _assemble(rows_of(some))]
 
 
 def read_states(connection: sa.Connection, backend: Backend, ids: Sequence[int]) -> ProviderStates:
@@ -145,10 +145,14 @@ def _pairs(connection: sa.Connection, table: sa.Table, column: str) -> Iterator[
         yield row[0], row[1]
 
 
-def _records_statement() -> sa.CompoundSelect[Any]:
-    """Everything about the providers in one statement, so that each record is of one moment."""
+def statement(
+    is_among: Callable[[sa.ColumnElement[int]], sa.ColumnElement[bool]],
+) -> sa.CompoundSelect[Any]:
+    """Everything about some providers in one statement, so that each record is of one moment.
+
+    `is_among` is the condition that an id is one of theirs.
+    """
     none = sa.null()
-    ids: Any = sa.bindparam("ids", expanding=True)
     inventory = tables.inventories.c
     id_, uuid, generation, parent, root, revision = _provider_columns()
     members = (
@@ -159,10 +163,10 @@ def _records_statement() -> sa.CompoundSelect[Any]:
         sa.select(
             sa.literal(0), id_, uuid, generation, parent, root, revision, none, none, none,
             sa.cast(none, sa.Float),
-        ).where(tables.providers.c.id.in_(ids)),
+        ).where(is_among(tables.providers.c.id)),
         sa.select(
             sa.literal(1), inventory.resource_provider_id, none, *_inventory_columns()
-        ).where(inventory.resource_provider_id.in_(ids)),
+        ).where(is_among(inventory.resource_provider_id)),
         *(
             sa.select(
                 sa.literal(kind),
@@ -170,14 +174,11 @@ def _records_statement() -> sa.CompoundSelect[Any]:
                 sa.func.aggregate_strings(sa.cast(table.c[column], sa.String), _SEPARATOR),
                 *([none] * 8),
             )
-            .where(table.c.resource_provider_id.in_(ids))
+            .where(is_among(table.c.resource_provider_id))
             .group_by(table.c.resource_provider_id)
             for kind, table, column in members
         ),
     )  # fmt: skip
-
-
-_RECORDS = _records_statement()
 
 
 def _assemble(rows: Iterable[Any]) -> list[ProviderRecord]:

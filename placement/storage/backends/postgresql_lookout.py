@@ -1,0 +1,86 @@
+"""How PostgreSQL is asked what changed: statements that are prepared once in each session that looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from placement.storage.changes import provider_records
+
+# A look is quick; one that takes longer may wait on a dead connection.
+_QUICK_SECONDS = 5.0
+# The witness of storage.changes.history. On PostgreSQL the only row of this table never changes.
+_WITNESS = (
+    "SELECT 'history' AS kind, 0 AS reference, xmin::text::bigint AS revision, 0 AS root, "
+    "tableoid::bigint AS cluster FROM change_counter"
+)
+_LOOK = f"""
+    SELECT 'horizon' AS kind, 0 AS reference,
+           pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS revision, 0 AS root, 0::bigint AS cluster
+    UNION ALL
+    {_WITNESS}
+    UNION ALL
+    SELECT 'changed', id, revision::text::bigint, root_provider_id, cluster_id
+      FROM resource_providers WHERE revision >= $1
+    UNION ALL
+    SELECT kind, reference, revision::text::bigint, 0, 0 FROM changes WHERE revision >= $1
+    UNION ALL
+    SELECT 'rules', id, rules_generation::bigint, 0, 0
+      FROM clusters WHERE id = ANY($2) AND rules_generation > 0
+"""
+_RECORDS = provider_records.statement(lambda column: column == sa.any_(sa.literal_column("$1"))).compile(
+    dialect=postgresql.dialect(),  # type: ignore[no-untyped-call]
+    compile_kwargs={"literal_binds": True},
+)
+HORIZON = f"""
+    SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, revision, cluster
+      FROM (SELECT 1) AS one LEFT JOIN ({_WITNESS}) AS witness ON true
+"""
+"""See storage.backends.backend."""
+
+
+class ServerLookout:
+    """A session that has the statements of looks prepared: planning them would cost more than running them.
+
+    Each write stamps the providers it touches with its transaction id. A look remembers the oldest
+    transaction that was still running (the horizon); whatever becomes visible later carries that stamp or a
+    newer one, in whatever order the writers commit. Rows may be reported twice, never missed.
+    """
+
+    def __init__(self, connection: sa.Connection) -> None:
+        # Names of one session, so that a pooler cannot have another one answer.
+        name = uuid4().hex
+        # Few rows are ever new, whatever statistics from before a bulk load say.
+        connection.exec_driver_sql(
+            "SET enable_seqscan = off; "
+            f"PREPARE placement_look_{name}(xid8, integer[]) AS {_LOOK}; "
+            f"PREPARE placement_records_{name}(integer[]) AS {_RECORDS}"
+        )
+        self._driver: Any = connection.connection.dbapi_connection
+        self._look = f"EXECUTE placement_look_{name}(%s, %s)"
+        self._records = f"EXECUTE placement_records_{name}(%s)"
+
+    def rows(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Sequence[Any]:
+        """The rows of a look (storage.changes.feed). Raises errors of the driver."""
+        usual = self._driver.patience
+        if is_quick:
+            self._driver.patience = _QUICK_SECONDS
+        try:
+            return self._asked(self._look, str(int(horizon)), list(clusters))
+        finally:
+            self._driver.patience = usual
+
+    def records(self, ids: Sequence[int]) -> Sequence[Any]:
+        """The rows of some providers (storage.changes.provider_records). Raises errors of the driver."""
+        return self._asked(self._records, list(ids))
+
+    def _asked(self, statement: str, *parameters: object) -> Sequence[Any]:
+        # Every search looks; asking the driver itself takes half of the time.
+        with self._driver.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            found: Sequence[Any] = cursor.fetchall()
+        return found
