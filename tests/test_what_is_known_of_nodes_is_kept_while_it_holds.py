@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from typing import Any
 from weakref import ref
@@ -11,7 +12,9 @@ from flask import Flask
 
 from placement.dialects.koordinator.pod.pod_request import import_pod
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.domain.errors import NotFound
 from placement.scheduling.columns.node_columns import NodeColumns
+from placement.scheduling.columns.node_numbers import room
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pipeline import PodShape, ShapeRankings
 from placement.scheduling.reservation_looks import Look, ReservationLooks
@@ -64,6 +67,29 @@ def test_like_nodes_are_one(cluster: Client, application: Flask):
     assert one.host is other.host
 
 
+def test_the_numbers_of_nodes_are_the_same_at_once_and_one_by_one(cluster: Client, database: Database):
+    state, other = loaded(database, "edge").values()
+    less = {name: units - 1 for name, units in state.unused.items()}
+    totals = replace(state.totals, requested={"cpu": 500})
+    taken = dict.fromkeys(list(state.offers.inventories)[:1], 1)
+    states = [
+        replace(state, name="a"),
+        replace(other, name="b", root_id=-1),
+        replace(state, name="c", root_id=-2, unused=less),
+        replace(state, name="d", root_id=-3, totals=totals),
+        replace(state, name="e", root_id=-4, others=taken),
+        replace(other, name="f", root_id=-5),
+    ]
+    at_once, one_by_one = NodeColumns().updated(states), NodeColumns()
+    for each in states:
+        one_by_one = one_by_one.updated([each])
+    columns = at_once.table.columns.keys() | one_by_one.table.columns.keys()
+    assert {key: at_once.table[key].tolist() for key in columns} == {
+        key: one_by_one.table[key].tolist() for key in columns
+    }
+    assert len(set(at_once.table[room(next(iter(less)))].tolist())) > 1
+
+
 def test_what_a_node_was_long_ago_is_forgotten(cluster: Client, application: Flask):
     former = []
     for number in range(ROUNDS):
@@ -77,6 +103,16 @@ def test_what_a_node_was_long_ago_is_forgotten(cluster: Client, application: Fla
         former += [ref(state.template), ref(state.host)]
         del state
     assert sum(known() is not None for known in former) < ROUNDS
+
+
+def test_what_is_noted_about_a_node_does_not_keep_it(cluster: Client, database: Database):
+    columns, rankings = many(database), ShapeRankings()
+    ranking = rankings.of(1, shape(1), columns)
+    before = ref(columns.nodes[7])
+    assert len(list(ranking.best_first(columns))) == len(columns.nodes)
+    assert not ranking.refusals(columns)
+    columns = columns.updated([replace(columns.nodes[7])])
+    assert before() is None
 
 
 def test_being_asked_about_one_node_does_not_forget_the_others(cluster: Client, database: Database):
@@ -179,3 +215,10 @@ def test_nodes_with_reservations_are_looked_at_again_only_if_they_changed(
     assert cluster.put(f"{CLUSTER}/pods/default/other", other).status_code == 201
     assert preview() == ["n2"]
     assert preview() == []
+
+
+def test_collections_go_on_after_a_cluster_that_could_not_be_loaded(cluster: Client, application: Flask):
+    cluster_cache = application.extensions["placement_use_cases"].cluster_cache
+    with pytest.raises(NotFound):
+        cluster_cache.view("nobody")
+    assert gc.isenabled()

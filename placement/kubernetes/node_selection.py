@@ -100,12 +100,13 @@ class NodeAttributes:
 def read_attributes(document: Mapping[str, Any], report: Report | None = None) -> NodeAttributes:
     """The attributes of a Node; what is not of the expected type counts as absent, and is reported."""
     node = Field("Node", document, report or Report(), soft=True)
-    labels = {key: label.text() for key, label in node.member("metadata").member("labels").members().items()}
+    metadata, spec = node.member("metadata"), node.member("spec")
+    labels = metadata.member("labels").texts()
     return NodeAttributes(
-        name=node.member("metadata").member("name").text() or "",
-        labels={key: text for key, text in labels.items() if text is not None},
-        taints=read_taints(node.member("spec").member("taints")),
-        unschedulable=node.member("spec").member("unschedulable").flag(default=False) is True,
+        name=metadata.member("name").text() or "",
+        labels=labels,
+        taints=read_taints(spec.member("taints")),
+        unschedulable=spec.member("unschedulable").flag(default=False) is True,
     )
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, ref
 
 from placement.dialects.koordinator.node.host_cpus import KubeletPod
@@ -29,6 +30,8 @@ from placement.scheduling.node_allocations import (
 )
 from placement.scheduling.node_offers import NodeOffers, Place
 from placement.scheduling.reserved import holders
+
+_serials = count()
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +119,8 @@ class NodeInfo:
     reservations: tuple[RecordedPod, ...] = ()
     counted: Accountant | None = field(default=None, repr=False)
     """The recorded pods as they were counted, if they were."""
+    serial: int = field(default_factory=_serials.__next__, init=False, repr=False)
+    """Which picture it is of all that this process makes: what is noted about it need not keep it alive."""
 
     @property
     def provider_name(self) -> str:

@@ -25,7 +25,7 @@ from placement.numa.reservations import NO_RESERVATIONS, Reservations
 from placement.scheduling.columns.filter import may_fit
 from placement.scheduling.columns.isolation import least_missed
 from placement.scheduling.columns.node_columns import NodeColumns
-from placement.scheduling.columns.node_rows import NodeRows
+from placement.scheduling.columns.node_rows import NodeMarks
 from placement.scheduling.columns.score import highest_scores
 from placement.scheduling.filter import FilterResult, PodJudge, lacking
 from placement.scheduling.node_info import NodeInfo
@@ -73,7 +73,7 @@ class Estimates:
     """
 
     order: object
-    nodes: NodeRows
+    marks: NodeMarks
     fits: Mask
     missed: Amounts
     highest: Amounts
@@ -82,7 +82,7 @@ class Estimates:
         """The estimates for columns in which these rows changed, of which `part` are the estimates."""
         fits, missed, highest = self.fits.copy(), self.missed.copy(), self.highest.copy()
         fits[rows], missed[rows], highest[rows] = part.fits, part.missed, part.highest
-        return Estimates(columns.order, columns.nodes, fits, missed, highest)
+        return Estimates(columns.order, columns.marks, fits, missed, highest)
 
 
 class Looked(NamedTuple):
@@ -101,7 +101,7 @@ class ShapeRanking:
         self._looked: Looked | None = None
         self._judge = PodJudge(shape.request, shape.settings.host_scoring)
         self.on_reservations = ReservationLooks(shape.request, shape.selection, shape.settings.host_scoring)
-        self._results: dict[NodeInfo, FilterResult] = {}
+        self._results: dict[int, FilterResult] = {}
 
     def best_first(self, columns: NodeColumns, allowed: Mask | None = None) -> Iterator[Ranked]:
         """The nodes on which the pod fits, in allowed rows if only some are, looked at one by one.
@@ -129,16 +129,15 @@ class ShapeRanking:
 
     def look(self, node: NodeInfo) -> FilterResult:
         """How the pod stands with one node, for certain."""
-        result = self._results.get(node)
+        result = self._results.get(node.serial)
         if result is None:
             refusal = self._screen(node)
             result = self._judge.judge(node.host, node.totals) if refusal is None else FilterResult(refusal)
-            self._results[node] = result
+            self._results[node.serial] = result
         return result
 
-    def ranked_at(self, columns: NodeColumns, row: int) -> Ranked:
-        """How well the pod fits on the node in a row, where it does."""
-        node = columns.nodes[row]
+    def ranked_on(self, node: NodeInfo) -> Ranked:
+        """How well the pod fits on a node, where it does."""
         result = self.look(node)
         assert isinstance(result.answer, Fit)
         return Ranked(node, result.missed, result.score, result.answer)
@@ -151,7 +150,7 @@ class ShapeRanking:
             known = self._results
             # What a pod sees that ignores reservations are nodes without these.
             seen = (node.opened(node.reserving) if self._ignores else node for node in columns.nodes)
-            self._results = {node: known[node] for node in seen if node in known}
+            self._results = {node.serial: known[node.serial] for node in seen if node.serial in known}
             self._judge = PodJudge(self.shape.request, self.shape.settings.host_scoring)
 
     @property
@@ -180,9 +179,9 @@ class ShapeRanking:
         """
         known = self._looked
         if known is not None and known.standings.order is columns.order:
-            if known.standings.nodes is columns.nodes:
+            if known.standings.marks is columns.marks:
                 return known
-            rows = columns.changed_since(known.standings.nodes)
+            rows = columns.changed_since(known.standings.marks)
             part, refusals = self._looked_at(columns, rows)
             kept = {**known.refusals}
             for row in rows:
@@ -190,7 +189,7 @@ class ShapeRanking:
             made = Looked(known.standings.with_rows(columns, rows, part), kept | refusals)
         else:
             made = Looked(*self._looked_at(columns, np.arange(len(columns.nodes))))
-        if known is None or 2 * len(columns.nodes) > len(known.standings.nodes):
+        if known is None or 2 * len(columns.nodes) > known.standings.marks.count:
             self._looked = made
         return made
 
@@ -205,7 +204,7 @@ class ShapeRanking:
             for node, result in zip(nodes, results, strict=True)
             if isinstance(result.answer, Refusal)
         }
-        return Estimates(columns.order, columns.nodes, fits.astype(np.bool_), missed, scores), refusals
+        return Estimates(columns.order, columns.marks, fits.astype(np.bool_), missed, scores), refusals
 
     def _estimated(self, columns: NodeColumns) -> Estimates:
         """The estimates for these nodes: only for those that changed since the last time are they made."""
@@ -213,10 +212,10 @@ class ShapeRanking:
         if known is None or known.order is not columns.order:
             made = self._made(columns)
         else:
-            changed = columns.changed_since(known.nodes)
+            changed = columns.changed_since(known.marks)
             made = known.with_rows(columns, changed, self._part(columns, changed))
         # Being asked about a few nodes is no reason to forget the others.
-        if known is None or 2 * len(columns.nodes) > len(known.nodes):
+        if known is None or 2 * len(columns.nodes) > known.marks.count:
             self._estimates = made
         return made
 
@@ -234,7 +233,7 @@ class ShapeRanking:
         missed, highest = np.zeros((2, len(columns.nodes)), np.int64)
         missed[rows] = least_missed(table, shape.request, shape.settings)
         highest[rows] = highest_scores(table, shape.request, shape.settings.host_scoring)
-        return Estimates(columns.order, columns.nodes, fits, missed, highest)
+        return Estimates(columns.order, columns.marks, fits, missed, highest)
 
     def _screen(self, node: NodeInfo) -> Refusal | None:
         """What the names, labels, taints and totals of a node have against the pod."""

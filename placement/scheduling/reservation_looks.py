@@ -58,7 +58,7 @@ class ReservationLooks:
         self._request = request
         self._selection = selection
         self._judge = PodJudge(request, scoring)
-        self._looks: dict[NodeInfo, dict[tuple[frozenset[str], bool], Look]] = {}
+        self._looks: dict[int, dict[tuple[frozenset[str], bool], Look]] = {}
         self._opened: tuple[NodeColumns, NodeColumns] | None = None
 
     def look(self, node: NodeInfo, matched: Sequence[Kept], *, required: bool) -> Look:
@@ -66,7 +66,7 @@ class ReservationLooks:
 
         `required`: it must use one. It can use those with which the host as a whole has enough.
         """
-        known = self._looks.setdefault(node, {})
+        known = self._looks.setdefault(node.serial, {})
         key = frozenset(kept.held.consumer for kept in matched), required
         found = known.get(key)
         if found is None:
@@ -77,7 +77,7 @@ class ReservationLooks:
         """The nodes as if nothing were reserved: only those that changed since the last time are made."""
         known, nodes = self._opened, columns.nodes
         if known is not None and known[0].order is known[1].order is columns.order:
-            changed = (nodes[row] for row in columns.changed_since(known[0].nodes))
+            changed = (nodes[row] for row in columns.changed_since(known[0].marks))
             made = known[1].updated(node.opened(node.reserving) for node in changed)
         else:
             made = columns.updated(node.opened(node.reserving) for node in nodes if node.reservations)
@@ -90,7 +90,7 @@ class ReservationLooks:
         """Forget what nodes were before they were what they are now, if more than `most` are remembered."""
         if len(self._looks) > most:
             known = self._looks
-            self._looks = {node: known[node] for node in columns.nodes if node in known}
+            self._looks = {node.serial: known[node.serial] for node in columns.nodes if node.serial in known}
 
     def _looked(self, node: NodeInfo, matched: Sequence[Kept], required: bool) -> Look:
         refusal = self._selection.refusal(node.attributes)

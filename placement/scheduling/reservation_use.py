@@ -79,9 +79,9 @@ class ReservationRanking:
                 found[node.name] = look.result.answer
         return found
 
-    def ranked_at(self, columns: NodeColumns, row: int) -> Ranked:
-        """How well the pod fits on the node in a row, where it does without using a reservation."""
-        return self._ranking.ranked_at(columns, row)
+    def ranked_on(self, node: NodeInfo) -> Ranked:
+        """How well the pod fits on a node, where it does without using a reservation."""
+        return self._ranking.ranked_on(node)
 
     def standings(self, columns: NodeColumns) -> Estimates:
         """On which nodes the pod fits, its scores, and what it misses: -1 where it uses a reservation."""
@@ -142,10 +142,9 @@ class IgnoringRanking:
         for ranked in self._ranking.best_first(self._ranking.on_reservations.opened(columns), allowed):
             yield _ignoring(columns.by_name[ranked.node.name], ranked)
 
-    def ranked_at(self, columns: NodeColumns, row: int) -> Ranked:
-        """How well the pod fits on the node in a row, where it does."""
-        opened = self._ranking.on_reservations.opened(columns)
-        return _ignoring(columns.nodes[row], self._ranking.ranked_at(opened, row))
+    def ranked_on(self, node: NodeInfo) -> Ranked:
+        """How well the pod fits on a node, where it does."""
+        return _ignoring(node, self._ranking.ranked_on(node.opened(node.reserving)))
 
     def refusals(self, columns: NodeColumns) -> Mapping[str, Refusal]:
         """Why the pod does not fit on nodes, by name; nodes on which it does are left out."""

@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from tests import lane_server
+from tests.faults.test_slow_clients_stop_nobody import eventually
 from tests.hostile import Wire, request
-from tests.test_slow_clients_stop_nobody import eventually
 
 
 class Load:

@@ -13,10 +13,9 @@ import numpy as np
 
 from placement.forest.arrays import Rows
 from placement.scheduling.columns.labels import LabelColumn, LabelKey
-from placement.scheduling.columns.node_numbers import Numbers, numbers_of
-from placement.scheduling.columns.node_rows import NodeIndex, NodeRows
+from placement.scheduling.columns.node_numbers import NodeNumbers
+from placement.scheduling.columns.node_rows import NodeIndex, NodeMarks, NodeRows
 from placement.scheduling.columns.table import Guard, Table, Written, kind_of, written
-from placement.scheduling.host import Host
 from placement.scheduling.node_info import NodeInfo
 
 # So many keys have columns at a time; the oldest is dropped for another one.
@@ -89,9 +88,14 @@ class NodeColumns:
         """The same object for as long as the rows are those of the same nodes, whatever becomes of these."""
         return self._rows
 
-    def changed_since(self, before: NodeRows) -> Rows:
+    @property
+    def marks(self) -> NodeMarks:
+        """By which to tell later what changed since."""
+        return self.nodes.marks
+
+    def changed_since(self, before: NodeMarks) -> Rows:
         """The rows whose nodes are not what they were when the order was the same."""
-        return np.array(self.nodes.differing(before), np.intp)
+        return np.array(self.marks.differing(before), np.intp)
 
     def rows(self, rows: Sequence[int] | Rows) -> NodeColumns:
         """The nodes in some of the rows, in that order."""
@@ -108,11 +112,11 @@ class NodeColumns:
         return NodeColumns(nodes, self.table.rearranged(source), *_rows_of(nodes))
 
     def _written(self, changes: Sequence[tuple[int, NodeInfo]]) -> NodeColumns:
-        nodes, known = self.nodes.changed(changes), dict[Host, Numbers]()
+        nodes, numbers = self.nodes.changed(changes), NodeNumbers()
         rows: list[Written] = []
         for row, node in changes:
             guard = Guard(node.attributes.taints, node.attributes.unschedulable)
-            rows.append((row, guard, kind_of(node.host), numbers_of(node, known)))
+            rows.append((row, guard, kind_of(node.host), numbers.of(node)))
         table = written(self.table, rows)
         if max(len(table.guards), len(table.kinds)) > 2 * len(nodes) + _SPARE:
             return NodeColumns().updated(nodes)

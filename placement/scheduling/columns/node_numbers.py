@@ -83,14 +83,30 @@ def clean(level: str, step: int) -> ColumnKey:
 Numbers = dict[ColumnKey, int]
 
 
-def numbers_of(node: NodeInfo, known: dict[Host, Numbers]) -> Numbers:
-    """All numbers of a node; `known` are those of hosts, to which its own is added."""
-    host = node.host
-    of_host = known.get(host)
-    if of_host is None:
-        of_host = known[host] = dict(_of_host(host))
-    numbers = {**of_host, **dict(_of_totals(node))}
-    return _counted(numbers)
+class NodeNumbers:
+    """The numbers of nodes, counted once for each host, and once for like nodes on which nobody is."""
+
+    def __init__(self) -> None:
+        self._of_hosts: dict[Host, Numbers] = {}
+        self._of_empty: dict[tuple[object, ...], Numbers] = {}
+
+    def of(self, node: NodeInfo) -> Numbers:
+        """All numbers of a node; only to be read, as other nodes may have the same."""
+        if node.holders or node.others:
+            return self._all(node)
+        # Everything else that they are made of follows from the template and from the host.
+        key = (node.template, node.host, node.totals, frozenset(node.unused.items()))
+        found = self._of_empty.get(key)
+        if found is None:
+            found = self._of_empty[key] = self._all(node)
+        return found
+
+    def _all(self, node: NodeInfo) -> Numbers:
+        host = node.host
+        of_host = self._of_hosts.get(host)
+        if of_host is None:
+            of_host = self._of_hosts[host] = dict(_of_host(host))
+        return _counted({**of_host, **dict(_of_totals(node))})
 
 
 def _counted(numbers: Numbers) -> Numbers:

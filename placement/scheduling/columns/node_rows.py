@@ -18,18 +18,49 @@ _LAST = _PAGE - 1
 Key = TypeVar("Key", str, int)
 
 
+class NodeMarks:
+    """Which picture of a node was in each row: what it takes to tell later what changed since.
+
+    Nodes are not kept by it: whoever remembers something about each of them may do so for long.
+    """
+
+    __slots__ = ("_pages", "count")
+
+    def __init__(self, count: int, pages: tuple[tuple[int, ...], ...]) -> None:
+        self.count = count
+        self._pages = pages
+
+    def differing(self, others: NodeMarks) -> list[int]:
+        """The rows, of as many, in which there are others."""
+        return [
+            number * _PAGE + place
+            for number, (page, other) in enumerate(zip(self._pages, others._pages, strict=True))
+            if page is not other
+            for place, (mark, before) in enumerate(zip(page, other, strict=True))
+            if mark != before
+        ]
+
+    def changed(self, pages: Mapping[int, Iterable[NodeInfo]]) -> NodeMarks:
+        """The same rows with other nodes in these pages."""
+        others = list(self._pages)
+        for page, nodes in pages.items():
+            others[page] = tuple(node.serial for node in nodes)
+        return NodeMarks(self.count, tuple(others))
+
+
 class NodeRows:
     """The node of each row, from 0 on; never changed."""
 
-    __slots__ = ("_count", "_pages")
+    __slots__ = ("_pages", "marks")
 
     def __init__(self, nodes: Iterable[NodeInfo] = ()) -> None:
         listed = tuple(nodes)
-        self._count = len(listed)
         self._pages = tuple(listed[start : start + _PAGE] for start in range(0, len(listed), _PAGE))
+        marks = tuple(tuple(node.serial for node in page) for page in self._pages)
+        self.marks = NodeMarks(len(listed), marks)
 
     def __len__(self) -> int:
-        return self._count
+        return self.marks.count
 
     def __iter__(self) -> Iterator[NodeInfo]:
         return chain.from_iterable(self._pages)
@@ -46,22 +77,12 @@ class NodeRows:
                 own[page] = list(self._pages[page])
             own[page][place] = node
         rows = NodeRows()
-        rows._count = self._count
+        rows.marks = self.marks.changed(own)
         pages = list(self._pages)
         for page, nodes in own.items():
             pages[page] = tuple(nodes)
         rows._pages = tuple(pages)
         return rows
-
-    def differing(self, others: NodeRows) -> list[int]:
-        """The rows, of as many, in which there are others."""
-        return [
-            number * _PAGE + place
-            for number, (page, other) in enumerate(zip(self._pages, others._pages, strict=True))
-            if page is not other
-            for place, (node, before) in enumerate(zip(page, other, strict=True))
-            if node is not before
-        ]
 
 
 class NodeIndex(Mapping[Key, NodeInfo]):

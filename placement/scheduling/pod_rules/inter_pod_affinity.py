@@ -35,16 +35,15 @@ def refused_by_affinity(
     for term in affinity.apart:
         there = per_place(places(columns, term.topology_key), placed.matching(columns, (term.pods,)))
         yield there > 0, Refusal((NOT_APART,), obstacle=Obstacle(Kind.POD_ANTI_AFFINITY, str(term)))
-    for wish, rows in placed.wishes(columns).items():
-        if isinstance(wish, PodTerm) and wish.pods.selects(rules.bearer):
+    for wish, rows in placed.wishes_about(columns, rules.bearer).items():
+        if isinstance(wish, PodTerm):
             having = per_place(places(columns, wish.topology_key), in_rows(rows, len(columns.nodes)))
             yield having > 0, Refusal((KEPT_OFF,), obstacle=Obstacle(Kind.PLACED_ANTI_AFFINITY, str(wish)))
 
 
 def keep_off(columns: NodeColumns, rules: PodRules, placed: PlacedPods) -> bool:
     """Whether placed pods keep this one off some nodes by required anti-affinity."""
-    wishes = placed.wishes(columns)
-    return any(isinstance(wish, PodTerm) and wish.pods.selects(rules.bearer) for wish in wishes)
+    return any(isinstance(wish, PodTerm) for wish in placed.wishes_about(columns, rules.bearer))
 
 
 def _near(columns: NodeColumns, rules: PodRules, placed: PlacedPods) -> Mask:
@@ -82,8 +81,8 @@ def affinity_scores(columns: NodeColumns, rules: PodRules, placed: PlacedPods, r
     for weight, term in own:
         counts = placed.matching(columns, (term.pods,))
         total += weight * per_place(places(columns, term.topology_key), counts)
-    for wish, having in placed.wishes(columns).items():
-        if isinstance(wish, WeightedTerm) and wish.term.pods.selects(rules.bearer):
+    for wish, having in placed.wishes_about(columns, rules.bearer).items():
+        if isinstance(wish, WeightedTerm):
             counts = in_rows(having, len(columns.nodes))
             total += wish.weight * per_place(places(columns, wish.term.topology_key), counts)
     asked = total[rows]

@@ -40,11 +40,12 @@ class _Counted(NamedTuple):
 
 
 class _Wishes(NamedTuple):
-    """The terms of placed pods, when the nodes were these."""
+    """The terms of placed pods, when the nodes were these; `about`: those that select some pods."""
 
     order: object
     nodes: NodeRows
     terms: dict[WeightedTerm | PodTerm, dict[int, int]]
+    about: dict[Bearer, Wishes]
 
 
 class PlacedPods:
@@ -62,7 +63,7 @@ class PlacedPods:
             if known is None or known.order is not columns.order:
                 rows, counts = list(range(len(columns.nodes))), np.zeros(len(columns.nodes), np.int64)
             else:
-                rows, counts = columns.changed_since(known.nodes).tolist(), known.counts
+                rows, counts = columns.changed_since(known.nodes.marks).tolist(), known.counts
             if rows:
                 counts = counts.copy()
                 selected: dict[Bearer, bool] = {}
@@ -73,32 +74,47 @@ class PlacedPods:
                 del self._counted[next(iter(self._counted))]
         return counts
 
-    def wishes(self, columns: NodeColumns) -> Wishes:
-        """The terms of placed pods: required ones against others, and those that count for the score.
+    def wishes_about(self, columns: NodeColumns, bearer: Bearer) -> Wishes:
+        """The terms of placed pods that select such a pod: required ones against it, and those for the score.
 
-        The latter have a weight, which is negative if the pod would rather be apart.
+        The latter have a weight, which is negative if the pod would rather be apart. Each term is tried once,
+        until the terms change.
         """
         with self._lock:
-            known = self._wishes
-            if known is None or known.order is not columns.order:
-                terms: dict[WeightedTerm | PodTerm, dict[int, int]] = {}
-                own: set[object] = set()
-                for row, node in enumerate(columns.nodes):
-                    _add(terms, own, row, node, 1)
-            else:
-                terms = known.terms
-                changed = [
-                    (row, known.nodes[row], columns.nodes[row])
-                    for row in columns.changed_since(known.nodes).tolist()
-                    if known.nodes[row].with_affinity or columns.nodes[row].with_affinity
-                ]
-                if changed:
-                    terms, own = dict(terms), set()
-                for row, before, after in changed:
-                    _add(terms, own, row, before, -1)
-                    _add(terms, own, row, after, 1)
-            self._wishes = _Wishes(columns.order, columns.nodes, terms)
-        return terms
+            wishes = self._wishes = self._counted_wishes(columns)
+            found = wishes.about.get(bearer)
+            if found is None:
+                found = {wish: rows for wish, rows in wishes.terms.items() if _selects(wish, bearer)}
+                wishes.about[bearer] = found
+                if len(wishes.about) > _SELECTIONS_KEPT:
+                    del wishes.about[next(iter(wishes.about))]
+        return found
+
+    def _counted_wishes(self, columns: NodeColumns) -> _Wishes:
+        known = self._wishes
+        terms: dict[WeightedTerm | PodTerm, dict[int, int]] = {}
+        own: set[object] = set()
+        if known is None or known.order is not columns.order:
+            for row, node in enumerate(columns.nodes):
+                _add(terms, own, row, node, 1)
+            return _Wishes(columns.order, columns.nodes, terms, {})
+        changed = [
+            (row, known.nodes[row], columns.nodes[row])
+            for row in columns.changed_since(known.nodes.marks).tolist()
+            if known.nodes[row].with_affinity or columns.nodes[row].with_affinity
+        ]
+        if not changed:
+            return known._replace(nodes=columns.nodes)
+        terms.update(known.terms)
+        for row, before, after in changed:
+            _add(terms, own, row, before, -1)
+            _add(terms, own, row, after, 1)
+        return _Wishes(columns.order, columns.nodes, terms, {})
+
+
+def _selects(wish: WeightedTerm | PodTerm, bearer: Bearer) -> bool:
+    term = wish.term if isinstance(wish, WeightedTerm) else wish
+    return term.pods.selects(bearer)
 
 
 def _count(node: NodeInfo, selectors: Selectors, selected: dict[Bearer, bool]) -> int:

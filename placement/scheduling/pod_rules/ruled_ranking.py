@@ -63,7 +63,7 @@ class RuledRanking:
         rows = np.flatnonzero(found.fits & (found.missed != USES_RESERVATION))
         # Rows are in the order of names. Most walks end early, so nodes are only looked at as they are told.
         for row in rows[np.lexsort((-found.highest[rows], found.missed[rows]))].tolist():
-            yield self._ranking.ranked_at(columns, row)._replace(score=int(found.highest[row]))
+            yield self._ranking.ranked_on(columns.nodes[row])._replace(score=int(found.highest[row]))
 
     def refusals(self, columns: NodeColumns) -> Mapping[str, Refusal]:
         """Why the pod does not fit on nodes, by name; rules count where nothing else refuses it."""
@@ -115,10 +115,8 @@ class RuledRanking:
             return True
         if not all(each.is_required for each in self._rules.spread):
             return True
-        wishes = self._placed.wishes(self._whole)
-        return any(
-            isinstance(wish, WeightedTerm) and wish.term.pods.selects(self._rules.bearer) for wish in wishes
-        )
+        wishes = self._placed.wishes_about(self._whole, self._rules.bearer)
+        return any(isinstance(wish, WeightedTerm) for wish in wishes)
 
     def _with_rules(self, scores: Amounts, rows: Rows) -> Amounts:
         """These scores of nodes in some rows of all, with what is preferred of other pods in them."""

@@ -14,11 +14,16 @@ NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 
 def found(connection: Executor, name: str) -> Cluster:
     """The cluster of this name. Raises NotFound."""
-    # Names that no cluster can have are not looked up; a database would fail on some of them.
-    cluster = clusters.find(connection, name) if NAME.fullmatch(name) else None
+    cluster = find(connection, name)
     if cluster is None:
         raise unknown(name)
     return cluster
+
+
+def find(connection: Executor, name: str) -> Cluster | None:
+    """The cluster of this name, None if there is none."""
+    # Names that no cluster can have are not looked up; a database would fail on some of them.
+    return clusters.find(connection, name) if NAME.fullmatch(name) else None
 
 
 def unknown(name: str) -> NotFound:

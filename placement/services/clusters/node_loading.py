@@ -33,8 +33,8 @@ from placement.storage.statements.node_rows import (
     HostRecord,
     Manifests,
     NodeRow,
+    OtherUse,
     PodRow,
-    Roots,
 )
 
 _AT_ONCE = 500
@@ -75,28 +75,32 @@ class NodeLoader:
         self,
         connection: Executor,
         cluster: ClusterFacts,
-        roots: Roots = None,
+        roots: Collection[int] | None = None,
         known: Mapping[int, NodeInfo] | None = None,
         given: Mapping[int, NodeDescription] | None = None,
     ) -> dict[int, NodeInfo]:
         """The nodes with these host providers, or all nodes, by the id of the host provider.
 
         `known` are former states: manifests that did not change are not read again; those of `given` are not
-        read at all. All reads of the connection should see one state of the database. Raises ManifestError
-        for manifests that cannot be read with the present settings.
+        read at all. All reads of the connection should see one state of the database; certain hosts are one
+        read, but for what is not known of them. Raises ManifestError for manifests that cannot be read with
+        the present settings.
         """
-        rows = node_rows.nodes(connection, cluster.id, roots)
+        if roots is None:
+            rows, found_pods, found_records, found_uses = node_rows.all_parts(connection, cluster.id)
+        else:
+            rows, found_pods, found_records, found_uses = node_rows.parts(connection, cluster.id, roots)
         descriptions = self._descriptions(connection, cluster, rows, known or {}, given or {})
         recorded: dict[int, list[RecordedPod]] = defaultdict(list)
-        rows_of_pods = node_rows.pods(connection, cluster.id, roots)
-        said = pods.said(connection, [pod.id for pod in rows_of_pods if lacks_labels(pod)])
-        for pod in rows_of_pods:
+        said = pods.said(connection, [pod.id for pod in found_pods if lacks_labels(pod)])
+        for pod in found_pods:
             read = record_of(pod, partial(_rescued, connection, cluster, pod))
             recorded[pod.root_id].append(labelled(read, *said[pod.id]) if pod.id in said else read)
         records: dict[int, list[HostRecord]] = defaultdict(list)
-        for record in node_rows.host_records(connection, cluster.id, roots):
+        for record in found_records:
             records[record.root_id].append(record)
-        others = self._others(connection, cluster, rows, roots)
+        others = _others(cluster, rows, found_uses)
+        left = _WhatIsLeft()
         states = {}
         for row in rows:
             description = descriptions[row.root_id]
@@ -104,6 +108,12 @@ class NodeLoader:
             here = recorded.get(row.root_id, ())
             present = tuple(pod for pod in here if pod.keeps is None)
             reservations = tuple(pod for pod in here if pod.keeps is not None)
+            unused, totals = left.on(
+                description.template,
+                records.get(row.root_id, ()),
+                holders(imported, offers, present, reservations),
+                others.get(row.root_id, {}),
+            )
             states[row.root_id] = NodeInfo(
                 **row._asdict(),
                 cluster_id=cluster.id,
@@ -114,16 +124,8 @@ class NodeLoader:
                 pods=present,
                 reservations=reservations,
                 others=others.get(row.root_id, {}),
-                unused={
-                    record.class_name: record.inventory.capacity - record.used
-                    for record in records.get(row.root_id, ())
-                },
-                totals=_totals(
-                    description.template,
-                    records.get(row.root_id, ()),
-                    holders(imported, offers, present, reservations),
-                    others.get(row.root_id, {}),
-                ),
+                unused=unused,
+                totals=totals,
                 templates=self._templates,
             )
         return states
@@ -175,17 +177,17 @@ class NodeLoader:
         key = profile.encode() + orjson.dumps(reduced, option=orjson.OPT_SORT_KEYS)
         return self._templates.of(key, lambda: _template(reduced, profile))
 
-    @staticmethod
-    def _others(
-        connection: Executor, cluster: ClusterFacts, rows: Sequence[NodeRow], roots: Roots
-    ) -> dict[int, dict[Place, int]]:
-        names = {row.root_id: row.name for row in rows}
-        found: dict[int, dict[Place, int]] = {}
-        for use in node_rows.other_uses(connection, cluster.id, roots):
-            if use.root_id in names:
-                path = HostIdentity(cluster.name, names[use.root_id], "").path(use.provider_name)
-                found.setdefault(use.root_id, {})[Place(path, use.class_name)] = use.amount
-        return found
+
+def _others(
+    cluster: ClusterFacts, rows: Sequence[NodeRow], uses: Sequence[OtherUse]
+) -> dict[int, dict[Place, int]]:
+    names = {row.root_id: row.name for row in rows}
+    found: dict[int, dict[Place, int]] = {}
+    for use in uses:
+        if use.root_id in names:
+            path = HostIdentity(cluster.name, names[use.root_id], "").path(use.provider_name)
+            found.setdefault(use.root_id, {})[Place(path, use.class_name)] = use.amount
+    return found
 
 
 def _template(reduced: tuple[Mapping[str, Any], Mapping[str, Any] | None], profile: str) -> NodeTemplate:
@@ -213,6 +215,33 @@ def _with_manifests(connection: Executor, rows: Sequence[NodeRow]) -> Iterator[t
             yield row, found[row.id]
 
 
+class _WhatIsLeft:
+    """What nodes have left as a whole; like ones on which nobody is share it."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], tuple[Mapping[str, int], HostTotals]] = {}
+
+    def on(
+        self,
+        template: NodeTemplate,
+        records: Sequence[HostRecord],
+        pods: Sequence[RecordedPod],
+        others: Mapping[Place, int],
+    ) -> tuple[Mapping[str, int], HostTotals]:
+        """The units of each class that nobody holds, and the totals for the score; only to be read."""
+        if pods or others:
+            return _unused(records), _totals(template, records, pods, others)
+        key = (template, *((record.class_name, record.capacity, record.used) for record in records))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = (_unused(records), _totals(template, records, (), {}))
+        return found
+
+
+def _unused(records: Sequence[HostRecord]) -> dict[str, int]:
+    return {record.class_name: record.capacity - record.used for record in records}
+
+
 def _totals(
     template: NodeTemplate,
     records: Sequence[HostRecord],
@@ -225,7 +254,7 @@ def _totals(
         resource = template.imported.resource_names.get(record.class_name)
         if resource is not None:
             unit = host_class(resource).unit
-            allocatable[resource] = record.inventory.capacity * unit
+            allocatable[resource] = record.capacity * unit
             requested[resource] += others.get(Place(HOST, record.class_name), 0) * unit
     for pod in pods:
         for resource, amount in pod.requests.items():

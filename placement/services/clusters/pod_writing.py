@@ -6,7 +6,7 @@ the stamp with which it was read still has the same pods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -95,13 +95,9 @@ class LockedNodes:
 class PodWriting:
     """Lets pods come to nodes and leave them, inside a transaction of the caller."""
 
-    def __init__(
-        self, writer: NodeWriter, loader: NodeLoader, expect_affinity: Callable[[ClusterSnapshot], None]
-    ) -> None:
-        """`expect_affinity` is told of a cluster to which pods with anti-affinity came unseen."""
+    def __init__(self, writer: NodeWriter, loader: NodeLoader) -> None:
         self._writer = writer
         self._loader = loader
-        self._expect_affinity = expect_affinity
 
     def lock_unchanged(
         self,
@@ -119,8 +115,6 @@ class PodWriting:
         """
         generation = view.rules_generation if checks_rules else None
         trees = node_rows.lock_with_use(transaction, roots, view.facts.id, generation)
-        if checks_rules and not trees and clusters.rules_generation(transaction, view.facts.id) != generation:
-            self._expect_affinity(view)
         for root_id in roots:
             known = view.nodes.get(root_id)
             if known is None or root_id not in trees or trees[root_id].revision != known.revision:

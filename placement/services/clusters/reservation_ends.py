@@ -50,7 +50,7 @@ class ReservationEnds:
         self._database = database
         self._cluster_cache = cluster_cache
         self._writer = writer
-        self.writing = PodWriting(writer, cluster_cache.loader, cluster_cache.expect_affinity)
+        self.writing = PodWriting(writer, cluster_cache.loader)
 
     def current(self, cluster: str) -> ClusterSnapshot:
         """The cluster as it is now: nothing in it has expired, nobody waits too long for others of a gang.

@@ -7,21 +7,20 @@ what is decided on it is only carried out if the node is still the same (PodWrit
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from placement.domain.errors import Unavailable
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pod_rules.placed_pods import PlacedPods
-from placement.services.clusters.cluster_lookup import found
+from placement.services.clusters.cluster_lookup import find, unknown
 from placement.services.clusters.node_loading import ClusterFacts, NodeLoader, facts_of
 from placement.services.following.follower import Follower
 from placement.storage.backends.backend import Stamped
 from placement.storage.changes.feed import Look
 from placement.storage.database import Database
-from placement.storage.statements import clusters
 
 PodName = tuple[str, str]
 """The namespace and the name of a pod."""
@@ -98,6 +97,11 @@ class _Image:
         self.pods -= _pods_on(before)
         self.pods |= _pods_on(fresh.values())
 
+    def count_rules(self, generation: int) -> None:
+        """So many pods with required anti-affinity have come."""
+        if generation > self.view.rules_generation:
+            self.view = replace(self.view, rules_generation=generation)
+
 
 def _pods_on(nodes: Iterable[NodeInfo]) -> set[PodName]:
     return {(pod.namespace, pod.name) for node in nodes for pod in node.holders}
@@ -120,6 +124,18 @@ def _reserved(nodes: Mapping[int, NodeInfo]) -> dict[int, NodeInfo]:
     return {root_id: node for root_id, node in nodes.items() if node.reservations}
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """A block in which nothing is collected: each time all that was made so far would be walked through."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 class ClusterCache(Follower):
     """The images of clusters that were asked for; a view has every write that was committed before."""
 
@@ -140,34 +156,17 @@ class ClusterCache(Follower):
         return self._nodes_kept(), sum(table.bytes for table in tables)
 
     def view(self, cluster: str) -> ClusterSnapshot:
-        """The cluster as it is now. Raises NotFound, Unavailable; never guesses."""
-        # What was counted before the look is in what the look brings.
-        generation = self._rules_generation(cluster)
+        """The cluster as it is now. Raises NotFound, Unavailable; never guesses.
+
+        It is read over the connection of the feed, so that who asks within a transaction takes no second one.
+        """
         with self.caught_up():
             id_ = self._ids.get(cluster)
             if id_ is None:
-                image = self._load(cluster)
-            else:
-                # The one asked for last is the last to go.
-                image = self._images[id_] = self._images.pop(id_)
-            if generation is not None and generation > image.view.rules_generation:
-                image.view = replace(image.view, rules_generation=generation)
+                return self._load(cluster).view
+            # The one asked for last is the last to go.
+            image = self._images[id_] = self._images.pop(id_)
             return image.view
-
-    def _rules_generation(self, cluster: str) -> int | None:
-        """How many pods with required anti-affinity came; None where no pod says anything about others."""
-        image = self._images.get(self._ids.get(cluster, 0))
-        if image is None or not image.view.has_affinity:
-            return None
-        with self.database.read() as connection:
-            return clusters.rules_generation(connection, image.view.facts.id)
-
-    def expect_affinity(self, view: ClusterSnapshot) -> None:
-        """Pods that say something about others came and went unseen, so there may be more of them."""
-        with self.alone():
-            image = self._images.get(view.facts.id)
-            if image is not None:
-                image.view = replace(image.view, has_affinity=True)
 
     def may_be_new(self, view: ClusterSnapshot, pod: PodName) -> bool:
         """Whether no pod of this name is known on any node of the cluster by now; that is advice, too."""
@@ -219,36 +218,46 @@ class ClusterCache(Follower):
                 image.replace(gone, {})
         for cluster_id, roots in stale.items():
             self._read_again(self._images[cluster_id], roots, look.horizon)
+        for id_, generation in look.rules_generations.items():
+            # Whoever was counted is in what the look brought, or in what was read after it.
+            if id_ in self._images:
+                self._images[id_].count_rules(generation)
         # What was written before this look has been told by it.
         self._seen, self._written = set(rows), set()
         return True
 
     def _read_again(self, image: _Image, roots: set[int], horizon: int) -> None:
-        with self.database.snapshot() as connection:
-            self.feed.check(connection, horizon)
+        with self.feed.one_state(horizon) as connection:
             fresh = self.loader.load(connection, image.view.facts, roots, image.view.nodes)
         image.replace(roots, fresh)
 
     def _load(self, name: str) -> _Image:
-        with self.database.snapshot() as connection:
+        with _uncollected():
+            image = self._read_all(name)
+        while len(self._images) > 1 and self._nodes_kept() > _MOST_NODES:
+            self._drop(next(iter(self._images)))
+        # Thousands of nodes that stay would be walked through by every full collection.
+        gc.collect()
+        gc.freeze()
+        return image
+
+    def _read_all(self, name: str) -> _Image:
+        with self.feed.one_state() as connection:
             horizon = self.feed.horizon(connection)
             if self.horizon is not None and self.horizon.history != horizon.history:
                 # What is known of other clusters is of another history.
                 self.forget()
-            stored = found(connection, name)
-            facts = facts_of(stored)
-            states = self.loader.load(connection, facts)
+            stored = find(connection, name)
+            facts = None if stored is None else facts_of(stored)
+            states = {} if facts is None else self.loader.load(connection, facts)
+        if stored is None or facts is None:
+            raise unknown(name)
         # Columns of many nodes take a while, for which the server would wait with its transaction open.
         image = _Image(facts, states, stored.rules_generation)
         if self.horizon is None:
             self.horizon = horizon
         self._images[facts.id] = image
         self._ids[name] = facts.id
-        while len(self._images) > 1 and self._nodes_kept() > _MOST_NODES:
-            self._drop(next(iter(self._images)))
-        # Thousands of nodes that stay would be walked through by every full collection.
-        gc.collect()
-        gc.freeze()
         return image
 
     def _nodes_kept(self) -> int:

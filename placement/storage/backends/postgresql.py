@@ -41,6 +41,8 @@ _PREPARE = f"""
       FROM resource_providers WHERE revision >= $1
     UNION ALL
     SELECT kind, reference, revision::text::bigint, 0, 0 FROM changes WHERE revision >= $1
+    UNION ALL
+    SELECT 'rules', id, rules_generation::bigint, 0, 0 FROM clusters WHERE rules_generation > 0
 """
 _HORIZON = f"""
     SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, revision, cluster

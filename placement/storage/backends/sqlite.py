@@ -34,6 +34,8 @@ _LOOK = """
       FROM resource_providers WHERE revision >= :horizon
     UNION ALL
     SELECT kind, reference, revision, 0, 0 FROM changes WHERE revision >= :horizon
+    UNION ALL
+    SELECT 'rules', id, rules_generation, 0, 0 FROM clusters WHERE rules_generation > 0
 """
 _HORIZON = "SELECT value + 1, schema_version, 0 FROM change_counter, pragma_schema_version"
 _BUSY_SECONDS = 15.0

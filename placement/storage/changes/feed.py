@@ -25,6 +25,8 @@ from placement.storage.changes.change_log import CLUSTER_CHANGED, PROVIDER_DELET
 from placement.storage.changes.history import BEFORE_ALL, Horizon
 from placement.storage.database import Database
 
+_END = "COMMIT"
+
 
 class Changed(NamedTuple):
     """A provider that may have changed, with its root and the cluster it belongs to, if any."""
@@ -39,8 +41,9 @@ class Changed(NamedTuple):
 class Look:
     """One look: providers that may have changed, ids of deleted ones, and the horizon.
 
-    `clusters` are the ids of clusters that were created, deleted or given other settings. A look has the
-    horizon 0, older than any, if everything has to be loaded again: it comes too late, and some of what
+    `clusters` are the ids of clusters that were created, deleted or given other settings. `rules_generations`
+    count, by cluster, the pods with required anti-affinity that had come by then; 0 is left out. A look has
+    the horizon 0, older than any, if everything has to be loaded again: it comes too late, and some of what
     changed was removed since, or the history is another one.
     """
 
@@ -48,6 +51,7 @@ class Look:
     changed: list[Changed] = field(default_factory=list)
     deleted: list[int] = field(default_factory=list)
     clusters: set[int] = field(default_factory=set)
+    rules_generations: dict[int, int] = field(default_factory=dict)
     names_changed: bool = False
     witness: str = ""
 
@@ -133,6 +137,17 @@ class Feed:
             self.close()
             raise
 
+    @contextmanager
+    def one_state(self, horizon: int = 0) -> Iterator[sa.Connection]:
+        """The same in a transaction that sees one state. Raises Unavailable.
+
+        Looks hold that connection anyway: whoever has another one of the pool need not wait for a second.
+        """
+        with self.session(horizon) as connection:
+            connection.exec_driver_sql(self._database.backend.begin_snapshot())
+            yield connection
+            connection.exec_driver_sql(_END)
+
     def check(self, connection: sa.Connection, horizon: int) -> None:
         """Raises Unavailable if a connection is not to the server that the horizon is of."""
         known = getattr(horizon, "history", None)
@@ -174,6 +189,8 @@ def _read_look(rows: Iterable[Any]) -> Look:
             look.witness = _witness(revision, cluster_id)
         elif kind == "changed":
             look.changed.append(Changed(reference, revision, root_id, cluster_id))
+        elif kind == "rules":
+            look.rules_generations[reference] = revision
         elif kind == PROVIDER_DELETED:
             look.deleted.append(reference)
         elif kind == CLUSTER_CHANGED:

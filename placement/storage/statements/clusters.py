@@ -90,12 +90,6 @@ def lock_alone(transaction: Transaction, id_: int) -> None:
     transaction.execute(transaction.locked(sa.select(_clusters.c.id).where(_clusters.c.id == id_)))
 
 
-def rules_generation(connection: Executor, id_: int) -> int:
-    """How many pods with required anti-affinity have come to a cluster; 0 if it is gone."""
-    statement = sa.select(_clusters.c.rules_generation).where(_clusters.c.id == id_)
-    return connection.execute(statement).scalar() or 0
-
-
 def raise_rules_generation(transaction: Transaction, id_: int) -> None:
     """A pod with required anti-affinity comes to a cluster that is locked alone."""
     raised = {_clusters.c.rules_generation: _clusters.c.rules_generation + 1}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -12,6 +12,7 @@ from placement.domain.inventory import Inventory
 from placement.storage import tables
 from placement.storage.changes.provider_records import revision_number
 from placement.storage.database import Executor, Transaction
+from placement.storage.statements.together import Together
 
 _nodes = tables.nodes
 _pods = tables.pods
@@ -20,9 +21,6 @@ _inventories = tables.inventories
 _allocations = tables.allocations
 _consumers = tables.consumers
 _classes = tables.resource_classes
-
-Roots = Collection[int] | None
-"""The ids of host providers to look at; None for all of the cluster."""
 
 
 # Whoever has pods come locks their cluster first, as one pod may do that alone (clusters.lock_alone).
@@ -107,21 +105,23 @@ class NodeRow(NamedTuple):
     imported_at: datetime.datetime
 
 
-def nodes(connection: Executor, cluster_id: int, roots: Roots = None) -> list[NodeRow]:
-    """The nodes by name."""
-    statement = (
-        sa.select(
-            _nodes.c.id,
-            _nodes.c.name,
-            _providers.c.id,
-            _providers.c.uuid,
-            revision_number(),
-            sa.func.coalesce(_nodes.c.updated_at, _nodes.c.created_at),
-        )
-        .join(_providers, _providers.c.id == _nodes.c.resource_provider_id)
-        .where(_chosen(_nodes.c.cluster_id, cluster_id, _nodes.c.resource_provider_id, roots))
-        .order_by(_nodes.c.name)
+_NODES = (
+    sa.select(
+        _nodes.c.id,
+        _nodes.c.name,
+        _providers.c.id,
+        _providers.c.uuid,
+        revision_number(),
+        sa.func.coalesce(_nodes.c.updated_at, _nodes.c.created_at),
     )
+    .select_from(_nodes)
+    .join(_providers, _providers.c.id == _nodes.c.resource_provider_id)
+)
+
+
+def nodes(connection: Executor, cluster_id: int) -> list[NodeRow]:
+    """The nodes of a cluster by name."""
+    statement = _NODES.where(_nodes.c.cluster_id == cluster_id).order_by(_nodes.c.name)
     return [NodeRow(*row) for row in connection.execute(statement)]
 
 
@@ -146,54 +146,43 @@ class PodRow(NamedTuple):
     status: dict[str, Any]
 
 
-def pods(connection: Executor, cluster_id: int, roots: Roots = None) -> list[PodRow]:
-    """The pods on the nodes, in the order in which they were recorded."""
-    statement = (
-        sa.select(
-            _nodes.c.resource_provider_id,
-            _pods.c.id,
-            _pods.c.namespace,
-            _pods.c.name,
-            _pods.c.uid,
-            _pods.c.status,
-        )
-        .join(_nodes, _nodes.c.id == _pods.c.node_id)
-        .where(_chosen(_nodes.c.cluster_id, cluster_id, _nodes.c.resource_provider_id, roots))
-        .order_by(_pods.c.id)
+_PODS = (
+    sa.select(
+        _nodes.c.resource_provider_id,
+        _pods.c.id,
+        _pods.c.namespace,
+        _pods.c.name,
+        _pods.c.uid,
+        _pods.c.status,
     )
-    return [PodRow(*row) for row in connection.execute(statement)]
+    .select_from(_pods)
+    .join(_nodes, _nodes.c.id == _pods.c.node_id)
+)
 
 
 class HostRecord(NamedTuple):
-    """One inventory of a host provider, and how much of it is used."""
+    """One inventory of a host provider: how much there is of it, and how much of that is used."""
 
     root_id: int
     class_name: str
-    inventory: Inventory
+    capacity: int
     used: int
 
 
-def host_records(connection: Executor, cluster_id: int, roots: Roots = None) -> list[HostRecord]:
-    """The inventories of the hosts themselves."""
-    record = _inventories.c
-    statement = (
-        sa.select(
-            record.resource_provider_id,
-            _classes.c.name,
-            record.total,
-            record.reserved,
-            record.min_unit,
-            record.max_unit,
-            record.step_size,
-            record.allocation_ratio,
-            record.used,
-        )
-        .join(_classes, _classes.c.id == record.resource_class_id)
-        .join(_nodes, _nodes.c.resource_provider_id == record.resource_provider_id)
-        .where(_chosen(_nodes.c.cluster_id, cluster_id, record.resource_provider_id, roots))
+_record = _inventories.c
+_HOST_RECORDS = (
+    sa.select(
+        _record.resource_provider_id,
+        _classes.c.name,
+        _record.total,
+        _record.reserved,
+        _record.allocation_ratio,
+        _record.used,
     )
-    rows = connection.execute(statement)
-    return [HostRecord(row[0], row[1], Inventory(*row[2:8]), row[8]) for row in rows]
+    .select_from(_inventories)
+    .join(_classes, _classes.c.id == _record.resource_class_id)
+    .join(_nodes, _nodes.c.resource_provider_id == _record.resource_provider_id)
+)
 
 
 class OtherUse(NamedTuple):
@@ -205,33 +194,81 @@ class OtherUse(NamedTuple):
     amount: int
 
 
-def other_uses(connection: Executor, cluster_id: int, roots: Roots = None) -> list[OtherUse]:
-    """What consumers that are no pods of the cluster hold of the providers that the import of nodes made."""
-    is_other = sa.or_(_consumers.c.cluster_id.is_(None), _consumers.c.cluster_id != cluster_id)
-    statement = (
-        sa.select(
-            _providers.c.root_provider_id,
-            _providers.c.name,
-            _classes.c.name,
-            sa.func.sum(_allocations.c.used),
-        )
-        .select_from(_allocations)
-        .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
-        .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
-        .join(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
-        .where(
-            _chosen(_providers.c.cluster_id, cluster_id, _providers.c.root_provider_id, roots),
-            _providers.c.cluster_id.is_not(None),
-            is_other,
-        )
-        .group_by(_providers.c.root_provider_id, _providers.c.name, _classes.c.name)
+_OTHER_USES = (
+    sa.select(
+        _providers.c.root_provider_id,
+        _providers.c.name,
+        _classes.c.name,
+        sa.func.sum(_allocations.c.used),
     )
-    return [OtherUse(row[0], row[1], row[2], int(row[3])) for row in connection.execute(statement)]
+    .select_from(_allocations)
+    .join(_providers, _providers.c.id == _allocations.c.resource_provider_id)
+    .join(_classes, _classes.c.id == _allocations.c.resource_class_id)
+    .join(_consumers, _consumers.c.uuid == _allocations.c.consumer_id)
+    .where(
+        # Only the providers that the import of nodes made.
+        _providers.c.cluster_id.is_not(None),
+        sa.or_(
+            _consumers.c.cluster_id.is_(None),
+            _consumers.c.cluster_id != sa.bindparam("cluster", type_=sa.Integer),
+        ),
+    )
+    .group_by(_providers.c.root_provider_id, _providers.c.name, _classes.c.name)
+)
 
 
-def _chosen(cluster: Any, cluster_id: int, root: Any, roots: Roots) -> Any:
-    """The condition for all hosts of a cluster, or for some. One for both may search the whole table."""
-    return cluster == cluster_id if roots is None else root.in_(sorted(roots))
+class NodeParts(NamedTuple):
+    """All rows of some nodes but their manifests; pods are in the order in which they were recorded."""
+
+    nodes: list[NodeRow]
+    pods: list[PodRow]
+    records: list[HostRecord]
+    others: list[OtherUse]
+
+
+def all_parts(connection: Executor, cluster_id: int) -> NodeParts:
+    """The rows of all nodes of a cluster; the connection should see one state of the database."""
+    given = {"cluster": cluster_id}
+    of_cluster = _nodes.c.cluster_id == cluster_id
+    records = connection.execute(_HOST_RECORDS.where(of_cluster))
+    others = connection.execute(_OTHER_USES.where(_providers.c.cluster_id == cluster_id), given)
+    return NodeParts(
+        nodes(connection, cluster_id),
+        [PodRow(*row) for row in connection.execute(_PODS.where(of_cluster).order_by(_pods.c.id))],
+        [_host_record(row) for row in records],
+        [_other_use(row) for row in others],
+    )
+
+
+def _host_record(row: Sequence[Any]) -> HostRecord:
+    root_id, class_name, total, reserved, ratio, used = row
+    inventory = Inventory(total, reserved, allocation_ratio=ratio)
+    return HostRecord(root_id, class_name, inventory.capacity, used)
+
+
+def _other_use(row: Sequence[Any]) -> OtherUse:
+    return OtherUse(row[0], row[1], row[2], int(row[3]))
+
+
+def parts(connection: Executor, cluster_id: int, roots: Collection[int]) -> NodeParts:
+    """The rows of the nodes of a cluster that have these host providers, by one statement."""
+    given = {"cluster": cluster_id, "roots": sorted(roots)}
+    found_nodes, found_pods, records, others = _PARTS.rows(connection, given)
+    return NodeParts(
+        sorted((NodeRow(*row) for row in found_nodes), key=lambda row: row.name),
+        sorted((PodRow(*row) for row in found_pods), key=lambda row: row.id),
+        [_host_record(row) for row in records],
+        [_other_use(row) for row in others],
+    )
+
+
+_roots = sa.bindparam("roots", expanding=True, type_=sa.Integer)
+_PARTS = Together(
+    _NODES.where(_nodes.c.resource_provider_id.in_(_roots)),
+    _PODS.where(_nodes.c.resource_provider_id.in_(_roots)),
+    _HOST_RECORDS.where(_record.resource_provider_id.in_(_roots)),
+    _OTHER_USES.where(_providers.c.root_provider_id.in_(_roots)),
+)
 
 
 class OwnUse(NamedTuple):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 
 from hypothesis import strategies as st
 
@@ -27,6 +28,7 @@ from tests.unit.dialects.koordinator import pods
 from tests.unit.dialects.koordinator.conftest import build_node, build_nrt, build_zone
 
 GIB = 2**30
+_serials = count()
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +47,7 @@ class TestNode:
     others: Mapping[Place, int]
     times_made: int = 1
     reservations: tuple[RecordedPod, ...] = ()
+    serial: int = field(default_factory=_serials.__next__, init=False)
 
     @property
     def holders(self) -> tuple[RecordedPod, ...]:
@@ -73,6 +76,15 @@ class TestNode:
     @property
     def provider_name(self) -> str:
         return f"c1/{self.name}"
+
+    @cached_property
+    def template(self) -> object:
+        """Nothing that another node has: each is counted by itself."""
+        return object()
+
+    @property
+    def unused(self) -> Mapping[str, int]:
+        return self.free
 
     @cached_property
     def free(self) -> Mapping[str, int]:

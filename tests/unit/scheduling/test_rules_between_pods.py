@@ -12,6 +12,7 @@ import pytest
 from placement.dialects.koordinator.pod.pod_request import PodImport, import_pod
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod, recorded_pod
+from placement.kubernetes.pod_affinity import Bearer, PodSelector
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.pipeline import PodShape, ShapeRanking
 from placement.scheduling.pod_rules.inter_pod_affinity import affinity_scores, refused_by_affinity
@@ -152,3 +153,26 @@ def check_order(incoming: PodImport, columns: NodeColumns, placed: PlacedPods, r
     expected.sort(key=lambda each: (each.missed, -each.score, each.node.name))
     assert list(ruled.best_first(columns)) == expected
     assert len(scores) == len(fitting)
+
+
+def test_a_term_is_tried_once_for_like_pods_until_terms_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[object] = []
+    selects = PodSelector.selects
+
+    def counted(selector: PodSelector, bearer: Bearer) -> bool:
+        tried.append(selector)
+        return selects(selector, bearer)
+
+    monkeypatch.setattr(PodSelector, "selects", counted)
+    apart = ruled_pod("apart", {"labels": {"app": "db"}, "apart": [["zone", {"app": "web"}]]}, qos=None)
+    coming = ruled_pod("coming", {"labels": {"app": "web"}}, qos=None)
+    columns, placed = NodeColumns().updated(BUILT.values()), PlacedPods()  # type: ignore[arg-type]
+    for name in ("n3", "n5"):
+        keeping = replace(BUILT[name], pods=(placed_pod(apart, len(tried)),))
+        columns = columns.updated([keeping])  # type: ignore[list-item]
+        tried.clear()
+        for _ in range(2):
+            incoming = import_pod(coming, SETTINGS)
+            alone = ShapeRanking(PodShape(incoming.request, incoming.selection, SETTINGS))
+            list(RuledRanking(alone, incoming.rules, placed, columns).best_first(columns))
+        assert len(tried) == 1

@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 
 from tests import lane_server
 from tests.client import unique
+from tests.faults.test_slow_clients_stop_nobody import eventually
 from tests.hostile import KNOWN, Wire, request
-from tests.test_slow_clients_stop_nobody import eventually
 
 
 @contextmanager
