@@ -53,7 +53,8 @@ def _searches(hosts: int, count: int, rounds: int) -> tuple[Timing, Timing]:
     with database_url("postgresql") as connection:
         bulk.fill(connection, data.flat(hosts))
         database = Database(connection)
-        ids = database.engine.connect().execute(sa.select(tables.providers.c.id)).scalars().all()
+        with database.engine.connect() as read:
+            ids = read.execute(sa.select(tables.providers.c.id)).scalars().all()
         with running_service(connection, workers=1) as server:
             wire = Wire(server.url)
             wire.must("GET", _SEARCH)

@@ -3,7 +3,9 @@
 python -m benchmarks.groups                            1,000 members on 10,000 hosts
 python -m benchmarks.groups --scale 0.1 --rounds 3     a quick look
 
-Beside it, what clients do without rules: one after another, each leaving out the hosts that have one already.
+Every claim finds room for all, and is given back before the next. Beside them, what clients do without rules:
+one after another, each leaving out the hosts that have one already. benchmarks.one_by_one compares what is
+placed where there is little room.
 """
 
 from __future__ import annotations

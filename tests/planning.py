@@ -170,7 +170,7 @@ class Scene:
         self.world.load()
         self.ground = Ground(self.world.forest.snapshot(), self.world.sharing, 1)
         consumers = [self._consumer(guest) for guest in cluster.guests]
-        self.board = Board(self.ground, {}, consumers)
+        self.board = Board(self.ground, {}, consumers, {})
         self.maker = RoomMaker(self.board, Limits(moves), Budget())
 
     def wish(self, query: CandidateQuery) -> QueryWish:

@@ -303,6 +303,8 @@ def test_consumers_are_claimed_apart_together_and_into_groups(server, placement,
     (first,) = hosts("--consumer", consumer, "--apart", "--group", "web")
     others = hosts("--dry-run", "--count", "7", "--policy", "anti-affinity", "--group", "web")
     assert len({first, *others}) == 8
+    soft = refusal("--url", server.url, "claim", "--dry-run", "--count", "2", "--soft", *wanted)
+    assert soft.startswith("--soft: needs a rule")
     partial = placement(
         "claim", "--dry-run", "--count", "8", "--minimum", "1", "--apart", "--group", "web", *wanted
     )

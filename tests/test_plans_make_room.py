@@ -395,13 +395,13 @@ def test_pods_are_moved_by_eviction_to_where_the_scheduler_lets_them(edge):
     )
     checked = edge.post(f"{PLANS}/check", {"moves": plan["moves"], "cluster": "edge"}).json
     assert checked["valid"]
-    assert (
-        edge.put(f"{EDGE}/pods/default/late", pod_manifest("8", nodeSelector={"disk": "ssd"})).status_code
-        == 201
-    )
-    late = edge.get(f"{EDGE}/pods/default/late").json["node"]
+    late = pod_manifest("8", node="node-2", status={"cpuset": "8-15"})
+    assert edge.put(f"{EDGE}/pods/default/late", late).status_code == 201
     checked = edge.post(f"{PLANS}/check", {"moves": plan["moves"], "cluster": "edge"}).json
-    assert checked["valid"] == (late == "node-0")
+    assert not checked["valid"]
+    assert [(each["state"], each["why"]) for each in checked["moves"]] == [
+        ("impossible", "does not fit there any more")
+    ]
 
 
 def test_room_is_made_for_a_pod(edge):

@@ -184,7 +184,10 @@ def main() -> None:
         from benchmarks.packing.plot import draw_moves
 
         page = _DOCS / "packing.md"
-        head = f"{given.hosts} hosts, {len(stream)} requests, seed {given.seed}.\n\n"
+        head = (
+            f"{given.hosts} hosts, {len(stream)} requests, seed {given.seed}; "
+            f"at most {given.seconds:g} s for a plan, and {_REFUSED} refusals.\n\n"
+        )
         page.write_text(_FIGURES.sub(lambda match: f"{match[1]}{head}{text}{match[2]}", page.read_text()))
         draw_moves(found, _DOCS / "packing-moves.svg")
 

@@ -107,7 +107,7 @@ def _number(given: Mapping[str, str], name: str, usual: int) -> int:
 
 
 def _rows(plan: Plan) -> Iterator[tuple[Any, ...]]:
-    names = {host.uuid: host.name for host in plan.hosts}
+    names = {host.uuid: host.name or host.uuid for host in plan.hosts}
     for step, move in enumerate(plan.moves, 1):
         pod = None if move.pod is None else f"{move.pod.cluster}/{move.pod.namespace}/{move.pod.name}"
         hosts = (names.get(move.from_host, move.from_host), names.get(move.to_host, move.to_host))

@@ -11,7 +11,7 @@ from placement.domain.errors import PlacementError
 from placement.operations.commands.arguments import STANDARD_INPUT, argument, read_bytes
 from placement.operations.commands.columns import ResourceAmounts
 from placement.operations.commands.display import Listing
-from placement.operations.commands.flavor import OPTIONS, document
+from placement.operations.commands.flavor import OPTIONS, document_beside
 
 if TYPE_CHECKING:
     from placement.operations.client import Client
@@ -101,7 +101,7 @@ def kinds_of(parsed: argparse.Namespace) -> dict[str, Any]:
         else:
             parameters.append(rest)
     if parsed.vcpus is not None and not kinds:
-        kinds["flavor"] = document(argparse.Namespace(**{**vars(parsed), "file": None, "limit": None}))
+        kinds["flavor"] = document_beside(parsed)
     if parameters:
         kinds["query"] = {"querystring": "&".join(parameters)}
     if not kinds:
@@ -124,7 +124,7 @@ def _read(file: str, parsed: argparse.Namespace) -> dict[str, Any]:
     if file != STANDARD_INPUT and not Path(file).exists():
         raise PlacementError(f"{file}: is no file and no query, such as resources=VCPU:2")
     if Path(file).suffix == ".json" or file == STANDARD_INPUT:
-        return document(argparse.Namespace(**{**vars(parsed), "file": file, "limit": None}))
+        return document_beside(parsed, file)
     documents = parse_yaml(read_bytes(file))
     if len(documents) != 1:
         raise PlacementError(f"{file}: the manifest of one pod is expected")

@@ -14,7 +14,7 @@ from placement.operations.commands.arguments import argument, consumer_uuid, par
 from placement.operations.commands.capacity import WORLD, world_of
 from placement.operations.commands.columns import Lines, ResourceAmounts
 from placement.operations.commands.display import Listing
-from placement.operations.commands.flavor import OPTIONS, document
+from placement.operations.commands.flavor import OPTIONS, document_beside
 
 _COLUMNS = ("Consumer", "Provider", "Amounts", "Groups", "UUID")
 _OWNER = "operator"
@@ -114,7 +114,7 @@ def _wanted(parsed: argparse.Namespace) -> dict[str, Any]:
         return {"query": urlencode(parsed.query)}
     if parsed.query or parsed.vcpus is None:
         raise PlacementError("what to claim is a query such as resources=VCPU:2, or --vcpus and --ram")
-    flavor = document(argparse.Namespace(**{**vars(parsed), "file": None, "limit": None}))
+    flavor = document_beside(parsed)
     return flavor if parsed.cluster is None else {**flavor, "cluster": parsed.cluster}
 
 
@@ -129,6 +129,8 @@ def _together(parsed: argparse.Namespace) -> dict[str, Any]:
         rules.append({"kind": "together"})
     if parsed.spread:
         rules.append({"kind": "spread", "per": "aggregate", "aggregates": parsed.spread})
+    if parsed.soft and not rules:
+        raise PlacementError("--soft: needs a rule to soften: --apart, --per-host, --together or --spread")
     beside: dict[str, Any] = {"weight": 1} if parsed.soft else {}
     group = {} if parsed.group is None else {"group": parsed.group}
     if group:

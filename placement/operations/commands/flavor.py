@@ -137,6 +137,11 @@ def document(parsed: argparse.Namespace) -> dict[str, Any]:
     return {"flavor": _flavor(parsed), "image": _image(parsed), "options": _options(parsed)}
 
 
+def document_beside(parsed: argparse.Namespace, file: str | None = None) -> dict[str, Any]:
+    """The same of a command that has the options of flavors, but no FILE and limit of its own for them."""
+    return document(argparse.Namespace(**{**vars(parsed), "file": file, "limit": None}))
+
+
 def _flavor(parsed: argparse.Namespace) -> dict[str, Any]:
     from placement.dialects.nova import flavor_from_openstack_json
 

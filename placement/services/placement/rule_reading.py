@@ -35,12 +35,11 @@ class Counted:
     own: Collection[str]
     members: Sequence[tuple[str | None, Held]]
 
-    def by(self, rule: MemberRule) -> Iterable[Held]:
-        """What those hold who count in a rule."""
+    def others_in(self, rule: MemberRule) -> Iterable[Held]:
+        """What those hold who count in a rule and are no members."""
         standing = self.standing
         others = {*rule.consumers, *(uuid for name in rule.groups for uuid in standing.groups[name])}
-        yield from (standing.held[uuid] for uuid in sorted(others - {*self.own}) if uuid in standing.held)
-        yield from self.members_in(rule)
+        return (standing.held[uuid] for uuid in sorted(others - {*self.own}) if uuid in standing.held)
 
     def members_in(self, rule: MemberRule) -> Iterable[Held]:
         """What those members hold whom a rule concerns."""
@@ -59,8 +58,8 @@ class RuleReader:
     def rule(self, rule: MemberRule) -> Rule:
         """The rule by ids. Raises BadRequest naming what does not exist."""
         places = self._places(rule.place, rule)
-        counted = [self._rows(each) for each in self._counted.by(rule)]
         held = [self._rows(each) for each in self._counted.members_in(rule)]
+        counted = [self._rows(each) for each in self._counted.others_in(rule)] + held
         limit = rule.max_skew if rule.kind is RuleKind.SPREAD else rule.count
         on_hosts = rule.per is not Per.PROVIDER
         return Rule(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from placement.domain import deadline
 from placement.domain.errors import BadRequest, SearchTimeout
 from placement.numa.cpuset import format_cpu_list
-from placement.search.answer import Draw
 from placement.search.budget import Budget, SearchEnded
 from placement.search.capacity.capacity import Capacity
 from placement.search.ground import Draws, Ground
@@ -20,7 +19,7 @@ from placement.services.following.forest_keeper import ForestKeeper, View
 from placement.services.placement.candidates import Candidates
 from placement.services.placement.search_options import SearchOptions
 from placement.services.planning.moves.board import Board, Relocation
-from placement.services.planning.moves.checking import Checked, Checking
+from placement.services.planning.moves.checking import Checked, Checking, resources_of
 from placement.services.planning.moves.consumers import Roster, Wishes
 from placement.services.planning.moves.defragmenting import Defragmenting
 from placement.services.planning.moves.goals import Goals, Reached
@@ -97,7 +96,7 @@ class Plans:
         SearchTimeout if the caller went away, or the time was up before anything was known, Unavailable.
         """
         try:
-            scene = self._scene(request)
+            scene = self._scene(_scope(request), request.seconds)
             return _Making(self._database, self._candidates, scene, request, parse).plan()
         except SearchEnded as ended:
             raise _timeout(ended, "there was a plan") from ended
@@ -107,18 +106,23 @@ class Plans:
 
         Raises NotFound, SearchTimeout, Unavailable.
         """
-        request = PlanRequest(Goal(EMPTY), Limits(len(moves)), cluster)
+        chosen = None if cluster is None else [cluster]
         try:
-            scene = self._scene(request, {host for each in moves for host in (each.from_host, each.to_host)})
+            hosts = {host for each in moves for host in (each.from_host, each.to_host)}
+            scene = self._scene(chosen, None, hosts)
             return Checking(scene.view, scene.ground, scene.board).checked(moves)
         except SearchEnded as ended:
             raise _timeout(ended, "all moves were checked") from ended
 
-    def _scene(self, request: PlanRequest, hosts: Collection[str] | None = None) -> Scene:
-        """The state; with `hosts`, by uuid, only those who hold something of these are on the board."""
-        seconds = self._seconds if request.seconds is None else request.seconds
+    def _scene(
+        self, chosen: Sequence[str] | None, seconds: float | None, hosts: Collection[str] | None = None
+    ) -> Scene:
+        """The state of the chosen clusters, or everywhere, to be looked at for so long.
+
+        With `hosts`, by uuid, only those who hold something of these are on the board.
+        """
+        seconds = self._seconds if seconds is None else seconds
         budget = Budget(min(seconds, deadline.remaining() - _TELLING_SECONDS), deadline.caller_is_gone)
-        chosen = _scope(request)
         with self._database.read() as connection:
             for name in chosen or ():
                 found(connection, name)
@@ -143,8 +147,8 @@ class Plans:
         root_ids = None if read is None else [int(ids[root]) for root in read]
         consumers = roster.read(self._database, root_ids)
         nodes = {roster.rows[node.root_id]: node for each in snapshots for node in each.columns.nodes}
-        board = Board(ground, nodes, [each for each in consumers if each.root not in outside])
-        board.know_classes(view.names.class_ids)
+        here = [each for each in consumers if each.root not in outside]
+        board = Board(ground, nodes, here, view.names.class_ids)
         for root in outside:
             board.close(root)
         return Scene(view, ground, board, wishes, roster, snapshots, inside, budget)
@@ -339,13 +343,3 @@ class _Making:
 
     def _resources(self, draws: Draws) -> Resources:
         return resources_of(self._scene.view, self._scene.ground, draws)
-
-
-def resources_of(view: View, ground: Ground, draws: Iterable[Draw]) -> dict[str, dict[str, int]]:
-    """Draws by names."""
-    some = list(draws)
-    uuids = ground.uuids([draw.row for draw in some])
-    resources: dict[str, dict[str, int]] = {}
-    for uuid, draw in zip(uuids, some, strict=True):
-        resources.setdefault(uuid, {})[view.names.classes[draw.class_id]] = draw.amount
-    return resources

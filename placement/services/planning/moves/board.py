@@ -67,8 +67,17 @@ class Relocation:
 class Board:
     """Consumers on hosts. What happened since a `mark` is undone by going `back` to it."""
 
-    def __init__(self, ground: Ground, nodes: Mapping[int, NodeInfo], consumers: Iterable[Consumer]) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        nodes: Mapping[int, NodeInfo],
+        consumers: Iterable[Consumer],
+        class_ids: Mapping[str, int],
+    ) -> None:
+        """`class_ids` are the ids of resource classes by name."""
         self.ground = ground
+        self._class_ids = class_ids
+        self._class_names = {id_: name for name, id_ in class_ids.items()}
         self.nodes = dict(nodes)
         self.closed: Counter[int] = Counter()
         self.moved: list[Relocation] = []
@@ -219,10 +228,6 @@ class Board:
         draws = (Draw(rows[place], classes[place.resource_class], amount) for place, amount in shares.items())
         return tuple(sorted(draw for draw in draws if draw.amount))
 
-    def know_classes(self, class_ids: Mapping[str, int]) -> None:
-        """The ids of resource classes by name."""
-        self._class_ids = class_ids
-
     def _rows_of(self, root: int, node: NodeInfo) -> dict[Place, int]:
         """The rows of the providers behind the inventories of a node."""
         rows = self._places.get(root)
@@ -235,11 +240,10 @@ class Board:
 
     def _with_others(self, root: int, node: NodeInfo, draws: Draws, sign: int) -> NodeInfo:
         """The node when consumers beside its pods hold so much more of it."""
-        names = {id_: name for name, id_ in self._class_ids.items()}
         places = {(row, place.resource_class): place for place, row in self._rows_of(root, node).items()}
         others, unused = Counter(node.others), Counter(node.unused)
         for draw in draws:
-            place = places.get((draw.row, names[draw.class_id]))
+            place = places.get((draw.row, self._class_names[draw.class_id]))
             if place is not None:
                 others[place] += sign * draw.amount
                 if not place.path:

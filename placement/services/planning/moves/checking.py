@@ -24,6 +24,14 @@ class Checked:
     why: str = ""
 
 
+def resources_of(view: View, ground: Ground, draws: Draws) -> dict[str, dict[str, int]]:
+    """Draws by uuids of providers and names of classes."""
+    resources: dict[str, dict[str, int]] = {}
+    for uuid, draw in zip(ground.uuids([draw.row for draw in draws]), draws, strict=True):
+        resources.setdefault(uuid, {})[view.names.classes[draw.class_id]] = draw.amount
+    return resources
+
+
 class Checking:
     """Makes moves on a board; one that is impossible is left out."""
 
@@ -64,13 +72,7 @@ class Checking:
         return ""
 
     def _held(self, consumer: Consumer) -> Resources:
-        return self._named(consumer.spot.draws)
-
-    def _named(self, draws: Draws) -> dict[str, dict[str, int]]:
-        held: dict[str, dict[str, int]] = {}
-        for uuid, draw in zip(self._ground.uuids([draw.row for draw in draws]), draws, strict=True):
-            held.setdefault(uuid, {})[self._view.names.classes[draw.class_id]] = draw.amount
-        return held
+        return resources_of(self._view, self._ground, consumer.spot.draws)
 
     def _spot(self, move: Move, consumer: Consumer) -> Spot | str:
         """Where it would be; or why it cannot be there, as it is somewhere else no more."""

@@ -18,6 +18,9 @@ from placement.services.planning.moves.wishes import Wish
 NEVER = 1_000_000
 """More moves than any plan has."""
 
+_InTheWay = tuple[tuple[Consumer, ...], Spot]
+"""Who has to leave for a spot."""
+
 
 class RoomMaker:
     """Looks for moves on a board, one number of moves after another."""
@@ -30,6 +33,7 @@ class RoomMaker:
         self._budget = budget
         self._moving: set[str] = set()
         self._needed: dict[Hashable, tuple[int, float]] = {}
+        self._ways: dict[Hashable, list[_InTheWay]] = {}
 
     def may_move(self, consumer: Consumer) -> bool:
         """Whether a consumer may be moved next."""
@@ -152,7 +156,7 @@ class RoomMaker:
                 mark = board.mark()
                 if mover is not None:
                     board.leave(mover)
-                found = list(self.in_the_way(wish, root, size))
+                found = self._known_in_the_way(wish, root, size)
                 board.back(mark)
                 for evicted, spot in found:
                     if mover is None or self._is_elsewhere(mover, spot):
@@ -199,10 +203,29 @@ class RoomMaker:
         """How many moves making room takes at least, as far as sums tell, where it does not fit as it is."""
         return min((self._need(wish, root)[0] for root in wish.hosts(self._board)), default=NEVER)
 
-    def in_the_way(self, wish: Wish, root: int, size: int) -> Iterator[tuple[tuple[Consumer, ...], Spot]]:
-        """Sets of so many consumers of a host, all of whom have to leave for a spot."""
+    def _known_in_the_way(self, wish: Wish, root: int, size: int) -> Sequence[_InTheWay]:
+        """What `in_the_way` tells, remembered: chains of moves come to the same hosts over and over.
+
+        Never what it told when the host held something else or others could be moved from it. Of nodes with
+        pods nothing is remembered.
+        """
         board = self._board
         here = [each for each in board.on.get(root, {}).values() if self.may_move(each)]
+        if root in board.nodes:
+            return list(self._in_the_way(wish, root, here, size))
+        movable = frozenset(each.uuid for each in here)
+        key = (wish.key, root, size, board.ground.state(root), movable)
+        if key not in self._ways:
+            self._ways[key] = list(self._in_the_way(wish, root, here, size))
+        return self._ways[key]
+
+    def in_the_way(self, wish: Wish, root: int, size: int) -> Iterator[_InTheWay]:
+        """Sets of so many consumers of a host, all of whom have to leave for a spot."""
+        here = [each for each in self._board.on.get(root, {}).values() if self.may_move(each)]
+        return self._in_the_way(wish, root, here, size)
+
+    def _in_the_way(self, wish: Wish, root: int, here: list[Consumer], size: int) -> Iterator[_InTheWay]:
+        board = self._board
         here.sort(key=lambda each: (sum(draw.amount for draw in each.spot.draws), each.uuid))
         lacking = wish.lacking(board, root).items()
         freed = {each.uuid: wish.freed(board, each) for each in here}
