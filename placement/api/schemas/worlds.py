@@ -13,7 +13,7 @@ def _host() -> String:
 
 
 class ReofferedBody(VersionedSchema):
-    """Inventories of a class, on some hosts (by name or uuid) or all."""
+    """Inventories of a class, on some hosts (by name or uuid) or all; not for pods."""
 
     resource_class = String(1, 255, patterns.NAME, required=True)
     allocation_ratio = Number(0, MAX_FLOAT)
@@ -22,7 +22,7 @@ class ReofferedBody(VersionedSchema):
 
 
 class MoreBody(VersionedSchema):
-    """Hosts like one (by name or uuid), on which nobody holds anything."""
+    """Hosts like one (by name or uuid), on which nobody holds anything; for pods, nodes of the cluster."""
 
     like = String(1, 255, required=True)
     count = Integer(1, _MOST_HOSTS, required=True)

@@ -6,7 +6,7 @@ Pods are placed on pictures of nodes; nothing is written. Reservations keep what
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from placement.services.clusters.pod_documents import PodDocument
 from placement.services.clusters.pod_placing import best_place, placed
 from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.services.planning.answer import Classes, HostRoom, Room
+from placement.services.planning.pod_world import ImaginedCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +35,19 @@ class _Counted:
 
 
 class PodCapacity:
-    """Counts pods like one on the nodes of a cluster, but for those of these names or uuids.
+    """Counts pods like one on the nodes of a cluster, as it is or as it would be.
 
     When the budget is used up, what is known by then counts. Raises ManifestError.
     """
 
-    def __init__(
-        self, view: ClusterSnapshot, manifest: Mapping[str, Any], without: Collection[str], budget: Budget
-    ) -> None:
+    def __init__(self, seen: ImaginedCluster, manifest: Mapping[str, Any], budget: Budget) -> None:
+        view, self._like = seen.view, seen.like
         cluster = view.facts.name
         self._document = PodDocument.unnamed(cluster, manifest)
         self._incoming: PodImport = import_pod(self._document.manifest, view.facts.settings)
         self._budget = budget
         self._known: dict[Hashable, tuple[int, int]] = {}
-        columns = _without(view.columns, without)
+        columns = view.columns
         shape = PodShape(self._incoming.request, self._incoming.selection, view.facts.settings)
         self._ranking = ShapeRanking(shape)
         self._columns = PodColumns(columns, shape)
@@ -144,7 +144,9 @@ class PodCapacity:
                 for amount in self._columns.amounts(at)
             }
             first, node = next(iter(classes)), each.node
-            yield HostRoom(node.root_uuid, node.provider_name, each.lower, each.upper, first, classes)
+            like = self._like.get(node.name)
+            called = None if like else node.provider_name
+            yield HostRoom(node.root_uuid, called, each.lower, each.upper, first, classes, like)
 
 
 def _look(node: NodeInfo) -> Hashable:
@@ -155,16 +157,3 @@ def _look(node: NodeInfo) -> Hashable:
     totals = node.totals
     amounts = (node.free, totals.allocatable, totals.requested)
     return node.template, node.host, left, *(frozenset(each.items()) for each in amounts)
-
-
-def _without(columns: NodeColumns, called: Collection[str]) -> NodeColumns:
-    if not called:
-        return columns
-    left_out = set(called)
-    return columns.without(
-        [
-            node.name
-            for node in columns.nodes
-            if not left_out.isdisjoint((node.name, node.provider_name, node.root_uuid))
-        ]
-    )

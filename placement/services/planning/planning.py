@@ -21,6 +21,7 @@ from placement.services.placement.search_options import SearchOptions
 from placement.services.planning.answer import KindRoom
 from placement.services.planning.by_pod import PodCapacity
 from placement.services.planning.by_query import QueryCapacity
+from placement.services.planning.pod_world import ImaginedCluster, imagined_cluster
 from placement.services.planning.world import NOTHING_DIFFERENT, Imagined, WorldRequest, imagined
 from placement.storage.database import Database
 from placement.storage.statements import clusters, provider_rows
@@ -78,12 +79,13 @@ class Planning:
         aggregate = self._cluster_aggregate(question.cluster)
         options = SearchOptions(default_order=False, cluster=question.cluster, cluster_aggregate=aggregate)
         seen = self._seen(question, aggregate)
+        nodes = self._nodes_seen(question)
         budget = Budget(deadline.remaining(self._seconds), deadline.caller_is_gone)
         rooms = {}
         for name, kind in question.kinds.items():
             try:
                 if kind.pod is not None:
-                    rooms[name] = self._of_pod(kind.pod, question, budget)
+                    rooms[name] = self._of_pod(nodes, kind.pod, question, budget)
                 else:
                     query = kind.query or query_of(Flavors.translate(kind.flavor), parse)
                     rooms[name] = self._of_query(seen, query, options, question)
@@ -144,13 +146,19 @@ class Planning:
                 groups[kind][cluster or uuid] = id_
         return groups
 
-    def _of_pod(self, pod: Mapping[str, Any], question: Question, budget: Budget) -> KindRoom:
-        if question.cluster is None:
-            raise BadRequest("a pod is for a cluster: cluster is missing")
-        if question.world.inventories or question.world.more:
-            raise BadRequest("of world only `without` is for pods; the rest is for queries and flavors")
+    def _nodes_seen(self, question: Question) -> ImaginedCluster | None:
+        """The nodes that are asked about, None if no pods or no cluster are."""
+        if question.cluster is None or all(kind.pod is None for kind in question.kinds.values()):
+            return None
         view = self._cluster_cache.view(question.cluster)
-        counted = PodCapacity(view, pod, question.world.without, budget)
+        return imagined_cluster(self._database, self._cluster_cache.loader, view, question.world)
+
+    def _of_pod(
+        self, nodes: ImaginedCluster | None, pod: Mapping[str, Any], question: Question, budget: Budget
+    ) -> KindRoom:
+        if nodes is None or question.cluster is None:
+            raise BadRequest("a pod is for a cluster: cluster is missing")
+        counted = PodCapacity(nodes, pod, budget)
         room = counted.room()
         by_cluster = {question.cluster: room} if BY_CLUSTER in question.by else None
         hosts = list(counted.hosts()) if BY_HOST in question.by else None
