@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.kubernetes import node_manifests
 from tests.real_kubernetes import ControlPlane
-from tests.server import running_service
+from tests.server import RunningServer, running_service
 from tests.service import Service
 from tests.synchronizing import ENVIRONMENT, Synchronizing, eventually
 
@@ -29,10 +29,15 @@ class Lab:
     """A real Kubernetes and a service with two worker processes that may bind in it."""
 
     kubernetes: ControlPlane
-    url: str
+    server: RunningServer
     folder: Path
     # How its clients speak TLS, if it does.
     tls: ssl.SSLContext | None = None
+
+    @property
+    def url(self) -> str:
+        """Where the service answers."""
+        return self.server.url
 
     def add_node(self, name: str, **options: Any) -> None:
         """A machine of 16 CPUs, unless said otherwise, joins Kubernetes."""
@@ -124,7 +129,7 @@ def lab(
         "OS_API__TOKENS_FILE": str(tokens),
     }
     with running_service(connection, workers=2, arguments=arguments, environment=environment) as server:
-        found = Lab(kubernetes, server.url, folder, tls)
+        found = Lab(kubernetes, server, folder, tls)
         found.service("PUT", "")
         yield found
 
