@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -104,11 +104,11 @@ def test_names_that_are_newer_than_the_look_are_known(api, database, use_cases, 
     assert count(api) == 1
     api.offer(host, VCPU=11)
     feed = use_cases.forest.feed
-    look: Callable[[int], object] = feed.look
+    look: Callable[[int, Sequence[int]], object] = feed.look
     with another_process(database) as other:
 
-        def look_and_be_slow(horizon: int) -> object:
-            found = look(horizon)
+        def look_and_be_slow(horizon: int, clusters: Sequence[int]) -> object:
+            found = look(horizon, clusters)
             monkeypatch.undo()
             assert other.put("/resource_classes/CUSTOM_NEW").status_code == 201
             assert other.at("1.39").put("/traits/CUSTOM_NEW").status_code == 201

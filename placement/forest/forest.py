@@ -65,7 +65,7 @@ class Forest:
     def _load_inventories(self, snapshot: Snapshot) -> None:
         table = table_of(
             (
-                (provider, row.class_id, min(row.capacity, HUGE), *row[2:])
+                (provider, row.class_id, max(-HUGE, min(row.capacity, HUGE)), *row[2:])
                 for provider, row in snapshot.inventories
             ),
             10,

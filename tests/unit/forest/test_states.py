@@ -221,3 +221,11 @@ def test_what_is_offered_as_before_is_not_copied():
     states.apply(forest, told({1: {**SOMETHING, "offers": {1: (Inventory(8), 5)}}}, 2))
     assert forest.column(1).offers.total is kept.column(1).offers.total
     assert forest.column(1).entries.used is not kept.column(1).entries.used
+
+
+def test_a_capacity_far_below_zero_is_loaded_as_it_is_put():
+    given = {"offers": {1: (Inventory(1, 9, allocation_ratio=3.4e38), 0)}, "traits": (), "aggregates": ()}
+    loaded, put = Forest(), Forest()
+    loaded.load(snapshot_of([record(1, given, 1)]))
+    put.apply([record(1, given, 1)])
+    assert contents(loaded) == contents(put)
