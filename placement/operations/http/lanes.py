@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import threading
-import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Hashable
 from typing import Protocol
@@ -15,8 +14,6 @@ from placement.operations.http.limits import Limits
 from placement.services.health.probes import OPEN_PATHS
 
 LOG = logging.getLogger(__name__)
-# A job that takes longer makes nobody wait any more who would be quicker.
-_QUICK_SECONDS = 0.02
 # Its requests wait for changes.
 _EVENTS_PATH = "/ext/v1/events"
 _READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -44,23 +41,15 @@ class Job(Protocol):
 class Lane:
     """Some threads and the jobs that wait for them; callers take turns.
 
-    One caller never gets the last quarter of the threads, which others find free. Only `at_once` jobs run at
-    the same time while they are quick: more of them would take the interpreter from each other, and all would
-    take longer. Those that turn out to take long do not count, so that they hold up nobody.
+    One caller never gets the last quarter of the threads, which others find free.
     """
 
-    def __init__(self, name: str, threads: int, most_waiting: int, at_once: int | None = None) -> None:
+    def __init__(self, name: str, threads: int, most_waiting: int) -> None:
         self._name = name
         self._threads = threads
         self._share = max(1, threads - max(1, threads // 4))
         self._most_waiting = most_waiting
-        self._at_once = threads if at_once is None else at_once
-        lock = threading.Lock()
-        self._changed = threading.Condition(lock)
-        # One thread at most, the watcher, waits here for running jobs to turn out to take long.
-        self._taking_long = threading.Condition(lock)
-        self._watcher: int | None = None
-        self._began: dict[int, float] = {}
+        self._changed = threading.Condition()
         self._waiting: OrderedDict[Hashable, deque[Job]] = OrderedDict()
         self._count = 0
         self._running: Counter[Hashable] = Counter()
@@ -103,15 +92,7 @@ class Lane:
         else:
             jobs.append(job)
         self._count += 1
-        self._call_thread()
-
-    def _call_thread(self) -> None:
-        """Have one more thread look for a job; if none may run now, one that watches is enough."""
-        if self._watcher is not None:
-            if self._has_room():
-                self._watcher = None
-                self._taking_long.notify()
-        elif self._idle:
+        if self._idle:
             self._idle -= 1
             self._changed.notify()
         elif self._started < self._threads:
@@ -135,7 +116,6 @@ class Lane:
                 job.run()
             finally:
                 with self._changed:
-                    del self._began[threading.get_ident()]
                     self._running[job.caller] -= 1
                     if not self._running[job.caller]:
                         del self._running[job.caller]
@@ -143,32 +123,11 @@ class Lane:
     def _next(self) -> Job:
         with self._changed:
             while (job := self._taken()) is None:
-                if self._count and self._watcher is None and not self._has_room():
-                    self._watch()
-                else:
-                    self._idle += 1
-                    self._changed.wait()
-            self._began[threading.get_ident()] = time.monotonic()
-            if self._count and self._at_once < self._threads:
-                # Nobody was called for what came when there was no room.
-                self._call_thread()
+                self._idle += 1
+                self._changed.wait()
             return job
 
-    def _watch(self) -> None:
-        """Wait until jobs may have turned out to take long, or somebody says that there is room."""
-        self._watcher = me = threading.get_ident()
-        self._taking_long.wait(_QUICK_SECONDS)
-        if self._watcher == me:
-            self._watcher = None
-
-    def _has_room(self) -> bool:
-        """Whether fewer jobs than may run at once are still quick."""
-        latest = time.monotonic() - _QUICK_SECONDS
-        return sum(began > latest for began in self._began.values()) < self._at_once
-
     def _taken(self) -> Job | None:
-        if not self._has_room():
-            return None
         for caller, jobs in list(self._waiting.items()):
             if not jobs:
                 del self._waiting[caller]
@@ -187,7 +146,7 @@ class Lanes:
     def __init__(self, limits: Limits) -> None:
         most = limits.most_waiting
         self.status = Lane("status", limits.status_threads, most)
-        self._reads = Lane("reads", limits.read_threads, most, limits.quick_reads)
+        self._reads = Lane("reads", limits.read_threads, most)
         self._writes = Lane("writes", limits.write_threads, most)
         self.events = Lane("events", limits.event_threads, most)
         self._all = (self.status, self._reads, self._writes, self.events)

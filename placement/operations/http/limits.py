@@ -38,8 +38,6 @@ class Limits:
     # Reads and writes together have as many as a database pool has connections, so that none waits for one.
     status_threads: int = 3
     read_threads: int = 12
-    # Of these run at once as long as none of them takes long.
-    quick_reads: int = 4
     write_threads: int = 8
     # More than may wait for changes (api.routes.audit), also of one caller, so that others learn it at once.
     event_threads: int = 12
