@@ -224,7 +224,9 @@ def test_what_is_offered_as_before_is_not_copied():
 
 
 def test_a_capacity_far_below_zero_is_loaded_as_it_is_put():
-    given = {"offers": {1: (Inventory(1, 9, allocation_ratio=3.4e38), 0)}, "traits": (), "aggregates": ()}
+    nothing: frozenset[int] = frozenset()
+    offers = {1: (Inventory(1, 9, allocation_ratio=3.4e38), 0)}
+    given = {"offers": offers, "traits": nothing, "aggregates": nothing}
     loaded, put = Forest(), Forest()
     loaded.load(snapshot_of([record(1, given, 1)]))
     put.apply([record(1, given, 1)])
