@@ -84,7 +84,7 @@ def _offer(forest: Forest, states: ProviderStates, among: Mask) -> None:
     """Let the providers that are `among` the rows offer these inventories and no others."""
     provider, classes, *rest = (np.asarray(column) for column in states.inventories)
     rows = forest.rows_of(provider)
-    chosen = among[rows]
+    chosen = (rows != NONE) & among[rows]
     rows, classes, *rest = (column[chosen] for column in (rows, classes, *rest))
     class_ids = np.unique(classes).tolist()
     for class_id in {*class_ids, *forest.inventories}:

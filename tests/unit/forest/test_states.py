@@ -205,6 +205,20 @@ def test_who_is_new_or_moved_is_left_alone():
     assert after == before
 
 
+def test_what_somebody_new_offers_is_not_taken_for_that_of_the_last_one():
+    forest, other = Forest(), Forest()
+    for each in (forest, other):
+        each.apply([record(id_, NOTHING, 1) for id_ in PARENTS if id_ != 8])
+    several = told({7: SOMETHING, 8: SOMETHING}, 2)
+    assert states.unplaced(forest, several) == [8]
+    states.apply(forest, several)
+    other.apply([record(7, SOMETHING, 2)])
+    for each in (forest, other):
+        nothing_is_lost(each)
+        each.apply([record(8, NOTHING, 3)])
+    assert contents(forest) == contents(other)
+
+
 def test_a_class_that_nobody_offered_before_is_offered():
     forest = Forest()
     forest.apply([record(id_, NOTHING, 1) for id_ in PARENTS])
