@@ -181,8 +181,7 @@ class Feed:
 
         Raises Unavailable, also if another server answers than the one that the horizon is of.
         """
-        with self._database.snapshot() as connection:
-            self.check(connection, horizon)
+        with self.one_state(horizon) as connection:
             return provider_records.read_states(connection, self._database.backend, ids)
 
     @contextmanager

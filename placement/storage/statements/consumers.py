@@ -243,24 +243,19 @@ def note_dedicated_cpus(transaction: Transaction, uuid: str, generation: int, cp
     return bool(transaction.execute(sa.update(_table).where(*mine).values(dedicated_cpus=cpus)).rowcount)
 
 
-_KEEP = RowStatement(
-    "UPDATE consumers SET request = given.request FROM {rows} WHERE consumers.uuid = given.uuid",
-    "given",
-    {"uuid": "varchar", "request": "text"},
-)
+def _keeping(column: str) -> RowStatement:
+    """The statement that gives each of many consumers its text in a column."""
+    update = f"UPDATE consumers SET {column} = given.text FROM {{rows}} WHERE consumers.uuid = given.uuid"
+    return RowStatement(update, "given", {"uuid": "varchar", "text": "text"})
+
+
+_KEEP_REQUESTS, _KEEP_CPUS = _keeping("request"), _keeping("dedicated_cpus")
 
 
 def keep_requests(transaction: Transaction, requests: Mapping[str, str]) -> None:
     """Keep with consumers what they were claimed with (domain.kept_request)."""
     if requests:
-        _KEEP.run(transaction, sorted(requests.items()))
-
-
-_KEEP_CPUS = RowStatement(
-    "UPDATE consumers SET dedicated_cpus = given.cpus FROM {rows} WHERE consumers.uuid = given.uuid",
-    "given",
-    {"uuid": "varchar", "cpus": "text"},
-)
+        _KEEP_REQUESTS.run(transaction, sorted(requests.items()))
 
 
 def keep_dedicated_cpus(transaction: Transaction, cpus: Mapping[str, str]) -> None:
