@@ -9,11 +9,11 @@ from placement.kubernetes.errors import ManifestError
 from placement.scheduling.node_allocations import CpuOwner, NodeAllocations
 from placement.scheduling.node_offers import Place
 from placement.services.clusters.node_loading import NodeLoader, facts_of, stored_accounts
+from placement.storage.changes.node_parts import NodeRow
 from placement.storage.checks.invariant import Violation
 from placement.storage.database import Executor
 from placement.storage.statements import clusters, node_rows
 from placement.storage.statements.clusters import Cluster
-from placement.storage.statements.node_rows import NodeRow
 
 _AT_ONCE = 500
 _NAME = "pods-hold-what-follows-from-them"

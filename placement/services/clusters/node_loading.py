@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import orjson
@@ -26,16 +25,11 @@ from placement.scheduling.node_info import NodeInfo, NodeTemplate, NodeTemplates
 from placement.scheduling.node_offers import HOST, Place, offers_of
 from placement.scheduling.reserved import holders
 from placement.services.clusters.pod_rows import consumer_of, labelled, lacks_labels, record_of, rescued
+from placement.storage.changes.node_parts import HostRecord, NodeParts, NodeRow, PodRow
 from placement.storage.database import Executor
 from placement.storage.statements import node_rows, pods
 from placement.storage.statements.clusters import Cluster
-from placement.storage.statements.node_rows import (
-    HostRecord,
-    Manifests,
-    NodeRow,
-    OtherUse,
-    PodRow,
-)
+from placement.storage.statements.node_rows import Manifests
 
 _AT_ONCE = 500
 # No cluster has it: templates carry no name.
@@ -87,23 +81,57 @@ class NodeLoader:
         the present settings.
         """
         if roots is None:
-            rows, found_pods, found_records, found_uses = node_rows.all_parts(connection, cluster.id)
+            parts = node_rows.all_parts(connection, cluster.id)
         else:
-            rows, found_pods, found_records, found_uses = node_rows.parts(connection, cluster.id, roots)
-        descriptions = self._descriptions(connection, cluster, rows, known or {}, given or {})
+            parts = node_rows.parts(connection, cluster.id, roots)
+        descriptions = self._descriptions(connection, cluster, parts.nodes, known or {}, given or {})
         recorded: dict[int, list[RecordedPod]] = defaultdict(list)
-        said = pods.said(connection, [pod.id for pod in found_pods if lacks_labels(pod)])
-        for pod in found_pods:
-            read = record_of(pod, partial(_rescued, connection, cluster, pod))
+        said = pods.said(connection, [pod.id for pod in parts.pods if lacks_labels(pod)])
+        for pod in parts.pods:
+            read = record_of(pod) or _rescued(connection, cluster, pod)
             recorded[pod.root_id].append(labelled(read, *said[pod.id]) if pod.id in said else read)
+        return self._states(cluster, parts, descriptions, recorded)
+
+    def renewed(
+        self, cluster: ClusterFacts, parts: NodeParts, known: Mapping[int, NodeInfo]
+    ) -> dict[int, NodeInfo]:
+        """The nodes that these parts are of, by the id of the host provider, as `load` would have them.
+
+        Those are left out of which more has to be read: `known`, the former states, do not tell what their
+        manifests say, or the row of a pod does not tell all.
+        """
+        descriptions = {
+            row.root_id: described
+            for row in parts.nodes
+            if (described := _still_described(cluster, row, known.get(row.root_id))) is not None
+        }
+        recorded: dict[int, list[RecordedPod]] = defaultdict(list)
+        for pod in parts.pods:
+            read = None if lacks_labels(pod) else record_of(pod)
+            if read is None:
+                descriptions.pop(pod.root_id, None)
+            else:
+                recorded[pod.root_id].append(read)
+        return self._states(cluster, parts, descriptions, recorded)
+
+    def _states(
+        self,
+        cluster: ClusterFacts,
+        parts: NodeParts,
+        descriptions: Mapping[int, NodeDescription],
+        recorded: Mapping[int, Sequence[RecordedPod]],
+    ) -> dict[int, NodeInfo]:
+        """The nodes of which there are descriptions."""
         records: dict[int, list[HostRecord]] = defaultdict(list)
-        for record in found_records:
+        for record in parts.records:
             records[record.root_id].append(record)
-        others = _others(cluster, rows, found_uses)
+        others = _others(cluster, parts)
         left = _WhatIsLeft()
         states = {}
-        for row in rows:
-            description = descriptions[row.root_id]
+        for row in parts.nodes:
+            description = descriptions.get(row.root_id)
+            if description is None:
+                continue
             imported, offers = description.template.imported, description.template.offers
             here = recorded.get(row.root_id, ())
             present = tuple(pod for pod in here if pod.keeps is None)
@@ -143,12 +171,11 @@ class NodeLoader:
         for row in rows:
             if row.root_id in given:
                 continue
-            old = known.get(row.root_id)
-            same = old is not None and (old.id, old.imported_at) == (row.id, row.imported_at)
-            if old is not None and same and old.settings == cluster.settings:
-                descriptions[row.root_id] = NodeDescription(old.identity, old.attributes, old.template)
-            else:
+            described = _still_described(cluster, row, known.get(row.root_id))
+            if described is None:
                 unknown.append(row)
+            else:
+                descriptions[row.root_id] = described
         for row, manifests in _with_manifests(connection, unknown):
             descriptions[row.root_id] = self.description(cluster, row.name, *manifests)
         return descriptions
@@ -178,12 +205,19 @@ class NodeLoader:
         return self._templates.of(key, lambda: _template(reduced, profile))
 
 
-def _others(
-    cluster: ClusterFacts, rows: Sequence[NodeRow], uses: Sequence[OtherUse]
-) -> dict[int, dict[Place, int]]:
-    names = {row.root_id: row.name for row in rows}
+def _still_described(cluster: ClusterFacts, row: NodeRow, former: NodeInfo | None) -> NodeDescription | None:
+    """What the manifests of a node say, if a former state was read of the same under the same settings."""
+    if former is None or (former.id, former.imported_at) != (row.id, row.imported_at):
+        return None
+    if former.settings != cluster.settings:
+        return None
+    return NodeDescription(former.identity, former.attributes, former.template)
+
+
+def _others(cluster: ClusterFacts, parts: NodeParts) -> dict[int, dict[Place, int]]:
+    names = {row.root_id: row.name for row in parts.nodes}
     found: dict[int, dict[Place, int]] = {}
-    for use in uses:
+    for use in parts.others:
         if use.root_id in names:
             path = HostIdentity(cluster.name, names[use.root_id], "").path(use.provider_name)
             found.setdefault(use.root_id, {})[Place(path, use.class_name)] = use.amount

@@ -18,7 +18,7 @@ from placement.kubernetes.manifest import Field, Report
 from placement.kubernetes.pod_affinity import pod_labels, stored_affinity
 from placement.numa.ledger import Holding
 from placement.services.clusters.pod_answers import PodAnswer
-from placement.storage.statements.node_rows import PodRow
+from placement.storage.changes.node_parts import PodRow
 from placement.storage.statements.pods import StoredPod
 
 FORMAT = 2
@@ -175,12 +175,12 @@ def _membership(status: Any) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def record_of(pod: PodRow, rescue: Callable[[], RecordedPod]) -> RecordedPod:
-    """What a pod on a node holds there; if its row cannot be read, what `rescue` finds out, and why."""
+def record_of(pod: PodRow) -> RecordedPod | None:
+    """What a pod on a node holds there; None if its row cannot be read."""
     try:
         return recorded_pod(pod.namespace, pod.name, pod.uid, pod.status["record"])
     except _MALFORMED:
-        return rescue()
+        return None
 
 
 def lacks_labels(pod: PodRow) -> bool:

@@ -232,8 +232,15 @@ class ClusterCache(Follower):
         return True
 
     def _read_again(self, image: _Image, roots: set[int], horizon: int) -> None:
-        with self.feed.one_state(horizon) as connection:
-            fresh = self.loader.load(connection, image.view.facts, roots, image.view.nodes)
+        facts, nodes = image.view.facts, image.view.nodes
+        known = roots & nodes.keys()
+        fresh = {}
+        if known:
+            fresh = self.loader.renewed(facts, self.feed.node_parts(facts.id, known, horizon), nodes)
+        rest = roots - fresh.keys()
+        if rest:
+            with self.feed.one_state(horizon) as connection:
+                fresh |= self.loader.load(connection, facts, rest, nodes)
         image.replace(roots, fresh)
 
     def _load(self, name: str) -> _Image:

@@ -6,7 +6,7 @@ protocol, never which database it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -53,6 +53,12 @@ class Lookout(Protocol):
 
     def records(self, ids: Sequence[int]) -> Sequence[Any]:
         """The rows of storage.changes.provider_records for some ids. Raises as `rows` does."""
+
+    def node_parts(self, cluster_id: int, roots: Collection[int]) -> Sequence[Sequence[Any]]:
+        """The rows of each part (storage.changes.node_parts) of the nodes that have these host providers.
+
+        All of them are of one moment. Raises as `rows` does.
+        """
 
 
 class Backend(Protocol):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import uuid4
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from placement.storage.changes import provider_records
+from placement.storage.changes import node_parts, provider_records
 
 # A look is quick; one that takes longer may wait on a dead connection.
 _QUICK_SECONDS = 5.0
@@ -32,10 +32,20 @@ _LOOK = f"""
     SELECT 'rules', id, rules_generation::bigint, 0, 0
       FROM clusters WHERE id = ANY($2) AND rules_generation > 0
 """
-_RECORDS = provider_records.statement(lambda column: column == sa.any_(sa.literal_column("$1"))).compile(
-    dialect=postgresql.dialect(),  # type: ignore[no-untyped-call]
-    compile_kwargs={"literal_binds": True},
-)
+
+
+def _is_given(column: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+    return column == sa.any_(sa.literal_column("$1"))
+
+
+def _text(statement: sa.CompoundSelect[Any]) -> str:
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    return str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
+
+
+_RECORDS = _text(provider_records.statement(_is_given))
+_NODE_PARTS = node_parts.together(_is_given, sa.literal_column("$2", sa.Integer))
+_NODES = _text(_NODE_PARTS.statement)
 HORIZON = f"""
     SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, revision, cluster
       FROM (SELECT 1) AS one LEFT JOIN ({_WITNESS}) AS witness ON true
@@ -58,11 +68,13 @@ class ServerLookout:
         connection.exec_driver_sql(
             "SET enable_seqscan = off; "
             f"PREPARE placement_look_{name}(xid8, integer[]) AS {_LOOK}; "
-            f"PREPARE placement_records_{name}(integer[]) AS {_RECORDS}"
+            f"PREPARE placement_records_{name}(integer[]) AS {_RECORDS}; "
+            f"PREPARE placement_nodes_{name}(integer[], integer) AS {_NODES}"
         )
         self._driver: Any = connection.connection.dbapi_connection
         self._look = f"EXECUTE placement_look_{name}(%s, %s)"
         self._records = f"EXECUTE placement_records_{name}(%s)"
+        self._nodes = f"EXECUTE placement_nodes_{name}(%s, %s)"
 
     def rows(self, horizon: int, clusters: Sequence[int], *, is_quick: bool) -> Sequence[Any]:
         """The rows of a look (storage.changes.feed). Raises errors of the driver."""
@@ -77,6 +89,10 @@ class ServerLookout:
     def records(self, ids: Sequence[int]) -> Sequence[Any]:
         """The rows of some providers (storage.changes.provider_records). Raises errors of the driver."""
         return self._asked(self._records, list(ids))
+
+    def node_parts(self, cluster_id: int, roots: Collection[int]) -> Sequence[Sequence[Any]]:
+        """The rows of each part of nodes (storage.changes.node_parts). Raises errors of the driver."""
+        return _NODE_PARTS.parted(self._asked(self._nodes, list(roots), cluster_id))
 
     def _asked(self, statement: str, *parameters: object) -> Sequence[Any]:
         # Every search looks; asking the driver itself takes half of the time.

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,7 +21,7 @@ from placement.storage import tables as _tables
 from placement.storage.backends import sqlite_failures
 from placement.storage.backends.backend import SingleWrite
 from placement.storage.backends.types import Revision
-from placement.storage.changes import history, provider_records
+from placement.storage.changes import history, node_parts, provider_records
 from placement.storage.failures import LOCKED, Diagnosis, OutcomeUnknown
 
 # How SQLite tells what changed: writers are serial, so a counter is the stamp. The second part is the witness
@@ -54,6 +54,7 @@ _REPLACED = (
 _counter = _tables.change_counter
 _IDS: Any = sa.bindparam("ids", expanding=True)
 _RECORDS = provider_records.statement(lambda column: column.in_(_IDS))
+_NODE_PARTS = node_parts.together(lambda column: column.in_(_IDS), sa.bindparam("cluster", type_=sa.Integer))
 _NEXT_STAMP = sa.update(_counter).values(value=_counter.c.value + 1).returning(_counter.c.value)
 
 
@@ -77,6 +78,11 @@ class FileLookout:
     def records(self, ids: Sequence[int]) -> Sequence[Any]:
         """The rows of some providers (storage.changes.provider_records). Raises errors of SQLAlchemy."""
         return self._connection.execute(_RECORDS, {"ids": ids}).all()
+
+    def node_parts(self, cluster_id: int, roots: Collection[int]) -> Sequence[Sequence[Any]]:
+        """The rows of each part of nodes (storage.changes.node_parts). Raises errors of SQLAlchemy."""
+        rows = self._connection.execute(_NODE_PARTS.statement, {"ids": list(roots), "cluster": cluster_id})
+        return _NODE_PARTS.parted(rows)
 
 
 class SQLite:

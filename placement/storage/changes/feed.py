@@ -10,7 +10,7 @@ a horizon of another one counts as too old for anything but loading everything a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -20,9 +20,10 @@ import sqlalchemy as sa
 from placement.domain.errors import Unavailable
 from placement.forest.records import ProviderRecord, ProviderStates, Snapshot
 from placement.storage.backends.backend import Lookout
-from placement.storage.changes import change_log, history, provider_records
+from placement.storage.changes import change_log, history, node_parts, provider_records
 from placement.storage.changes.change_log import CLUSTER_CHANGED, PROVIDER_DELETED
 from placement.storage.changes.history import BEFORE_ALL, Horizon
+from placement.storage.changes.node_parts import NodeParts
 from placement.storage.database import Database
 
 _END = "COMMIT"
@@ -175,6 +176,15 @@ class Feed:
         with self.session(0):
             assert self._lookout is not None
             return provider_records.read(self._lookout.records, ids)
+
+    def node_parts(self, cluster_id: int, roots: Collection[int], horizon: int) -> NodeParts:
+        """What the nodes of a cluster that have these host providers are put together from, of one moment.
+
+        Raises Unavailable, also if another server answers than the one that the horizon is of.
+        """
+        with self.session(horizon):
+            assert self._lookout is not None
+            return node_parts.read(self._lookout.node_parts(cluster_id, roots))
 
     def states(self, ids: Sequence[int], horizon: int) -> ProviderStates:
         """The same of very many that are known, all of one moment; missing ones are left out.

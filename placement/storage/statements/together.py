@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
-
-from placement.storage.database import Executor
 
 _COLUMN_TYPES: tuple[type[sa.types.TypeEngine[Any]], ...] = (
     sa.Integer,
@@ -32,17 +30,17 @@ class Together:
             width += count
         self._places = [_places(row, first) for row in kinds]
         blanks = [sa.cast(sa.null(), _written(kind)) for kind, count in widths.items() for _ in range(count)]
-        self._statement = sa.union_all(
+        self.statement = sa.union_all(
             *(
                 query.with_only_columns(*_padded(number, query, places, blanks))
                 for number, (query, places) in enumerate(zip(queries, self._places, strict=True))
             )
         )
 
-    def rows(self, connection: Executor, parameters: Mapping[str, Any]) -> list[list[list[Any]]]:
-        """The rows of each query, in no order."""
+    def parted(self, rows: Iterable[Sequence[Any]]) -> list[list[list[Any]]]:
+        """The rows of each query, in no order, of those of the statement."""
         found: list[list[list[Any]]] = [[] for _ in self._places]
-        for row in connection.execute(self._statement, parameters):
+        for row in rows:
             number = row[0]
             found[number].append([row[place] for place in self._places[number]])
         return found
