@@ -53,11 +53,11 @@ class NodeTemplates:
     """
 
     def __init__(self) -> None:
-        self._templates: WeakValueDictionary[bytes, NodeTemplate] = WeakValueDictionary()
+        self._templates: WeakValueDictionary[tuple[bytes, ...], NodeTemplate] = WeakValueDictionary()
         self._hosts: WeakKeyDictionary[Host, ReferenceType[Host]] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
-    def of(self, key: bytes, read: Callable[[], NodeTemplate]) -> NodeTemplate:
+    def of(self, key: tuple[bytes, ...], read: Callable[[], NodeTemplate]) -> NodeTemplate:
         """The template of nodes whose manifests have this canonical form; it is read if it is not known."""
         found = self._templates.get(key)
         return found or self._templates.setdefault(key, read())

@@ -7,29 +7,31 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
-from placement.dialects.koordinator.node.canonical_form import ANONYMOUS, anonymous
+from placement.dialects.koordinator.node.canonical_form import ANONYMOUS, anonymous_node
 from placement.dialects.koordinator.node.kubelet import KubeletPolicy
 from placement.dialects.koordinator.node.node import import_node
 from placement.dialects.koordinator.node.tree import HostIdentity
-from placement.dialects.koordinator.resources import host_class
 from placement.dialects.koordinator.settings.settings import SchedulerSettings, scheduler_settings
 from placement.dialects.koordinator.status.pod_records import import_running_pod
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.node_selection import NodeAttributes, read_attributes
-from placement.numa.host_score import HostTotals
 from placement.scheduling.node_allocations import CpuOwner, NodeAllocations
 from placement.scheduling.node_info import NodeInfo, NodeTemplate, NodeTemplates
-from placement.scheduling.node_offers import HOST, Place, offers_of
+from placement.scheduling.node_offers import Place, offers_of
 from placement.scheduling.reserved import holders
 from placement.services.clusters.pod_rows import consumer_of, labelled, lacks_labels, record_of, rescued
+from placement.services.clusters.topology_texts import (
+    CanonicalReport,
+    TopologyTexts,
+    canonical,
+    canonical_report,
+)
+from placement.services.clusters.what_is_left import WhatIsLeft
 from placement.storage.changes.node_parts import HostRecord, NodeParts, NodeRow, PodRow
 from placement.storage.database import Executor
 from placement.storage.statements import node_rows, pods
 from placement.storage.statements.clusters import Cluster
-from placement.storage.statements.node_rows import Manifests
 
 _AT_ONCE = 500
 # No cluster has it: templates carry no name.
@@ -126,7 +128,7 @@ class NodeLoader:
         for record in parts.records:
             records[record.root_id].append(record)
         others = _others(cluster, parts)
-        left = _WhatIsLeft()
+        left = WhatIsLeft()
         states = {}
         for row in parts.nodes:
             description = descriptions.get(row.root_id)
@@ -177,7 +179,7 @@ class NodeLoader:
             else:
                 descriptions[row.root_id] = described
         for row, manifests in _with_manifests(connection, unknown):
-            descriptions[row.root_id] = self.description(cluster, row.name, *manifests)
+            descriptions[row.root_id] = self._description(cluster, row.name, *manifests)
         return descriptions
 
     def unreadable(self, connection: Executor, cluster: ClusterFacts) -> dict[str, ManifestError]:
@@ -186,7 +188,7 @@ class NodeLoader:
         readable = []  # what was read of a node helps with like ones as long as it is kept
         for row, manifests in _with_manifests(connection, node_rows.nodes(connection, cluster.id)):
             try:
-                readable.append(self.description(cluster, row.name, *manifests))
+                readable.append(self._description(cluster, row.name, *manifests))
             except ManifestError as error:
                 errors[row.name] = error
         return errors
@@ -195,14 +197,22 @@ class NodeLoader:
         self, cluster: ClusterFacts, name: str, node: Mapping[str, Any], nrt: Mapping[str, Any] | None
     ) -> NodeDescription:
         """What the manifests of a node say that were imported before. Raises ManifestError."""
-        template = self.template(cluster.settings.profile, node, nrt)
+        return self._description(cluster, name, node, canonical_report(nrt))
+
+    def _description(
+        self, cluster: ClusterFacts, name: str, node: Mapping[str, Any], report: CanonicalReport
+    ) -> NodeDescription:
+        template = self._template(cluster.settings.profile, node, report)
         return NodeDescription(identity_of(cluster, name, node), read_attributes(node), template)
 
     def template(self, profile: str, node: Mapping[str, Any], nrt: Mapping[str, Any] | None) -> NodeTemplate:
         """What all nodes with like manifests have in common. Raises ManifestError."""
-        reduced = anonymous(node, nrt)
-        key = profile.encode() + orjson.dumps(reduced, option=orjson.OPT_SORT_KEYS)
-        return self._templates.of(key, lambda: _template(reduced, profile))
+        return self._template(profile, node, canonical_report(nrt))
+
+    def _template(self, profile: str, node: Mapping[str, Any], report: CanonicalReport) -> NodeTemplate:
+        reduced = anonymous_node(node)
+        key = (profile.encode(), canonical(reduced), report.key)
+        return self._templates.of(key, lambda: _template(reduced, report.document, profile))
 
 
 def _still_described(cluster: ClusterFacts, row: NodeRow, former: NodeInfo | None) -> NodeDescription | None:
@@ -224,9 +234,9 @@ def _others(cluster: ClusterFacts, parts: NodeParts) -> dict[int, dict[Place, in
     return found
 
 
-def _template(reduced: tuple[Mapping[str, Any], Mapping[str, Any] | None], profile: str) -> NodeTemplate:
+def _template(node: Mapping[str, Any], report: Mapping[str, Any] | None, profile: str) -> NodeTemplate:
     """What nodes have in common whose manifests are the same but for names."""
-    imported = import_node(_CLUSTER, *reduced, profile)
+    imported = import_node(_CLUSTER, node, report, profile)
     return NodeTemplate(imported, offers_of(imported, f"{_CLUSTER}/{ANONYMOUS}"))
 
 
@@ -241,59 +251,16 @@ def _rescued(connection: Executor, cluster: ClusterFacts, pod: PodRow) -> Record
     return rescued(pod, requests, cpus)
 
 
-def _with_manifests(connection: Executor, rows: Sequence[NodeRow]) -> Iterator[tuple[NodeRow, Manifests]]:
+def _with_manifests(
+    connection: Executor, rows: Sequence[NodeRow]
+) -> Iterator[tuple[NodeRow, tuple[Mapping[str, Any], CanonicalReport]]]:
+    topologies = TopologyTexts()
     for start in range(0, len(rows), _AT_ONCE):
         batch = rows[start : start + _AT_ONCE]
         found = node_rows.manifests(connection, [row.id for row in batch])
         for row in batch:
-            yield row, found[row.id]
-
-
-class _WhatIsLeft:
-    """What nodes have left as a whole; like ones on which nobody is share it."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], tuple[Mapping[str, int], HostTotals]] = {}
-
-    def on(
-        self,
-        template: NodeTemplate,
-        records: Sequence[HostRecord],
-        pods: Sequence[RecordedPod],
-        others: Mapping[Place, int],
-    ) -> tuple[Mapping[str, int], HostTotals]:
-        """The units of each class that nobody holds, and the totals for the score; only to be read."""
-        if pods or others:
-            return _unused(records), _totals(template, records, pods, others)
-        key = (template, *((record.class_name, record.capacity, record.used) for record in records))
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = (_unused(records), _totals(template, records, (), {}))
-        return found
-
-
-def _unused(records: Sequence[HostRecord]) -> dict[str, int]:
-    return {record.class_name: record.capacity - record.used for record in records}
-
-
-def _totals(
-    template: NodeTemplate,
-    records: Sequence[HostRecord],
-    pods: Sequence[RecordedPod],
-    others: Mapping[Place, int],
-) -> HostTotals:
-    allocatable: dict[str, int] = {}
-    requested: dict[str, int] = defaultdict(int)
-    for record in records:
-        resource = template.imported.resource_names.get(record.class_name)
-        if resource is not None:
-            unit = host_class(resource).unit
-            allocatable[resource] = record.capacity * unit
-            requested[resource] += others.get(Place(HOST, record.class_name), 0) * unit
-    for pod in pods:
-        for resource, amount in pod.requests.items():
-            requested[resource] += amount
-    return HostTotals(allocatable, {name: amount for name, amount in requested.items() if amount})
+            node, topology = found[row.id]
+            yield row, (node, topologies.read(topology, row.name))
 
 
 def identity_of(cluster: ClusterFacts, name: str, node: Mapping[str, Any]) -> HostIdentity:

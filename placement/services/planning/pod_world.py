@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
+import orjson
+
 from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.node.tree import HostIdentity
 from placement.domain.errors import BadRequest
@@ -88,7 +90,8 @@ def _without_pods(database: Database, loader: NodeLoader, node: NodeInfo) -> Nod
         found = node_rows.manifests(connection, [node.id]).get(node.id)
     if found is None:
         return None
-    manifest, report = found
+    manifest, topology = found
+    report = None if topology is None else orjson.loads(topology)
     return loader.template(node.settings.profile, manifest, report and _without_reported_pods(report))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -181,5 +182,10 @@ def read(rows: Sequence[Iterable[Sequence[Any]]]) -> NodeParts:
 def _host_record(
     root_id: int, class_name: str, total: int, reserved: int, ratio: float, used: int
 ) -> HostRecord:
-    capacity = Inventory(total, reserved, allocation_ratio=ratio).capacity
-    return HostRecord(root_id, class_name, capacity, used)
+    return HostRecord(root_id, class_name, _capacity(total, reserved, ratio), used)
+
+
+# Hosts are much alike.
+@lru_cache(maxsize=4096)
+def _capacity(total: int, reserved: int, ratio: float) -> int:
+    return Inventory(total, reserved, allocation_ratio=ratio).capacity

@@ -113,12 +113,12 @@ def parts(connection: Executor, cluster_id: int, roots: Collection[int]) -> Node
     return node_parts.read(_PARTS.parted(found))
 
 
-Manifests = tuple[dict[str, Any], dict[str, Any] | None]
-
-
-def manifests(connection: Executor, node_ids: Collection[int]) -> dict[int, Manifests]:
-    """The Node and NodeResourceTopology of nodes by their ids."""
-    statement = sa.select(_nodes.c.id, _nodes.c.manifest, _nodes.c.topology_manifest)
+def manifests(
+    connection: Executor, node_ids: Collection[int]
+) -> dict[int, tuple[dict[str, Any], str | None]]:
+    """The Node of nodes by their ids, and the text of the NodeResourceTopology."""
+    topology = sa.cast(_nodes.c.topology_manifest, sa.Text)
+    statement = sa.select(_nodes.c.id, _nodes.c.manifest, topology)
     rows = connection.execute(statement.where(_nodes.c.id.in_(sorted(node_ids))))
     return {row[0]: (row[1], row[2]) for row in rows}
 

@@ -18,6 +18,11 @@ def anonymous(
 
     Importing the reduced ones gives the same host under the name `ANONYMOUS`.
     """
+    return anonymous_node(node), None if nrt is None else anonymous_report(nrt)
+
+
+def anonymous_node(node: Mapping[str, Any]) -> dict[str, Any]:
+    """The Node alone."""
     metadata, status = _mapping(node, "metadata"), _mapping(node, "status")
     return {
         "apiVersion": "v1",
@@ -31,10 +36,11 @@ def anonymous(
             "allocatable": status.get("allocatable"),
             "nodeInfo": {"architecture": _mapping(status, "nodeInfo").get("architecture")},
         },
-    }, None if nrt is None else _report(nrt)
+    }
 
 
-def _report(nrt: Mapping[str, Any]) -> dict[str, Any]:
+def anonymous_report(nrt: Mapping[str, Any]) -> dict[str, Any]:
+    """The NodeResourceTopology alone, without its name."""
     return {
         "apiVersion": "topology.node.k8s.io/v1alpha1",
         "kind": "NodeResourceTopology",
