@@ -181,3 +181,11 @@ def test_many_changes_that_are_read_from_another_server_are_not_believed(api, us
     assert api.get(f"{VCPU}5").status_code == 503
     monkeypatch.undo()
     assert count(api, f"{VCPU}5") == 0
+
+
+def test_a_forest_of_nobody_takes_over_many_at_once(api, use_cases, monkeypatch):
+    assert count(api) == 0
+    monkeypatch.setattr(forest_keeper, "_MANY", 2)
+    for number in range(3):
+        api.provider(f"host{number}", VCPU=1)
+    assert count(api) == 3

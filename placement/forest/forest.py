@@ -180,10 +180,7 @@ class Forest:
     def outdated(self, states: Sequence[tuple[int, int]]) -> list[int]:
         """The ids among these states, (id, revision), that have not been applied yet; not for snapshots."""
         rows = np.array(self._index.get_all([id_ for id_, _ in states]), np.intp)
-        revision = self.providers.revision
-        if not len(revision):
-            return [id_ for id_, _ in states]
-        known = zip(states, rows.tolist(), revision[rows].tolist(), strict=True)
+        known = zip(states, rows.tolist(), self.providers.revision[rows].tolist(), strict=True)
         return [id_ for (id_, wanted), row, present in known if row < 0 or present != wanted]
 
     def rows_of(self, ids: Amounts) -> Rows:
@@ -256,7 +253,7 @@ class Forest:
     def _update(self, record: ProviderRecord, row: int) -> None:
         providers, given = self.providers, record.row
         providers.generation[row] = given.generation
-        providers.revision[row] = given.revision
+        providers.revision[row], providers.content[row] = given.revision, given.content
         self._update_inventories(row, record)
         for members, ids in ((self.traits, record.trait_ids), (self.aggregates, record.aggregate_ids)):
             if members.of(row) != ids:

@@ -219,6 +219,13 @@ class InventoryColumn:
             offers.own()
             offers.total[at], offers.reserved[at], offers.ratio[at] = offered.total, offered.reserved, ratio
 
+    def use_all(self, providers: Rows, used: Amounts) -> None:
+        """Let so much be in use of the inventories of many providers, which there must be, each once."""
+        at, entries = self.entries_of(providers), self.entries
+        entries.own()
+        entries.used[at] = used
+        entries.free[at] = entries.capacity_of[at] - used
+
     def _entries_for(self, providers: Rows) -> Indices:
         """The entries of providers, new ones where there were none, to be written to."""
         at = self.entries_of(providers)

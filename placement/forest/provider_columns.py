@@ -23,6 +23,8 @@ class ProviderColumns(Columns):
     uuid: Uuids
     generation: Indices
     revision: Amounts
+    # See ProviderRow.
+    content: Amounts
     parent: Indices
     root: Indices
     next: Indices
@@ -38,6 +40,7 @@ class ProviderColumns(Columns):
                 "uuid": (np.dtype((np.uint8, 16)), 0),
                 "generation": (np.int32, 0),
                 "revision": (np.int64, 0),
+                "content": (np.int64, 0),
                 "parent": (np.int32, NONE),
                 "root": (np.int32, NONE),
                 "next": (np.int32, NONE),
@@ -46,6 +49,8 @@ class ProviderColumns(Columns):
                 "tree_stamp": (np.int64, 0),
             }
         )
+        # Row NONE is masked out, but must be there to be looked at.
+        self.ensure(1)
         self.stamp = stamp
 
     def load(self, rows: Iterable[ProviderRow], index: IdIndex) -> int:
@@ -53,11 +58,12 @@ class ProviderColumns(Columns):
 
         Returns how many they are.
         """
-        numbers, uuids = [np.empty((0, 5), np.int64)], [from_text(())]
+        numbers, uuids = [np.empty((0, 6), np.int64)], [from_text(())]
         for chunk in portions(rows, ROWS_AT_ONCE):
             uuids.append(from_text([row.uuid for row in chunk]))
             values = [
-                (row.id, row.generation, row.parent_id or NONE, row.root_id, row.revision) for row in chunk
+                (row.id, row.generation, row.parent_id or NONE, row.root_id, row.revision, row.content)
+                for row in chunk
             ]
             numbers.append(np.array(values, np.int64))
         table = np.concatenate(numbers)
@@ -71,6 +77,7 @@ class ProviderColumns(Columns):
         self.uuid[:count] = np.concatenate(uuids)[order]
         self.generation[:count] = table[:, 1]
         self.revision[:count] = table[:, 4]
+        self.content[:count] = table[:, 5]
         index.load(self.id[:count])
         self.parent[:count] = index.rows_of(table[:, 2])
         self.root[:count] = index.rows_of(table[:, 3])

@@ -41,6 +41,8 @@ class ProviderRow(NamedTuple):
     parent_id: int | None
     root_id: int
     revision: int
+    content: int = 0
+    """Of two states with the same one within a history of writes, more than use is the same; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +70,16 @@ class Snapshot(NamedTuple):
 class ProviderStates(NamedTuple):
     """Many providers that are known already, as they were at one moment, as columns.
 
-    `providers` are id, generation, parent_id (0 for a root), root_id and revision; `inventories` provider id,
-    class_id, total, reserved, min_unit, max_unit, step_size, used and allocation ratio, each class of a
-    provider once. The memberships are sets of trait or aggregate ids, each with the providers that carry it;
-    a set may come more than once, a provider may not.
+    `providers` are id, generation, parent_id (0 for a root), root_id, revision and content. Of those that are
+    not `altered` nothing else changed but their use: `usage` is provider id, class_id and used. Of those that
+    are, `inventories` are provider id, class_id, total, reserved, min_unit, max_unit, step_size, used and
+    allocation ratio, each class of a provider once, and the memberships are sets of trait or aggregate ids,
+    each with the providers that carry it; a set may come more than once, a provider may not.
     """
 
     providers: Sequence[NumberColumn]
+    usage: Sequence[NumberColumn]
+    altered: Sequence[int]
     inventories: Sequence[NumberColumn]
     traits: Sequence[tuple[frozenset[int], NumberColumn]]
     aggregates: Sequence[tuple[frozenset[int], NumberColumn]]

@@ -32,6 +32,19 @@ def unplaced(forest: Forest, states: ProviderStates) -> list[int]:
     return found
 
 
+def altered(forest: Forest, providers: Sequence[NumberColumn]) -> list[int]:
+    """The ids of those of which more than use may have changed since they were applied.
+
+    `providers` are the columns of `ProviderStates`. Anybody of unknown content is among them.
+    """
+    ids, *_, contents = (np.asarray(column) for column in providers)
+    rows = forest.rows_of(ids)
+    found: list[int] = ids[
+        (rows == NONE) | (contents == 0) | (forest.providers.content[rows] != contents)
+    ].tolist()
+    return found
+
+
 def apply(forest: Forest, states: ProviderStates) -> None:
     """Replace what the forest knew of these providers, as `Forest.apply` would; not of the unplaced ones."""
     rows, stays = _standing(forest, states)
@@ -40,19 +53,41 @@ def apply(forest: Forest, states: ProviderStates) -> None:
         return
     forest.begin_writing()
     providers = forest.providers
-    _, generations, _, _, revisions = (np.asarray(column)[stays] for column in states.providers)
+    _, generations, _, _, revisions, contents = (np.asarray(column)[stays] for column in states.providers)
     providers.generation[rows], providers.revision[rows] = generations, revisions
+    providers.content[rows] = contents
+    _use(forest, states)
+    _replace(forest, states, rows)
+    providers.touch(providers.root[rows])
+
+
+def _use(forest: Forest, states: ProviderStates) -> None:
+    """Let so much be in use of those of which nothing else changed; they are known, as is what they offer."""
+    provider, classes, used = (np.asarray(column) for column in states.usage)
+    rows = forest.rows_of(provider)
+    for class_id in np.unique(classes).tolist():
+        of_class = classes == class_id
+        forest.column(class_id).use_all(rows[of_class], used[of_class])
+
+
+def _replace(forest: Forest, states: ProviderStates, placed: Rows) -> None:
+    """Replace what the altered ones among the `placed` offer, carry and belong to."""
     among = np.zeros(forest.count, bool)
+    among[placed] = True
+    rows = forest.rows_of(np.array(states.altered, np.int64))
+    rows = rows[(rows != NONE) & among[rows]]
+    if not len(rows):
+        return
+    among[:] = False
     among[rows] = True
     _offer(forest, states, among)
     for members, sets in ((forest.traits, states.traits), (forest.aggregates, states.aggregates)):
         if members.assign_all(rows, *_sets_of(forest, sets, rows)):
             forest.shape_version += 1
-    providers.touch(providers.root[rows])
 
 
 def _standing(forest: Forest, states: ProviderStates) -> _Standing:
-    ids, _, parents, roots, _ = states.providers
+    ids, _, parents, roots, *_ = states.providers
     rows = _rows_of(forest, ids)
     providers = forest.providers
     # 0 is the id of nobody, as is what no row has. Of a row NONE nothing is said.

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from placement.domain.errors import BadRequest
 from placement.storage import tables
+from placement.storage.backends.types import Revision
 from placement.storage.changes.change_log import NAMES_CHANGED, record_change
 from placement.storage.database import Database
 
@@ -41,12 +42,22 @@ def upgrade(database: Database, revision: str = "head") -> None:
     database.create()
     alembic.command.upgrade(configuration(database), revision)
     with database.write() as transaction:
-        stamped = [tables.providers, tables.changes]
-        # Older schemas have none.
-        if sa.inspect(transaction.connection).has_table(tables.audit_records.name):
-            stamped.append(tables.audit_records)
-        transaction.backend.forget_foreign_stamps(transaction.connection, stamped)
+        transaction.backend.forget_foreign_stamps(transaction.connection, _stamps(transaction.connection))
     sync_standard_names(database)
+
+
+def _stamps(connection: sa.Connection) -> list[sa.Column[int]]:
+    """The columns of stamps that there are: older schemas have fewer."""
+    inspector, found = sa.inspect(connection), []
+    for table in tables.metadata.tables.values():
+        stamps = [column for column in table.c if isinstance(column.type, Revision)]
+        if stamps and inspector.has_table(table.name):
+            with warnings.catch_warnings():
+                # The types of columns are not asked for, some of which SQLAlchemy does not know.
+                warnings.simplefilter("ignore", sa.exc.SAWarning)
+                present = {column["name"] for column in inspector.get_columns(table.name)}
+            found += [column for column in stamps if column.name in present]
+    return found
 
 
 def stamp(database: Database, revision: str) -> None:

@@ -79,6 +79,9 @@ providers = sa.Table(
     _reference("cluster_id", "clusters.id", nullable=True),
     sa.Column("revision", Revision, nullable=False, index=True),
     *_times(),
+    # Which stamps are of claims, which change nothing but use (storage.content_rule).
+    sa.Column("content_revision", Revision),
+    sa.Column("usage_revision", Revision),
     sqlite_autoincrement=True,
 )
 

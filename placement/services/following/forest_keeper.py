@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from placement.domain import deadline
@@ -131,7 +132,8 @@ class ForestKeeper(Follower):
         """The present state of these providers, if they are many enough for columns."""
         if len(ids) < _MANY:
             return []
-        return [self.feed.states(some, horizon) for some in portions(ids, _AT_ONCE)]
+        others = partial(states.altered, self._forest)
+        return [self.feed.states(some, horizon, others) for some in portions(ids, _AT_ONCE)]
 
     def _has_ancestors(self, records: list[ProviderRecord]) -> bool:
         """Whether root and parent of each record are known or come along; they may be newer than the look."""

@@ -150,14 +150,13 @@ class Claims:
             if not held:
                 raise NotFound(f"No allocations for consumer '{consumer_uuid}'")
             touched = {row.provider_id for row in held}
-            locked = providers.lock_all(transaction, (), touched)
+            ids = providers.lock_and_stamp(transaction, (), (), touched)
             allocations.apply_changes(
                 transaction, [Change(row.provider_id, row.class_id, -row.amount, 0, 0, 0) for row in held]
             )
             allocations.replace(transaction, [consumer_uuid], ())
             consumers.delete(transaction, [consumer_uuid])
-            providers.touch(transaction, (), touched)
-            uuids = {row.id: row.uuid for row in locked}
+            uuids = {id_: uuid for uuid, id_ in ids.items()}
             classes = self._class_ids.names(transaction, {row.class_id for row in held})
             transaction.record(
                 Action.DELETE,

@@ -144,7 +144,7 @@ class Backend(Protocol):
     def stamp_with(self, parameters: Mapping[str, int]) -> sa.ColumnElement[int]:
         """The same value as `stamp` with these parameters."""
 
-    def forget_foreign_stamps(self, connection: sa.Connection, tables: Sequence[sa.Table]) -> None:
+    def forget_foreign_stamps(self, connection: sa.Connection, stamps: Sequence[sa.Column[int]]) -> None:
         """Re-stamp rows with stamps that this database cannot have given, as after restoring a dump."""
 
     @staticmethod

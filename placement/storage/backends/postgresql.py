@@ -168,11 +168,11 @@ class PostgreSQL:
         """The id of the transaction."""
         return self.stamp
 
-    def forget_foreign_stamps(self, connection: sa.Connection, tables: Sequence[sa.Table]) -> None:
+    def forget_foreign_stamps(self, connection: sa.Connection, stamps: Sequence[sa.Column[int]]) -> None:
         """Re-stamp rows that carry transaction ids of another server."""
-        for table in tables:
-            column = table.c.revision
-            connection.execute(sa.update(table).where(column > self.stamp).values(revision=self.stamp))
+        for column in stamps:
+            restamped = sa.update(column.table).where(column > self.stamp)
+            connection.execute(restamped.values({column.name: self.stamp}))
         # The witness of storage.changes.history: running processes take it for another database from now on.
         counter = _tables.change_counter
         connection.execute(sa.update(counter).values(value=counter.c.value))

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from placement.storage.backends.backend import SingleWrite, Stamped
 from placement.storage.changes.history import KEY
+from placement.storage.content_rule import CONTENT
 from placement.storage.fit_rule import RISE_FITS
 
 # The new consumers, where their projects, users and types are in the database.
@@ -40,7 +41,8 @@ held AS (
      ORDER BY id FOR UPDATE
 ), stamped AS (
     UPDATE resource_providers
-       SET generation = generation + 1, revision = pg_current_xact_id(), updated_at = $1
+       SET generation = generation + 1, revision = pg_current_xact_id(), updated_at = $1,
+           content_revision = {CONTENT}, usage_revision = pg_current_xact_id()
       FROM held WHERE resource_providers.id = held.id
 ), applied AS (
     UPDATE inventories SET used = used + wanted.delta

@@ -219,7 +219,7 @@ class SQLite:
         """The number."""
         return sa.literal(parameters["stamp"], type_=Revision())
 
-    def forget_foreign_stamps(self, connection: sa.Connection, tables: Sequence[sa.Table]) -> None:
+    def forget_foreign_stamps(self, connection: sa.Connection, stamps: Sequence[sa.Column[int]]) -> None:
         """Nothing: the counter is in the file, too."""
 
     @staticmethod

@@ -10,7 +10,7 @@ a horizon of another one counts as too old for anything but loading everything a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from placement.domain.errors import Unavailable
-from placement.forest.records import ProviderRecord, ProviderStates, Snapshot
+from placement.forest.records import NumberColumn, ProviderRecord, ProviderStates, Snapshot
 from placement.storage.backends.backend import Lookout
 from placement.storage.changes import change_log, history, node_parts, provider_records
 from placement.storage.changes.change_log import CLUSTER_CHANGED, PROVIDER_DELETED
@@ -186,13 +186,16 @@ class Feed:
             assert self._lookout is not None
             return node_parts.read(self._lookout.node_parts(cluster_id, roots))
 
-    def states(self, ids: Sequence[int], horizon: int) -> ProviderStates:
+    def states(
+        self, ids: Sequence[int], horizon: int, others: Callable[[Sequence[NumberColumn]], Sequence[int]]
+    ) -> ProviderStates:
         """The same of very many that are known, all of one moment; missing ones are left out.
 
-        Raises Unavailable, also if another server answers than the one that the horizon is of.
+        `others` tells from the columns of providers which of them changed in more than their use. Raises
+        Unavailable, also if another server answers than the one that the horizon is of.
         """
         with self.one_state(horizon) as connection:
-            return provider_records.read_states(connection, self._database.backend, ids)
+            return provider_records.read_states(connection, self._database.backend, ids, others)
 
     @contextmanager
     def snapshot(self) -> Iterator[tuple[Horizon, Snapshot]]:

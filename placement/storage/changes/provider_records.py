@@ -24,6 +24,7 @@ from placement.forest.records import (
 )
 from placement.storage import tables
 from placement.storage.backends.backend import Backend
+from placement.storage.content_rule import CONTENT
 
 _AT_ONCE = 2000
 _STREAM = 10_000
@@ -39,26 +40,43 @@ def read(rows_of: Callable[[Sequence[int]], Iterable[Any]], ids: Sequence[int]) 
     return [record for some in portions(ids, _AT_ONCE) for record in _assemble(rows_of(some))]
 
 
-def read_states(connection: sa.Connection, backend: Backend, ids: Sequence[int]) -> ProviderStates:
-    """The same of very many, in a transaction that sees one state; missing ones are left out."""
-    providers, inventories = tables.providers.c, tables.inventories.c
-    id_, _, generation, parent, root, revision = _provider_columns()
-    places = sa.select(id_, generation, sa.func.coalesce(parent, 0), root, revision)
-    offers = sa.select(inventories.resource_provider_id, *_inventory_columns())
-    among = sorted(ids)
+def read_states(
+    connection: sa.Connection,
+    backend: Backend,
+    ids: Sequence[int],
+    others: Callable[[Sequence[NumberColumn]], Sequence[int]],
+) -> ProviderStates:
+    """The same of very many, in a transaction that sees one state; missing ones are left out.
+
+    `others` tells from the columns of providers which of them changed in more than their use.
+    """
+    id_, _, generation, parent, root, revision, content = _provider_columns()
+    places = sa.select(id_, generation, sa.func.coalesce(parent, 0), root, revision, content)
+    owner, class_id, used = (
+        tables.inventories.c[name] for name in ("resource_provider_id", "resource_class_id", "used")
+    )
+    providers = backend.columns(connection, places.where(backend.among(id_, sorted(ids))))
+    altered = sorted(others(providers))
+    same = sorted(set(map(int, providers[0])).difference(altered))
 
     def sets(table: sa.Table, column: str) -> list[tuple[frozenset[int], NumberColumn]]:
+        if not altered:
+            return []
         provider = table.c.resource_provider_id
-        each = _members(table, column).where(backend.among(provider, among)).subquery()
+        each = _members(table, column).where(backend.among(provider, altered)).subquery()
         carriers = sa.func.aggregate_strings(sa.cast(each.c.provider, sa.String), _SEPARATOR)
         rows = connection.execute(sa.select(each.c.members, carriers).group_by(each.c.members))
         return [
             (_ids_in(members), array("q", map(int, carried.split(_SEPARATOR)))) for members, carried in rows
         ]
 
+    offers = sa.select(owner, *_inventory_columns()).where(backend.among(owner, altered))
+    usage = sa.select(owner, class_id, used).where(backend.among(owner, same))
     return ProviderStates(
-        backend.columns(connection, places.where(backend.among(providers.id, among))),
-        backend.columns(connection, offers.where(backend.among(inventories.resource_provider_id, among))),
+        providers,
+        backend.columns(connection, usage),
+        altered,
+        backend.columns(connection, offers),
         sets(tables.provider_traits, "trait_id"),
         sets(tables.provider_aggregates, "aggregate_id"),
     )
@@ -102,6 +120,7 @@ def _provider_columns() -> tuple[sa.ColumnElement[Any], ...]:
         column.parent_provider_id,
         sa.func.coalesce(column.root_provider_id, column.id),
         revision_number(),
+        sa.cast(sa.cast(sa.literal_column(f"({CONTENT})"), sa.Text), sa.BigInteger),
     )
 
 
@@ -154,14 +173,14 @@ def statement(
     """
     none = sa.null()
     inventory = tables.inventories.c
-    id_, uuid, generation, parent, root, revision = _provider_columns()
+    id_, uuid, generation, parent, root, revision, content = _provider_columns()
     members = (
         (2, tables.provider_traits, "trait_id"),
         (3, tables.provider_aggregates, "aggregate_id"),
     )
     return sa.union_all(
         sa.select(
-            sa.literal(0), id_, uuid, generation, parent, root, revision, none, none, none,
+            sa.literal(0), id_, uuid, generation, parent, root, revision, content, none, none,
             sa.cast(none, sa.Float),
         ).where(is_among(tables.providers.c.id)),
         sa.select(
@@ -187,8 +206,7 @@ def _assemble(rows: Iterable[Any]) -> list[ProviderRecord]:
     members: dict[tuple[int, int], frozenset[int]] = {}
     for kind, provider, text, *numbers in rows:
         if kind == 0:
-            generation, parent, root, revision = numbers[:4]
-            providers.append(ProviderRow(provider, text, generation, parent, root, revision))
+            providers.append(ProviderRow(provider, text, *numbers[:5]))
         elif kind == 1:
             inventories[provider].append(_inventory_row(*numbers))
         else:

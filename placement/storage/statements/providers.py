@@ -12,7 +12,9 @@ from placement.domain.audit import Action, Kind
 from placement.domain.portions import portions
 from placement.storage import tables
 from placement.storage.backends.backend import Backend
+from placement.storage.backends.types import Revision
 from placement.storage.changes.change_log import PROVIDER_DELETED, record_change
+from placement.storage.content_rule import CONTENT
 from placement.storage.database import Transaction
 
 # Any number; all processes that re-parent providers of one database must use the same.
@@ -81,6 +83,8 @@ def _lock_and_stamp(backend: type[Backend]) -> sa.Update:
         .values(
             generation=_self.c.generation + sa.case((raised, 1), else_=0),
             revision=backend.stamp,
+            content_revision=sa.literal_column(CONTENT, Revision()),
+            usage_revision=backend.stamp,
             updated_at=sa.bindparam("now"),
         )
         .returning(_self.c.id, _self.c.uuid)
@@ -93,7 +97,10 @@ def lock_and_stamp(
     raised_ids: Collection[int] = (),
     unraised_ids: Collection[int] = (),
 ) -> dict[str, int]:
-    """Lock providers and stamp them, raising the generation of those in `raised`; their ids by uuid."""
+    """Lock providers whose use changes and stamp them, raising the generation of those in `raised`.
+
+    Their ids by uuid. What the transaction changes of them beside their use it stamps again, by `advance`.
+    """
     parameters = {
         "uuids": sorted(raised_uuids),
         "ids": sorted({*raised_ids, *unraised_ids}),
@@ -187,7 +194,7 @@ def touch(transaction: Transaction, raised: Collection[int], unraised: Collectio
 
 
 def advance(transaction: Transaction, steps: Mapping[int, int]) -> None:
-    """Stamp providers and raise the generation of each by its step."""
+    """Stamp providers, of which anything may have changed, and raise the generation of each by its step."""
     if not steps:
         return
     by_step: dict[int, list[int]] = {}
@@ -199,7 +206,12 @@ def advance(transaction: Transaction, steps: Mapping[int, int]) -> None:
     transaction.execute(
         sa.update(_self)
         .where(_self.c.id.in_(sorted(steps)))
-        .values(generation=_self.c.generation + step, revision=transaction.stamp, updated_at=transaction.now)
+        .values(
+            generation=_self.c.generation + step,
+            revision=transaction.stamp,
+            usage_revision=None,
+            updated_at=transaction.now,
+        )
     )
 
 

@@ -74,7 +74,7 @@ def record(id_: int, given: dict[str, Any], revision: int) -> ProviderRecord:
 
 
 def told(providers: dict[int, dict[str, Any]], revision: int) -> ProviderStates:
-    heads = [(id_, revision, PARENTS[id_] or 0, root_of(id_), revision) for id_ in providers]
+    heads = [(id_, revision, PARENTS[id_] or 0, root_of(id_), revision, 0) for id_ in providers]
     offers = [
         (id_, class_id, i.total, i.reserved, i.min_unit, i.max_unit, i.step_size, used, i.allocation_ratio)
         for id_, given in providers.items()
@@ -83,6 +83,8 @@ def told(providers: dict[int, dict[str, Any]], revision: int) -> ProviderStates:
     columns = zip(*offers, strict=True) if offers else [()] * 9
     return ProviderStates(
         [array("q", column) for column in zip(*heads, strict=True)],
+        [array("q")] * 3,
+        sorted(providers),
         [array("d" if at == 8 else "q", column) for at, column in enumerate(columns)],
         *(
             # Each by itself, so that a set comes as often as it is carried.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 
 import pytest
 import sqlalchemy as sa
@@ -72,7 +73,7 @@ def test_columns_say_what_records_say(feed, ids):
     # Known, but as if everything about them had changed.
     known = [record.__class__(record.row, (), frozenset(), frozenset()) for record in records]
     by_columns.apply(known)
-    told = feed.states([*ids, 10**6], 0)
+    told = feed.states([*ids, 10**6], 0, partial(states.altered, Forest()))
     assert states.unplaced(by_columns, told) == []
     states.apply(by_columns, told)
     assert contents(by_columns) == contents(by_records)
@@ -82,14 +83,14 @@ def test_columns_say_what_records_say(feed, ids):
 def test_providers_without_anything_are_told(feed, database):
     with database.write() as transaction:
         id_ = providers.insert(transaction, str(uuid.uuid4()), "bare")
-    told = feed.states([id_], 0)
+    told = feed.states([id_], 0, partial(states.altered, Forest()))
     assert [next(iter(column)) for column in told.providers[:4]] == [id_, 0, 0, id_]
     assert {len(column) for column in told.inventories} == {0}
     assert (told.traits, told.aggregates, told.class_ids) == ([], [], frozenset())
 
 
 def test_nobody_is_told_of_where_there_is_nobody(feed):
-    told = feed.states([10**6], 0)
+    told = feed.states([10**6], 0, partial(states.altered, Forest()))
     assert {len(column) for column in [*told.providers, *told.inventories]} == {0}
     assert states.unplaced(Forest(), told) == []
     states.apply(Forest(), told)
