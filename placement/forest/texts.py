@@ -42,8 +42,9 @@ def filled(pieces: Sequence[bytes], columns: Sequence[Texts]) -> Texts:
     """
     gaps = [b" " * column.shape[1] for column in columns]
     record = b"".join(part for pair in zip(pieces, gaps, strict=False) for part in pair) + pieces[-1]
-    texts = np.empty((len(columns[0]), len(record)), np.uint8)
-    texts[:] = np.frombuffer(record, np.uint8)
+    # Repeating bytes is several times as fast as broadcasting them.
+    count = len(columns[0])
+    texts: Texts = np.ndarray((count, len(record)), np.uint8, bytearray(record) * count)
     place = 0
     for piece, column in zip(pieces, columns, strict=False):
         place += len(piece)
