@@ -11,6 +11,8 @@ PACKAGE ?=
 RENEW   := $(if $(PACKAGE),--upgrade-package $(PACKAGE),--upgrade)
 # How many requests `make fuzz` makes for each operation.
 EXAMPLES ?= 100
+# Where this is set, each of the thousand processes that tests start would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 # What is slow is named, so that it is noticed.
 SLOW   := --durations=15
 

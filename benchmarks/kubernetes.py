@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -28,13 +28,15 @@ from benchmarks.wire import Wire
 from tests.faults.around_kubernetes import CLUSTER, TOKEN, Lab, lab, together
 from tests.real_kubernetes import PROGRAMS, VARIABLE, programs, running_control_plane
 from tests.server import database_url
-from tests.synchronizing import eventually, pod_manifest
+from tests.synchronizing import pod_manifest
 
 _ROWS = tuple((cpu, cpu // 2, cpu // 32, cpu // 32) for cpu in range(64))
 _ZONES = {numa: {"cpu": "32", "memory": "128Gi"} for numa in range(2)}
 _CALLS = 50
-# Seldom enough that looking costs the API server little.
-_LOOKS_EVERY_SECONDS = 0.25
+_STARTS_WITHIN_SECONDS = 60
+# A pod that gets a node leaves the list of those without one.
+_NO_MORE = b'{"type":"DELETED"'
+_FEWEST = 10
 _WAITING = "/api/v1/namespaces/default/pods?fieldSelector=spec.nodeName%3D"
 _PODS = "/api/v1/namespaces/default/pods?gracePeriodSeconds=0"
 
@@ -45,7 +47,7 @@ def main() -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--nodes", type=int, default=500)
     parser.add_argument("--pods", type=int, default=1000, help="that wait when kube-scheduler starts")
-    parser.add_argument("--seconds", type=float, default=30, help="how long it is watched at most")
+    parser.add_argument("--seconds", type=int, default=30, help="how long it is watched at most")
     given = parser.parse_args()
     try:
         rates, calls = _measured(given.nodes, given.pods, given.seconds)
@@ -65,7 +67,7 @@ def figures(scale: float) -> Figures:
     return {"extender": f"{medians} ms", "scheduler": f"{asking / alone:.2f}, {asking:.0f} of {alone:.0f}"}
 
 
-def _measured(nodes: int, pods: int, seconds: float) -> tuple[dict[str, float], dict[str, Timing]]:
+def _measured(nodes: int, pods: int, seconds: int) -> tuple[dict[str, float], dict[str, Timing]]:
     """Pods per second without the extender and with it; what the calls of the extender take."""
     with _around() as around:
         names = [f"node-{number:04}" for number in range(nodes)]
@@ -124,22 +126,29 @@ def _calls(around: Lab, names: list[str]) -> dict[str, Timing]:
     return timings
 
 
-def _rate(around: Lab, extenders: list[dict[str, Any]], pods: int, seconds: float) -> float:
+def _rate(around: Lab, extenders: list[dict[str, Any]], pods: int, seconds: int) -> float:
     """How many pods per second a kube-scheduler binds that starts when so many wait."""
     together([partial(_waiting, around, f"waits-{number}") for number in range(pods)])
-    with around.kubernetes.scheduler(*extenders):
-        eventually(True, lambda: _left(around) < pods)
-        first, started = _left(around), time.perf_counter()
-        left = first
-        while left and time.perf_counter() - started < seconds:
-            time.sleep(_LOOKS_EVERY_SECONDS)
-            left = _left(around)
-        return (first - left) / (time.perf_counter() - started)
+    # Lists of all that wait would cost the API server more than binding some of them.
+    with (
+        around.kubernetes.watch(_WAITING, _STARTS_WITHIN_SECONDS + seconds) as events,
+        around.kubernetes.scheduler(*extenders),
+    ):
+        bound = _times(events, pods, seconds)
+    return (len(bound) - 1) / (bound[-1] - bound[0])
 
 
-def _left(around: Lab) -> int:
-    """How many pods have no node yet."""
-    return len(around.kubernetes.call("GET", _WAITING)["items"])
+def _times(events: Iterable[bytes], pods: int, seconds: float) -> list[float]:
+    """When pods ceased to wait: all of them, or those of so many seconds after the first."""
+    times: list[float] = []
+    for event in events:
+        if event.startswith(_NO_MORE):
+            times.append(time.perf_counter())
+            if len(times) == pods or times[-1] - times[0] > seconds:
+                break
+    if len(times) < _FEWEST:
+        raise RuntimeError(f"only {len(times)} of {pods} pods were bound")
+    return times
 
 
 if __name__ == "__main__":

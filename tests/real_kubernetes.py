@@ -18,7 +18,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +79,29 @@ class ControlPlane:
 
     def call(self, method: str, path: str, body: Any = None, media_type: str = "application/json") -> Any:
         """One call as administrator. Raises Refused."""
+        with self._answer(method, path, body, media_type) as answer:
+            return json.loads(answer.read())
+
+    @contextmanager
+    def watch(self, path: str, seconds: int) -> Iterator[Iterable[bytes]]:
+        """What happens to the objects of a list from now on, for so many seconds, an event in a line.
+
+        The path has a query.
+        """
+        version = self.call("GET", f"{path}&limit=1")["metadata"]["resourceVersion"]
+        since = f"{path}&watch=true&resourceVersion={version}&timeoutSeconds={seconds}"
+        with self._answer("GET", since, seconds=seconds + _PATIENCE_SECONDS) as events:
+            yield events
+
+    @contextmanager
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        media_type: str = "application/json",
+        seconds: float = 60,
+    ) -> Iterator[Any]:
         request = urllib.request.Request(
             self.url + path,
             method=method,
@@ -90,8 +113,8 @@ class ControlPlane:
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
         )
         try:
-            with opener.open(request, timeout=60) as answer:
-                return json.loads(answer.read())
+            with opener.open(request, timeout=seconds) as answer:
+                yield answer
         except urllib.error.HTTPError as error:
             raise Refused(error.code, error.read().decode(errors="replace")) from None
 
