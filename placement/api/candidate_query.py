@@ -50,12 +50,6 @@ def parse_text(query_string: bytes, version: Microversion) -> CandidateQuery:
     return parse(read(query_string.decode("latin-1")), version)
 
 
-@lru_cache(maxsize=256)
-def parse_once(parameters: tuple[tuple[str, str], ...], version: Microversion) -> CandidateQuery:
-    """The query of parameters that were read before, kept likewise. Raises BadRequest."""
-    return parse(list(parameters), version)
-
-
 def parse(parameters: Parameters, version: Microversion) -> CandidateQuery:
     """The query. Raises BadRequest."""
     keys = _keys(version)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 from placement.api import candidate_query, split_parameters
 from placement.api.candidate_parameters import OWN
@@ -25,17 +27,36 @@ _FORM = "expected trait or aggregate, with ! in front to avoid it and :weight be
 
 def parse(parameters: Parameters) -> tuple[CandidateQuery, SearchOptions]:
     """The query and the options. Raises BadRequest naming the parameter."""
-    rest, splits = split_parameters.taken_out([pair for pair in parameters if pair[0] not in _OWN])
-    query = candidate_query.parse_once(tuple(rest), NEWEST)
-    if splits:
-        query = split_parameters.with_splits(query, splits)
+    asked = _asked(tuple(parameters))
     options = use_cases().candidates.options(
-        order_by=single(parameters, "order_by"),
-        cluster=single(parameters, "cluster"),
-        preferences=parse_preferences(every(parameters, "prefer")),
-        explain=_flag(single(parameters, "explain")),
+        asked.order_by, asked.cluster, asked.preferences, explain=asked.explain
     )
-    return query, options
+    return asked.query, options
+
+
+class _Asked(NamedTuple):
+    """What the parameters say, whatever there is of it."""
+
+    query: CandidateQuery
+    order_by: str | None
+    cluster: str | None
+    preferences: tuple[SoftCondition, ...]
+    explain: bool
+
+
+# Callers send the same ones again and again.
+@lru_cache(maxsize=256)
+def _asked(given: tuple[tuple[str, str], ...]) -> _Asked:
+    parameters = list(given)
+    rest, splits = split_parameters.taken_out([pair for pair in parameters if pair[0] not in _OWN])
+    query = candidate_query.parse(rest, NEWEST)
+    return _Asked(
+        split_parameters.with_splits(query, splits) if splits else query,
+        single(parameters, "order_by"),
+        single(parameters, "cluster"),
+        parse_preferences(every(parameters, "prefer")),
+        _flag(single(parameters, "explain")),
+    )
 
 
 def _flag(value: str | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
 from flask import request
@@ -19,6 +20,8 @@ _LARGEST_ID = 2**31 - 1
 LARGEST_LONG_ID = 2**63 - 1
 _PAGE = 1000
 _LARGEST_PAGE = 10_000
+# Bodies may hold query strings of any length.
+_LONGEST_KEPT = 8192
 # Parameters whose values have a rule; the others may be any text.
 _SPECIAL: dict[str, Document] = {
     "uuid": {"type": "string", "format": "uuid"},
@@ -42,12 +45,21 @@ def parameters() -> Parameters:
 
 def read(query_string: str) -> Parameters:
     """All parameters of a form-encoded query string in their order. Raises BadRequest likewise."""
+    kept = len(query_string) <= _LONGEST_KEPT
+    return list(_read_once(query_string) if kept else _read(query_string))
+
+
+def _read(query_string: str) -> tuple[tuple[str, str], ...]:
     found = []
     for piece in query_string.split("&"):
         if piece:
             key, _, value = piece.partition("=")
             found.append((_decode(key), _decode(value)))
-    return found
+    return tuple(found)
+
+
+# A rule of the policy, the route and the next request of the same client read the same.
+_read_once = lru_cache(maxsize=256)(_read)
 
 
 def _decode(text: str) -> str:

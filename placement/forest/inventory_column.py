@@ -281,11 +281,23 @@ class InventoryColumn:
 
         Source: placement-api.md, "When does an allocation fit".
         """
-        entries, count = self.entries, self._count
-        fits = entries.free[:count] >= amount
-        self._keep_admitting(fits, np.s_[:count], amount)
-        chosen = np.flatnonzero(fits)
-        return chosen if self._aligned else entries.provider[chosen].astype(np.intp)
+        chosen = np.flatnonzero(self._fitting_entries(amount))
+        return chosen if self._aligned else self.entries.provider[chosen].astype(np.intp)
+
+    def fitting_flags(self, amount: int, providers: int) -> Mask:
+        """The same, as one flag for each of the first `providers` rows of the forest, which are all."""
+        fits = self._fitting_entries(amount)
+        if self._aligned and len(fits) == providers:
+            return fits
+        flags = np.zeros(providers, bool)
+        flags[self.entries.provider[: self._count][fits]] = True
+        return flags
+
+    def _fitting_entries(self, amount: int) -> Mask:
+        """Which of the entries can take one allocation of `amount` now."""
+        fits: Mask = self.entries.free[: self._count] >= amount
+        self._keep_admitting(fits, np.s_[: self._count], amount)
+        return fits
 
     def among_fitting(self, providers: Rows, amount: int) -> Mask:
         """Which of the given providers can take one allocation of `amount` now."""

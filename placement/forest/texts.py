@@ -6,6 +6,7 @@ Writing thousands of elements that differ in a few places is a handful of array 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,16 @@ Texts = NDArray[np.uint8]
 Numbers = NDArray[Any]
 TextList = NDArray[np.object_]
 
-_SPACE, _ZERO, _QUOTE = ord(" "), ord("0"), ord('"')
-# Looking three digits up is faster than dividing them out one by one.
-_DIGITS, _THOUSAND = 3, 1000
-_ALIGNED, _PADDED = (
-    np.array([form % number for number in range(_THOUSAND)]).view(np.uint8).reshape(_THOUSAND, _DIGITS)
-    for form in (b"%3d", b"%03d")
+_SPACE, _QUOTE = ord(" "), ord('"')
+# Digits are looked up, four at a time: one after the other, with zeros before them, or with spaces instead.
+_DIGITS, _GROUP = 4, 10_000
+_PADDED, _ALIGNED = (
+    np.array([form % number for number in range(_GROUP)]).view(np.uint32) for form in (b"%04d", b"%4d")
 )
+# What stands before other digits: nothing where there is none, all four where there are more before them.
+_LEADING = np.concatenate([_ALIGNED, _PADDED])
+_LEADING[0] = np.frombuffer(b" " * _DIGITS, np.uint32)[0]
+_LAST = np.concatenate([_ALIGNED, _PADDED])
 
 # By these the digits of a number are counted and moved: 64 bits hold 18 of them in any place.
 _POWERS = 10 ** np.arange(18)
@@ -38,8 +42,9 @@ def filled(pieces: Sequence[bytes], columns: Sequence[Texts]) -> Texts:
     """
     gaps = [b" " * column.shape[1] for column in columns]
     record = b"".join(part for pair in zip(pieces, gaps, strict=False) for part in pair) + pieces[-1]
-    texts = np.empty((len(columns[0]), len(record)), np.uint8)
-    texts[:] = np.frombuffer(record, np.uint8)
+    # Repeating bytes is several times as fast as broadcasting them.
+    count = len(columns[0])
+    texts: Texts = np.ndarray((count, len(record)), np.uint8, bytearray(record) * count)
     place = 0
     for piece, column in zip(pieces, columns, strict=False):
         place += len(piece)
@@ -61,21 +66,28 @@ def numbers(column: Numbers) -> Texts:
     """The decimal digits of numbers not below 0, right-aligned to the longest: JSON allows the spaces."""
     width = _width(column)
     if width <= _DIGITS:
-        return _ALIGNED[:, -width:].take(column.astype(np.intp), axis=0)
-    texts = _digits(column, width)
-    np.putmask(texts, np.arange(width) < (width - _lengths(column))[:, None], _SPACE)
-    return texts
+        return _ALIGNED.take(column.astype(np.intp)).view(np.uint8).reshape(-1, _DIGITS)[:, -width:]
+    groups: list[NDArray[np.uint32]] = []
+    table, left = _LAST, column
+    for _ in range(0, width, _DIGITS):
+        above = left // _GROUP
+        which = (left - above * _GROUP).astype(np.intp)
+        which += (above > 0) * np.intp(_GROUP)
+        groups.insert(0, table.take(which))
+        table, left = _LEADING, above
+    return _characters(groups, width)
 
 
 def fractions(above: Numbers, below: Numbers) -> Texts:
     """Fractions as JSON strings, with spaces before and behind; numbers as above."""
-    width, behind = _width(above), _width(below)
-    rows, lengths = np.arange(len(above)), _lengths(below)
+    left, behind = numbers(above), _width(below)
+    rows, lengths = np.arange(len(above)), _lengths(below, behind)
     # Zeros on the right move the digits to the left.
-    moved = _digits(below * _powers(below)[behind - lengths], behind)
-    np.putmask(moved, np.arange(behind) >= lengths[:, None], _SPACE)
-    texts = filled([b" ", b"/", b" "], [numbers(above), moved])
-    texts[rows, width - _lengths(above)] = _QUOTE
+    right = _digits(below * _powers(behind)[behind - lengths], behind)
+    np.putmask(right, np.arange(behind) >= lengths[:, None], _SPACE)
+    texts = filled([b" ", b"/", b" "], [left, right])
+    width = left.shape[1]
+    texts[rows, width - _lengths(above, width)] = _QUOTE
     texts[rows, width + 2 + lengths] = _QUOTE
     return texts
 
@@ -85,23 +97,31 @@ def _width(column: Numbers) -> int:
     return len(str(int(column.max(initial=0))))
 
 
-def _lengths(column: Numbers) -> Rows:
-    """The digits of each number."""
-    return np.maximum(np.searchsorted(_powers(column), column, side="right"), 1)
+def _lengths(column: Numbers, width: int) -> Rows:
+    """The digits of each number, which has no more than so many."""
+    return np.maximum(np.searchsorted(_powers(width), column, side="right"), 1)
 
 
-def _powers(column: Numbers) -> Numbers:
-    return _POWERS if _width(column) <= len(_POWERS) else _LONG_POWERS
+def _powers(width: int) -> Numbers:
+    """The first powers of ten, so that numbers of so many digits are below one of them."""
+    return _POWERS if width <= len(_POWERS) else _LONG_POWERS
 
 
 def _digits(column: Numbers, width: int) -> Texts:
     """The last `width` digits of each number, zeros included."""
-    parts: list[Texts] = []
+    groups: list[NDArray[np.uint32]] = []
     left = column
     for _ in range(0, width, _DIGITS):
-        parts.insert(0, _PADDED.take((left % _THOUSAND).astype(np.intp), axis=0))
-        left = left // _THOUSAND
-    return np.concatenate(parts, axis=1)[:, -width:]
+        above = left // _GROUP
+        groups.insert(0, _PADDED.take((left - above * _GROUP).astype(np.intp)))
+        left = above
+    return _characters(groups, width)
+
+
+def _characters(groups: Sequence[NDArray[np.uint32]], width: int) -> Texts:
+    """The last `width` characters of groups of four."""
+    texts = groups[0][:, None] if len(groups) == 1 else np.stack(groups, axis=1)
+    return texts.view(np.uint8)[:, -width:]
 
 
 def lines(texts: Texts) -> list[bytes]:
@@ -124,6 +144,22 @@ class TextColumn:
 
 
 Part = bytes | Texts | TextColumn
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """A text for each of some rows in pieces: bytes that are the same in all rows, and tables."""
+
+    parts: tuple[bytes | Texts, ...]
+
+    def at(self, rows: Rows | slice) -> Pieces:
+        """The texts of some of the rows."""
+        return Pieces(tuple(part if isinstance(part, bytes) else part[rows] for part in self.parts))
+
+    @property
+    def whole(self) -> Texts:
+        """The texts in one piece; one of the parts must be a table."""
+        return table(self.parts)
 
 
 def table(parts: Iterable[Part]) -> Texts:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +17,8 @@ Scores = NDArray[Any]
 _SAFE = 2**62 // 100
 
 
-class LoadColumn(NamedTuple):
+@dataclass(frozen=True)
+class LoadColumn:
     """A resource that some strategy lists; where it is not `counted` the amounts mean nothing.
 
     `capacity` is at least 1 everywhere, so that dividing by it is safe.
@@ -25,6 +28,11 @@ class LoadColumn(NamedTuple):
     total: Scores
     capacity: Scores
     counted: Mask
+
+    @cached_property
+    def percent_taken(self) -> Amounts:
+        """The percentage that would be in use, cut, 100 where more would be in use than there is."""
+        return percent_of(np.minimum(self.total, self.capacity), self.capacity)
 
 
 class Figure(NamedTuple):
@@ -41,11 +49,6 @@ def percent_of(part: Scores, whole: Scores) -> Amounts:
         part, whole = part.astype(object), whole.astype(object)
     percent: Amounts = (part * 100 // whole).astype(np.int64, copy=False)
     return percent
-
-
-def percent_taken(column: LoadColumn) -> Amounts:
-    """The percentage that would be in use, cut, 100 where more would be in use than there is."""
-    return percent_of(np.minimum(column.total, column.capacity), column.capacity)
 
 
 def cut_mean(columns: Sequence[LoadColumn], percents: Iterable[Amounts]) -> Scores:

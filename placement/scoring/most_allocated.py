@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from placement.scoring.columns import Figure, LoadColumn, Scores, cut_mean, percent_taken
+from placement.scoring.columns import Figure, LoadColumn, Scores, cut_mean
 from placement.scoring.rule import BEST, Leaning, Load, Rule, Span
 from placement.scoring.shape import Shape
 
 
 def _of_columns(columns: Sequence[LoadColumn], _shape: Shape | None) -> Scores:
-    return cut_mean(columns, map(percent_taken, columns))
+    return cut_mean(columns, (column.percent_taken for column in columns))
 
 
 def _of_host(loads: Sequence[Load], _shape: Shape | None) -> int:
@@ -29,7 +29,7 @@ def _bound(spans: Sequence[Span], shape: Shape | None) -> int:
 
 
 def _figures(columns: Sequence[LoadColumn], _shape: Shape | None) -> list[list[Figure]]:
-    return [[Figure("score", percent_taken(column))] for column in columns]
+    return [[Figure("score", column.percent_taken)] for column in columns]
 
 
 RULE = Rule("MostAllocated", _of_columns, _of_host, _bound, _figures, leaning=Leaning.FULL)

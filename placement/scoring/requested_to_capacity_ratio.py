@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from placement.forest.arrays import Indices
-from placement.scoring.columns import Figure, LoadColumn, Scores, percent_taken
+from placement.scoring.columns import Figure, LoadColumn, Scores
 from placement.scoring.rule import Load, Rule, Span
 from placement.scoring.shape import FULL, Shape
 
@@ -22,7 +22,7 @@ def _of_columns(columns: Sequence[LoadColumn], shape: Shape | None) -> Scores:
     numerator = np.zeros(len(columns[0].total), np.int32)
     denominator = np.zeros_like(numerator)
     for column in columns:
-        utilization = percent_taken(column)
+        utilization = column.percent_taken
         gain = (curve * column.weight).take(utilization)
         weight = ((curve > 0) * np.int32(column.weight)).take(utilization)
         if not column.counted.all():
@@ -68,7 +68,7 @@ def _bound(spans: Sequence[Span], shape: Shape | None) -> int:
 
 def _figures(columns: Sequence[LoadColumn], shape: Shape | None) -> list[list[Figure]]:
     curve = _curve(shape)
-    utilizations = [percent_taken(column) for column in columns]
+    utilizations = [column.percent_taken for column in columns]
     return [
         [Figure("utilization", utilization), Figure("score", curve.take(utilization))]
         for utilization in utilizations

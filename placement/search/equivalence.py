@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.forest.arrays import Amounts, Indices, Mask
+from placement.forest.arrays import Amounts, Indices, Mask, Rows
 from placement.forest.forest import Forest
 from placement.forest.inventory_column import InventoryColumn
 from placement.forest.sharing import Sharing
@@ -75,8 +75,6 @@ class EquivalenceClasses:
         self._choice_of = [numbers[id(choice)] for choice in choices]
         self._own_masks = [choice.own_mask for choice in self._distinct]
         self._foreign_masks = [choice.foreign_mask for choice in self._distinct]
-        self._own_rows = np.flatnonzero(_any_of(self._own_masks))
-        self._own_roots = forest.roots_of(self._own_rows)
         serving = _any_of(self._foreign_masks)[sharing.pair_provider]
         self._foreign_rows = sharing.pair_provider[serving]
         self._foreign_roots = sharing.pair_anchor[serving]
@@ -145,12 +143,19 @@ class EquivalenceClasses:
             if width:
                 yield _Band(ranks, rows[starts[ranks][:, None] + np.arange(width)], own)
 
+    @cached_property
+    def _own_rows(self) -> Rows:
+        """The providers that can fill some slot of their own tree; in a flat forest nobody asks."""
+        return np.flatnonzero(_any_of(self._own_masks))
+
     def _entries(self, ranks_of: Indices) -> tuple[Indices, Indices, Mask]:
         """(rank of the root, provider, whether foreign) of all that matters: by root, own first, by id."""
-        own_ranks, foreign_ranks = ranks_of[self._own_roots], ranks_of[self._foreign_roots]
+        own_rows = self._own_rows
+        own_ranks = ranks_of[self._forest.roots_of(own_rows)]
+        foreign_ranks = ranks_of[self._foreign_roots]
         own_kept, foreign_kept = own_ranks >= 0, foreign_ranks >= 0
         rank = np.concatenate([own_ranks[own_kept], foreign_ranks[foreign_kept]])
-        rows = np.concatenate([self._own_rows[own_kept], self._foreign_rows[foreign_kept]])
+        rows = np.concatenate([own_rows[own_kept], self._foreign_rows[foreign_kept]])
         foreign = np.zeros(len(rows), bool)
         foreign[int(own_kept.sum()) :] = True
         order = np.lexsort((self._forest.providers.id[rows], foreign, rank))

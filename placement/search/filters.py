@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 
 import numpy as np
 
@@ -126,6 +126,12 @@ def _sharing_among(rows: Rows, sharing: Sharing) -> Rows:
     return np.intersect1d(rows, sharing.providers).astype(np.intp)
 
 
+def _fitting(forest: Forest, resources: tuple[tuple[int, int], ...]) -> Rows:
+    """The providers that can take an allocation of every amount now, ascending."""
+    flags = (forest.column(class_id).fitting_flags(amount, forest.count) for class_id, amount in resources)
+    return np.flatnonzero(reduce(np.logical_and, flags))
+
+
 class _Narrowing:
     """A set of providers that each condition makes smaller."""
 
@@ -156,6 +162,10 @@ class _Narrowing:
         first, *others = (
             (self._serves(class_id, amount) for class_id, amount in resources) if resources else (Exists(),)
         )
+        if self._among is None and self._trace is None and others and self._serves is Fits:
+            # Of all providers, flags are quicker than narrowing rows.
+            self.rows = _fitting(self._forest, resources)
+            return
         if self._among is None:
             self._take(first, None, first.everywhere(self._forest))
         else:

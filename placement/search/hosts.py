@@ -57,6 +57,7 @@ class Hosts:
         self._forest = forest
         self._slots = slots
         self._sharers = sharers
+        self._shares = bool(sharers.any())
         self._names = names
         self._columns = {name: forest.inventories.get(ids.get(name, -1)) for name in names}
         self._ids = ids
@@ -96,6 +97,8 @@ class Hosts:
         if scope is Scope.ALLOCATED:
             return self._of_allocated(rows)
         anchors = self.anchors(rows)
+        if not self._shares:
+            return self.of_trees(anchors)
         homeless = anchors == NO_TREE
         whole = self.of_trees(np.where(homeless, 0, anchors))
         outside = list(self.outside(rows, anchors))
@@ -133,7 +136,7 @@ class Hosts:
 
     def outside(self, rows: Indices, anchors: Indices) -> Iterator[tuple[Indices, Mask]]:
         """The providers that candidates draw on beyond their tree, and where each is counted."""
-        if not self._sharers.any():
+        if not self._shares:
             return
         for providers, counts in _first_uses(rows, self._drawing):
             yield providers, counts & (self._forest.providers.root[providers] != anchors)

@@ -41,6 +41,11 @@ class ScoreCache:
         present = forest.providers.tree_stamp[roots]
         with self._lock:
             known = self._scores_of(question, forest.count)
+        if known is None:
+            scores = score(roots)
+            self._keep(question, forest.count, roots, scores, present)
+            return scores
+        with self._lock:
             scores = known.scores[roots]
             stale = known.stamps[roots] != present
         if stale.any():
@@ -53,14 +58,23 @@ class ScoreCache:
                 known.stamps[changed[newer]] = stamps[newer]
         return scores
 
-    def _scores_of(self, question: Hashable, rows: int) -> _Scores:
+    def _scores_of(self, question: Hashable, rows: int) -> _Scores | None:
+        """What is kept for the question, None if it has to be scored from the beginning."""
         known = self._kept.pop(question, None)
         if known is None or len(known.scores) < rows:
-            # Memory that was never written to costs nothing, so there may be room for more rows to come.
-            known = _Scores(*(np.zeros(rows + rows // 8, np.int64) for _ in range(2)))
-            self._make_room(len(known.scores))
+            return None
         self._kept[question] = known
         return known
+
+    def _keep(self, question: Hashable, rows: int, roots: Indices, scores: Amounts, stamps: Amounts) -> None:
+        # Memory that was never written to costs nothing, so there may be room for more rows to come.
+        known = _Scores(*(np.zeros(rows + rows // 8, np.int64) for _ in range(2)))
+        places = roots.astype(np.intp)
+        known.scores[places], known.stamps[places] = scores, stamps
+        with self._lock:
+            self._kept.pop(question, None)
+            self._make_room(len(known.scores))
+            self._kept[question] = known
 
     def _make_room(self, rows: int) -> None:
         """Forget the questions that were asked longest ago."""

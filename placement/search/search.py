@@ -82,6 +82,17 @@ def search(
     return found
 
 
+def trace_of_nothing(forest: Forest, sharing_map: SharingMap, query: ForestQuery) -> Trace:
+    """What a search that found no candidates would have noted: taking notes costs as much as the search.
+
+    Raises SearchEnded.
+    """
+    trace, slots, sharing = Trace(), slots_of(query), sharing_map.of(forest, query.sharing_trait)
+    viable_roots(forest, query, slots, slot_choices(forest, query, slots, sharing, trace), sharing, trace)
+    trace.candidates, trace.complete = np.empty((0, len(slots)), np.int32), True
+    return trace
+
+
 def _search_first_trees(
     forest: Forest, sharing: Sharing, query: ForestQuery, slots: tuple[Slot, ...], first_trees: int
 ) -> FoundCandidates | None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from placement.forest.arrays import Amounts, Columns, Indices
 from placement.forest.forest import Forest
+from placement.forest.texts import TextList
 
 _NEVER = -1
 Writer = Callable[[Indices], list[bytes]]
@@ -34,16 +35,23 @@ class SummaryCache:
 
     def _forget(self) -> None:
         self._stamps = _Stamps({"stamp": (np.int64, _NEVER)})
-        self._texts: dict[int, bytes] = {}
+        # Beside the stamps: looking thousands of them up in a dict takes longer than joining them.
+        self._texts: TextList = np.empty(0, object)
         self._bytes = 0
+
+    def _ensure(self, rows: int) -> None:
+        self._stamps.ensure(rows)
+        missing = self._stamps.capacity - len(self._texts)
+        if missing:
+            self._texts = np.concatenate([self._texts, np.empty(missing, object)])
 
     def of(self, forest: Forest, roots: Indices, write: Writer) -> list[bytes]:
         """The texts of the trees; `write` is asked for those that changed since they were written."""
         present = forest.providers.tree_stamp[roots]
         with self._lock:
-            self._stamps.ensure(forest.count)
+            self._ensure(forest.count)
             stale = self._stamps.stamp[roots] != present
-            texts = list(map(self._texts.get, roots.tolist()))
+            texts = self._texts[roots].tolist()
         if stale.any():
             places, changed, stamps = np.flatnonzero(stale), roots[stale], present[stale]
             fresh = write(changed)
@@ -57,10 +65,10 @@ class SummaryCache:
             if self._bytes > self._most_bytes:
                 self._forget()
             # Texts were forgotten meanwhile, or an answer from a newer snapshot was faster.
-            self._stamps.ensure(int(roots.max()) + 1)
+            self._ensure(int(roots.max()) + 1)
             newer = stamps > self._stamps.stamp[roots]
             for root, text, is_newer in zip(roots.tolist(), texts, newer.tolist(), strict=True):
                 if is_newer:
-                    self._bytes += len(text) - len(self._texts.get(root, b""))
+                    self._bytes += len(text) - len(self._texts[root] or b"")
                     self._texts[root] = text
             self._stamps.stamp[roots[newer]] = stamps[newer]

@@ -84,7 +84,7 @@ def _host(case: Case) -> Answer:
     }
     scored = StrategyScores(strategy, *score_with_parts(strategy, columns, case["request"]))
     table = ScoreTable(scored.scores, strategy.max_score, [scored], [])
-    (members,) = lines(score_members(table, ()))
+    (members,) = lines(score_members(table, ()).whole)
     answer: Answer = json.loads(b"{%b}" % members)["score_parts"][0]
     return answer
 
@@ -169,7 +169,7 @@ def _tree(case: Case) -> Answer:
     tree = _Tree(case["providers"], case["candidate"])
     capacity, used = tree.sums(order)
     expected = case["expect"]
-    (members,) = lines(score_members(tree.ranking(order).table(tree.rows), ()))
+    (members,) = lines(score_members(tree.ranking(order).table(tree.rows), ()).whole)
     return {
         **json.loads(b"{%b}" % members)["score_parts"][0],
         "request": tree.request(),

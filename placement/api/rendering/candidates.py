@@ -16,6 +16,7 @@ from placement.api.context import note_candidates
 from placement.api.microversions import Feature, Microversion
 from placement.forest.texts import (
     Part,
+    Pieces,
     TextColumn,
     Texts,
     joined,
@@ -54,7 +55,7 @@ class CandidatesRenderer:
         search: Search,
         version: Microversion,
         *,
-        scores: Texts | None = None,
+        scores: Pieces | None = None,
         appendix: bytes = b"",
     ) -> Iterator[bytes]:
         """The JSON body in parts of bounded size, each made when it is asked for, the first in the request.
@@ -71,7 +72,7 @@ class CandidatesRenderer:
             yield b",".join(_contributors(search, version))
         yield b"}," + appendix + b"}" if appendix else b"}}"
 
-    def elements(self, search: Search, version: Microversion, scores: Texts | None = None) -> bytes:
+    def elements(self, search: Search, version: Microversion, scores: Pieces | None = None) -> bytes:
         """The candidates alone, as a JSON list."""
         note_candidates(len(search.answer))
         return b"[" + b"".join(_elements(search, version, scores)) + b"]"
@@ -95,7 +96,7 @@ def _listed(parts: Iterable[list[bytes]]) -> Iterator[bytes]:
         comma = b","
 
 
-def _elements(search: Search, version: Microversion, scores: Texts | None) -> Iterator[bytes]:
+def _elements(search: Search, version: Microversion, scores: Pieces | None) -> Iterator[bytes]:
     """All candidates, separated by commas."""
     if search.answer.splits:
         yield from _split_elements(search, scores)
@@ -104,15 +105,15 @@ def _elements(search: Search, version: Microversion, scores: Texts | None) -> It
     count = len(search.answer)
     done = 0
     for batch in search.answer.batches(_AT_ONCE):
-        text = writer.written(batch, None if scores is None else scores[done : done + len(batch)])
+        text = writer.written(batch, None if scores is None else scores.at(slice(done, done + len(batch))))
         done += len(batch)
         yield text[:-1] if done == count else text
 
 
-def _split_elements(search: Search, scores: Texts | None) -> Iterator[bytes]:
+def _split_elements(search: Search, scores: Pieces | None) -> Iterator[bytes]:
     """The same one by one, for candidates that differ in how many providers serve a group."""
     classes = search.names.classes
-    added = repeat(b"") if scores is None else (b"," + text for text in lines(scores))
+    added = repeat(b"") if scores is None else (b"," + text for text in lines(scores.whole))
     comma = b""
     for element, more in zip(search.answer.elements(), added, strict=False):
         allocations = {
@@ -141,21 +142,23 @@ class _ElementWriter:
         # For the present batch, by slot.
         self._uuids_of: dict[int, Texts] = {}
 
-    def written(self, batch: Batch, scores: Texts | None) -> bytes:
+    def written(self, batch: Batch, scores: Pieces | None) -> bytes:
         """The elements, a comma behind each."""
         patterns = batch.patterns(_MOST_PATTERNS)
         if patterns is None:
-            return joined(len(batch), self._parts(batch, scores))
+            # A column is what costs there.
+            whole = None if scores is None else Pieces((scores.whole,))
+            return joined(len(batch), self._parts(batch, whole))
         if len(patterns) == 1:
             return table(self._parts(patterns[0][1], scores)).tobytes()
         texts = [b""] * len(batch)
         for places, alike in patterns:
-            rows = table(self._parts(alike, None if scores is None else scores[places]))
+            rows = table(self._parts(alike, None if scores is None else scores.at(places)))
             for place, text in zip(places.tolist(), lines(rows), strict=True):
                 texts[place] = text
         return b"".join(texts)
 
-    def _parts(self, batch: Batch, scores: Texts | None) -> Iterator[Part]:
+    def _parts(self, batch: Batch, scores: Pieces | None) -> Iterator[Part]:
         self._uuids_of.clear()
         yield b"{"
         yield from self._allocations(batch)
@@ -163,7 +166,7 @@ class _ElementWriter:
             yield from self._mappings(batch)
         if scores is not None:
             yield b","
-            yield scores
+            yield from scores.parts
         yield b"},"
 
     def _allocations(self, batch: Batch) -> Iterator[Part]:

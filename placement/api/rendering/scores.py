@@ -7,13 +7,7 @@ from collections.abc import Sequence
 import orjson
 
 from placement.forest.arrays import Rows
-from placement.forest.texts import (
-    Texts,
-    assembled,
-    filled,
-    fractions,
-    numbers,
-)
+from placement.forest.texts import Pieces, Texts, assembled, fractions, numbers
 from placement.scoring.columns import Figure
 from placement.scoring.vectors import ClassParts
 from placement.search.ranking import ScoreTable, StrategyScores
@@ -23,23 +17,30 @@ from placement.services.placement.search_options import SoftCondition
 _FIGURE = b"\0"
 
 
-def score_members(table: ScoreTable, preferences: Sequence[SoftCondition]) -> Texts:
+def score_members(table: ScoreTable, preferences: Sequence[SoftCondition]) -> Pieces:
     """Per candidate its score and what it is made of, as members of its element, of one width for all.
 
     Candidates on which the same classes count differ only in numbers, so one template writes them all.
     """
-    return assembled([(places, _texts(table, preferences, places)) for places in table.kinds()])
+    kinds = table.kinds()
+    if len(kinds) == 1:
+        return _pieces(table, preferences, kinds[0])
+    return Pieces((assembled([(places, _pieces(table, preferences, places).whole) for places in kinds]),))
 
 
-def _texts(table: ScoreTable, preferences: Sequence[SoftCondition], places: Rows) -> Texts:
+def _pieces(table: ScoreTable, preferences: Sequence[SoftCondition], places: Rows) -> Pieces:
     """The texts of the candidates at these places, which are alike."""
     at = int(places[0])
     figures = [Figure("score", table.scores)]
-    parts = [_strategy_template(strategy, at, figures) for strategy in table.strategies]
+    members = [_strategy_template(strategy, at, figures) for strategy in table.strategies]
     for soft, met in zip(preferences, table.preferences, strict=True):
-        parts.append(orjson.dumps({"prefer": soft.text, "weight": soft.weight, "met": bool(met[at])}))
-    text = b'"score":\0,"max_score":%d,"score_parts":[%b]' % (table.max_score, b",".join(parts))
-    return filled(text.split(_FIGURE), [_written(figure, places) for figure in figures])
+        members.append(orjson.dumps({"prefer": soft.text, "weight": soft.weight, "met": bool(met[at])}))
+    text = b'"score":\0,"max_score":%d,"score_parts":[%b]' % (table.max_score, b",".join(members))
+    first, *others = text.split(_FIGURE)
+    parts: list[bytes | Texts] = [first]
+    for figure, behind in zip(figures, others, strict=True):
+        parts += (_written(figure, places), behind)
+    return Pieces(tuple(parts))
 
 
 def _written(figure: Figure, places: Rows) -> Texts:

@@ -21,7 +21,7 @@ from placement.api.schemas.answers.candidates import ScoredCandidates
 from placement.api.schemas.capacity import CandidatesInWorld
 from placement.api.targets import cluster_of_body, cluster_of_query
 from placement.domain.groups import CandidateQuery
-from placement.forest.texts import Texts
+from placement.forest.texts import Pieces
 from placement.services.placement.candidates import Search
 from placement.services.placement.search_options import SearchOptions
 from placement.services.planning.world import NOTHING_DIFFERENT, WorldRequest
@@ -77,6 +77,6 @@ def _found(query: CandidateQuery, options: SearchOptions, world: WorldRequest) -
     return streamed(renderer.body(search, context.version(), scores=scores, appendix=appendix))
 
 
-def _scores(search: Search, options: SearchOptions) -> Texts | None:
+def _scores(search: Search, options: SearchOptions) -> Pieces | None:
     table = search.answer.scores()
     return None if table is None else score_members(table, options.preferences)

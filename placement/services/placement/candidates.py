@@ -31,7 +31,7 @@ from placement.search.conditions import OffersClass
 from placement.search.core_trees import IsCoreTree
 from placement.search.joint import JointAnswer
 from placement.search.query import ForestQuery, GroupQuery, slots_of
-from placement.search.search import FoundCandidates, search, shuffled
+from placement.search.search import FoundCandidates, search, shuffled, trace_of_nothing
 from placement.search.trace import RootIsIn, Trace
 from placement.services.following.forest_keeper import ForestKeeper, View
 from placement.services.placement.search_options import (
@@ -185,11 +185,11 @@ class Candidates:
     ) -> tuple[FoundCandidates, Explanation | None]:
         called = {id_: _called(uuid, options) for uuid, id_ in aggregates.items()}
         words = Vocabulary(view.names.classes, view.names.traits, called)
-        trace = Trace(one_by_one=options.explain)
+        trace = Trace(one_by_one=True) if options.explain else None
         explanation = None
         try:
             found = search(view.forest, view.sharing, wanted, trace, score_cache=view.score_cache)
-            if options.explain:
+            if trace is not None:
                 explanation = self._with_names(_explained(view, wanted, trace, words, MOST_MISSES))
         except SearchEnded as ended:
             SEARCHES.labels("abandoned" if ended.abandoned else "timeout").inc()
@@ -198,10 +198,12 @@ class Candidates:
             STAGE_SECONDS.labels(stage).observe(seconds)
         if self._settings.randomize and wanted.order is None:
             found = shuffled(found, query.limit, random.getrandbits(32))
-        if not options.explain and not len(found.candidates):
+        if trace is None and not len(found.candidates):
             with suppress(SearchEnded):
                 brief = replace(wanted, budget=Budget(_SECONDS_FOR_THE_LOG, deadline.caller_is_gone))
-                explanation = _explained(view, brief, trace, words, 1)
+                explanation = _explained(
+                    view, brief, trace_of_nothing(view.forest, view.sharing, brief), words, 1
+                )
         return found, explanation
 
     def _with_names(self, explanation: Explanation) -> Explanation:

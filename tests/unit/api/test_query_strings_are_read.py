@@ -59,3 +59,9 @@ def test_the_last_value_counts_unless_there_may_be_one_only():
     with pytest.raises(BadRequest, match="a: may be given only once") as refused:
         queries.single(found, "a")
     assert refused.value.code == "placement.query.duplicate_key"
+
+
+def test_what_becomes_of_parameters_stays_with_who_read_them():
+    """A query string is read once, but everybody gets a list of his own."""
+    queries.read("a=1&b=2").clear()
+    assert queries.read("a=1&b=2") == [("a", "1"), ("b", "2")]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.forest.texts import (
+    Pieces,
     assembled,
     filled,
     fractions,
@@ -61,3 +62,9 @@ def test_texts_of_several_widths_stand_at_their_places() -> None:
     )
     assert lines(assembled([(np.array([2, 0]), short), (np.array([1]), long)])) == [b"cd ", b"xyz", b"ab "]
     assert len(assembled([])) == 0
+
+
+def test_pieces_of_some_rows_are_the_texts_of_these():
+    whole = Pieces((b"<", numbers(np.array([1, 20, 300, 4000])), b">"))
+    assert lines(whole.at(np.array([2, 0])).whole) == [b"< 300>", b"<   1>"]
+    assert lines(whole.at(slice(1, 3)).whole) == [b"<  20>", b"< 300>"]

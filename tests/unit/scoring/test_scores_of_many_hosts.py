@@ -49,7 +49,7 @@ def test_vectors_agree_with_single_hosts(data: st.DataObject, strategy: Strategy
     assert found.dtype == np.int64
     scored = StrategyScores(strategy, *score_with_parts(strategy, columns, request))
     table = ScoreTable(scored.scores, strategy.max_score, [scored], [])
-    shown = [json.loads(b"{%b}" % members) for members in lines(score_members(table, ()))]
+    shown = [json.loads(b"{%b}" % members) for members in lines(score_members(table, ()).whole)]
     for at, host in enumerate(many):
         capacity = {name: record[0] for name, record in host.items()}
         used = {name: record[1] for name, record in host.items()}

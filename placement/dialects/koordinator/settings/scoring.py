@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from placement.dialects.koordinator.resources import class_of, is_class, node_class_of, resource_of
@@ -29,6 +30,8 @@ NUMA = "numa"
 # Former settings for one use each; they are still read.
 FORMER = {PODS: "hostScoring", NUMA: "numaScoring"}
 _USES = frozenset({CANDIDATES, PODS, NUMA})
+# Bodies may hold texts of any length.
+_LONGEST_KEPT = 8192
 
 Settings = Mapping[str, Any]
 
@@ -40,12 +43,24 @@ def order_of(
 
     A `stored` one is not refused for what was taken once. Raises BadRequest naming the field.
     """
-    if isinstance(given, str):
-        text = given.strip()
-        if text[:1] not in ("[", "{"):
-            order = _named(text, where)
-            return None if order is None else order.with_names(name_of, where, stored=stored)
-        given = _parsed(text, where)
+    if not isinstance(given, str):
+        return _order_of_value(given, where, name_of, stored)
+    kept = len(given) <= _LONGEST_KEPT
+    return (_order_of_text_once if kept else _order_of_text)(given.strip(), where, name_of, stored)
+
+
+def _order_of_text(text: str, where: str, name_of: Callable[[str], str], stored: bool) -> Order | None:
+    if text[:1] in ("[", "{"):
+        return _order_of_value(_parsed(text, where), where, name_of, stored)
+    order = _named(text, where)
+    return None if order is None else order.with_names(name_of, where, stored=stored)
+
+
+# Callers send the same few again and again.
+_order_of_text_once = lru_cache(maxsize=256)(_order_of_text)
+
+
+def _order_of_value(given: Any, where: str, name_of: Callable[[str], str], stored: bool) -> Order | None:
     try:
         strategies = strategies_from(given)
     except BadRequest as error:
