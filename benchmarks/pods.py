@@ -18,6 +18,7 @@ import random
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -30,12 +31,14 @@ from benchmarks.measure import Throughput, Timing, many
 from benchmarks.report import print_table
 from benchmarks.wire import Wire
 from tests.kubernetes import NUMA_POLICY, node_manifests, pod_manifest
-from tests.server import database_url, running_service
+from tests.probes import is_ready
+from tests.server import RunningServer, database_url, running_service
 
 _CLUSTER = "/ext/v1/clusters/large"
 _ROUNDS = 100
 _NODES_AT_ONCE, _PODS_AT_ONCE = 100, 500
 _OK, _CREATED = 200, 201
+_READY_IN_A_ROW, _BETWEEN_PROBES_SECONDS = 20, 0.1
 # Numbers of pods that come later than those that are counted from 0.
 _TOGETHER, _MORE = 10**7, 2 * 10**7
 _FIRST = "the first pod, on a process that knows no node"
@@ -106,12 +109,24 @@ class Measured(NamedTuple):
 def _cluster(connection: str, nodes: int, pods: int) -> list[Measured]:
     """Fill an empty database, and do everything there once, with one client."""
     _bring_in_nodes(connection, nodes)
-    with running_service(connection, workers=1) as server:
+    with _ready_service(connection, workers=1) as server:
         chance = random.Random(2)
         found = [_timed(server.url, Task(_FIRST, [_pod(chance, 0)]))]
         fill_pods(server.url, chance, range(1, pods))
         found += [_timed(server.url, task) for task in tasks(chance, nodes, pods)]
     return found
+
+
+@contextmanager
+def _ready_service(connection: str, workers: int) -> Iterator[RunningServer]:
+    """A service whose workers know all providers: before that a proxy sends nobody to them."""
+    with running_service(connection, workers=workers) as server:
+        ready = 0
+        while ready < _READY_IN_A_ROW:
+            # Whichever worker is free answers.
+            ready = ready + 1 if is_ready(server.url) else 0
+            time.sleep(_BETWEEN_PROBES_SECONDS)
+        yield server
 
 
 def _bring_in_nodes(connection: str, nodes: int) -> None:
@@ -230,7 +245,7 @@ def _together(connection: str, clients: int, seconds: float) -> Throughput:
         _, status, _ = wire.timed("PUT", f"{_CLUSTER}/pods/default/p-{number}", _pod(chance, number))
         return status == _CREATED
 
-    with running_service(connection, workers=2) as server:
+    with _ready_service(connection, workers=2) as server:
         # The workers have to read all nodes first.
         many(server.url, clients, seconds / 2, place)
         return many(server.url, clients, seconds, place)

@@ -64,9 +64,10 @@ class ServerLookout:
     def __init__(self, connection: sa.Connection) -> None:
         # Names of one session, so that a pooler cannot have another one answer.
         name = uuid4().hex
-        # Few rows are ever new, whatever statistics from before a bulk load say.
+        # Few rows are ever new, whatever statistics from before a bulk load say, and where many are, other
+        # processes of the server would take longer to begin than to help.
         connection.exec_driver_sql(
-            "SET enable_seqscan = off; "
+            "SET enable_seqscan = off; SET max_parallel_workers_per_gather = 0; "
             f"PREPARE placement_look_{name}(xid8, integer[]) AS {_LOOK}; "
             f"PREPARE placement_records_{name}(integer[]) AS {_RECORDS}; "
             f"PREPARE placement_nodes_{name}(integer[], integer) AS {_NODES}"
