@@ -13,15 +13,13 @@ import numpy as np
 
 from placement.forest.arrays import Rows
 from placement.scheduling.columns.labels import LabelColumn, LabelKey
-from placement.scheduling.columns.node_numbers import NodeNumbers
+from placement.scheduling.columns.node_counts import NodeCounts, recounted
 from placement.scheduling.columns.node_rows import NodeIndex, NodeMarks, NodeRows
-from placement.scheduling.columns.table import Guard, Table, Written, kind_of, written
+from placement.scheduling.columns.table import Table
 from placement.scheduling.node_info import NodeInfo
 
 # So many keys have columns at a time; the oldest is dropped for another one.
 _LABELS_KEPT = 64
-# Guards and kinds that no node has any more are kept up to this many, and as many as there are nodes.
-_SPARE = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,10 +27,15 @@ class NodeColumns:
     """All nodes of a cluster, or some of them: node `i` in row `i` of the table."""
 
     nodes: NodeRows = field(default_factory=NodeRows)
-    table: Table = field(default_factory=Table)
+    _counts: NodeCounts = field(default_factory=lambda: NodeCounts(NodeRows().marks, Table))
     _rows: Mapping[str, int] = field(default_factory=dict)
     _roots: Mapping[int, int] = field(default_factory=dict)
     _labels: dict[LabelKey, LabelColumn] = field(default_factory=dict)
+
+    @property
+    def table(self) -> Table:
+        """The numbers of the nodes; those of nodes that changed are counted when somebody asks."""
+        return self._counts.of(self.nodes)
 
     @property
     def by_name(self) -> Mapping[str, NodeInfo]:
@@ -77,11 +80,10 @@ class NodeColumns:
     def updated(self, fresh: Iterable[NodeInfo], gone: Collection[str] = ()) -> NodeColumns:
         """The nodes after some of them changed or came, and those of these names went."""
         coming = {node.name: node for node in fresh}
-        columns = self
         stay = all(self._rows.get(name, -1) == self._roots.get(node.root_id) for name, node in coming.items())
         if not stay or any(name in self._rows for name in gone):
-            columns = self._rearranged(coming, gone)
-        return columns._written([(columns._rows[name], node) for name, node in coming.items()])
+            return self._rearranged(coming, gone)
+        return self._changed([(self._rows[name], node) for name, node in coming.items()])
 
     @property
     def order(self) -> object:
@@ -101,25 +103,21 @@ class NodeColumns:
         """The nodes in some of the rows, in that order."""
         nodes, places = NodeRows(map(self.nodes.__getitem__, rows)), np.array(rows, np.intp)
         labels = {key: column.among(places) for key, column in list(self._labels.items())}
-        return NodeColumns(nodes, self.table.rows(places), *_rows_of(nodes), labels)
+        counts = NodeCounts(nodes.marks, lambda: self.table.rows(places))
+        return NodeColumns(nodes, counts, *_rows_of(nodes), labels)
 
     def _rearranged(self, coming: Mapping[str, NodeInfo], gone: Collection[str]) -> NodeColumns:
-        """Rows for all nodes there will be; those of nodes that come have still to be written."""
+        """Other nodes, which have other rows, with all that is known of those that were there before."""
         present = {node.name: node for node in self.nodes if node.name not in gone}
         present.update(coming)
         nodes = NodeRows(present[name] for name in sorted(present))
         source = np.array([self._rows.get(node.name, -1) for node in nodes], np.intp)
-        return NodeColumns(nodes, self.table.rearranged(source), *_rows_of(nodes))
+        rows_of = _rows_of(nodes)
+        table = recounted(self.table.rearranged(source), nodes, [rows_of[0][name] for name in coming])
+        return NodeColumns(nodes, NodeCounts(nodes.marks, lambda: table), *rows_of)
 
-    def _written(self, changes: Sequence[tuple[int, NodeInfo]]) -> NodeColumns:
-        nodes, numbers = self.nodes.changed(changes), NodeNumbers()
-        rows: list[Written] = []
-        for row, node in changes:
-            guard = Guard(node.attributes.taints, node.attributes.unschedulable)
-            rows.append((row, guard, kind_of(node.host), numbers.of(node)))
-        table = written(self.table, rows)
-        if max(len(table.guards), len(table.kinds)) > 2 * len(nodes) + _SPARE:
-            return NodeColumns().updated(nodes)
+    def _changed(self, changes: Sequence[tuple[int, NodeInfo]]) -> NodeColumns:
+        nodes = self.nodes.changed(changes)
         others = [
             (row, node.attributes)
             for row, node in changes
@@ -127,7 +125,8 @@ class NodeColumns:
         ]
         kept = [(key, column) for key, column in list(self._labels.items()) if not column.is_worn]
         labels = {key: column.with_attributes(others) if others else column for key, column in kept}
-        return NodeColumns(nodes, table, self._rows, self._roots, labels)
+        self._counts.changed(nodes, len(changes))
+        return NodeColumns(nodes, self._counts, self._rows, self._roots, labels)
 
 
 def _rows_of(nodes: NodeRows) -> tuple[dict[str, int], dict[int, int]]:
