@@ -118,7 +118,7 @@ class PodScheduler:
         """What a pod asks for, how it stands with nodes, and those nodes, without the pod itself on them."""
         incoming = reading_of(document.manifest, view.facts.settings)
         late = overdue(view.waiting) if view.waiting else ()
-        columns = _without(view, self.known(view, _key(document)), late)
+        columns = _without(view, self._placed(view, _key(document)), late)
         ranking = self._ranking(incoming, document, view, columns)
         if node_names is not None:
             columns = columns.among(node_names)
@@ -312,6 +312,11 @@ class PodScheduler:
     def attributes(self, view: ClusterSnapshot, document: PodDocument) -> PodAttributes:
         """The attributes of the pod's consumer; to be asked for before the transaction begins."""
         return self._writer.attributes(view.facts.name, view.facts.id, document.namespace)
+
+    def _placed(self, view: ClusterSnapshot, sought: PodKey) -> Sequence[StoredPod]:
+        """Those of that name or uid that are on nodes of the view; most previews are of pods that are not."""
+        names = (sought.namespace, sought.name), sought.uid
+        return self.known(view, sought) if view.columns.nodes.has_any(filter(None, names)) else ()
 
     def known(self, view: ClusterSnapshot, sought: PodKey) -> list[StoredPod]:
         """Pods of that name or uid."""
