@@ -6,6 +6,7 @@ Thousands of nodes lie all over the memory: copying a list of them would take lo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import chain
 from typing import TypeVar
 
@@ -58,7 +59,7 @@ class NodeRows:
     def __init__(self, nodes: Iterable[NodeInfo] = ()) -> None:
         listed = tuple(nodes)
         self._pages = tuple(listed[start : start + _PAGE] for start in range(0, len(listed), _PAGE))
-        marks = tuple(tuple(node.serial for node in page) for page in self._pages)
+        marks = tuple(tuple([node.serial for node in page]) for page in self._pages)
         self.marks = NodeMarks(len(listed), marks)
         # Who is on the nodes of each page, as far as somebody asked.
         self._holders: list[frozenset[PodName | str] | None] = [None] * len(self._pages)
@@ -71,6 +72,11 @@ class NodeRows:
 
     def __getitem__(self, row: int) -> NodeInfo:
         return self._pages[row >> _BITS][row & _LAST]
+
+    def at(self, rows: Iterable[int]) -> list[NodeInfo]:
+        """The nodes in these rows, in that order; much faster than one by one."""
+        pages = self._pages
+        return [pages[row >> _BITS][row & _LAST] for row in rows]
 
     def has_any(self, keys: Iterable[PodName | str]) -> bool:
         """Whether any node has a pod or a reservation with one of these names or uids."""
@@ -103,6 +109,29 @@ class NodeRows:
 def _holders_of(nodes: Iterable[NodeInfo]) -> frozenset[PodName | str]:
     pods = [pod for node in nodes for pod in (*node.pods, *node.reservations)]
     return frozenset(chain(((pod.namespace, pod.name) for pod in pods), (pod.uid for pod in pods)))
+
+
+class NodePlaces:
+    """In which row each node is: the same object for as long as the rows are those of the same nodes."""
+
+    def __init__(self, nodes: Iterable[NodeInfo]) -> None:
+        self._nodes = nodes
+
+    @cached_property
+    def by_name(self) -> Mapping[str, int]:
+        """The rows by the names of the nodes, in their order."""
+        return {node.name: row for row, node in enumerate(self._nodes)}
+
+    @cached_property
+    def by_root(self) -> Mapping[int, int]:
+        """The rows by the ids of the host providers."""
+        return {node.root_id: row for row, node in enumerate(self._nodes)}
+
+    def settled(self) -> NodePlaces:
+        """The same, found out now: nodes as they were are not kept for it."""
+        _ = self.by_name, self.by_root
+        self._nodes = ()
+        return self
 
 
 class NodeIndex(Mapping[Key, NodeInfo]):
