@@ -314,6 +314,27 @@ def test_required_affinity_is_understood(cluster, expression, chosen):
     assert put(cluster, "web", pod_manifest(affinity=affinity))["node"] == chosen
 
 
+def test_a_preview_of_a_pod_that_is_placed_is_as_if_it_were_not(cluster):
+    nodes(cluster, "n1")
+    largest = pod_manifest(cpu="10", uid=UID)
+    asked = [
+        (pod_manifest(cpu="10"), "web", True),
+        (pod_manifest(cpu="10", uid=UID), "renamed", True),
+        (pod_manifest(cpu="10", uid=UID.replace("6", "7")), "web", True),
+        (pod_manifest(cpu="10", uid=UID.replace("6", "7")), "another", False),
+        (pod_manifest(cpu="10"), None, False),
+    ]
+    for _ in range(2):
+        previews = {}
+        for number, (manifest, name, _) in enumerate(asked):
+            manifest["metadata"]["name"] = name
+            previews[number] = cluster.post(f"{PODS}/preview", {"pod": manifest}).json["nodes"]
+        fits = [[each["name"] for each in previews[number]] == ["n1"] for number in previews]
+        is_placed = cluster.get(f"{PODS}/default/web").status_code == 200
+        assert fits == [alone or not is_placed for _, _, alone in asked]
+        put(cluster, "web", largest, status=200 if is_placed else 201)
+
+
 def test_a_preview_ranks_and_explains_and_claims_nothing(cluster):
     nodes(cluster, "n1", "n2")
     nodes(cluster, "n3", cpu="2")

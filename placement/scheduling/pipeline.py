@@ -195,8 +195,8 @@ class ShapeRanking:
 
     def _looked_at(self, columns: NodeColumns, rows: Rows) -> tuple[Estimates, dict[str, Refusal]]:
         """What looks at some rows say, row by row; and why the pod does not fit there, by name."""
-        nodes = [columns.nodes[row] for row in rows]
-        results = [self.look(node) for node in nodes]
+        nodes, known = columns.nodes.at(rows.tolist()), self._results
+        results = [known.get(node.serial) or self.look(node) for node in nodes]
         figures = [(result.fits, result.missed, result.score) for result in results]
         fits, missed, scores = np.array(figures, np.int64).reshape(-1, 3).T
         refusals = {

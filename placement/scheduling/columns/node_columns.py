@@ -13,15 +13,13 @@ import numpy as np
 
 from placement.forest.arrays import Rows
 from placement.scheduling.columns.labels import LabelColumn, LabelKey
-from placement.scheduling.columns.node_numbers import NodeNumbers
-from placement.scheduling.columns.node_rows import NodeIndex, NodeMarks, NodeRows
-from placement.scheduling.columns.table import Guard, Table, Written, kind_of, written
+from placement.scheduling.columns.node_counts import NodeCounts, recounted
+from placement.scheduling.columns.node_rows import NodeIndex, NodeMarks, NodePlaces, NodeRows
+from placement.scheduling.columns.table import Table
 from placement.scheduling.node_info import NodeInfo
 
 # So many keys have columns at a time; the oldest is dropped for another one.
 _LABELS_KEPT = 64
-# Guards and kinds that no node has any more are kept up to this many, and as many as there are nodes.
-_SPARE = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,29 +27,33 @@ class NodeColumns:
     """All nodes of a cluster, or some of them: node `i` in row `i` of the table."""
 
     nodes: NodeRows = field(default_factory=NodeRows)
-    table: Table = field(default_factory=Table)
-    _rows: Mapping[str, int] = field(default_factory=dict)
-    _roots: Mapping[int, int] = field(default_factory=dict)
+    _counts: NodeCounts = field(default_factory=lambda: NodeCounts(NodeRows().marks, Table))
+    _places: NodePlaces = field(default_factory=lambda: NodePlaces(()))
     _labels: dict[LabelKey, LabelColumn] = field(default_factory=dict)
+
+    @property
+    def table(self) -> Table:
+        """The numbers of the nodes; those of nodes that changed are counted when somebody asks."""
+        return self._counts.of(self.nodes)
 
     @property
     def by_name(self) -> Mapping[str, NodeInfo]:
         """The nodes by name."""
-        return NodeIndex(self._rows, self.nodes)
+        return NodeIndex(self._places.by_name, self.nodes)
 
     @property
     def by_root(self) -> Mapping[int, NodeInfo]:
         """The nodes by the id of their host provider."""
-        return NodeIndex(self._roots, self.nodes)
+        return NodeIndex(self._places.by_root, self.nodes)
 
     @property
     def names(self) -> Collection[str]:
         """The names of the nodes, row by row."""
-        return self._rows.keys()
+        return self._places.by_name.keys()
 
     def row_of(self, name: str) -> int:
         """The row of the node of that name. Raises KeyError."""
-        return self._rows[name]
+        return self._places.by_name[name]
 
     def label(self, key: LabelKey) -> LabelColumn:
         """What the nodes have at a label or field."""
@@ -66,7 +68,7 @@ class NodeColumns:
 
     def among(self, names: Collection[str]) -> NodeColumns:
         """The nodes of these names, unknown ones left out."""
-        rows = {row for row in map(self._rows.get, names) if row is not None}
+        rows = {row for row in map(self._places.by_name.get, names) if row is not None}
         return self if len(rows) == len(self.nodes) else self.rows(sorted(rows))
 
     def without(self, names: Collection[str]) -> NodeColumns:
@@ -77,16 +79,16 @@ class NodeColumns:
     def updated(self, fresh: Iterable[NodeInfo], gone: Collection[str] = ()) -> NodeColumns:
         """The nodes after some of them changed or came, and those of these names went."""
         coming = {node.name: node for node in fresh}
-        columns = self
-        stay = all(self._rows.get(name, -1) == self._roots.get(node.root_id) for name, node in coming.items())
-        if not stay or any(name in self._rows for name in gone):
-            columns = self._rearranged(coming, gone)
-        return columns._written([(columns._rows[name], node) for name, node in coming.items()])
+        rows, roots = self._places.by_name, self._places.by_root
+        stay = all(rows.get(name, -1) == roots.get(node.root_id) for name, node in coming.items())
+        if not stay or any(name in rows for name in gone):
+            return self._rearranged(coming, gone)
+        return self._changed([(rows[name], node) for name, node in coming.items()])
 
     @property
     def order(self) -> object:
         """The same object for as long as the rows are those of the same nodes, whatever becomes of these."""
-        return self._rows
+        return self._places
 
     @property
     def marks(self) -> NodeMarks:
@@ -99,27 +101,24 @@ class NodeColumns:
 
     def rows(self, rows: Sequence[int] | Rows) -> NodeColumns:
         """The nodes in some of the rows, in that order."""
-        nodes, places = NodeRows(map(self.nodes.__getitem__, rows)), np.array(rows, np.intp)
+        places = np.array(rows, np.intp)
+        nodes = NodeRows(self.nodes.at(places.tolist()))
         labels = {key: column.among(places) for key, column in list(self._labels.items())}
-        return NodeColumns(nodes, self.table.rows(places), *_rows_of(nodes), labels)
+        counts = NodeCounts(nodes.marks, lambda: self.table.rows(places))
+        return NodeColumns(nodes, counts, NodePlaces(nodes), labels)
 
     def _rearranged(self, coming: Mapping[str, NodeInfo], gone: Collection[str]) -> NodeColumns:
-        """Rows for all nodes there will be; those of nodes that come have still to be written."""
+        """Other nodes, which have other rows, with all that is known of those that were there before."""
         present = {node.name: node for node in self.nodes if node.name not in gone}
         present.update(coming)
         nodes = NodeRows(present[name] for name in sorted(present))
-        source = np.array([self._rows.get(node.name, -1) for node in nodes], np.intp)
-        return NodeColumns(nodes, self.table.rearranged(source), *_rows_of(nodes))
+        source = np.array([self._places.by_name.get(node.name, -1) for node in nodes], np.intp)
+        own = NodePlaces(nodes).settled()
+        table = recounted(self.table.rearranged(source), nodes, [own.by_name[name] for name in coming])
+        return NodeColumns(nodes, NodeCounts(nodes.marks, lambda: table), own)
 
-    def _written(self, changes: Sequence[tuple[int, NodeInfo]]) -> NodeColumns:
-        nodes, numbers = self.nodes.changed(changes), NodeNumbers()
-        rows: list[Written] = []
-        for row, node in changes:
-            guard = Guard(node.attributes.taints, node.attributes.unschedulable)
-            rows.append((row, guard, kind_of(node.host), numbers.of(node)))
-        table = written(self.table, rows)
-        if max(len(table.guards), len(table.kinds)) > 2 * len(nodes) + _SPARE:
-            return NodeColumns().updated(nodes)
+    def _changed(self, changes: Sequence[tuple[int, NodeInfo]]) -> NodeColumns:
+        nodes = self.nodes.changed(changes)
         others = [
             (row, node.attributes)
             for row, node in changes
@@ -127,12 +126,5 @@ class NodeColumns:
         ]
         kept = [(key, column) for key, column in list(self._labels.items()) if not column.is_worn]
         labels = {key: column.with_attributes(others) if others else column for key, column in kept}
-        return NodeColumns(nodes, table, self._rows, self._roots, labels)
-
-
-def _rows_of(nodes: NodeRows) -> tuple[dict[str, int], dict[int, int]]:
-    """The rows by name and by host provider."""
-    return (
-        {node.name: row for row, node in enumerate(nodes)},
-        {node.root_id: row for row, node in enumerate(nodes)},
-    )
+        self._counts.changed(nodes, len(changes))
+        return NodeColumns(nodes, self._counts, self._places, labels)

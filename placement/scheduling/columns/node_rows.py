@@ -6,6 +6,7 @@ Thousands of nodes lie all over the memory: copying a list of them would take lo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import chain
 from typing import TypeVar
 
@@ -16,6 +17,8 @@ _PAGE = 1 << _BITS
 _LAST = _PAGE - 1
 
 Key = TypeVar("Key", str, int)
+PodName = tuple[str, str]
+"""The namespace and the name of a pod."""
 
 
 class NodeMarks:
@@ -51,13 +54,15 @@ class NodeMarks:
 class NodeRows:
     """The node of each row, from 0 on; never changed."""
 
-    __slots__ = ("_pages", "marks")
+    __slots__ = ("_holders", "_pages", "marks")
 
     def __init__(self, nodes: Iterable[NodeInfo] = ()) -> None:
         listed = tuple(nodes)
         self._pages = tuple(listed[start : start + _PAGE] for start in range(0, len(listed), _PAGE))
-        marks = tuple(tuple(node.serial for node in page) for page in self._pages)
+        marks = tuple(tuple([node.serial for node in page]) for page in self._pages)
         self.marks = NodeMarks(len(listed), marks)
+        # Who is on the nodes of each page, as far as somebody asked.
+        self._holders: list[frozenset[PodName | str] | None] = [None] * len(self._pages)
 
     def __len__(self) -> int:
         return self.marks.count
@@ -67,6 +72,22 @@ class NodeRows:
 
     def __getitem__(self, row: int) -> NodeInfo:
         return self._pages[row >> _BITS][row & _LAST]
+
+    def at(self, rows: Iterable[int]) -> list[NodeInfo]:
+        """The nodes in these rows, in that order; much faster than one by one."""
+        pages = self._pages
+        return [pages[row >> _BITS][row & _LAST] for row in rows]
+
+    def has_any(self, keys: Iterable[PodName | str]) -> bool:
+        """Whether any node has a pod or a reservation with one of these names or uids."""
+        wanted = frozenset(keys)
+        for number, page in enumerate(self._pages):
+            holders = self._holders[number]
+            if holders is None:
+                holders = self._holders[number] = _holders_of(page)
+            if not wanted.isdisjoint(holders):
+                return True
+        return False
 
     def changed(self, changes: Iterable[tuple[int, NodeInfo]]) -> NodeRows:
         """The same rows with other nodes in some of them."""
@@ -78,11 +99,39 @@ class NodeRows:
             own[page][place] = node
         rows = NodeRows()
         rows.marks = self.marks.changed(own)
-        pages = list(self._pages)
+        pages, holders = list(self._pages), list(self._holders)
         for page, nodes in own.items():
-            pages[page] = tuple(nodes)
-        rows._pages = tuple(pages)
+            pages[page], holders[page] = tuple(nodes), None
+        rows._pages, rows._holders = tuple(pages), holders
         return rows
+
+
+def _holders_of(nodes: Iterable[NodeInfo]) -> frozenset[PodName | str]:
+    pods = [pod for node in nodes for pod in (*node.pods, *node.reservations)]
+    return frozenset(chain(((pod.namespace, pod.name) for pod in pods), (pod.uid for pod in pods)))
+
+
+class NodePlaces:
+    """In which row each node is: the same object for as long as the rows are those of the same nodes."""
+
+    def __init__(self, nodes: Iterable[NodeInfo]) -> None:
+        self._nodes = nodes
+
+    @cached_property
+    def by_name(self) -> Mapping[str, int]:
+        """The rows by the names of the nodes, in their order."""
+        return {node.name: row for row, node in enumerate(self._nodes)}
+
+    @cached_property
+    def by_root(self) -> Mapping[int, int]:
+        """The rows by the ids of the host providers."""
+        return {node.root_id: row for row, node in enumerate(self._nodes)}
+
+    def settled(self) -> NodePlaces:
+        """The same, found out now: nodes as they were are not kept for it."""
+        _ = self.by_name, self.by_root
+        self._nodes = ()
+        return self
 
 
 class NodeIndex(Mapping[Key, NodeInfo]):

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from placement.dialects.koordinator.pod.gang import Membership
-from placement.dialects.koordinator.pod.pod_request import PodImport, import_pod
+from placement.dialects.koordinator.pod.pod_reading import reading_of
+from placement.dialects.koordinator.pod.pod_request import PodImport
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod, pool_class
 from placement.domain.errors import BadRequest, Conflict
@@ -109,7 +110,7 @@ def asks_for_the_same(stored: StoredPod, incoming: PodImport, settings: Schedule
     """Whether a pod asks for what it asked for when it got its place."""
     manifest = {**stored.manifest, "spec": {**stored.manifest["spec"], "nodeName": None}}
     try:
-        before = import_pod(manifest, settings)
+        before = reading_of(manifest, settings)
     except ManifestError:
         return False  # the settings of the cluster became stricter meanwhile
     return (before.request, before.qos, before.spec) == (incoming.request, incoming.qos, incoming.spec)

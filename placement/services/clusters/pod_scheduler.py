@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import NamedTuple
 
+from placement.dialects.koordinator.pod.pod_reading import reading_of
 from placement.dialects.koordinator.pod.pod_request import PodImport, import_pod
 from placement.domain.explanation import Kind, Obstacle
 from placement.kubernetes.errors import ManifestError
@@ -115,9 +116,9 @@ class PodScheduler:
         self, view: ClusterSnapshot, document: PodDocument, node_names: Collection[str] | None
     ) -> tuple[PodImport, AnyRanking, NodeColumns]:
         """What a pod asks for, how it stands with nodes, and those nodes, without the pod itself on them."""
-        incoming = import_pod(document.manifest, view.facts.settings)
+        incoming = reading_of(document.manifest, view.facts.settings)
         late = overdue(view.waiting) if view.waiting else ()
-        columns = _without(view, self.known(view, _key(document)), late)
+        columns = _without(view, self._placed(view, _key(document)), late)
         ranking = self._ranking(incoming, document, view, columns)
         if node_names is not None:
             columns = columns.among(node_names)
@@ -163,7 +164,7 @@ class PodScheduler:
         if self._cluster_cache.may_be_new(view, (document.namespace, document.name)):
             # Writing a pod as a new one is refused if it is not, so that nobody need ask before.
             with suppress(ManifestError):
-                fresh = import_pod(document.manifest, settings)
+                fresh = reading_of(document.manifest, settings)
                 hoped = self._choice(view, document, fresh, node, refusing)
         if hoped is not None and hoped.place is not None and not hoped.alone:
             attributes = self.attributes(view, document)
@@ -246,7 +247,7 @@ class PodScheduler:
 
         `refusing` are nodes that refused pods before.
         """
-        incoming = import_pod(document.manifest, view.facts.settings)
+        incoming = reading_of(document.manifest, view.facts.settings)
         choice = self._choice(view, document, incoming, None, refusing)
         if choice.place is None:
             refusals = choice.refusals()
@@ -311,6 +312,11 @@ class PodScheduler:
     def attributes(self, view: ClusterSnapshot, document: PodDocument) -> PodAttributes:
         """The attributes of the pod's consumer; to be asked for before the transaction begins."""
         return self._writer.attributes(view.facts.name, view.facts.id, document.namespace)
+
+    def _placed(self, view: ClusterSnapshot, sought: PodKey) -> Sequence[StoredPod]:
+        """Those of that name or uid that are on nodes of the view; most previews are of pods that are not."""
+        names = (sought.namespace, sought.name), sought.uid
+        return self.known(view, sought) if view.columns.nodes.has_any(filter(None, names)) else ()
 
     def known(self, view: ClusterSnapshot, sought: PodKey) -> list[StoredPod]:
         """Pods of that name or uid."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from placement.dialects.koordinator.pod.pod_request import import_pod
+from placement.dialects.koordinator.pod.pod_reading import reading_of
 from placement.domain import deadline
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.scheduling.node_info import NodeInfo
@@ -85,7 +85,7 @@ class Preemption:
     def _preemptor(self, cluster: str, pod: Mapping[str, Any]) -> _Preemptor:
         view = self._cluster_cache.view(cluster)
         document = PodDocument.unnamed(cluster, pod)
-        incoming = import_pod(document.manifest, view.facts.settings)
+        incoming = reading_of(document.manifest, view.facts.settings)
         shape = PodShape(incoming.request, incoming.selection, view.facts.settings)
         return _Preemptor(pod, priority_of(pod), ShapeRanking(shape), frozenset({document.consumer}))
 

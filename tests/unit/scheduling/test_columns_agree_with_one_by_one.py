@@ -14,6 +14,7 @@ from placement.scheduling.columns.filter import may_fit, selected
 from placement.scheduling.columns.isolation import least_missed
 from placement.scheduling.columns.labels import LabelColumn, LabelKey
 from placement.scheduling.columns.node_columns import NodeColumns
+from placement.scheduling.columns.node_numbers import NodeNumbers
 from placement.scheduling.columns.score import highest_scores
 from placement.scheduling.columns.table import GUARD, KIND
 from placement.scheduling.pipeline import ShapeRanking
@@ -105,6 +106,43 @@ def test_columns_that_were_kept_in_step_are_those_that_are_made_afresh(data):
         assert dict(columns.by_name) == present
         assert dict(columns.by_root) == {node.root_id: node for node in present.values()}
         assert _shown(before) == shown
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_what_columns_say_depends_neither_on_who_asked_before_nor_on_the_order(data):
+    cluster = data.draw(settings_of_clusters())
+    names = [f"node-{number}" for number in range(4)]
+    present = {name: data.draw(nodes(name, cluster)) for name in names}
+    snapshots = [(columns_of(present.values()), present)]
+    for _ in range(data.draw(st.integers(1, 6))):
+        columns, present = data.draw(st.sampled_from(snapshots))
+        fresh = [data.draw(nodes(name, cluster)) for name in data.draw(st.sets(st.sampled_from(names)))]
+        snapshots.append((columns.updated(fresh), present | {node.name: node for node in fresh}))
+    for columns, present in data.draw(st.permutations(snapshots)):
+        some = data.draw(st.sets(st.sampled_from(names)))
+        assert _shown(columns) == _shown(columns_of(present.values()))
+        among = [node for name, node in present.items() if name in some]
+        assert _shown(columns.among(some)) == _shown(columns_of(among))
+
+
+def test_nodes_that_change_are_counted_together_when_somebody_asks_or_when_they_are_many(monkeypatch):
+    counted = []
+    count = NodeNumbers.of
+    monkeypatch.setattr(NodeNumbers, "of", lambda self, node: counted.append(node.name) or count(self, node))
+    columns = columns_of([built_node(f"node-{number:03}") for number in range(200)])
+    assert len(counted) == 200
+    del counted[:]
+    for number in range(60):
+        columns = columns.updated([built_node(f"node-{number:03}")])
+    columns.among(["node-007", "node-008"])
+    assert not counted
+    assert len(columns.table) == 200
+    assert len(counted) == 60
+    del counted[:]
+    for number in range(66):
+        columns = columns.updated([built_node(f"node-{number % 50:03}")])
+    assert sorted(counted) == [f"node-{number:03}" for number in range(50)]
 
 
 def _shown(columns):
