@@ -26,7 +26,7 @@ from tests.server import database_url
 CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods/default"
 UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d{:02}"
-OUTSIDE = ("id", "created_at", "updated_at", "revision", "uuid")
+OUTSIDE = ("id", "created_at", "updated_at", "revision", "usage_revision", "content_revision", "uuid")
 
 
 class Service:
