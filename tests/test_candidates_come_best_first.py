@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 import pytest
 from flask import Flask
 
+from placement.api import extended_query, queries
 from placement.app import build
 from placement.dialects.koordinator.settings.scoring import order_of
 from placement.scoring.order import NAMED
@@ -29,6 +30,14 @@ def hosts(api: Client) -> dict[str, str]:
         api.offer(uuid, VCPU={"total": 8}, MEMORY_MB={"total": 1000})
         assert api.claim({uuid: {"VCPU": used, "MEMORY_MB": 100}}).status_code == 204
     return made
+
+
+def test_of_what_is_asked_nothing_long_is_kept(shared: Client):
+    extended_query._asked.cache_clear()
+    search(shared, status=400, order_by="x" * queries.LONGEST_KEPT)
+    assert extended_query._asked.cache_info().currsize == 0
+    search(shared, status=400, order_by="x")
+    assert extended_query._asked.cache_info().currsize == 1, "else this would show nothing"
 
 
 def search(api: Client, resources: str = "VCPU:1", status: int = 200, **parameters: object):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from placement.api import candidate_query, split_parameters
@@ -12,7 +13,7 @@ from placement.api.candidate_parameters import OWN
 from placement.api.context import use_cases
 from placement.api.described import names_of
 from placement.api.microversions import NEWEST
-from placement.api.queries import Parameters, every, single
+from placement.api.queries import LONGEST_KEPT, Parameters, every, single
 from placement.domain.errors import BadRequest
 from placement.domain.groups import CandidateQuery
 from placement.domain.identifiers import normalize_uuid
@@ -27,7 +28,8 @@ _FORM = "expected trait or aggregate, with ! in front to avoid it and :weight be
 
 def parse(parameters: Parameters) -> tuple[CandidateQuery, SearchOptions]:
     """The query and the options. Raises BadRequest naming the parameter."""
-    asked = _asked(tuple(parameters))
+    is_kept = sum(map(len, chain(*parameters))) <= LONGEST_KEPT
+    asked = (_asked if is_kept else _asked.__wrapped__)(tuple(parameters))
     options = use_cases().candidates.options(
         asked.order_by, asked.cluster, asked.preferences, explain=asked.explain
     )

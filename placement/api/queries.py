@@ -20,8 +20,8 @@ _LARGEST_ID = 2**31 - 1
 LARGEST_LONG_ID = 2**63 - 1
 _PAGE = 1000
 _LARGEST_PAGE = 10_000
-# Bodies may hold query strings of any length.
-_LONGEST_KEPT = 8192
+LONGEST_KEPT = 8192
+"""The most characters of a query whose reading is kept: bodies may hold query strings of any length."""
 # Parameters whose values have a rule; the others may be any text.
 _SPECIAL: dict[str, Document] = {
     "uuid": {"type": "string", "format": "uuid"},
@@ -45,7 +45,7 @@ def parameters() -> Parameters:
 
 def read(query_string: str) -> Parameters:
     """All parameters of a form-encoded query string in their order. Raises BadRequest likewise."""
-    kept = len(query_string) <= _LONGEST_KEPT
+    kept = len(query_string) <= LONGEST_KEPT
     return list(_read_once(query_string) if kept else _read(query_string))
 
 
