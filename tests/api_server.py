@@ -65,6 +65,7 @@ class ApiServer:
         self.is_away = False
         self._objects: dict[Identity, dict[str, Any]] = {}
         self._log: list[Logged] = []
+        self._watches = 0
         self._version = 1
         self._oldest = 0
         self._pages: dict[str, tuple[int, list[dict[str, Any]]]] = {}
@@ -120,6 +121,8 @@ class ApiServer:
             self.is_away = True
             self.connections += 1
             self.condition.notify_all()
+            # Each watch tells first what happened before.
+            self.condition.wait_for(lambda: not self._watches, PATIENCE_SECONDS)
         yield
         self.is_away = False
 
@@ -198,14 +201,26 @@ class ApiServer:
     def events(self, kind: str, namespace: str | None, after: int) -> Iterator[Logged]:
         """What happens after that version, until connections are dropped."""
         connections = self.connections
-        while connections == self.connections:
+        with self.condition:
+            self._watches += 1
+        try:
+            yield from self._events(kind, namespace, after, connections)
+        finally:
+            with self.condition:
+                self._watches -= 1
+                self.condition.notify_all()
+
+    def _events(self, kind: str, namespace: str | None, after: int, connections: int) -> Iterator[Logged]:
+        while True:
             with self.condition:
                 if after < self._oldest:
                     gone = {"kind": "Status", "code": 410, "message": "too old resource version"}
                     ready = [Logged(0, "ERROR", gone)]
                 else:
                     ready = [event for event in self._log if event.version > after]
-                if not ready and connections == self.connections:
+                if not ready:
+                    if connections != self.connections:
+                        return
                     self.condition.wait()
                     continue
                 after = self._version
