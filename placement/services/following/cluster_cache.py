@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from placement.domain.errors import Unavailable
 from placement.scheduling.columns.node_columns import NodeColumns
+from placement.scheduling.columns.node_rows import PodName
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pod_rules.placed_pods import PlacedPods
 from placement.services.clusters.cluster_lookup import find, unknown
@@ -21,9 +22,6 @@ from placement.services.following.follower import Follower
 from placement.storage.backends.backend import Stamped
 from placement.storage.changes.feed import Look
 from placement.storage.database import Database
-
-PodName = tuple[str, str]
-"""The namespace and the name of a pod."""
 
 # The clusters asked for last are kept, as many as have no more nodes than this together.
 _MOST_NODES = 50_000

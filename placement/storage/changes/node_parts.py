@@ -13,7 +13,7 @@ from placement.domain.inventory import Inventory
 from placement.storage import tables
 from placement.storage.backends.conditions import IsSelected
 from placement.storage.changes.provider_records import revision_number
-from placement.storage.statements.together import Together
+from placement.storage.changes.together import Together
 
 _nodes = tables.nodes
 _pods = tables.pods

@@ -11,18 +11,11 @@ _NODE_KEYS = ("node.koordinator.sh/",)
 _REPORT_KEYS = ("node.koordinator.sh/", "kubelet.koordinator.sh/")
 
 
-def anonymous(
-    node: Mapping[str, Any], nrt: Mapping[str, Any] | None
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Two manifests that were imported before, reduced to what their import depends on.
-
-    Importing the reduced ones gives the same host under the name `ANONYMOUS`.
-    """
-    return anonymous_node(node), None if nrt is None else anonymous_report(nrt)
-
-
 def anonymous_node(node: Mapping[str, Any]) -> dict[str, Any]:
-    """The Node alone."""
+    """A Node that was imported before, reduced to what its import depends on.
+
+    Importing it with its reduced topology gives the same host under the name `ANONYMOUS`.
+    """
     metadata, status = _mapping(node, "metadata"), _mapping(node, "status")
     return {
         "apiVersion": "v1",
@@ -40,7 +33,7 @@ def anonymous_node(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def anonymous_report(nrt: Mapping[str, Any]) -> dict[str, Any]:
-    """The NodeResourceTopology alone, without its name."""
+    """A NodeResourceTopology that was imported before, reduced likewise."""
     return {
         "apiVersion": "topology.node.k8s.io/v1alpha1",
         "kind": "NodeResourceTopology",

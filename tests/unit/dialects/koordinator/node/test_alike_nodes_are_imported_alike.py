@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 import yaml
 
-from placement.dialects.koordinator.node.canonical_form import ANONYMOUS, anonymous
+from placement.dialects.koordinator.node.canonical_form import ANONYMOUS, anonymous_node, anonymous_report
 from placement.dialects.koordinator.node.node import import_node
 from placement.operations.demonstration import examples
 from placement.scheduling.node_offers import offers_of
@@ -23,6 +23,10 @@ VARIANTS = [
     {"zones": {0: {"cpu": "4", "hugepages-2Mi": "4Mi"}}},
 ]
 NAMED = {"name", "tree", "warnings"}
+
+
+def anonymous(node: dict, nrt: dict | None) -> tuple[dict, dict | None]:
+    return anonymous_node(node), None if nrt is None else anonymous_report(nrt)
 
 
 def compare(node: dict, nrt: dict | None) -> None:
