@@ -199,7 +199,7 @@ class ApiServer:
         return int(query["resourceVersion"]) < self._oldest
 
     def events(self, kind: str, namespace: str | None, after: int) -> Iterator[Logged]:
-        """What happens after that version, until connections are dropped."""
+        """What happens after that version, until connections are dropped, or up to an ERROR."""
         connections = self.connections
         with self.condition:
             self._watches += 1
@@ -219,7 +219,8 @@ class ApiServer:
                 else:
                     ready = [event for event in self._log if event.version > after]
                 if not ready:
-                    if connections != self.connections:
+                    # A watch that was let in before may begin only now.
+                    if connections != self.connections or self.is_away:
                         return
                     self.condition.wait()
                     continue

@@ -107,10 +107,10 @@ class _Handler(BaseHTTPRequestHandler):
             # Chunks need not be lines.
             self._chunk(line[:20])
             self._chunk(line[20:])
-        if not self._cluster.is_away:
-            self.wfile.write(b"0\r\n\r\n")
-        else:
-            self._chunk(b'{"type":"ADDED","object":{"meta')
+            if event.type == "ERROR":
+                self.wfile.write(b"0\r\n\r\n")
+                return
+        self._chunk(b'{"type":"ADDED","object":{"meta')
 
     def _chunk(self, text: bytes) -> None:
         self.wfile.write(f"{len(text):x}\r\n".encode() + text + b"\r\n")

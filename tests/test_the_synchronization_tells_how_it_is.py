@@ -40,3 +40,16 @@ def test_a_health_port_that_somebody_has_is_named(around: Surroundings):
     finished = around.once("--health-port", port)
     assert finished.returncode == 1
     assert f"--health-port {port}: Address already in use" in finished.stderr
+
+
+def test_watches_that_are_on_again_are_well_though_nothing_happens(around: Surroundings):
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    join(around.api_server, "machine")
+    with around.running("--health-port", str(port)):
+        eventually(1, lambda: len(around.nodes()))
+        eventually(200, lambda: probed(url, "/readyz")[0])
+        with around.api_server.away():
+            eventually(503, lambda: probed(url, "/readyz")[0])
+            assert "[-]kubernetes-watched failed" in probed(url, "/readyz?verbose")[1]
+        eventually(200, lambda: probed(url, "/readyz")[0])

@@ -111,7 +111,8 @@ class ApiServer:
     def watch(self, path: str, resource_version: str, seconds: int) -> Iterator[Event]:
         """What happens after that version, until the server ends the watch, about when the seconds are over.
 
-        Raises ApiServerError, with GONE when the server does not remember that version any more.
+        The watch is on when this returns. Raises ApiServerError, at once or when the next event is asked for,
+        with GONE when the server does not remember that version any more.
         """
         query = {
             "watch": "true",
@@ -121,6 +122,9 @@ class ApiServer:
         }
         # A server that is gone without a word is given up a little later than it should have ended.
         answer = self._request("GET", f"{path}?{urlencode(query)}", silence=seconds + _ANSWER_SECONDS / 4)
+        return self._events(answer)
+
+    def _events(self, answer: urllib3.BaseHTTPResponse) -> Iterator[Event]:
         try:
             for line in _lines(answer):
                 yield _event(line)

@@ -53,9 +53,12 @@ class Watching(threading.Thread):
         while True:
             began, before = time.monotonic(), version
             try:
-                for event in self._api_server.watch(
+                events = self._api_server.watch(
                     self._collection.path, version, random.randint(*_WATCH_SECONDS)
-                ):
+                )
+                # Where nothing happens no event tells that the watch is on again.
+                self._journal.well(self._source)
+                for event in events:
                     version = version_of(event.object)
                     if event.type != "BOOKMARK":
                         key, seen = self._collection.seen(event.object)
