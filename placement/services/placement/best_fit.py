@@ -28,6 +28,7 @@ from placement.domain.errors import (
 )
 from placement.domain.portions import portions
 from placement.services.following.forest_keeper import View
+from placement.services.gathering import Gathering
 from placement.services.placement.applications import (
     Applicant,
     Application,
@@ -38,7 +39,6 @@ from placement.services.placement.applications import (
 from placement.services.placement.candidates import Candidates
 from placement.services.placement.claims import Claims, generation_after
 from placement.services.placement.contest import Contest, Settled, Together, in_rounds
-from placement.services.placement.gathering import Gathering
 from placement.services.placement.holdings import ConsumerHoldings, Holdings
 from placement.services.placement.ruled import Ruled
 from placement.services.placement.shortlists import (
