@@ -38,7 +38,8 @@ class Gathering(Generic[Asked, Given]):
     ) -> None:
         """`work` serves up to `most` callers, and says None for those that it has nothing for.
 
-        Nobody waits for longer than `patience_seconds` until its turn comes.
+        Nobody waits for longer than `patience_seconds` until its turn comes or it is taken along; how long it
+        takes from then on is up to `work`.
         """
         self._work = work
         self._most = most
@@ -50,8 +51,8 @@ class Gathering(Generic[Asked, Given]):
     def ask(self, key: Hashable, asked: Asked, alone: Callable[[], Given]) -> Given:
         """What `alone` gives, or what somebody who worked for many was given for this caller.
 
-        Raises what `alone` raises; it is called by those who are one only, and by those whom the work for
-        many had nothing for, or for whom it failed.
+        `alone` is called by who is the only one, and by those whom the work for many had nothing for, or for
+        whom it failed. Raises what `alone` raises, and where it works for many what that raises.
         """
         caller = _Caller[Asked, Given](asked)
         with self._lock:
