@@ -16,6 +16,7 @@ import psycopg2.extensions
 import sqlalchemy as sa
 
 from placement.app import build
+from placement.services.clusters.vanished_pods import Binder
 from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible
@@ -54,6 +55,22 @@ class Counter:
     def _seen(self, statement: str) -> None:
         if not statement.lstrip().upper().startswith(TRANSACTION):
             self.count += 1
+
+
+class _BindsAnything(Binder):
+    """An API server that has every pod, and binds it without a word."""
+
+    def pod(self, namespace: str, name: str) -> dict[str, Any]:
+        pod = pod_manifest(uid=f"uid-{name}", phase="Pending")
+        pod["metadata"].update(namespace=namespace, name=name)
+        return pod
+
+    def bind(self, *_: Any) -> None:
+        """Done."""
+
+    def of(self, cluster: str) -> Binder:
+        """It is that of every cluster."""
+        return self
 
 
 class Scene:
@@ -236,10 +253,27 @@ class Scene:
             **self.pages(),
         }
 
+    def extender(self) -> dict[str, tuple[str, str, Callable[[], Any]]]:
+        """What kube-scheduler asks, when the calls above have been made."""
+        return {
+            "POST filter": ("POST", f"{_CLUSTER}/extender/filter", _asked),
+            "POST prioritize": ("POST", f"{_CLUSTER}/extender/prioritize", _asked),
+            "POST bind new": ("POST", f"{_CLUSTER}/extender/bind", _binding),
+            "POST bind again": ("POST", f"{_CLUSTER}/extender/bind", _binding),
+        }
+
 
 def _nodes(prefix: str, count: int, **members: str) -> dict[str, Any]:
     bodies = [node_manifests(f"{prefix}-{number}", **members) for number in range(count)]
     return {"kind": "List", "items": [part for body in bodies for part in body.values()]}
+
+
+def _asked() -> dict[str, Any]:
+    return {"Pod": pod_manifest(uid="uid-bound"), "NodeNames": ["few-0", "few-1"]}
+
+
+def _binding() -> dict[str, Any]:
+    return {"PodName": "bound", "PodNamespace": "default", "PodUID": "uid-bound", "Node": "few-0"}
 
 
 def _pods(prefix: str, count: int) -> dict[str, Any]:
@@ -257,7 +291,7 @@ def _scene(backend: str) -> Iterator[tuple[Scene, Counter]]:
     with database_url(backend) as url:
         database = Database(url)
         counter = Counter(database.engine)
-        application = build(database, compatible())
+        application = build(database, compatible(), binders=_BindsAnything())
         yield Scene(Client(application.test_client())), counter
         application.extensions["placement_use_cases"].close()
         database.dispose()
@@ -268,7 +302,7 @@ def measured(backend: str) -> dict[str, int]:
     with unhurried(), _scene(backend) as (scene, counter):
         scene.api.get("/allocation_candidates?resources=VCPU:1")
         found = {}
-        for name, (method, path, body) in scene.calls().items():
+        for name, (method, path, body) in {**scene.calls(), **scene.extender()}.items():
             content = body()
             before = counter.count
             answer = scene.api.call(method, path, content)

@@ -110,8 +110,14 @@ def test_prioritize_gives_every_node_a_score_from_0_to_10(cluster, whole):
 
 
 def test_the_best_score_is_10():
-    scores = host_priorities([("a", 100), ("b", 99), ("c", 9), ("d", 0)])
-    assert [priority["Score"] for priority in scores] == [10, 9, 0, 0]
+    scores = host_priorities("abcde", {"a": 100, "b": 99, "c": 9, "d": 0})
+    assert [(priority["Host"], priority["Score"]) for priority in scores] == [
+        ("a", 10),
+        ("b", 9),
+        ("c", 0),
+        ("d", 0),
+        ("e", 0),
+    ]
 
 
 def test_what_is_wrong_with_the_pod_is_told_in_the_answer(cluster):

@@ -197,6 +197,20 @@ def test_while_nobody_knows_whether_the_pod_is_bound_its_place_stays_claimed(
     assert in_use(cluster) == 0
 
 
+def test_a_pod_that_may_still_be_bound_does_not_move_though_it_asks_for_something_else(
+    cluster, api_server, database
+):
+    waiting(api_server)
+    api_server.fail_next("/pods/web-0/binding", 504)
+    assert "may still be bound" in bind(cluster)
+    waiting(api_server, cpu="6")
+    assert "may still be bound" in bind(cluster, "host-1")
+    assert (claimed(cluster), in_use(cluster)) == ({"web-0": "host-0"}, 4)
+    grow_old(database)
+    assert bind(cluster, "host-1") == ""
+    assert (claimed(cluster), in_use(cluster, "host-1")) == ({"web-0": "host-1"}, 6)
+
+
 def test_a_pod_that_vanishes_meanwhile_holds_nothing(cluster, api_server):
     waiting(api_server)
     api_server.fail_next("/pods/web-0/binding", 404)

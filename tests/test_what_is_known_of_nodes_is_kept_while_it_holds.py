@@ -131,6 +131,18 @@ def test_being_asked_about_one_node_does_not_forget_the_others(cluster: Client, 
     )
 
 
+def test_a_node_that_is_named_is_not_looked_at_again_and_columns_are_not_asked(
+    cluster: Client, database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    columns, rankings = many(database), ShapeRankings()
+    ranking = rankings.of(1, shape(2), columns)
+    assert not ranking.refusals(columns)
+    for name in ("ShapeRanking._made", "PodJudge.judge"):
+        monkeypatch.setattr(f"placement.scheduling.pipeline.{name}", pytest.fail)
+    (one,) = ranking.best_first(columns.among(["n7"]))
+    assert one == ranking.ranked_on(columns.by_name["n7"])
+
+
 def test_the_shapes_that_were_asked_for_last_are_kept(cluster: Client, database: Database):
     columns, rankings = many(database).among(["n0"]), ShapeRankings()
     often, seldom = rankings.of(1, shape(1), columns), rankings.of(1, shape(2), columns)

@@ -40,7 +40,7 @@ def extender_args(document: object) -> ExtenderArgs:
     pod = {"apiVersion": "v1", "kind": "Pod", **_mapping(members.get("pod"), "Pod")}
     if members.get("nodenames") is not None:
         names = members["nodenames"]
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        if not isinstance(names, list) or not set(map(type, names)) <= {str}:
             raise BadRequest("NodeNames: must be a list of names")
         return ExtenderArgs(pod, names, None)
     if members.get("nodes") is None:
@@ -117,7 +117,9 @@ def filter_result(
     args: ExtenderArgs, failed: Mapping[str, str], unresolvable: Mapping[str, str]
 ) -> dict[str, Any]:
     """The nodes that fit, in the form they came in, and the others as (name, reason)."""
-    left = [name for name in args.names if name not in failed and name not in unresolvable]
+    left = args.names
+    if failed or unresolvable:
+        left = [name for name in args.names if name not in failed and name not in unresolvable]
     nodes = None
     if args.objects is not None:
         nodes = {"metadata": {}, "items": [args.objects[name] for name in left]}
@@ -141,9 +143,10 @@ def filter_error(message: str) -> dict[str, Any]:
     }
 
 
-def host_priorities(scores: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
-    """(node, score from 0 to 100) as a HostPriorityList, whose scores go from 0 to 10."""
-    return [{"Host": node, "Score": score * _HIGHEST // 100} for node, score in scores]
+def host_priorities(names: Iterable[str], scores: Mapping[str, int]) -> list[dict[str, Any]]:
+    """The nodes of these names as a HostPriorityList: scores of 0 to 100, none being 0, become 0 to 10."""
+    known = scores.get
+    return [{"Host": name, "Score": known(name, 0) * _HIGHEST // 100} for name in names]
 
 
 def binding_result(error: str = "") -> dict[str, Any]:

@@ -210,7 +210,7 @@ class ShapeRanking:
         """The estimates for these nodes: only for those that changed since the last time are they made."""
         known = self._estimates
         if known is None or known.order is not columns.order:
-            made = self._made(columns)
+            made = self._anew(columns)
         else:
             changed = columns.changed_since(known.marks)
             made = known.with_rows(columns, changed, self._part(columns, changed))
@@ -219,8 +219,13 @@ class ShapeRanking:
             self._estimates = made
         return made
 
+    def _anew(self, columns: NodeColumns) -> Estimates:
+        """The estimates for nodes of which nothing is known; a few are looked at sooner than columns are."""
+        count = len(columns.nodes)
+        return self._made(columns) if count > _FEW else self._looked_at(columns, np.arange(count))[0]
+
     def _part(self, columns: NodeColumns, rows: Rows) -> Estimates:
-        """The estimates for some rows; a few nodes are looked at sooner than columns are."""
+        """The estimates for some rows, likewise."""
         if len(rows) > _FEW:
             return self._made(columns.rows(rows))
         return self._looked_at(columns, rows)[0]

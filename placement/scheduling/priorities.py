@@ -21,4 +21,4 @@ def priorities(ranking: AnyRanking, columns: NodeColumns, factor: int) -> dict[s
     worst = levels.max(initial=0)
     points = (standings.highest[rows] * factor + BEST * (worst - levels)) // (worst + 1)
     names = list(columns.names)
-    return {names[row]: number for row, number in zip(rows.tolist(), points.tolist(), strict=True)}
+    return dict(zip(map(names.__getitem__, rows.tolist()), points.tolist(), strict=True))

@@ -67,7 +67,7 @@ def prioritize(cluster: str) -> Response:
     args = extender_args(json_body())
     with _counted("prioritize"):
         scores = use_cases().extender.prioritize(cluster, args.pod, args.names)
-    return json_response(host_priorities(scores))
+    return json_response(host_priorities(args.names, scores))
 
 
 @route(

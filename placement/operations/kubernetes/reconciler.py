@@ -92,14 +92,25 @@ class Reconciler:
         """Find claims without a pod. Raises ServiceError, ApiServerError."""
         self._claims.look()
 
-    def settle(self) -> int:
-        """Send what is due; how many calls changed something. Raises ServiceError; the rest stays due."""
+    @property
+    def gathers(self) -> bool:
+        """Whether pods that are due may wait a moment for others."""
+        return self._pods.gathers
+
+    def settle(self, *, gathering: bool = False) -> int:
+        """Send what is due; how many calls changed something. Raises ServiceError; the rest stays due.
+
+        With `gathering` pods that come one after another wait for each other, and reservations for them; what
+        gives back room waits for nobody.
+        """
         self._pods.end(self._store.ended())
         self.look_at(self._sending.rejections.ripe())
         changes = self._pods.release_ended()
         changes += self._reservations.delete_gone()
         changes += self._nodes.delete_gone()
         changes += self._nodes.put()
+        if gathering and self.gathers:
+            return changes
         changes += self._pods.put(self._nodes.has)
         return changes + self._reservations.put()
 

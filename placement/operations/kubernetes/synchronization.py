@@ -18,6 +18,7 @@ from placement.operations.kubernetes.journal import Journal
 from placement.operations.kubernetes.leadership import Leadership, NotLeading
 from placement.operations.kubernetes.pause import Pause
 from placement.operations.kubernetes.progress import SERVICE, Progress
+from placement.operations.kubernetes.reconciled_pods import GATHERED_SECONDS
 from placement.operations.kubernetes.reconciler import Reconciler
 from placement.operations.kubernetes.service import PodId, ServiceCluster
 from placement.operations.kubernetes.watching import Watching, list_into
@@ -121,7 +122,9 @@ class Synchronization:
     def _send(self, watches: Sequence[Watching]) -> None:
         pause = Pause()
         while True:
-            changed = self._store.changed(_LOOK_AGAIN_SECONDS)
+            changed = self._store.changed(
+                GATHERED_SECONDS if self._reconciler.gathers else _LOOK_AGAIN_SECONDS
+            )
             for watch in watches:
                 if not watch.is_alive():
                     raise PlacementError(f"the watch of {watch.name} has ended")
@@ -139,7 +142,7 @@ class Synchronization:
                 if self._claims_looked_at.is_due():
                     self.look_at_claims()
                     self._claims_looked_at.done()
-                self._reconciler.settle()
+                self._reconciler.settle(gathering=True)
             except NotLeading:
                 continue
             except (ServiceError, ApiServerError) as error:

@@ -68,8 +68,10 @@ class NodeColumns:
 
     def among(self, names: Collection[str]) -> NodeColumns:
         """The nodes of these names, unknown ones left out."""
-        rows = {row for row in map(self._places.by_name.get, names) if row is not None}
-        return self if len(rows) == len(self.nodes) else self.rows(sorted(rows))
+        known, wanted = self._places.by_name, set(names)
+        if known.keys() <= wanted:
+            return self
+        return self.rows(sorted(known[name] for name in known.keys() & wanted))
 
     def without(self, names: Collection[str]) -> NodeColumns:
         """All nodes but those of these names."""

@@ -21,11 +21,10 @@ from placement.domain.errors import (
     Unanswered,
 )
 from placement.kubernetes.pod_affinity import without_unknown_namespaces
-from placement.kubernetes.pod_identity import canonical_uid
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_scheduler import Taken
 from placement.services.clusters.pod_writing import Precondition
-from placement.services.clusters.pods import Pods
+from placement.services.clusters.pods import ClaimedElsewhere, Pods
 from placement.services.clusters.vanished_pods import Binder
 from placement.storage.database import utcnow
 
@@ -85,38 +84,31 @@ class BindAttempt:
         return bool(node)
 
     def _claimed(self, pod: Mapping[str, Any]) -> Taken:
-        binding = self._binding
-        held = self._held()
-        # For one that waits for its gang no Binding was ever sent; it moves as it is claimed anew.
-        if held is not None and held.node != binding.node and not held.waits:
+        known = without_unknown_namespaces(pod)
+        try:
+            taken = self._placed(known)
+        except ClaimedElsewhere as elsewhere:
+            held = elsewhere.claim
             if _is_undecided(datetime.datetime.fromisoformat(held.changed_at)):
                 raise Conflict(
                     f"{self._title} has a claim on node {held.node}, to which it may still be bound; "
                     f"after {_DECIDED_AFTER.seconds} s it can go to another node"
-                )
+                ) from None
             self._release(held)
-        known = without_unknown_namespaces(pod)
-        taken = self._pods.bind(
-            self._cluster, binding.namespace, binding.name, binding.uid, binding.node, known
-        )
+            taken = self._placed(known)
         self.freed = [
             Binding(each.pod.namespace, each.pod.name, each.pod.uid, each.node.name) for each in taken.freed
         ]
         return taken
 
-    def _held(self) -> PodAnswer | None:
-        """The claim of this very pod; another pod of the same name does not count."""
+    def _placed(self, pod: Mapping[str, Any]) -> Taken:
         binding = self._binding
-        held = self._pods.recorded(self._cluster, binding.namespace, binding.name)
-        if held is None or held.uid != canonical_uid(binding.uid) or held.node is None:
-            return None
-        return held
+        return self._pods.bind(self._cluster, binding.namespace, binding.name, binding.uid, binding.node, pod)
 
     def _assign(self, claim: PodAnswer) -> None:
         """Bind the pod with its annotations, if the claim is still its own. Raises PlacementError."""
         binding = self._binding
-        held = self._held()
-        if held is None or (held.node, held.changed_at) != (claim.node, claim.changed_at):
+        if not self._pods.is_held(self._cluster, claim):
             raise _Overtaken(f"{self._title}: its claim was released or renewed by somebody else meanwhile")
         if deadline.is_over():
             raise PlacementError(_TOO_SLOW)

@@ -74,13 +74,12 @@ class Extender:
         if gang is not None and gang.is_strict:
             self._pods.release_gang(cluster, gang)
 
-    def prioritize(self, cluster: str, pod: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, int]]:
-        """The score of each of these nodes, 0 to 100; 0 where the pod does not fit.
+    def prioritize(self, cluster: str, pod: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, int]:
+        """The score of each of these nodes on which the pod fits, 0 to 100.
 
         Raises NotFound for the cluster, ManifestError.
         """
-        scores = self._pods.scores(cluster, without_unknown_namespaces(pod), names)
-        return [(name, scores.get(name, 0)) for name in names]
+        return self._pods.scores(cluster, without_unknown_namespaces(pod), names)
 
     def preempt(
         self, cluster: str, pod: Mapping[str, Any], proposed: Mapping[str, Victims]

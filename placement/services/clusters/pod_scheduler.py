@@ -175,10 +175,13 @@ class PodScheduler:
                 return _taken(hoped.place, arrived.at)
         known = self.known(view, _key(document))
         same = same_pod(known, document)
+        has_place = same is not None and same.node is not None and not waits(same)
+        if same is not None and has_place and node not in (None, same.node) and document.keeps is None:
+            # It may be on its way there: whoever means to move it releases that place first.
+            return Taken(False, False, told(view.nodes, same), same.changed_at)
         if same is not None or fresh is None:
             fresh = import_pod(document.manifest, settings, same.manifest if same else None)
         incoming = fresh
-        has_place = same is not None and same.node is not None and not waits(same)
         if same is not None and has_place and asks_for_the_same(same, incoming, settings):
             return self._renewed(view, same, node)
         if known or hoped is None:

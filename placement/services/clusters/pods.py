@@ -53,6 +53,14 @@ from placement.storage.statements.pods import PodHead, StoredPod
 ANY_POD = Precondition()
 
 
+class ClaimedElsewhere(Conflict):
+    """A pod that is to go to one node has its place on another one, as `claim` tells."""
+
+    def __init__(self, message: str, claim: PodAnswer) -> None:
+        super().__init__(message)
+        self.claim = claim
+
+
 class Pods:
     """What can be done with pods."""
 
@@ -69,14 +77,17 @@ class Pods:
 
     # -- reading ------------------------------------------------------------------------------------
 
-    def recorded(self, cluster: str, namespace: str, name: str) -> PodAnswer | None:
-        """One pod as it is recorded, without the pool that its containers use; None if there is none.
+    def is_held(self, cluster: str, claim: PodAnswer) -> bool:
+        """Whether a pod still has the place that it was told, and nobody wrote its row since.
 
-        None, too, where there is no such cluster.
+        Raises Unavailable.
         """
         with self._database.read() as connection:
-            pod = pods.of_cluster(connection, cluster, namespace, name)
-        return None if pod is None else answer_of(pod)
+            place = pods.place_of(connection, cluster, claim.namespace, claim.name)
+        if place is None:
+            return False
+        said = claim.uid, claim.node, claim.changed_at
+        return said == (place.uid, place.node, place.changed_at.isoformat())
 
     def _stored(self, cluster: str, namespace: str, name: str) -> tuple[Cluster, StoredPod]:
         with self._database.read() as connection:
@@ -181,6 +192,7 @@ class Pods:
     ) -> Taken:
         """Place a pod on one node, or nowhere; the pod may be there already. Raises as `put` does.
 
+        Raises ClaimedElsewhere if it is on another node, unless it waits for its gang there: then it moves.
         Raises GangWaits if it has its place, but too few others of its gang have theirs.
         Whoever calls last owns the claim: `changed_at` of the answer is nobody else's.
         """
@@ -192,7 +204,8 @@ class Pods:
             place = f"Pod {document.full_name} has its place on node {node}"
             raise GangWaits(f"{place} and waits for its gang: {taken.waits} have theirs.")
         if taken.answer.node != node:
-            raise Conflict(f"Pod {document.full_name} is on node {taken.answer.node} already, not on {node}.")
+            words = f"Pod {document.full_name} is on node {taken.answer.node} already, not on {node}."
+            raise Conflict(words) if taken.answer.node is None else ClaimedElsewhere(words, taken.answer)
         return taken
 
     def delete(self, cluster: str, namespace: str, name: str, precondition: Precondition = ANY_POD) -> None:

@@ -115,8 +115,11 @@ _is_named = sa.and_(_pods.c.namespace == sa.bindparam("namespace"), _pods.c.name
 _named = _stored.where(_is_there, _is_named)
 _is_namesake = sa.or_(_pods.c.uid == sa.bindparam("uid"), _is_named)
 _namesakes = _stored.where(_is_there, _is_namesake).order_by(_pods.c.id)
-_of_cluster = _stored.join(tables.clusters, tables.clusters.c.id == _pods.c.cluster_id).where(
-    tables.clusters.c.name == sa.bindparam("cluster"), _is_named
+_place = (
+    sa.select(_pods.c.uid, _nodes.c.name, sa.func.coalesce(_pods.c.updated_at, _pods.c.created_at))
+    .join(_nodes, _nodes.c.id == _pods.c.node_id)
+    .join(tables.clusters, tables.clusters.c.id == _pods.c.cluster_id)
+    .where(tables.clusters.c.name == sa.bindparam("cluster"), _is_named)
 )
 
 
@@ -130,11 +133,19 @@ def namesakes(
     return [StoredPod(*row) for row in connection.execute(_namesakes, {**given, "uid": uid})]
 
 
-def of_cluster(connection: Executor, cluster: str, namespace: str, name: str) -> StoredPod | None:
-    """The pod of this name in the cluster of that name."""
+class PodPlace(NamedTuple):
+    """The pod of a name that is on a node: its uid, the node, and when its row was written last."""
+
+    uid: str
+    node: str
+    changed_at: datetime.datetime
+
+
+def place_of(connection: Executor, cluster: str, namespace: str, name: str) -> PodPlace | None:
+    """Where the pod of this name is in the cluster of that name; None if it is on no node."""
     given = {"cluster": cluster, "namespace": namespace, "name": name}
-    row = connection.execute(_of_cluster, given).first()
-    return None if row is None else StoredPod(*row)
+    row = connection.execute(_place, given).first()
+    return None if row is None else PodPlace(*row)
 
 
 def reservations(connection: Executor, cluster_id: int, uids: Collection[str]) -> list[StoredPod]:

@@ -29,6 +29,14 @@ from tests.unit.scheduling.clusters import (
 )
 
 
+@pytest.fixture(autouse=True, scope="module", params=[0, 4])
+def few(request):
+    """Whether columns are asked about nodes, or each of a few is looked at, the answer is the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("placement.scheduling.pipeline._FEW", request.param)
+        yield
+
+
 def looked_at(shape, found):
     """The verdict about each node, by itself."""
     ranking = ShapeRanking(shape)
