@@ -50,8 +50,13 @@ def attempted(
         CLAIMS.labels(kind, _outcome(error)).inc()
         raise
     if has_won(result):
-        CLAIMS.labels(kind, "won").inc()
+        count_won(kind)
     return result
+
+
+def count_won(kind: str, number: int = 1) -> None:
+    """Count so many attempts of different callers that got something for a consumer of this kind."""
+    CLAIMS.labels(kind, "won").inc(number)
 
 
 def _outcome(error: errors.PlacementError) -> str:

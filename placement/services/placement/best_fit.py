@@ -4,8 +4,10 @@ The search proposes and the claim decides (Claims): when another consumer was fa
 and sees the other claim. Only a search that began after the call may answer that nothing fits.
 
 Many consumers are searched for one after another on one forest (Shortlist) and claim in one transaction,
-which locks consumers and then providers in ascending order. However fast that is, it cannot give more than
-there is, nor leave half of a claim, nor decide on less than what was committed when the search began.
+which locks consumers and then providers in ascending order. So are callers who ask for the same at the same
+time, each for one consumer (Gathering). However fast that is, it cannot give more than there is, nor leave
+half of a claim, nor decide on less than what was committed when the search began; those gathered are either
+all given something in one statement, or each goes on as if it were alone.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from placement.domain.allocation import ConsumerClaim
+from placement.domain.audit import Initiator, initiator
 from placement.domain.errors import (
     BadRequest,
     CapacityExceeded,
@@ -35,6 +38,7 @@ from placement.services.placement.applications import (
 from placement.services.placement.candidates import Candidates
 from placement.services.placement.claims import Claims, generation_after
 from placement.services.placement.contest import Contest, Settled, Together, in_rounds
+from placement.services.placement.gathering import Gathering
 from placement.services.placement.holdings import ConsumerHoldings, Holdings
 from placement.services.placement.ruled import Ruled
 from placement.services.placement.shortlists import (
@@ -49,6 +53,9 @@ from placement.services.planning.world import WorldRequest
 
 # So many consumers that need not have all or nothing claim in one transaction.
 _AT_ONCE = 1000
+# So many callers are served by one of them, and for so long they wait for that.
+_MOST_GATHERED = 32
+_GATHERING_SECONDS = 0.05
 
 
 class BestFit:
@@ -59,6 +66,9 @@ class BestFit:
         self._claims = claims
         self._holdings = holdings
         self._ruled = ruled
+        self._gathering = Gathering(
+            self._given_together, most=_MOST_GATHERED, patience_seconds=_GATHERING_SECONDS
+        )
 
     def claim(self, application: Application) -> Fitted:
         """Let the consumer hold the best candidate.
@@ -66,10 +76,39 @@ class BestFit:
         Repeating the call returns what the consumer holds, and changes nothing. Raises NoCandidate, Conflict
         if the consumer holds other amounts than the query asks for, BadRequest, Unavailable.
         """
-        (outcome,) = self.claim_each([application])
-        if isinstance(outcome, PlacementError):
-            raise outcome
-        return outcome
+
+        def alone() -> Fitted:
+            (outcome,) = self.claim_each([application])
+            if isinstance(outcome, PlacementError):
+                raise outcome
+            return outcome
+
+        if not self._claims.may_be_gathered:
+            return alone()
+        wish = application.wish
+        return self._gathering.ask((wish.kept, wish.options), (application, initiator()), alone)
+
+    def _given_together(self, asked: Sequence[tuple[Application, Initiator]]) -> Sequence[Fitted | None]:
+        """What each gets who asks for the same, in one statement; nothing where there is any doubt."""
+        wish = asked[0][0].wish
+        contest = Contest([replace(application, wish=wish) for application, _ in asked], Together())
+        nothing = [None] * len(asked)
+        try:
+            proposals, _ = self._propose(contest)
+            claims = {
+                place: _claim(contest.waiting[place], proposal, {}, under_rules=False)
+                for place, proposal in proposals.items()
+            }
+            initiators = [asked[place][1] for place in claims]
+            if not claims or not self._claims.take_together(list(claims.values()), initiators):
+                return nothing
+        except PlacementError:
+            # Each meets it by itself, or finds what was written although its fate was unknown.
+            return nothing
+        return [
+            _fitted(application.applicant, claims[place], proposals[place]) if place in claims else None
+            for place, (application, _) in enumerate(asked)
+        ]
 
     def claim_each(self, applications: Sequence[Application]) -> list[Outcome]:
         """Let each consumer, one after another, hold the best candidate; what became of each.

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from math import gcd
 
 from placement.domain.allocation import ConsumerClaim
-from placement.domain.audit import Action, Kind
+from placement.domain.audit import Action, Initiator, Kind, initiator
 from placement.domain.errors import BadRequest, NotFound
-from placement.services.outcomes import counted
+from placement.services.outcomes import count_won, counted
 from placement.services.placement.replacement import (
     LARGEST_AMOUNT,
     Replacement,
@@ -73,7 +73,7 @@ class Claims:
         """
         attributes = attributes_of(claims)
         ensure(self._database, lambda: self._attributes.register(attributes))
-        if terms is None and self._take_place_at_once(claims):
+        if terms is None and self._take_place_at_once(claims, [initiator()] * len(claims)):
             return
 
         def work(transaction: Transaction) -> None:
@@ -96,7 +96,24 @@ class Claims:
 
         attempt(self._database, work, before=lambda: self._attributes.register(attributes))
 
-    def _take_place_at_once(self, claims: Sequence[ConsumerClaim]) -> bool:
+    @property
+    def may_be_gathered(self) -> bool:
+        """Whether `take_together` can ever do what it is asked for."""
+        return self._database.backend.has_claim_statement
+
+    def take_together(self, claims: Sequence[ConsumerClaim], initiators: Sequence[Initiator]) -> bool:
+        """Have consumers that must be new hold what they claim, each for a caller of its own.
+
+        All of them or none: False, and nothing done, if any of it cannot be. Raises TryAgain, OutcomeUnknown,
+        Unavailable.
+        """
+        self._attributes.register(attributes_of(claims))
+        taken = self._take_place_at_once(claims, initiators)
+        if taken:
+            count_won("consumer", len(claims))
+        return taken
+
+    def _take_place_at_once(self, claims: Sequence[ConsumerClaim], initiators: Sequence[Initiator]) -> bool:
         """The usual case, consumers that are new: one statement. False if it is another or does not fit."""
         if not claims or not all(_is_fresh(claim) for claim in claims):
             return False
@@ -106,12 +123,18 @@ class Claims:
             for provider, resources in claim.resources.items()
             for name, amount in resources.items()
         ]
-        consumers_attributes = [consumer_attributes(claim) for claim in claims]
+        described = [consumer_attributes(claim) for claim in claims]
         try:
             documents = [claim_document(claim) for claim in claims]
             requests = [claim.request for claim in claims]
             return claim_at_once(
-                self._database, consumers_attributes, _rises(amounts), amounts, documents, requests
+                self._database,
+                described,
+                _rises(amounts),
+                amounts,
+                documents,
+                requests,
+                initiators,
             )
         except Unreachable:
             raise

@@ -70,6 +70,8 @@ class Backend(Protocol):
     is_embedded: ClassVar[bool]
     # Whether a table is altered by making another one and copying the rows.
     alters_by_copying: ClassVar[bool]
+    # Whether `claim_at_once` can ever be true.
+    has_claim_statement: ClassVar[bool]
 
     @property
     def where(self) -> str:

@@ -43,6 +43,7 @@ class PostgreSQL:
 
     is_embedded: ClassVar[bool] = False
     alters_by_copying: ClassVar[bool] = False
+    has_claim_statement: ClassVar[bool] = True
     stamp: ClassVar[sa.ColumnElement[int]] = sa.func.pg_current_xact_id(type_=Revision())
     stamp_text: ClassVar[str] = "pg_current_xact_id()"
     horizon: ClassVar[str] = postgresql_lookout.HORIZON

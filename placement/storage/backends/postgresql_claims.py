@@ -72,9 +72,15 @@ recorded AS (
     INSERT INTO audit_records (recorded_at, action, kind, target, consumer_id, revision, after,
                                user_id, project_id, roles, request_id, global_request_id, address)
     SELECT $1, 'create', {kind}, {target}, given.consumer, pg_current_xact_id(), given.after, {who}
-      FROM unnest($2, {texts}) AS given(consumer, after) WHERE cardinality({texts}) > 0
+      FROM unnest($2, {texts}{by}) AS given(consumer, after{of}) WHERE cardinality({texts}) > 0
 )
 """
+# Each of the consumers may have been claimed by somebody else.
+_BY_MANY = {
+    "who": "person, project, roles, request, global_request, address",
+    "by": ", $18, $19, $20, $21, $22, $23",
+    "of": ", person, project, roles, request, global_request, address",
+}
 # The time, and the columns of three kinds of rows: consumers, rises of use, amounts.
 _CLAIM_TYPES = (
     "timestamp, varchar[], varchar[], varchar[], varchar[], integer[], "
@@ -95,9 +101,7 @@ _NOT_A_NUMBER = "22P02"
 _FRESH_CLAIM = f"""
 WITH consumer AS ({_CONSUMERS.format(condition="true", **_WITH_REQUESTS)}),
 {_AMOUNTS.format(providers="$7")}, {
-    _RECORDED.format(
-        kind="'allocations'", target="given.consumer", texts="$17", who="$18, $19, $20, $21, $22, $23"
-    )
+    _RECORDED.format(kind="'allocations'", target="given.consumer", texts="$17", **_BY_MANY)
 }
 {_OUTCOME.format(is_whole=_IS_WHOLE, besides="")}
 """
@@ -137,13 +141,16 @@ WITH cluster AS (
     SELECT $23, $24, $25, $26, $27, $28, $29, $30, $1 FROM consumer
     ON CONFLICT DO NOTHING RETURNING 1
 ), {_AMOUNTS.format(providers="$17")}, {
-    _RECORDED.format(kind="$31", target="$32", texts="$33", who="$34, $35, $36, $37, $38, $39")
+    _RECORDED.format(kind="$31", target="$32", texts="$33", who="$34, $35, $36, $37, $38, $39", by="", of="")
 }
 {_OUTCOME.format(is_whole=_POD_IS_WHOLE, besides=_FORMER_STAMPS)}
 """
 
 _STATEMENTS = {
-    "placement_fresh_claim": (f"{_CLAIM_TYPES}, text[], {_WHO_TYPES}, text[]", _FRESH_CLAIM),
+    "placement_fresh_claim": (
+        f"{_CLAIM_TYPES}, text[], {_WHO_TYPES.replace(',', '[],')}[], text[]",
+        _FRESH_CLAIM,
+    ),
     "placement_pod_arrival": (_POD_TYPES, _POD_ARRIVAL),
 }
 # Prepared once per connection: planning them would cost more than running them. A pooler may have given the

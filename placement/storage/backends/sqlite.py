@@ -90,6 +90,7 @@ class SQLite:
 
     is_embedded: ClassVar[bool] = True
     alters_by_copying: ClassVar[bool] = True
+    has_claim_statement: ClassVar[bool] = False
     stamp: ClassVar[sa.ColumnElement[int]] = sa.bindparam("stamp", type_=Revision())
     stamp_text: ClassVar[str] = ":stamp"
     horizon: ClassVar[str] = _HORIZON

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from placement.domain.audit import initiator
+from placement.domain.audit import Initiator
 from placement.storage import tables
 from placement.storage.audit.writing import described, document
 from placement.storage.database import Database, Executor, Transaction, utcnow
@@ -260,18 +260,19 @@ def claim_at_once(
     amounts: Sequence[Amount],
     records: Sequence[Mapping[str, object]],
     requests: Sequence[str | None],
+    initiators: Sequence[Initiator],
 ) -> bool:
     """Create the consumers with their allocations; False, and nothing done, if any of it cannot be.
 
     `records` are the documents that the records of the consumers show, `requests` what is kept of what they
-    asked for, both in the order of the consumers.
+    asked for, `initiators` who claims for them, all in the order of the consumers.
 
     It is refused, too, where the database has no such statement. None of the sequences may be empty. Raises
     TryAgain, OutcomeUnknown, Unavailable.
     """
     columns = [list(column) for rows in (consumers, rises, amounts) for column in zip(*rows, strict=True)]
     texts = [document(record) for record in records] if database.audits else []
-    who = described(initiator())
+    who = [list(column) for column in zip(*map(described, initiators), strict=True)]
     return database.backend.claim_at_once(
         database.single_write, (utcnow(), *columns, texts, *who, list(requests))
     )
