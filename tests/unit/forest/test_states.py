@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from placement.domain.inventory import Inventory
@@ -49,8 +49,8 @@ held = st.fixed_dictionaries(
 PARENTS: dict[int, int | None] = {1: None, 2: 1, 3: 1, 4: 2, 5: None, 6: 5, 7: None, 8: None}
 
 
-# The same after some moved, one of them with whom is below it, and one became a root.
-MOVED: dict[int, int | None] = {**PARENTS, 2: 5, 3: None, 7: 4, 8: 7}
+# The same after some moved, one of them with whom is below it, one below another that became a root.
+MOVED: dict[int, int | None] = {**PARENTS, 2: 5, 3: 6, 6: None, 7: 4, 8: 7}
 
 
 def root_of(id_: int, parents: dict[int, int | None] = PARENTS) -> int:
@@ -143,7 +143,10 @@ def fitting(forest: Forest) -> dict[tuple[int, int], list[int]]:
 
 
 def nothing_is_lost(forest: Forest) -> None:
-    """Each entry of a column is held or vacant, none both."""
+    """Each entry of a column is held or vacant, none both; sets are kept that somebody has, and no others."""
+    for members in (forest.traits, forest.aggregates):
+        carried = {members.of(row) for row in np.flatnonzero(forest.alive()).tolist()}
+        assert {ids for ids in members.sets if ids} == {ids for ids in carried if ids}
     for column in forest.inventories.values():
         assert len(column.occupied()) == column.count
         assert len(set(column._vacant)) == len(column._vacant)
@@ -233,6 +236,7 @@ def from_end_to_end(forest: Forest) -> bool:
     st.integers(0, 8),
     st.booleans(),
 )
+@example(dict.fromkeys(PARENTS, NOTHING), set(PARENTS), 4, False)
 def test_many_that_are_new_or_moved_come_as_one_by_one(providers, known, parted_at, some_are_gone):
     """Also with rows that others have left, and if they are told in two portions."""
     at_once, one_by_one = Forest(), Forest()
