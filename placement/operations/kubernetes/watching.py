@@ -20,6 +20,8 @@ SOURCE = "Kubernetes, "
 _WATCH_SECONDS = (90, 150)
 _UNKNOWN_KIND_SECONDS = 300.0
 _SUSPICIOUSLY_SHORT_SECONDS = 1.0
+# After so many that were let in and broke off at once only an event is believed.
+_MOST_BROKEN_AT_ONCE = 2
 
 
 class Watching(threading.Thread):
@@ -35,6 +37,8 @@ class Watching(threading.Thread):
         self._journal = journal
         self._source = _source(collection)
         self._pause = Pause()
+        # So many watches in a row were let in and broke off at once.
+        self._broken_at_once = 0
 
     def run(self) -> None:
         """Until the process ends."""
@@ -51,13 +55,15 @@ class Watching(threading.Thread):
     def _follow(self, version: str) -> None:
         """Watch from this version. Raises ApiServerError when only a new list helps."""
         while True:
-            began, before = time.monotonic(), version
+            began, before, is_on = time.monotonic(), version, False
             try:
                 events = self._api_server.watch(
                     self._collection.path, version, random.randint(*_WATCH_SECONDS)
                 )
+                is_on = True
                 # Where nothing happens no event tells that the watch is on again.
-                self._journal.well(self._source)
+                if self._broken_at_once < _MOST_BROKEN_AT_ONCE:
+                    self._journal.well(self._source)
                 for event in events:
                     version = version_of(event.object)
                     if event.type != "BOOKMARK":
@@ -68,6 +74,8 @@ class Watching(threading.Thread):
             except ApiServerError as error:
                 if error.status is not None:
                     raise
+                is_short = is_on and time.monotonic() - began < _SUSPICIOUSLY_SHORT_SECONDS
+                self._broken_at_once = self._broken_at_once + 1 if is_short else 0
                 self._recover(error)
                 continue
             # A server that ends every watch at once must not be asked a thousand times a second.
@@ -77,6 +85,7 @@ class Watching(threading.Thread):
                 self._well()
 
     def _well(self) -> None:
+        self._broken_at_once = 0
         self._pause.after_success()
         self._journal.well(self._source)
 

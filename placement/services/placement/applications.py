@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from placement.domain.allocation import ConsumerClaim
 from placement.domain.errors import Conflict, PlacementError
 from placement.domain.groups import CandidateQuery, SplitRule
 from placement.domain.mappings import Mappings, rebuilt
 from placement.services.placement.candidates import Candidates
+from placement.services.placement.claims import generation_after
 from placement.services.placement.holdings import ConsumerHoldings
-from placement.services.placement.shortlists import Resources, Wish
+from placement.services.placement.shortlists import Proposal, Resources, Wish
 from placement.storage.statements.consumers import pod_conflict
 
 
@@ -62,6 +64,31 @@ class Fitted:
 
 Outcome = Fitted | PlacementError
 """What a consumer holds, or why it got nothing."""
+
+
+def claim_of(
+    application: Application,
+    proposal: Proposal,
+    generations: Mapping[str, int],
+    *,
+    under_rules: bool = False,
+) -> ConsumerClaim:
+    """The claim of a consumer that is new, or holds nothing and has one of these generations."""
+    applicant = application.applicant
+    return ConsumerClaim(
+        consumer_uuid=applicant.consumer_uuid,
+        resources=proposal.resources,
+        project_id=applicant.project_id,
+        user_id=applicant.user_id,
+        generation=generations.get(applicant.consumer_uuid),
+        consumer_type=applicant.consumer_type,
+        request=application.wish.kept_under_rules if under_rules else application.wish.kept,
+    )
+
+
+def fitted(applicant: Applicant, claim: ConsumerClaim, proposal: Proposal) -> Fitted:
+    """What a consumer holds once its claim for a proposal was written."""
+    return Fitted(applicant, generation_after(claim), proposal.resources, True, proposal.mappings)
 
 
 def held_already(

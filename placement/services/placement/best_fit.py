@@ -5,7 +5,7 @@ and sees the other claim. Only a search that began after the call may answer tha
 
 Many consumers are searched for one after another on one forest (Shortlist) and claim in one transaction,
 which locks consumers and then providers in ascending order. So are callers who ask for the same at the same
-time, each for one consumer (Gathering). However fast that is, it cannot give more than there is, nor leave
+time, each for one consumer (LikeClaims). However fast that is, it cannot give more than there is, nor leave
 half of a claim, nor decide on less than what was committed when the search began; those gathered are either
 all given something in one statement, or each goes on as if it were alone.
 """
@@ -16,8 +16,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from placement.domain.allocation import ConsumerClaim
-from placement.domain.audit import Initiator, initiator
 from placement.domain.errors import (
     BadRequest,
     CapacityExceeded,
@@ -29,17 +27,18 @@ from placement.domain.errors import (
 from placement.domain.portions import portions
 from placement.services.following.forest_keeper import View
 from placement.services.placement.applications import (
-    Applicant,
     Application,
     Fitted,
     Outcome,
+    claim_of,
+    fitted,
     held_already,
 )
 from placement.services.placement.candidates import Candidates
-from placement.services.placement.claims import Claims, generation_after
+from placement.services.placement.claims import Claims
 from placement.services.placement.contest import Contest, Settled, Together, in_rounds
-from placement.services.placement.gathering import Gathering
 from placement.services.placement.holdings import ConsumerHoldings, Holdings
+from placement.services.placement.like_claims import LikeClaims
 from placement.services.placement.ruled import Ruled
 from placement.services.placement.shortlists import (
     AllLost,
@@ -53,9 +52,6 @@ from placement.services.planning.world import WorldRequest
 
 # So many consumers that need not have all or nothing claim in one transaction.
 _AT_ONCE = 1000
-# So many callers are served by one of them, and for so long they wait for that.
-_MOST_GATHERED = 32
-_GATHERING_SECONDS = 0.05
 
 
 class BestFit:
@@ -66,9 +62,7 @@ class BestFit:
         self._claims = claims
         self._holdings = holdings
         self._ruled = ruled
-        self._gathering = Gathering(
-            self._given_together, most=_MOST_GATHERED, patience_seconds=_GATHERING_SECONDS
-        )
+        self._like_claims = LikeClaims(candidates, claims, holdings)
 
     def claim(self, application: Application) -> Fitted:
         """Let the consumer hold the best candidate.
@@ -77,38 +71,10 @@ class BestFit:
         if the consumer holds other amounts than the query asks for, BadRequest, Unavailable.
         """
 
-        def alone() -> Fitted:
-            (outcome,) = self.claim_each([application])
-            if isinstance(outcome, PlacementError):
-                raise outcome
-            return outcome
-
-        if not self._claims.may_be_gathered:
-            return alone()
-        wish = application.wish
-        return self._gathering.ask((wish.kept, wish.options), (application, initiator()), alone)
-
-    def _given_together(self, asked: Sequence[tuple[Application, Initiator]]) -> Sequence[Fitted | None]:
-        """What each gets who asks for the same, in one statement; nothing where there is any doubt."""
-        wish = asked[0][0].wish
-        contest = Contest([replace(application, wish=wish) for application, _ in asked], Together())
-        nothing = [None] * len(asked)
-        try:
-            proposals, _ = self._propose(contest)
-            claims = {
-                place: _claim(contest.waiting[place], proposal, {}, under_rules=False)
-                for place, proposal in proposals.items()
-            }
-            initiators = [asked[place][1] for place in claims]
-            if not claims or not self._claims.take_together(list(claims.values()), initiators):
-                return nothing
-        except PlacementError:
-            # Each meets it by itself, or finds what was written although its fate was unknown.
-            return nothing
-        return [
-            _fitted(application.applicant, claims[place], proposals[place]) if place in claims else None
-            for place, (application, _) in enumerate(asked)
-        ]
+        outcome = self._like_claims.outcome(application, lambda: self.claim_each([application])[0])
+        if isinstance(outcome, PlacementError):
+            raise outcome
+        return outcome
 
     def claim_each(self, applications: Sequence[Application]) -> list[Outcome]:
         """Let each consumer, one after another, hold the best candidate; what became of each.
@@ -226,7 +192,7 @@ class BestFit:
         """Claim what was proposed to those who wait, all of it or nothing. Raises Unavailable, Conflict."""
         wanted = {place: proposals[place] for place in contest.waiting}
         claims = {
-            place: _claim(
+            place: claim_of(
                 contest.waiting[place],
                 proposal,
                 contest.generations,
@@ -247,7 +213,7 @@ class BestFit:
         else:
             contest.settle(
                 {
-                    place: _fitted(contest.waiting[place].applicant, claims[place], proposal)
+                    place: fitted(contest.waiting[place].applicant, claims[place], proposal)
                     for place, proposal in wanted.items()
                 }
             )
@@ -288,23 +254,3 @@ class BestFit:
         modest = replace(application, wish=application.fallback)
         instead = held_already(self._candidates, modest, held, inside)
         return instead if isinstance(instead, Fitted) else outcome
-
-
-def _claim(
-    application: Application, proposal: Proposal, generations: Mapping[str, int], *, under_rules: bool
-) -> ConsumerClaim:
-    """The claim of a consumer that is new, or holds nothing and has one of these generations."""
-    applicant = application.applicant
-    return ConsumerClaim(
-        consumer_uuid=applicant.consumer_uuid,
-        resources=proposal.resources,
-        project_id=applicant.project_id,
-        user_id=applicant.user_id,
-        generation=generations.get(applicant.consumer_uuid),
-        consumer_type=applicant.consumer_type,
-        request=application.wish.kept_under_rules if under_rules else application.wish.kept,
-    )
-
-
-def _fitted(applicant: Applicant, claim: ConsumerClaim, proposal: Proposal) -> Fitted:
-    return Fitted(applicant, generation_after(claim), proposal.resources, True, proposal.mappings)

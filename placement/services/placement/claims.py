@@ -12,9 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 
+from placement.domain import deadline
 from placement.domain.allocation import ConsumerClaim
 from placement.domain.audit import Action, Initiator, Kind, initiator
 from placement.domain.errors import BadRequest, NotFound
+from placement.services.gathering import Gathering
 from placement.services.outcomes import count_won, counted
 from placement.services.placement.replacement import (
     LARGEST_AMOUNT,
@@ -27,11 +29,17 @@ from placement.services.placement.replacement import (
 from placement.services.placement.standing import Standing
 from placement.services.transactions import attempt, ensure
 from placement.storage.database import Database, Transaction
-from placement.storage.failures import TryAgain, Unreachable
+from placement.storage.failures import OutcomeUnknown, TryAgain, Unreachable
 from placement.storage.statements import allocations, consumer_groups, consumers, providers
 from placement.storage.statements.allocations import Amount, Change, Rise, claim_at_once
 from placement.storage.statements.consumers import AttributeRegistry
 from placement.storage.statements.names import ClassIds
+
+# So many claims of new consumers are written by one statement, and for so long they wait for that.
+_MOST_GATHERED = 32
+_GATHERING_SECONDS = 0.01
+# A statement that takes longer, for a lock that others hold, each sends by itself.
+_COMMON_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +61,9 @@ class Claims:
         self._database = database
         self._attributes = attributes
         self._class_ids = ClassIds(database.history)
+        self._gathering: Gathering[tuple[ConsumerClaim, Initiator], bool | OutcomeUnknown] = Gathering(
+            self._taken_together, most=_MOST_GATHERED, patience_seconds=_GATHERING_SECONDS
+        )
 
     def note_dedicated_cpus(self, consumer_uuid: str, generation: int, cpus: str | None) -> None:
         """Keep the dedicated CPUs of a guest with its consumer of that generation; None: it has none.
@@ -73,7 +84,7 @@ class Claims:
         """
         attributes = attributes_of(claims)
         ensure(self._database, lambda: self._attributes.register(attributes))
-        if terms is None and self._take_place_at_once(claims, [initiator()] * len(claims)):
+        if terms is None and self._take_place_soon(claims):
             return
 
         def work(transaction: Transaction) -> None:
@@ -95,6 +106,27 @@ class Claims:
                     _record_cpus(transaction, uuid, cpus)
 
         attempt(self._database, work, before=lambda: self._attributes.register(attributes))
+
+    def _take_place_soon(self, claims: Sequence[ConsumerClaim]) -> bool:
+        """As `_take_place_at_once`, that of one consumer together with those of other callers."""
+        who = initiator()
+        if len(claims) != 1 or not self.may_be_gathered or not all(_is_fresh(claim) for claim in claims):
+            return self._take_place_at_once(claims, [who] * len(claims))
+        found = self._gathering.ask(None, (claims[0], who), lambda: self._take_place_at_once(claims, [who]))
+        if isinstance(found, OutcomeUnknown):
+            raise found
+        return found
+
+    def _taken_together(
+        self, asked: Sequence[tuple[ConsumerClaim, Initiator]]
+    ) -> Sequence[bool | OutcomeUnknown | None]:
+        """True for all, or nothing; but what became of them is known of none if it is unknown."""
+        try:
+            with deadline.within(_COMMON_SECONDS):
+                taken = self._take_place_at_once([claim for claim, _ in asked], [who for _, who in asked])
+        except OutcomeUnknown as error:
+            return [OutcomeUnknown(str(error)) for _ in asked]
+        return [taken or None] * len(asked)
 
     @property
     def may_be_gathered(self) -> bool:

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from placement.services.placement.gathering import Gathering
+from placement.services.gathering import Gathering
 from tests.patience import PATIENCE_SECONDS, eventually
 
 
@@ -112,9 +112,33 @@ def test_a_failure_meets_who_works_and_nobody_else(rooms):
     assert results(others) == ["2 alone", "3 alone"]
 
 
-def test_who_waits_too_long_goes_by_itself_and_is_not_served_twice(rooms):
-    room = rooms(lambda _: pytest.fail("nobody is left"), patience_seconds=0.01)
+def test_who_waits_too_long_begins_all_the_same(rooms):
+    room = rooms(lambda _: pytest.fail("nobody is to be served together"), patience_seconds=0.01)
     first = room.held_up(0)
-    assert results([room.ask(1), room.ask(2)]) == ["1 alone", "2 alone"]
+    assert [room.ask(number).result(PATIENCE_SECONDS) for number in (1, 2)] == ["1 alone", "2 alone"]
     room.may_go.set()
     assert first.result(PATIENCE_SECONDS) == "0 alone"
+
+
+def test_who_waited_too_long_serves_the_others_and_whoever_was_late_calls_nobody(rooms):
+    crowds, may_end = [], threading.Event()
+
+    def work(numbers: Sequence[int]) -> list[str | None]:
+        crowds.append(list(numbers))
+        assert may_end.wait(PATIENCE_SECONDS)
+        return [f"{number} together" for number in numbers]
+
+    room = rooms(work)
+    first = room.held_up(0)
+    others = room.asking(1, 2)
+    room.gathering._patience_seconds = 0
+    others.append(room.ask(3))
+    eventually([[3, 1, 2]], lambda: crowds)
+    room.gathering._patience_seconds = PATIENCE_SECONDS
+    (last,) = room.asking(4)
+    room.may_go.set()
+    assert first.result(PATIENCE_SECONDS) == "0 alone"
+    assert [caller.asked for caller in room.gathering._waiting["key"]] == [4]
+    may_end.set()
+    assert results(others) == ["1 together", "2 together", "3 together"]
+    assert last.result(PATIENCE_SECONDS) == "4 alone"

@@ -1,0 +1,125 @@
+"""Claims of new consumers that come at the same time are one statement; each is answered for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+from flask import Flask
+from werkzeug.test import TestResponse
+
+from placement.domain.errors import Unavailable
+from placement.services.placement.claims import Claims
+from placement.storage.failures import OutcomeUnknown
+from tests.client import Client
+from tests.crowds import Crowd, names, raising, recorded, statuses
+
+pytestmark = pytest.mark.parametrize("connection_url", ["postgresql"], indirect=True)
+
+
+class Callers(Crowd):
+    """Callers who claim providers that they name."""
+
+    def __init__(self, application: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(application.extensions["placement_use_cases"].claims._gathering, monkeypatch)
+        self.application = application
+        # How many claims each statement had that several callers share, and whether it took place.
+        self.written: list[tuple[int, bool]] = []
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.afterwards: Callable[[], None] = lambda: None
+        real = Claims._take_place_at_once
+
+        def take_place_at_once(claims: Claims, wanted: Sequence[Any], initiators: Sequence[Any]) -> bool:
+            if len(wanted) == 1:
+                self.work()
+                return real(claims, wanted, initiators)
+            self.meanwhile()
+            taken = real(claims, wanted, initiators)
+            self.written.append((len(wanted), taken))
+            self.afterwards()
+            return taken
+
+        monkeypatch.setattr(Claims, "_take_place_at_once", take_place_at_once)
+
+    def claim(self, consumer: str, resources: Mapping[str, dict[str, int]]) -> TestResponse:
+        api = Client(self.application.test_client(), headers=(("X-OpenStack-Request-Id", f"req-{consumer}"),))
+        return api.claim({**resources}, consumer)
+
+    def claim_at_once(self, wanted: Sequence[tuple[str, Mapping[str, dict[str, int]]]]) -> list[TestResponse]:
+        return self.all_at_once([partial(self.claim, *each) for each in wanted])
+
+
+@pytest.fixture
+def callers(application: Flask, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callers]:
+    made = Callers(application, monkeypatch)
+    yield made
+    made.end()
+
+
+def one_of_each(hosts: Sequence[str], count: int) -> list[tuple[str, dict[str, dict[str, int]]]]:
+    """Claims of one VCPU of each host in turn."""
+    return [(name, {hosts[at % len(hosts)]: {"VCPU": 1}}) for at, name in enumerate(names(count))]
+
+
+def test_all_are_written_at_once_and_each_is_recorded_as_who_claimed(api, callers, database):
+    hosts = [api.provider(name, VCPU=8) for name in ("first", "second")]
+    wanted = one_of_each(hosts, 5)
+    assert statuses(callers.claim_at_once(wanted)) == [204] * 5
+    assert callers.written == [(4, True)]
+    assert [api.used(host) for host in hosts] == [{"VCPU": 3}, {"VCPU": 2}]
+    assert recorded(database) == {consumer: {f"req-{consumer}"} for consumer, _ in wanted}
+    for consumer, resources in wanted:
+        assert api.used_by(consumer) == resources
+
+
+def test_what_does_not_fit_is_refused_to_who_asked_for_it(api, callers):
+    large, small = api.provider("large", VCPU=8), api.provider("small", VCPU=1)
+    wanted = [*one_of_each([large], 3), *one_of_each([small], 2)]
+    answers = callers.claim_at_once(wanted)
+    assert statuses(answers)[:3] == [204] * 3
+    assert sorted(statuses(answers)[3:]) == [204, 409]
+    assert callers.written == [(4, False)]
+    assert (api.used(large), api.used(small)) == ({"VCPU": 3}, {"VCPU": 1})
+
+
+def test_what_others_took_meanwhile_is_given_to_nobody(api, callers):
+    host = api.provider("host", VCPU=4)
+    (other,) = names(1)
+    callers.may_go.set()
+    assert api.claim({host: {"VCPU": 1}}, other).status_code == 204
+    callers.may_go.clear()
+    callers.is_there.clear()
+    # A consumer that holds something already waits for nobody.
+    callers.meanwhile = lambda: answers.append(api.claim({host: {"VCPU": 2}}, other, generation=1))
+    answers = []
+    assert sorted(statuses(callers.claim_at_once(one_of_each([host], 4)))) == [204, 204, 409, 409]
+    assert statuses(answers) == [204]
+    assert callers.written == [(3, False)]
+    assert api.used(host) == {"VCPU": 4}
+
+
+def test_one_that_names_nothing_that_exists_spoils_it_for_nobody(api, callers):
+    host = api.provider("host", VCPU=4)
+    unknown = (names(1)[0], {names(1)[0]: {"VCPU": 1}})
+    answers = callers.claim_at_once([*one_of_each([host], 2), unknown])
+    assert statuses(answers) == [204, 204, 400]
+    assert callers.written == [(2, False)]
+
+
+def test_an_unknown_outcome_is_told_to_all_whom_it_concerns(api, callers):
+    host = api.provider("host", VCPU=8)
+    callers.afterwards = raising(OutcomeUnknown("lost while committing"))
+    wanted = one_of_each([host], 4)
+    answers = callers.claim_at_once(wanted)
+    assert statuses(answers) == [204, 503, 503, 503]
+    assert ["lost while committing" in answer.text for answer in answers[1:]] == [True] * 3
+    assert api.used(host) == {"VCPU": 4}
+
+
+def test_a_failure_of_the_common_statement_meets_who_sent_it_only(api, callers):
+    host = api.provider("host", VCPU=8)
+    callers.meanwhile = raising(Unavailable("no connection"))
+    assert statuses(callers.claim_at_once(one_of_each([host], 4))) == [204, 503, 204, 204]
+    assert api.used(host) == {"VCPU": 3}
