@@ -5,6 +5,7 @@ python -m tests.lane_server PORT WORKERS LIMITS FOLDER: limits are JSON; what ha
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -102,6 +103,7 @@ class Application:
             "/large": lambda: b"x" * LARGE,
             "/echo": lambda: environ["wsgi.input"].read(),
             "/pid": lambda: str(os.getpid()).encode(),
+            "/frozen": lambda: str(gc.get_freeze_count()).encode(),
         }.get(path, lambda: b"ok")()
         start_response("200 OK", [("Content-Length", str(len(body)))])
         return [body]

@@ -136,7 +136,11 @@ class IdIndex:
 
     def put(self, key: int, row: int) -> None:
         """Remember a new id; -1 forgets it."""
-        self._recent[key] = row
+        self.put_all([(key, row)])
+
+    def put_all(self, found: Iterable[tuple[int, int]]) -> None:
+        """The same for many ids with their rows."""
+        self._recent.update(found)
         if len(self._recent) > _RECENT:
             self._merge()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -197,27 +197,47 @@ class Forest:
         if not batch:
             return
         self.begin_writing()
-        for record, row in zip(batch, self._index.get_all([each.row.id for each in batch]), strict=True):
-            if row < 0 and not self.knows(record.row.id):
-                self._insert(record)
-        rows = self._index.get_all([record.row.id for record in batch])
-        self._relink(batch, rows)
+        ids = [record.row.id for record in batch]
+        known = zip(batch, self._index.get_all(ids), strict=True)
+        self.insert({record.row.id: record.row.uuid for record, row in known if row < 0})
+        rows = self._index.get_all(ids)
+        self.place(
+            np.array(rows, np.intp),
+            np.array(self._index.get_all([record.row.parent_id or NONE for record in batch]), np.intp),
+            np.array(self._index.get_all([record.row.root_id for record in batch]), np.intp),
+        )
         for record, row in zip(batch, rows, strict=True):
             self._update(record, row)
 
-    def _relink(self, batch: Sequence[ProviderRecord], rows: Sequence[int]) -> None:
-        """Move providers to their new trees: all out first, then roots before members."""
-        moved = []
-        roots = self._index.get_all([record.row.root_id for record in batch])
-        for record, row, root in zip(batch, rows, roots, strict=True):
-            parent = NONE if record.row.parent_id is None else self._index.get(record.row.parent_id)
-            if self.providers.root[row] != root or self.providers.parent[row] != parent:
-                self.providers.unlink(row)
-                self.providers.parent[row] = parent
-                moved.append((row != root, row, root))
-        for _, row, root in sorted(moved):
-            self.providers.link(row, root)
-            self.shape_version += 1
+    def insert(self, uuids: Mapping[int, str]) -> None:
+        """Give providers that are new, by id, rows; they stand in no tree yet and offer nothing."""
+        if not uuids:
+            return
+        reused = [self._vacant.pop() for _ in range(min(len(self._vacant), len(uuids)))]
+        added = len(uuids) - len(reused)
+        rows = [*reused, *range(self.count, self.count + added)]
+        self.count += added
+        for columns in (self.providers, self.traits, self.aggregates):
+            columns.ensure(self.count)
+        providers = self.providers
+        providers.id[rows] = list(uuids)
+        providers.uuid[rows] = from_text(list(uuids.values()))
+        providers.root[rows] = providers.parent[rows] = NONE
+        self._index.put_all(zip(uuids, rows, strict=True))
+
+    def place(self, rows: Rows, parents: Rows, roots: Rows) -> None:
+        """Let providers stand below these parents, NONE for a root, in the trees of these roots."""
+        providers = self.providers
+        moved = np.flatnonzero((providers.root[rows] != roots) | (providers.parent[rows] != parents))
+        if not len(moved):
+            return
+        rows, parents, roots = rows[moved], parents[moved], roots[moved]
+        # All out first, then into their new trees.
+        for row in rows[providers.root[rows] != NONE].tolist():
+            providers.unlink(row)
+        providers.parent[rows] = parents
+        providers.link(rows, roots)
+        self.shape_version += 1
 
     def remove(self, provider_id: int) -> None:
         """Forget a provider; unknown ids are fine."""
@@ -235,20 +255,6 @@ class Forest:
         self._index.put(provider_id, NONE)
         self._vacant.append(row)
         self.shape_version += 1
-
-    def _insert(self, record: ProviderRecord) -> None:
-        if self._vacant:
-            row = self._vacant.pop()
-        else:
-            row = self.count
-            self.count += 1
-            for columns in (self.providers, self.traits, self.aggregates):
-                columns.ensure(self.count)
-        providers = self.providers
-        providers.id[row] = record.row.id
-        providers.uuid[row] = from_text((record.row.uuid,))[0]
-        providers.root[row] = providers.parent[row] = NONE
-        self._index.put(record.row.id, row)
 
     def _update(self, record: ProviderRecord, row: int) -> None:
         providers, given = self.providers, record.row

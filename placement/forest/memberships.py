@@ -109,10 +109,20 @@ class Memberships:
     def assign_all(self, rows: Rows, which: Rows, sets: Sequence[frozenset[int]]) -> bool:
         """Give `rows[i]` the set `sets[which[i]]`, each row once; whether any of them had another one."""
         wanted = np.array([self._number_of.get(ids, _UNKNOWN_SET) for ids in sets], np.int32)
-        changed = np.flatnonzero(self._numbers.number[rows] != wanted[which])
-        for row, at in zip(rows[changed].tolist(), which[changed].tolist(), strict=True):
-            self.assign(row, sets[at])
-        return bool(len(changed))
+        changed = self._numbers.number[rows] != wanted[which]
+        rows, which = rows[changed], which[changed]
+        if not len(rows):
+            return False
+        assigned, uses = np.unique(which, return_counts=True)
+        for at, count in zip(assigned.tolist(), uses.tolist(), strict=True):
+            wanted[at] = self._intern(sets[at])
+            self._uses[wanted[at]] += count
+        former, uses = np.unique(self._numbers.number[rows], return_counts=True)
+        self._numbers.own()
+        self._numbers.number[rows] = wanted[which]
+        for number, count in zip(former.tolist(), uses.tolist(), strict=True):
+            self._release(number, count)
+        return True
 
     def load(self, count: int, pairs: tuple[Indices, Indices]) -> None:
         """Start over with `count` providers and (row, id) pairs."""
@@ -146,10 +156,10 @@ class Memberships:
                 self._with.setdefault(member, set()).add(number)
         return number
 
-    def _release(self, number: int) -> None:
+    def _release(self, number: int, uses: int = 1) -> None:
         if number == _EMPTY_SET:
             return
-        self._uses[number] -= 1
+        self._uses[number] -= uses
         if self._uses[number]:
             return
         self._own_sets()

@@ -82,17 +82,8 @@ class ProviderColumns(Columns):
         self.parent[:count] = index.rows_of(table[:, 2])
         self.root[:count] = index.rows_of(table[:, 3])
         self.tree_stamp[:count] = self.stamp
-        self._link_all(count)
+        self.link(np.arange(count), self.root[:count])
         return count
-
-    def _link_all(self, count: int) -> None:
-        root = self.root[:count]
-        mine = np.arange(count, dtype=np.int32)
-        order = np.lexsort((mine, mine != root, root)).astype(np.int32)
-        same = root[order][1:] == root[order][:-1]
-        self.next[order[:-1][same]] = order[1:][same]
-        self.previous[order[1:][same]] = order[:-1][same]
-        self.tree_size[:count] = np.bincount(root, minlength=count)
 
     def repeat(self, source: Rows, rows: Rows, size: int) -> None:
         """New rows like the sources, in trees of `size` rows that stand together, with ids of their own."""
@@ -111,17 +102,25 @@ class ProviderColumns(Columns):
         self.stamp += 1
         self.tree_stamp[roots] = self.stamp
 
-    def link(self, row: int, root: int) -> None:
-        """Put a provider into the tree of a root; it is in none."""
-        self.root[row] = root
-        self.tree_size[root] += 1
-        if row == root:
+    def link(self, rows: Rows, roots: Indices | Rows) -> None:
+        """Put providers that are in no tree into those of these roots; new roots come along."""
+        self.root[rows] = roots
+        np.add.at(self.tree_size, roots, 1)
+        below = rows != roots
+        rows, roots = rows[below], roots[below]
+        if not len(rows):
             return
-        after = self.next[root]
-        self.next[root], self.previous[row] = row, root
-        self.next[row] = after
-        if after >= 0:
-            self.previous[after] = row
+        order = np.lexsort((rows, roots))
+        rows, roots = rows[order], roots[order]
+        begins = np.r_[True, roots[1:] != roots[:-1]]
+        # Each follows the one before it, the first of a tree its root, and the last precedes who did so far.
+        first, last, begun = rows[begins], rows[np.r_[begins[1:], True]], roots[begins]
+        after = self.next[begun]
+        followed = after != NONE
+        inner = ~begins[1:]
+        self.next[rows[:-1][inner]], self.previous[rows[1:][inner]] = rows[1:][inner], rows[:-1][inner]
+        self.next[begun], self.previous[first] = first, begun
+        self.next[last], self.previous[after[followed]] = after, last[followed]
 
     def unlink(self, row: int) -> None:
         """Take a provider out of its tree, if it is in one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -68,9 +68,10 @@ class Snapshot(NamedTuple):
 
 
 class ProviderStates(NamedTuple):
-    """Many providers that are known already, as they were at one moment, as columns.
+    """Many providers, as they were at one moment, as columns.
 
-    `providers` are id, generation, parent_id (0 for a root), root_id, revision and content. Of those that are
+    `providers` are id, generation, parent_id (0 for a root), root_id, revision and content; `uuids` are those
+    of the ones that nothing is known of yet, by id. Of those that are
     not `altered` nothing else changed but their use: `usage` is provider id, class_id and used. Of those that
     are, `inventories` are provider id, class_id, total, reserved, min_unit, max_unit, step_size, used and
     allocation ratio, each class of a provider once, and the memberships are sets of trait or aggregate ids,
@@ -78,6 +79,7 @@ class ProviderStates(NamedTuple):
     """
 
     providers: Sequence[NumberColumn]
+    uuids: Mapping[int, str]
     usage: Sequence[NumberColumn]
     altered: Sequence[int]
     inventories: Sequence[NumberColumn]

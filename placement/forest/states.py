@@ -1,34 +1,29 @@
 """Many changed providers at once: their columns go into those of the forest by a few assignments.
 
-It is for what happens to many at a time, that more or less of them is in use or on offer. It can never leave
-the forest in another state than `Forest.apply` would, nor move anybody: providers that are new or stand
-elsewhere are left to that.
+It is for what happens to many at a time: hosts come, or more or less of them is in use or on offer. It can
+never leave the forest in another state than `Forest.apply` would.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from placement.forest.arrays import Mask, Rows
+from placement.forest.arrays import Rows
 from placement.forest.forest import Forest
 from placement.forest.inventory_entries import Offered
 from placement.forest.provider_columns import NONE
 from placement.forest.records import NumberColumn, ProviderStates
 
-
-class _Standing(NamedTuple):
-    """The rows of providers, NONE for new ones, and which are known and where they were in their trees."""
-
-    rows: Rows
-    stays: Mask
+# The parent of a root, in columns of ids.
+_NOBODY = 0
 
 
-def unplaced(forest: Forest, states: ProviderStates) -> list[int]:
-    """The ids of those that are new or have another parent or root than in the forest."""
-    found: list[int] = np.asarray(states.providers[0])[~_standing(forest, states).stays].tolist()
+def strangers(forest: Forest, ids: Sequence[int]) -> list[int]:
+    """The ids of which the forest knows no provider."""
+    asked = np.array(ids, np.int64)
+    found: list[int] = asked[forest.rows_of(asked) == NONE].tolist()
     return found
 
 
@@ -45,19 +40,49 @@ def altered(forest: Forest, providers: Sequence[NumberColumn]) -> list[int]:
     return found
 
 
-def apply(forest: Forest, states: ProviderStates) -> None:
-    """Replace what the forest knew of these providers, as `Forest.apply` would; not of the unplaced ones."""
-    rows, stays = _standing(forest, states)
-    rows = rows[stays]
-    if not len(rows):
+def have_ancestors(forest: Forest, portions: Iterable[ProviderStates]) -> bool:
+    """Whether root and parent of each provider are known or come along."""
+    columns = [each.providers for each in portions]
+    coming = np.concatenate([np.empty(0, np.int64), *(np.asarray(ids) for ids, *_ in columns)])
+    above = np.concatenate(
+        [np.empty(0, np.int64), *(np.asarray(ids) for _, _, *both, _, _ in columns for ids in both)]
+    )
+    missing = above[(above != _NOBODY) & (forest.rows_of(above) == NONE)]
+    return bool(np.isin(missing, coming).all())
+
+
+def apply(forest: Forest, *portions: ProviderStates) -> None:
+    """Insert or replace providers, as `Forest.apply` would; each in one of the portions only.
+
+    Their parents and roots must be known or among them.
+    """
+    portions = tuple(each for each in portions if len(each.providers[0]))
+    if not portions:
         return
     forest.begin_writing()
+    for each in portions:
+        forest.insert(each.uuids)
+    _place(forest, portions)
+    for each in portions:
+        _update(forest, each)
+
+
+def _place(forest: Forest, portions: Sequence[ProviderStates]) -> None:
+    """All of them together: who moves may move below somebody of another portion."""
+    columns = [[np.asarray(ids) for ids in each.providers] for each in portions]
+    own, _, parents, roots, _, _ = (np.concatenate(each) for each in zip(*columns, strict=True))
+    forest.place(*(forest.rows_of(ids) for ids in (own, parents, roots)))
+
+
+def _update(forest: Forest, states: ProviderStates) -> None:
+    """What is known of providers that have rows and stand where they should."""
+    ids, generations, _, _, revisions, contents = (np.asarray(column) for column in states.providers)
+    rows = forest.rows_of(ids)
     providers = forest.providers
-    _, generations, _, _, revisions, contents = (np.asarray(column)[stays] for column in states.providers)
     providers.generation[rows], providers.revision[rows] = generations, revisions
     providers.content[rows] = contents
     _use(forest, states)
-    _replace(forest, states, rows)
+    _replace(forest, states)
     providers.touch(providers.root[rows])
 
 
@@ -70,31 +95,15 @@ def _use(forest: Forest, states: ProviderStates) -> None:
         forest.column(class_id).use_all(rows[of_class], used[of_class])
 
 
-def _replace(forest: Forest, states: ProviderStates, placed: Rows) -> None:
-    """Replace what the altered ones among the `placed` offer, carry and belong to."""
-    among = np.zeros(forest.count, bool)
-    among[placed] = True
+def _replace(forest: Forest, states: ProviderStates) -> None:
+    """Replace what the altered ones offer, carry and belong to."""
     rows = forest.rows_of(np.array(states.altered, np.int64))
-    rows = rows[(rows != NONE) & among[rows]]
     if not len(rows):
         return
-    among[:] = False
-    among[rows] = True
-    _offer(forest, states, among)
+    _offer(forest, states, rows)
     for members, sets in ((forest.traits, states.traits), (forest.aggregates, states.aggregates)):
         if members.assign_all(rows, *_sets_of(forest, sets, rows)):
             forest.shape_version += 1
-
-
-def _standing(forest: Forest, states: ProviderStates) -> _Standing:
-    ids, _, parents, roots, *_ = states.providers
-    rows = _rows_of(forest, ids)
-    providers = forest.providers
-    # 0 is the id of nobody, as is what no row has. Of a row NONE nothing is said.
-    is_there = (providers.parent[rows] == _rows_of(forest, parents)) & (
-        providers.root[rows] == _rows_of(forest, roots)
-    )
-    return _Standing(rows, (rows != NONE) & is_there)
 
 
 def _sets_of(
@@ -104,28 +113,21 @@ def _sets_of(
     carriers = [np.asarray(carriers) for _, carriers in sets]
     which = np.full(forest.count, len(sets), np.intp)
     if sets:
-        carrying = forest.rows_of(np.concatenate(carriers))
         of_carrier = np.repeat(np.arange(len(sets)), [len(each) for each in carriers])
-        known = carrying != NONE
-        which[carrying[known]] = of_carrier[known]
+        which[forest.rows_of(np.concatenate(carriers))] = of_carrier
     return which[rows], [*(ids for ids, _ in sets), frozenset()]
 
 
-def _rows_of(forest: Forest, ids: NumberColumn) -> Rows:
-    return forest.rows_of(np.asarray(ids))
-
-
-def _offer(forest: Forest, states: ProviderStates, among: Mask) -> None:
-    """Let the providers that are `among` the rows offer these inventories and no others."""
+def _offer(forest: Forest, states: ProviderStates, among: Rows) -> None:
+    """Let these providers offer the inventories that they are told to have, and no others."""
     provider, classes, *rest = (np.asarray(column) for column in states.inventories)
     rows = forest.rows_of(provider)
-    chosen = (rows != NONE) & among[rows]
-    rows, classes, *rest = (column[chosen] for column in (rows, classes, *rest))
     class_ids = np.unique(classes).tolist()
     for class_id in {*class_ids, *forest.inventories}:
         of_class = classes == class_id
         offering = rows[of_class]
-        left = among.copy()
+        left = np.zeros(forest.count, bool)
+        left[among] = True
         left[offering] = False
         forest.column(class_id).cut(np.flatnonzero(left))
         forest.column(class_id).put_all(offering, Offered(*(column[of_class] for column in rest)))

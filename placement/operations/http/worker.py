@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import mmap
 import os
@@ -46,6 +47,9 @@ class LaneWorker(Worker):  # type: ignore[misc]
         for listener in self.sockets:
             listener.setblocking(False)
             loop.listen(listener)
+        # What was loaded so far stays; every full collection would walk through all of it.
+        gc.collect()
+        gc.freeze()
         self._serves[0] = 1
         while self.alive and not self._is_orphan():
             loop.turn()

@@ -111,17 +111,14 @@ class ForestKeeper(Follower):
             self.forget()
             return False
         many = self._states(stale, look.horizon)
-        single = [id_ for each in many for id_ in states.unplaced(self._forest, each)] if many else stale
-        records = self.feed.records(single) if single else []
-        if not self._has_ancestors(records):
+        records = self.feed.records(stale) if stale and not many else []
+        if not (states.have_ancestors(self._forest, many) and self._has_ancestors(records)):
             return False
         # After what was read, which may speak of names that are newer than the look.
         if look.names_changed or not self._can_name(many, records):
             with self.feed.session(look.horizon) as connection:
                 self._names = names.load(connection)
-        for each in many:
-            states.apply(self._forest, each)
-        # These were read last, so they must have the last word.
+        states.apply(self._forest, *many)
         self._forest.apply(records)
         # Last, for those who were below a deleted provider have moved away before.
         for id_ in look.deleted:
@@ -133,10 +130,13 @@ class ForestKeeper(Follower):
         if len(ids) < _MANY:
             return []
         others = partial(states.altered, self._forest)
-        return [self.feed.states(some, horizon, others) for some in portions(ids, _AT_ONCE)]
+        return [
+            self.feed.states(some, horizon, others, states.strangers(self._forest, some))
+            for some in portions(ids, _AT_ONCE)
+        ]
 
     def _has_ancestors(self, records: list[ProviderRecord]) -> bool:
-        """Whether root and parent of each record are known or come along; they may be newer than the look."""
+        """As for states; what is missing may be newer than the look."""
         coming = {record.row.id for record in records}
         return all(
             other in coming or self._forest.knows(other)

@@ -198,8 +198,8 @@ class Backend(Protocol):
     # -- reading very many rows ---------------------------------------------------------------------
 
     @staticmethod
-    def among(column: sa.ColumnElement[int], ids: Sequence[int]) -> sa.ColumnElement[bool]:
-        """Whether a column is one of any number of ids."""
+    def among(column: sa.ColumnElement[Any], values: Sequence[int] | Sequence[str]) -> sa.ColumnElement[bool]:
+        """Whether a column of ids or texts is one of any number of them."""
 
     def columns(self, connection: sa.Connection, statement: sa.Select[Any]) -> list[NumberColumn]:
         """The rows of a query column by column: 64-bit integers, or floats where its column says Float.

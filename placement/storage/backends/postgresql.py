@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
@@ -34,6 +34,7 @@ _LOCK_SECONDS = 10.0
 _BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _SESSION = "SELECT pg_backend_pid()"
+_NUMBERS = frozenset({"integer", "bigint", "double precision"})
 _UNBOUNDED: AbstractContextManager[None] = nullcontext()
 
 
@@ -207,8 +208,9 @@ class PostgreSQL:
 
     @staticmethod
     def row_parameters(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
-        """The rows column by column."""
-        return dict(zip(columns, (list(column) for column in zip(*rows, strict=True)), strict=True))
+        """The rows column by column, each as one text: many values would be parsed and planned one by one."""
+        given = zip(columns.items(), zip(*rows, strict=True), strict=True)
+        return {name: _array(values, type_) for (name, type_), values in given}
 
     def claim_at_once(
         self,
@@ -231,10 +233,13 @@ class PostgreSQL:
     # -- reading very many rows ---------------------------------------------------------------------
 
     @staticmethod
-    def among(column: sa.ColumnElement[int], ids: Sequence[int]) -> sa.ColumnElement[bool]:
+    def among(column: sa.ColumnElement[Any], values: Sequence[int] | Sequence[str]) -> sa.ColumnElement[bool]:
         """An array as one text: planning a list of so many values would take as long as reading the rows."""
-        text = sa.literal(f"{{{','.join(map(str, ids))}}}", sa.Text)
-        return column == sa.any_(sa.cast(text, postgresql.ARRAY(sa.Integer)))
+        kind, name = (
+            (sa.Integer, "integer") if isinstance(column.type, sa.Integer) else (sa.String, "varchar")
+        )
+        text = sa.literal(_array(values, name), sa.Text)
+        return column == sa.any_(sa.cast(text, postgresql.ARRAY(kind)))
 
     def columns(self, connection: sa.Connection, statement: sa.Select[Any]) -> list[NumberColumn]:
         """Each column in one value, of bytes as the server has them: no row becomes an object."""
@@ -264,6 +269,20 @@ class PostgreSQL:
 
     def create(self) -> None:
         """Nothing: the operator of a server creates its databases."""
+
+
+def _array(values: Iterable[Any], type_: str) -> str:
+    """An array of numbers or texts as the server reads it. Source: PostgreSQL, "Array Value Input"."""
+    if type_ in _NUMBERS:
+        return f"{{{','.join(map(str, values)).replace('None', 'NULL')}}}"
+    return f"{{{','.join(map(_element, values))}}}"
+
+
+def _element(text: str | None) -> str:
+    if text is None:
+        return "NULL"
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _unpacked(value: bytes | None, is_float: bool) -> NumberColumn:

@@ -272,9 +272,9 @@ class SQLite:
     # -- reading very many rows ---------------------------------------------------------------------
 
     @staticmethod
-    def among(column: sa.ColumnElement[int], ids: Sequence[int]) -> sa.ColumnElement[bool]:
+    def among(column: sa.ColumnElement[Any], values: Sequence[int] | Sequence[str]) -> sa.ColumnElement[bool]:
         """A JSON text: statements take a limited number of parameters."""
-        given = sa.func.json_each(json.dumps(list(ids))).table_valued("value")
+        given = sa.func.json_each(json.dumps(list(values))).table_valued("value")
         return column.in_(sa.select(given.c.value))
 
     def columns(self, connection: sa.Connection, statement: sa.Select[Any]) -> list[NumberColumn]:

@@ -187,15 +187,20 @@ class Feed:
             return node_parts.read(self._lookout.node_parts(cluster_id, roots))
 
     def states(
-        self, ids: Sequence[int], horizon: int, others: Callable[[Sequence[NumberColumn]], Sequence[int]]
+        self,
+        ids: Sequence[int],
+        horizon: int,
+        others: Callable[[Sequence[NumberColumn]], Sequence[int]],
+        strangers: Sequence[int] = (),
     ) -> ProviderStates:
-        """The same of very many that are known, all of one moment; missing ones are left out.
+        """The same of very many, all of one moment; missing ones are left out.
 
-        `others` tells from the columns of providers which of them changed in more than their use. Raises
-        Unavailable, also if another server answers than the one that the horizon is of.
+        The uuids of `strangers` among them are told. `others` tells from the columns of providers which of
+        them changed in more than their use. Raises Unavailable, also if another server answers than the one
+        that the horizon is of.
         """
         with self.one_state(horizon) as connection:
-            return provider_records.read_states(connection, self._database.backend, ids, others)
+            return provider_records.read_states(connection, self._database.backend, ids, others, strangers)
 
     @contextmanager
     def snapshot(self) -> Iterator[tuple[Horizon, Snapshot]]:

@@ -45,12 +45,14 @@ def read_states(
     backend: Backend,
     ids: Sequence[int],
     others: Callable[[Sequence[NumberColumn]], Sequence[int]],
+    strangers: Sequence[int] = (),
 ) -> ProviderStates:
     """The same of very many, in a transaction that sees one state; missing ones are left out.
 
-    `others` tells from the columns of providers which of them changed in more than their use.
+    The uuids of `strangers` among them are told. `others` tells from the columns of providers which of them
+    changed in more than their use.
     """
-    id_, _, generation, parent, root, revision, content = _provider_columns()
+    id_, uuid, generation, parent, root, revision, content = _provider_columns()
     places = sa.select(id_, generation, sa.func.coalesce(parent, 0), root, revision, content)
     owner, class_id, used = (
         tables.inventories.c[name] for name in ("resource_provider_id", "resource_class_id", "used")
@@ -58,6 +60,10 @@ def read_states(
     providers = backend.columns(connection, places.where(backend.among(id_, sorted(ids))))
     altered = sorted(others(providers))
     same = sorted(set(map(int, providers[0])).difference(altered))
+
+    named: Iterable[Any] = ()
+    if strangers:
+        named = connection.execute(sa.select(id_, uuid).where(backend.among(id_, sorted(strangers))))
 
     def sets(table: sa.Table, column: str) -> list[tuple[frozenset[int], NumberColumn]]:
         if not altered:
@@ -74,6 +80,7 @@ def read_states(
     usage = sa.select(owner, class_id, used).where(backend.among(owner, same))
     return ProviderStates(
         providers,
+        dict(iter(named)),
         backend.columns(connection, usage),
         altered,
         backend.columns(connection, offers),

@@ -58,9 +58,10 @@ def lock_all(
     transaction: Transaction, uuids: Collection[str], ids: Collection[int] = ()
 ) -> list[LockedProvider]:
     """Lock providers by uuid or id, in ascending order of ids so that no two writers wait for each other."""
-    wanted: sa.ColumnElement[bool] = _self.c.uuid.in_(sorted(uuids))
+    among = transaction.backend.among
+    wanted = among(_self.c.uuid, sorted(uuids))
     if ids:
-        wanted = wanted | _self.c.id.in_(sorted(ids))
+        wanted = wanted | among(_self.c.id, sorted(ids))
     statement = transaction.locked(_lockable.where(wanted).order_by(_self.c.id))
     return [LockedProvider(*row) for row in transaction.execute(statement)]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import uuid
 from array import array
-from dataclasses import replace
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from placement.domain.inventory import Inventory
@@ -49,13 +49,19 @@ held = st.fixed_dictionaries(
 PARENTS: dict[int, int | None] = {1: None, 2: 1, 3: 1, 4: 2, 5: None, 6: 5, 7: None, 8: None}
 
 
-def root_of(id_: int) -> int:
-    parent = PARENTS[id_]
-    return id_ if parent is None else root_of(parent)
+# The same after some moved, one of them with whom is below it, one below another that became a root.
+MOVED: dict[int, int | None] = {**PARENTS, 2: 5, 3: 6, 6: None, 7: 4, 8: 7}
 
 
-def record(id_: int, given: dict[str, Any], revision: int) -> ProviderRecord:
-    head = ProviderRow(id_, str(uuid.UUID(int=id_)), revision, PARENTS[id_], root_of(id_), revision)
+def root_of(id_: int, parents: dict[int, int | None] = PARENTS) -> int:
+    parent = parents[id_]
+    return id_ if parent is None else root_of(parent, parents)
+
+
+def record(
+    id_: int, given: dict[str, Any], revision: int, parents: dict[int, int | None] = PARENTS
+) -> ProviderRecord:
+    head = ProviderRow(id_, str(uuid.UUID(int=id_)), revision, parents[id_], root_of(id_, parents), revision)
     rows = tuple(
         InventoryRow(
             class_id,
@@ -73,8 +79,13 @@ def record(id_: int, given: dict[str, Any], revision: int) -> ProviderRecord:
     return ProviderRecord(head, rows, given["traits"], given["aggregates"])
 
 
-def told(providers: dict[int, dict[str, Any]], revision: int) -> ProviderStates:
-    heads = [(id_, revision, PARENTS[id_] or 0, root_of(id_), revision, 0) for id_ in providers]
+def told(
+    providers: dict[int, dict[str, Any]],
+    revision: int,
+    strangers: Collection[int] = (),
+    parents: dict[int, int | None] = PARENTS,
+) -> ProviderStates:
+    heads = [(id_, revision, parents[id_] or 0, root_of(id_, parents), revision, 0) for id_ in providers]
     offers = [
         (id_, class_id, i.total, i.reserved, i.min_unit, i.max_unit, i.step_size, used, i.allocation_ratio)
         for id_, given in providers.items()
@@ -83,6 +94,7 @@ def told(providers: dict[int, dict[str, Any]], revision: int) -> ProviderStates:
     columns = zip(*offers, strict=True) if offers else [()] * 9
     return ProviderStates(
         [array("q", column) for column in zip(*heads, strict=True)],
+        {id_: str(uuid.UUID(int=id_)) for id_ in strangers},
         [array("q")] * 3,
         sorted(providers),
         [array("d" if at == 8 else "q", column) for at, column in enumerate(columns)],
@@ -131,7 +143,10 @@ def fitting(forest: Forest) -> dict[tuple[int, int], list[int]]:
 
 
 def nothing_is_lost(forest: Forest) -> None:
-    """Each entry of a column is held or vacant, none both."""
+    """Each entry of a column is held or vacant, none both; sets are kept that somebody has, and no others."""
+    for members in (forest.traits, forest.aggregates):
+        carried = {members.of(row) for row in np.flatnonzero(forest.alive()).tolist()}
+        assert {ids for ids in members.sets if ids} == {ids for ids in carried if ids}
     for column in forest.inventories.values():
         assert len(column.occupied()) == column.count
         assert len(set(column._vacant)) == len(column._vacant)
@@ -159,7 +174,7 @@ def test_many_at_once_leave_what_one_by_one_would(before, changed, is_loaded):
         stamps = at_once.providers.tree_stamp.copy()
         shapes = at_once.shape_version, one_by_one.shape_version
         several = told(some, revision)
-        assert states.unplaced(at_once, several) == []
+        assert states.strangers(at_once, sorted(some)) == []
         states.apply(at_once, several)
         one_by_one.apply([record(id_, given, revision) for id_, given in some.items()])
         assert contents(at_once) == contents(one_by_one)
@@ -193,32 +208,76 @@ NOTHING: dict[str, Any] = {"offers": {}, "traits": frozenset(), "aggregates": fr
 SOMETHING: dict[str, Any] = {**NOTHING, "offers": {1: (Inventory(8), 3)}, "traits": frozenset({2})}
 
 
-def test_who_is_new_or_moved_is_left_alone():
+def trees(forest: Forest) -> dict[int, tuple[list[int], int]]:
+    """By the id of each root all that are in its tree, as the list of the tree says, and their number."""
+    providers = forest.providers
+    return {
+        int(providers.id[root]): (
+            sorted(providers.id[forest.in_trees(np.array([root]))].tolist()),
+            int(providers.tree_size[root]),
+        )
+        for root in forest.roots.tolist()
+    }
+
+
+def from_end_to_end(forest: Forest) -> bool:
+    """Whether the list of each tree says the same forwards and backwards."""
+    providers, rows = forest.providers, np.flatnonzero(forest.alive())
+    following, preceding = providers.next[rows], providers.previous[rows]
+    return bool(
+        (providers.previous[following[following >= 0]] == rows[following >= 0]).all()
+        and (providers.next[preceding[preceding >= 0]] == rows[preceding >= 0]).all()
+    )
+
+
+@given(
+    st.fixed_dictionaries(dict.fromkeys(PARENTS, held)),
+    st.sampled_from([set(), {1}, {5, 7}, {1, 2, 5}, {1, 2, 3, 4, 7}, set(PARENTS)]),
+    st.integers(0, 8),
+    st.booleans(),
+)
+@example(dict.fromkeys(PARENTS, NOTHING), set(PARENTS), 4, False)
+def test_many_that_are_new_or_moved_come_as_one_by_one(providers, known, parted_at, some_are_gone):
+    """Also with rows that others have left, and if they are told in two portions."""
+    at_once, one_by_one = Forest(), Forest()
+    for forest in (at_once, one_by_one):
+        forest.apply([record(id_, providers[id_], 1) for id_ in sorted(known)])
+        if some_are_gone:
+            gone = ProviderRow(99, str(uuid.UUID(int=99)), 1, None, 99, 1)
+            offers = (InventoryRow(1, 5, 1, 5, 1, 0),)
+            forest.apply([ProviderRecord(gone, offers, frozenset({1}), frozenset({2}))])
+            forest.remove(99)
+    kept = at_once.snapshot()
+    former = contents(kept), trees(kept)
+    parts = [
+        told({id_: providers[id_] for id_ in some}, 2, set(some) - known, MOVED)
+        for some in (sorted(PARENTS)[:parted_at], sorted(PARENTS)[parted_at:])
+        if some
+    ]
+    assert states.have_ancestors(at_once, parts)
+    states.apply(at_once, *parts)
+    one_by_one.apply([record(id_, given, 2, MOVED) for id_, given in providers.items()])
+    assert contents(at_once) == contents(one_by_one)
+    assert trees(at_once) == trees(one_by_one)
+    assert at_once.shape_version > kept.shape_version
+    assert fitting(at_once) == fitting(one_by_one)
+    assert [at_once.row_of_uuid(str(uuid.UUID(int=id_))) for id_ in PARENTS] == at_once.rows_of(
+        np.array(list(PARENTS))
+    ).tolist()
+    assert from_end_to_end(at_once)
+    assert from_end_to_end(one_by_one)
+    nothing_is_lost(at_once)
+    assert (contents(kept), trees(kept)) == former
+
+
+def test_a_parent_that_nobody_told_of_is_missed():
     forest = Forest()
-    forest.apply([record(id_, NOTHING, 1) for id_ in (1, 2, 5, 7)])
-    moved = record(7, NOTHING, 1)
-    forest.apply([replace(moved, row=moved.row._replace(parent_id=5, root_id=5))])
-    before = contents(forest)
-    several = told(dict.fromkeys((2, 7, 8), SOMETHING), 2)
-    assert states.unplaced(forest, several) == [7, 8]
-    states.apply(forest, several)
-    after = contents(forest)
-    assert after.pop(2) != before.pop(2)
-    assert after == before
-
-
-def test_what_somebody_new_offers_is_not_taken_for_that_of_the_last_one():
-    forest, other = Forest(), Forest()
-    for each in (forest, other):
-        each.apply([record(id_, NOTHING, 1) for id_ in PARENTS if id_ != 8])
-    several = told({7: SOMETHING, 8: SOMETHING}, 2)
-    assert states.unplaced(forest, several) == [8]
-    states.apply(forest, several)
-    other.apply([record(7, SOMETHING, 2)])
-    for each in (forest, other):
-        nothing_is_lost(each)
-        each.apply([record(8, NOTHING, 3)])
-    assert contents(forest) == contents(other)
+    forest.apply([record(1, NOTHING, 1)])
+    below = told(dict.fromkeys((2, 4), SOMETHING), 2, {2, 4})
+    elsewhere = told({6: SOMETHING}, 2, {6})
+    assert states.have_ancestors(forest, [below])
+    assert not states.have_ancestors(forest, [below, elsewhere])
+    assert states.have_ancestors(forest, [elsewhere, told({5: SOMETHING}, 2, {5})])
 
 
 def test_a_class_that_nobody_offered_before_is_offered():

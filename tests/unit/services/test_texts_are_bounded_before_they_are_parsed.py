@@ -2,10 +2,13 @@
 
 import json
 
+import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from placement.domain.errors import BadRequest
-from placement.services import bounds
+from placement.services import bounds, manifests
 from placement.services.bounds import DEEPEST, check_json
 from placement.services.manifests import (
     node_manifests,
@@ -15,6 +18,7 @@ from placement.services.manifests import (
     pod_manifest,
     pods_manifests,
 )
+from tests.synchronizing import node_manifests as node_manifests_of
 
 NODE, POD = {"kind": "Node", "metadata": {"name": "n"}}, {"kind": "Pod", "metadata": {"name": "p"}}
 TOPOLOGY = {"kind": "NodeResourceTopology", "metadata": {"name": "n"}}
@@ -87,6 +91,56 @@ def test_json_is_one_document_of_what_can_be_stored():
     for text in (b"{} {}", b"", b'{"a": 9223372036854775808}', b'["\\u0000"]'):
         with pytest.raises(BadRequest):
             parse_json(text)
+
+
+spaces = st.sampled_from(["", " ", "\n\t "])
+numbers = "1 -1 -0 0.5 1e5 1.5e+300 1e400 -1E400 9223372036854775807 9223372036854775808 -9223372036854775809"
+words = r'"" "1e400" "9223372036854775808" "\u0000" "\\u0000" "a\u0000b" true null 18446744073709551616'
+scalars = st.sampled_from([*numbers.split(), *words.split()])
+texts = st.recursive(
+    scalars,
+    lambda inner: (
+        st.tuples(spaces, st.lists(inner, max_size=3)).map(
+            lambda it: f"[{it[0]}{f',{it[0]}'.join(it[1])}{it[0]}]"
+        )
+        | st.tuples(spaces, st.sampled_from(['"k"', '"\\u0000"']), inner).map(
+            lambda it: f"{{{it[0]}{it[1]}{it[0]}:{it[0]}{it[2]}{it[0]}}}"
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(texts, spaces)
+def test_what_cannot_be_stored_is_found_wherever_it_stands(text, around):
+    """A text is only looked at value by value if it looks odd."""
+    given_text = f"{around}{text}{around}".encode()
+
+    def outcome(parse):
+        try:
+            return parse()
+        except (BadRequest, ValueError) as error:
+            return str(error).removeprefix("Malformed JSON: ")
+
+    def looked_at():
+        documents = [orjson.loads(given_text)]
+        manifests._check_storable(documents)
+        return documents
+
+    assert outcome(lambda: parse_json(given_text)) == outcome(looked_at)
+
+
+def test_a_usual_manifest_is_not_looked_at_value_by_value(monkeypatch):
+    looked: list[object] = []
+    monkeypatch.setattr(manifests, "_check_storable", looked.append)
+    usual = [
+        *node_manifests_of("n"),
+        {"uid": "4e123456-1e40-4e00-8e00-3e1111111111", "n": [1, -2, 0.5, "1e9"]},
+    ]
+    assert parse_json(json.dumps(usual).encode()) == [usual]
+    assert looked == []
+    parse_json(b'{"a": 9223372036854775807}')
+    assert len(looked) == 1
 
 
 def test_a_node_and_its_topology_are_found_in_whatever_they_come():

@@ -74,10 +74,24 @@ def test_columns_say_what_records_say(feed, ids):
     known = [record.__class__(record.row, (), frozenset(), frozenset()) for record in records]
     by_columns.apply(known)
     told = feed.states([*ids, 10**6], 0, partial(states.altered, Forest()))
-    assert states.unplaced(by_columns, told) == []
+    assert told.uuids == {}
     states.apply(by_columns, told)
     assert contents(by_columns) == contents(by_records)
     assert {len(own) for own in contents(by_columns).values()} == {6, 7, 8}
+
+
+def test_columns_tell_the_uuids_of_strangers(feed, ids):
+    by_records, by_columns = Forest(), Forest()
+    records = sorted(feed.records(ids), key=lambda record: record.row.id)
+    by_records.apply(records)
+    by_columns.apply(records[1:-1])
+    strangers = states.strangers(by_columns, [*ids, 10**6])
+    assert strangers == [ids[0], ids[-1], 10**6]
+    told = feed.states([*ids, 10**6], 0, partial(states.altered, by_columns), strangers)
+    states.apply(by_columns, told)
+    assert contents(by_columns) == contents(by_records)
+    found = [by_columns.row_of_uuid(record.row.uuid) for record in records]
+    assert by_columns.providers.id[found].tolist() == ids
 
 
 def test_providers_without_anything_are_told(feed, database):
@@ -92,5 +106,4 @@ def test_providers_without_anything_are_told(feed, database):
 def test_nobody_is_told_of_where_there_is_nobody(feed):
     told = feed.states([10**6], 0, partial(states.altered, Forest()))
     assert {len(column) for column in [*told.providers, *told.inventories]} == {0}
-    assert states.unplaced(Forest(), told) == []
     states.apply(Forest(), told)

@@ -1,10 +1,14 @@
 """The provider tree that an import makes of a host."""
 
 import copy
+import uuid
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from placement.dialects.koordinator.node.node import import_node
+from placement.dialects.koordinator.node.tree import HostIdentity
 from placement.domain.inventory import Inventory
 
 X86 = {"HW_ARCH_X86_64"}
@@ -238,3 +242,14 @@ def test_a_host_without_allocatable_offers_nothing_as_a_whole(a_node, imported, 
     result = imported(node)
     assert providers(result)["host"].inventories == {}
     assert "Node.status.allocatable: is missing; the host as a whole offers nothing" in result.warnings
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(texts, texts, texts)
+def test_uuids_are_those_that_every_release_has_given(cluster, key, path):
+    """Stored providers are found by them: version 5 of a namespace that never changes."""
+    namespace = uuid.uuid5(uuid.NAMESPACE_URL, "placement/koordinator/provider")
+    identity = HostIdentity(cluster, "host", key)
+    assert identity.uuid(path) == str(uuid.uuid5(namespace, f"{cluster}/{key}/{path}"))
