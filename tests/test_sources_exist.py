@@ -19,6 +19,8 @@ OUTSIDE = (
     "RFC 6761, section 6.3",
     "RFC 9112, section 7.1",
     "RFC 9112, section 8",
+    "RFC 9562, section 5.5",
+    'PostgreSQL documentation, "Array Value Input"',
     'Identity API v3, "Validate and show information for token"',
     "k8s.io/kube-scheduler, extender/v1",
     "the scheduler configuration of Kubernetes 1.16 to 1.31",

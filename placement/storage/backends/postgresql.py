@@ -272,7 +272,10 @@ class PostgreSQL:
 
 
 def _array(values: Iterable[Any], type_: str) -> str:
-    """An array of numbers or texts as the server reads it. Source: PostgreSQL, "Array Value Input"."""
+    """An array of numbers or texts as the server reads it.
+
+    Source: PostgreSQL documentation, "Array Value Input".
+    """
     if type_ in _NUMBERS:
         return f"{{{','.join(map(str, values)).replace('None', 'NULL')}}}"
     return f"{{{','.join(map(_element, values))}}}"

@@ -39,7 +39,10 @@ class HostIdentity:
 
 
 def _uuid(name: str) -> str:
-    """What uuid.uuid5 gives, without objects: calls with many hosts need thousands. Source: RFC 9562, 5.5."""
+    """What uuid.uuid5 gives, without objects, for calls with many hosts need thousands.
+
+    Source: RFC 9562, section 5.5.
+    """
     digits = sha1(_NAMESPACE.bytes + name.encode(), usedforsecurity=False).hexdigest()
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
