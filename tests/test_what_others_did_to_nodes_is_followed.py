@@ -53,6 +53,11 @@ def assert_follows(cache: ClusterCache, database: Database) -> None:
     seen, stored = cache.view("edge").nodes, loaded(database, "edge")
     assert facts(seen) == facts(stored)
     assert [node.host for node in seen.values()] == [stored[root_id].host for root_id in seen]
+    view, pods = cache.view("edge"), [pod for node in stored.values() for pod in node.pods]
+    assert all(cache.may_have(view, [pod.uid]) for pod in pods)
+    names = [("default", name) for name in ("web", "db", "moved", "nobody")]
+    there = {(pod.namespace, pod.name) for pod in pods}
+    assert [cache.may_have(view, [name]) for name in names] == [name in there for name in names]
 
 
 def place(api: Client, database: Database) -> None:

@@ -144,6 +144,8 @@ def read_pod_affinity(affinity: Field, bearer: Bearer) -> PodAffinity:
 
 def stored_affinity(document: Mapping[str, Any] | None, bearer: Bearer) -> PodAffinity:
     """The terms of a pod that is there already; what of them cannot be read has no effect."""
+    if not document:
+        return NO_AFFINITY
     return read_pod_affinity(Field("affinity", document, Report(), soft=True), bearer)
 
 

@@ -119,7 +119,8 @@ class HostLedger:
         """How the CPUs of the host are used; the level of a CPU is that of its last recorded pod."""
         use = CpuUse()
         for holding in self.holdings.values():
-            use = use.plus(mask_of(holding.cpus) & layout.cpus, holding.level)
+            if holding.cpus:
+                use = use.plus(mask_of(holding.cpus) & layout.cpus, holding.level)
         return use
 
     def amounts(self) -> NumaAmounts:
@@ -130,7 +131,7 @@ class HostLedger:
         """Which NUMA nodes have bound pods of which kind."""
         one, several = 0, 0
         for holding in self.holdings.values():
-            numa_ids = layout.numa_ids(mask_of(holding.cpus))
+            numa_ids = layout.numa_ids(mask_of(holding.cpus)) if holding.cpus else 0
             if numa_ids.bit_count() > 1:
                 several |= numa_ids
             else:

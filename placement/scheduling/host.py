@@ -140,6 +140,8 @@ def unknown_pods(node: NodeImport, pods: Collection[RecordedPod]) -> tuple[Kubel
 
     Source: koordinator.md, "Reported pods".
     """
+    if not node.reported_pods:
+        return ()
     uids, names = {pod.uid for pod in pods}, {pod.full_name for pod in pods}
     return tuple(
         pod
@@ -206,6 +208,8 @@ def counted_holding(holding: Holding, offers: NodeOffers) -> Holding:
 
     Source: koordinator.md, "Resource classes".
     """
+    if not (holding.amounts or holding.cpus):
+        return holding
     amounts = {
         numa: {resource: _rounded_up(resource, amount) for resource, amount in row.items()}
         for numa, row in holding.amounts.items()

@@ -15,7 +15,6 @@ from placement.dialects.koordinator.node.host_cpus import KubeletPod
 from placement.dialects.koordinator.resources import (
     CORE_CLASS,
     CPU_CLASS,
-    host_class,
     numa_class,
 )
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
@@ -26,8 +25,11 @@ from placement.scheduling.node_offers import (
     PODS_CLASS,
     NodeOffers,
     Place,
+    host_place,
     numa_place,
 )
+
+_PODS = Place(HOST, PODS_CLASS)
 
 Shares = dict[Place, int]
 """What one consumer holds on a node: units by place."""
@@ -100,6 +102,8 @@ class Accountant:
         return other
 
     def _own(self, consumer: str, cpus: CpuSet, level: str) -> CpuSet:
+        if not cpus:
+            return cpus
         own = frozenset(cpu for cpu in cpus if cpu in self._offers.cores and cpu not in self._owners)
         self._owners.update(dict.fromkeys(sorted(own), CpuOwner(consumer, level)))
         return own
@@ -136,12 +140,12 @@ def accounts_with(accountant: Accountant, reported_pods: Iterable[tuple[str, Kub
 
 def host_units(offers: NodeOffers, pod: RecordedPod) -> Shares:
     """What a pod takes of the host as a whole: its requests, rounded up to units, and one of `pods`."""
-    shares = {Place(HOST, PODS_CLASS): pod.slots}
+    shares = {_PODS: pod.slots}
     for resource, amount in pod.requests.items():
-        place = offers.host(resource)
-        if place is not None:
+        place, unit = host_place(resource)
+        if place in offers.inventories:
             taken = cpu_cost(offers, pod) if resource == "cpu" else amount
-            shares[place] = -(-taken // host_class(resource).unit)
+            shares[place] = -(-taken // unit)
     return shares
 
 
@@ -152,11 +156,12 @@ def host_room(
 
     Pods count with all that they are due, not with what they were cut to.
     """
-    taken: Counter[Place] = Counter(others)
+    taken = dict(others)
     for pod in pods:
-        taken.update(host_units(offers, pod))
+        for place, units in host_units(offers, pod).items():
+            taken[place] = taken.get(place, 0) + units
     return {
-        place.resource_class: max(0, inventory.capacity - taken[place])
+        place.resource_class: max(0, inventory.capacity - taken.get(place, 0))
         for place, inventory in offers.inventories.items()
         if place.path == HOST
     }
@@ -173,6 +178,8 @@ def bound_shares(offers: NodeOffers, cpus: CpuSet) -> Shares:
 
     CPUs that nobody may be given are taken off the NUMA node already, so they are not counted again.
     """
+    if not cpus:
+        return {}
     counts = Counter(offers.numa_of[cpu] for cpu in cpus - offers.unallocatable)
     costs = {
         numa_place(numa, CPU_CLASS): bound_cost(1000 * count, offers.ratio) for numa, count in counts.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from placement.dialects.koordinator.node.node import NodeImport
@@ -55,7 +55,7 @@ class NodeOffers:
 
     def host(self, resource: str) -> Place | None:
         """Where the host as a whole offers a resource, if it does."""
-        place = Place(HOST, host_class(resource).name)
+        place, _ = host_place(resource)
         return place if place in self.inventories else None
 
     def on_numa_nodes(self, resource: str) -> dict[int, Place]:
@@ -63,6 +63,13 @@ class NodeOffers:
         name = numa_class(resource).name
         places = {numa: numa_place(numa, name) for numa in self.numa_ids}
         return {numa: place for numa, place in places.items() if place in self.inventories}
+
+
+@lru_cache(maxsize=1024)
+def host_place(resource: str) -> tuple[Place, int]:
+    """Where a host that offers a resource does so as a whole, and how much of the resource is one unit."""
+    kind = host_class(resource)
+    return Place(HOST, kind.name), kind.unit
 
 
 def numa_place(numa: int, resource_class: str) -> Place:

@@ -17,8 +17,6 @@ _PAGE = 1 << _BITS
 _LAST = _PAGE - 1
 
 Key = TypeVar("Key", str, int)
-PodName = tuple[str, str]
-"""The namespace and the name of a pod."""
 
 
 class NodeMarks:
@@ -54,15 +52,13 @@ class NodeMarks:
 class NodeRows:
     """The node of each row, from 0 on; never changed."""
 
-    __slots__ = ("_holders", "_pages", "marks")
+    __slots__ = ("_pages", "marks")
 
     def __init__(self, nodes: Iterable[NodeInfo] = ()) -> None:
         listed = tuple(nodes)
         self._pages = tuple(listed[start : start + _PAGE] for start in range(0, len(listed), _PAGE))
         marks = tuple(tuple([node.serial for node in page]) for page in self._pages)
         self.marks = NodeMarks(len(listed), marks)
-        # Who is on the nodes of each page, as far as somebody asked.
-        self._holders: list[frozenset[PodName | str] | None] = [None] * len(self._pages)
 
     def __len__(self) -> int:
         return self.marks.count
@@ -78,17 +74,6 @@ class NodeRows:
         pages = self._pages
         return [pages[row >> _BITS][row & _LAST] for row in rows]
 
-    def has_any(self, keys: Iterable[PodName | str]) -> bool:
-        """Whether any node has a pod or a reservation with one of these names or uids."""
-        wanted = frozenset(keys)
-        for number, page in enumerate(self._pages):
-            holders = self._holders[number]
-            if holders is None:
-                holders = self._holders[number] = _holders_of(page)
-            if not wanted.isdisjoint(holders):
-                return True
-        return False
-
     def changed(self, changes: Iterable[tuple[int, NodeInfo]]) -> NodeRows:
         """The same rows with other nodes in some of them."""
         own: dict[int, list[NodeInfo]] = {}
@@ -99,16 +84,11 @@ class NodeRows:
             own[page][place] = node
         rows = NodeRows()
         rows.marks = self.marks.changed(own)
-        pages, holders = list(self._pages), list(self._holders)
+        pages = list(self._pages)
         for page, nodes in own.items():
-            pages[page], holders[page] = tuple(nodes), None
-        rows._pages, rows._holders = tuple(pages), holders
+            pages[page] = tuple(nodes)
+        rows._pages = tuple(pages)
         return rows
-
-
-def _holders_of(nodes: Iterable[NodeInfo]) -> frozenset[PodName | str]:
-    pods = [pod for node in nodes for pod in (*node.pods, *node.reservations)]
-    return frozenset(chain(((pod.namespace, pod.name) for pod in pods), (pod.uid for pod in pods)))
 
 
 class NodePlaces:

@@ -319,7 +319,8 @@ class PodScheduler:
     def _placed(self, view: ClusterSnapshot, sought: PodKey) -> Sequence[StoredPod]:
         """Those of that name or uid that are on nodes of the view; most previews are of pods that are not."""
         names = (sought.namespace, sought.name), sought.uid
-        return self.known(view, sought) if view.columns.nodes.has_any(filter(None, names)) else ()
+        is_there = self._cluster_cache.may_have(view, filter(None, names))
+        return self.known(view, sought) if is_there else ()
 
     def known(self, view: ClusterSnapshot, sought: PodKey) -> list[StoredPod]:
         """Pods of that name or uid."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 from placement.domain.errors import Unavailable
 from placement.scheduling.columns.node_columns import NodeColumns
-from placement.scheduling.columns.node_rows import PodName
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pod_rules.placed_pods import PlacedPods
 from placement.services.clusters.cluster_lookup import find, unknown
@@ -27,6 +26,9 @@ from placement.storage.database import Database
 _MOST_NODES = 50_000
 # A look takes milliseconds.
 _SHORTLY_SECONDS = 0.05
+
+PodName = tuple[str, str]
+"""The namespace and the name of a pod."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +93,11 @@ class _Image:
         names = {state.name for state in fresh.values()}
         gone = {state.name for state in before} - names
         left = {state.root_id for state in before}
+        # Whoever looks meanwhile misses nobody who stays, and nobody whom the view has.
+        here = _pods_on(fresh.values())
+        self.pods |= here
         self.view = self.view.updated(left, fresh, gone)
-        self.pods -= _pods_on(before)
-        self.pods |= _pods_on(fresh.values())
+        self.pods -= _pods_on(before) - here
 
     def count_rules(self, generation: int) -> None:
         """So many pods with required anti-affinity have come."""
@@ -101,8 +105,12 @@ class _Image:
             self.view = replace(self.view, rules_generation=generation)
 
 
-def _pods_on(nodes: Iterable[NodeInfo]) -> set[PodName]:
-    return {(pod.namespace, pod.name) for node in nodes for pod in node.holders}
+def _pods_on(nodes: Iterable[NodeInfo]) -> set[PodName | str]:
+    """The names and the uids of those on nodes, reservations included."""
+    holders = [holder for node in nodes for holder in node.holders]
+    names: set[PodName | str] = {(holder.namespace, holder.name) for holder in holders}
+    names.update(holder.uid for holder in holders)
+    return names
 
 
 def _kept(
@@ -170,6 +178,14 @@ class ClusterCache(Follower):
         """Whether no pod of this name is known on any node of the cluster by now; that is advice, too."""
         image = self._images.get(view.facts.id)
         return image is None or pod not in image.pods
+
+    def may_have(self, view: ClusterSnapshot, keys: Iterable[PodName | str]) -> bool:
+        """Whether a pod or a reservation with one of these names or uids may be on a node of the view.
+
+        Never False of one that is on a node of the view and stays there.
+        """
+        image = self._images.get(view.facts.id)
+        return image is None or not image.pods.isdisjoint(keys)
 
     def took_place(self, before: NodeInfo, after: NodeInfo, written: Stamped) -> None:
         """A transaction of this process made one state of a node the other.
