@@ -82,7 +82,7 @@ def check_image(fresh: dict[int, NodeInfo], cluster_cache: ClusterCache, cluster
         assert (state.attributes, state.pods) == (other.attributes, other.pods)
         assert (state.reservations, state.holders) == (other.reservations, other.holders)
         assert (dict(state.others), dict(state.free)) == (dict(other.others), dict(other.free))
-        assert (state.totals, state.host) == (other.totals, other.host)
+        assert (state.totals, state.host, state.accounts) == (other.totals, other.host, other.accounts)
         for pod in other.holders:
             assert cluster_cache.may_have(view, [pod.uid])
             assert cluster_cache.may_have(view, [(pod.namespace, pod.name)])

@@ -45,7 +45,7 @@ def following(cluster: Client, database: Database) -> Iterator[ClusterCache]:
 
 
 def facts(nodes: Any) -> dict[str, dict[str, Any]]:
-    names = [each.name for each in fields(NodeInfo) if each.name not in _OWN]
+    names = ["accounts", *(each.name for each in fields(NodeInfo) if each.name not in _OWN)]
     return {node.name: {name: getattr(node, name) for name in names} for node in nodes.values()}
 
 
@@ -108,6 +108,12 @@ def damage(api: Client, database: Database) -> None:
     place(api, database)
 
 
+def exchange_cpus(api: Client, database: Database) -> None:
+    alter_row(database, lambda record: {**record, "cpus": "6-7"})
+    home = api.get(POD).json["node"]
+    assert api.put(f"{CLUSTER}/pods/default/db", pod_manifest(cpu="1", node=home)).status_code == 201
+
+
 def alter_row(database: Database, alter: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """As another release, or an accident, leaves the row of a pod."""
     with database.write() as transaction:
@@ -135,6 +141,7 @@ _CHANGES = [
     add,
     write_without_labels,
     damage,
+    exchange_cpus,
 ]
 
 
@@ -160,4 +167,17 @@ def test_pods_that_come_are_read_by_what_was_prepared(
             body = pod_manifest(cpu="1", qos="LS")
             assert cluster.put(f"{CLUSTER}/pods/default/p{number}", body).status_code == 201
             following.view("edge")
+    assert_follows(following, database)
+
+
+def test_only_pods_that_come_are_counted(cluster: Client, following: ClusterCache, database: Database):
+    def counted() -> list[bool]:
+        return [node.counted is not None for node in following.view("edge").by_name.values()]
+
+    facts(following.view("edge").nodes)
+    assert counted() == [False] * 3, "each counted what it has when it was asked"
+    node = cluster.put(f"{CLUSTER}/pods/default/db", pod_manifest(cpu="1", qos="LS")).json["node"]
+    assert counted() == [name == node for name in ("n0", "n1", "n2")]
+    cluster.delete(f"{CLUSTER}/pods/default/db")
+    assert counted() == [False] * 3
     assert_follows(following, database)

@@ -209,6 +209,26 @@ class NodeInfo:
         """The units left of an inventory, before kubelet's pods."""
         return self.accountant.left(place)
 
+    def counted_on(self, former: NodeInfo) -> NodeInfo:
+        """The same, with what was counted for a former state if all that happened since is that pods came.
+
+        It never counts anything else than all pods anew would.
+        """
+        if not former.is_counted or (former.template, former.others) != (self.template, self.others):
+            return self
+        stayed = self.pods[: len(former.pods)]
+        if self.reservations or former.reservations or stayed != former.pods:
+            return self
+        accountant = former.accountant.copy()
+        for pod in self.pods[len(stayed) :]:
+            accountant.record(pod)
+        return replace(self, pods=(*former.pods, *self.pods[len(stayed) :]), counted=accountant)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether anybody asked what is left on its NUMA nodes, or it came of a node that was counted."""
+        return self.counted is not None or "accountant" in vars(self)
+
     def stamped(self, revision: int) -> NodeInfo:
         """The same node when its host provider has this stamp."""
         return replace(self, revision=revision)

@@ -92,7 +92,7 @@ class NodeLoader:
         for pod in parts.pods:
             read = record_of(pod) or _rescued(connection, cluster, pod)
             recorded[pod.root_id].append(labelled(read, *said[pod.id]) if pod.id in said else read)
-        return self._states(cluster, parts, descriptions, recorded)
+        return self._states(cluster, parts, descriptions, recorded, known or {})
 
     def renewed(
         self, cluster: ClusterFacts, parts: NodeParts, known: Mapping[int, NodeInfo]
@@ -114,7 +114,7 @@ class NodeLoader:
                 descriptions.pop(pod.root_id, None)
             else:
                 recorded[pod.root_id].append(read)
-        return self._states(cluster, parts, descriptions, recorded)
+        return self._states(cluster, parts, descriptions, recorded, known)
 
     def _states(
         self,
@@ -122,8 +122,9 @@ class NodeLoader:
         parts: NodeParts,
         descriptions: Mapping[int, NodeDescription],
         recorded: Mapping[int, Sequence[RecordedPod]],
+        known: Mapping[int, NodeInfo],
     ) -> dict[int, NodeInfo]:
-        """The nodes of which there are descriptions."""
+        """The nodes of which there are descriptions; `known` are former states."""
         records: dict[int, list[HostRecord]] = defaultdict(list)
         for record in parts.records:
             records[record.root_id].append(record)
@@ -144,7 +145,7 @@ class NodeLoader:
                 holders(imported, offers, present, reservations),
                 others.get(row.root_id, {}),
             )
-            states[row.root_id] = NodeInfo(
+            state = NodeInfo(
                 **row._asdict(),
                 cluster_id=cluster.id,
                 identity=description.identity,
@@ -158,6 +159,8 @@ class NodeLoader:
                 totals=totals,
                 templates=self._templates,
             )
+            former = known.get(row.root_id)
+            states[row.root_id] = state if former is None else state.counted_on(former)
         return states
 
     def _descriptions(
