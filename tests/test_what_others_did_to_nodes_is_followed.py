@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 from uuid import uuid4
 
@@ -11,13 +11,15 @@ import pytest
 import sqlalchemy as sa
 
 from placement.scheduling.node_info import NodeInfo
+from placement.scheduling.node_offers import Place
 from placement.services.clusters.node_loading import NodeLoader
-from placement.services.following.cluster_cache import ClusterCache
+from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
 from placement.storage import tables
 from placement.storage.database import Database
 from tests.client import Client
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.pod_invariants import loaded
+from tests.reservations import reservation
 
 CLUSTER = "/ext/v1/clusters/edge"
 POD = f"{CLUSTER}/pods/default/web"
@@ -46,18 +48,26 @@ def following(cluster: Client, database: Database) -> Iterator[ClusterCache]:
 
 def facts(nodes: Any) -> dict[str, dict[str, Any]]:
     names = ["accounts", *(each.name for each in fields(NodeInfo) if each.name not in _OWN)]
-    return {node.name: {name: getattr(node, name) for name in names} for node in nodes.values()}
+    return {
+        node.name: {"left": left(node), **{name: getattr(node, name) for name in names}}
+        for node in nodes.values()
+    }
+
+
+def left(node: NodeInfo) -> dict[Place, int]:
+    return {place: node.left(place) for place in node.offers.inventories}
 
 
 def assert_follows(cache: ClusterCache, database: Database) -> None:
     seen, stored = cache.view("edge").nodes, loaded(database, "edge")
     assert facts(seen) == facts(stored)
     assert [node.host for node in seen.values()] == [stored[root_id].host for root_id in seen]
-    view, pods = cache.view("edge"), [pod for node in stored.values() for pod in node.pods]
-    assert all(cache.may_have(view, [pod.uid]) for pod in pods)
-    names = [("default", name) for name in ("web", "db", "moved", "nobody")]
-    there = {(pod.namespace, pod.name) for pod in pods}
-    assert [cache.may_have(view, [name]) for name in names] == [name in there for name in names]
+
+
+def known(cache: ClusterCache) -> set[tuple[str, str] | str]:
+    """Names and uids of all pods and reservations."""
+    holders = [each for node in cache.view("edge").nodes.values() for each in node.holders]
+    return {(each.namespace, each.name) for each in holders} | {each.uid for each in holders}
 
 
 def place(api: Client, database: Database) -> None:
@@ -88,6 +98,15 @@ def claim_as_nobodys_pod(api: Client, database: Database) -> None:
 def import_again(api: Client, database: Database) -> None:
     body = node_manifests("n0", labels={"disk": "ssd"})
     assert api.put(f"{CLUSTER}/nodes/n0", body).status_code == 200
+
+
+def import_smaller(api: Client, database: Database) -> None:
+    body = node_manifests("n1", zones={0: {"cpu": "7", "memory": "12Gi"}, 1: {"cpu": "8", "memory": "16Gi"}})
+    assert api.put(f"{CLUSTER}/nodes/n1", body).status_code == 200
+
+
+def reserve(api: Client, database: Database) -> None:
+    assert api.put(f"{CLUSTER}/reservations/kept", reservation()).status_code == 201
 
 
 def remove(api: Client, database: Database) -> None:
@@ -137,6 +156,8 @@ _CHANGES = [
     report_elsewhere,
     claim_as_nobodys_pod,
     import_again,
+    import_smaller,
+    reserve,
     remove,
     add,
     write_without_labels,
@@ -152,10 +173,12 @@ def test_a_change_is_known_as_if_loaded_afresh(
     following: ClusterCache,
     database: Database,
 ):
-    before = facts(following.view("edge").nodes)
+    before, there = facts(following.view("edge").nodes), known(following)
     change(cluster, database)
     assert_follows(following, database)
     assert facts(following.view("edge").nodes) != before
+    view, now = following.view("edge"), known(following)
+    assert {key for key in there | now if following.may_have(view, [key])} == now
 
 
 def test_pods_that_come_are_read_by_what_was_prepared(
@@ -174,10 +197,59 @@ def test_only_pods_that_come_are_counted(cluster: Client, following: ClusterCach
     def counted() -> list[bool]:
         return [node.counted is not None for node in following.view("edge").by_name.values()]
 
-    facts(following.view("edge").nodes)
+    before = following.view("edge").nodes
+    was = facts(before)
     assert counted() == [False] * 3, "each counted what it has when it was asked"
     node = cluster.put(f"{CLUSTER}/pods/default/db", pod_manifest(cpu="1", qos="LS")).json["node"]
     assert counted() == [name == node for name in ("n0", "n1", "n2")]
+    assert_follows(following, database)
+    assert {node.name: left(node) for node in before.values()} == {name: was[name]["left"] for name in was}
     cluster.delete(f"{CLUSTER}/pods/default/db")
     assert counted() == [False] * 3
     assert_follows(following, database)
+
+
+def test_a_reservation_that_ends_is_not_counted_any_more(
+    cluster: Client, following: ClusterCache, database: Database
+):
+    reserve(cluster, database)
+    assert_follows(following, database)
+    place(cluster, database)
+    assert_follows(following, database)
+    assert cluster.delete(f"{CLUSTER}/reservations/kept").status_code == 204
+    assert_follows(following, database)
+
+
+def test_who_looks_while_nodes_are_taken_over_misses_nobody(
+    cluster: Client, following: ClusterCache, database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    before, missed = known(following), []
+    updated = ClusterSnapshot.updated
+
+    def looked(view: ClusterSnapshot, *given: Any) -> ClusterSnapshot:
+        after = updated(view, *given)
+        here = {pod.uid for node in after.nodes.values() for pod in node.pods} | before
+        missed.extend(key for key in here if not following.may_have(view, [key]))
+        return after
+
+    place(cluster, database)
+    with monkeypatch.context() as patched:
+        patched.setattr(ClusterSnapshot, "updated", looked)
+        assert len(known(following) - before) == 2
+    assert not missed
+
+
+def test_a_uid_that_went_under_one_name_and_came_under_another_is_known(
+    cluster: Client, following: ClusterCache, database: Database
+):
+    uid = str(uuid4())
+    assert cluster.put(f"{CLUSTER}/pods/default/x", pod_manifest(cpu="1", uid=uid)).status_code == 201
+    view = following.view("edge")
+    (home,) = [node for node in view.nodes.values() if any(pod.uid == uid for pod in node.pods)]
+    (other, *_) = [node for node in view.nodes.values() if node is not home]
+    (pod,) = [pod for pod in home.pods if pod.uid == uid]
+    image = following._images[home.cluster_id]
+    image.replace([other.root_id], {other.root_id: other.with_pod(replace(pod, name="y"))})
+    image.replace([home.root_id], {home.root_id: home.without(frozenset({pod.consumer}))})
+    asked = [uid, ("default", "y"), ("default", "x")]
+    assert [following.may_have(image.view, [key]) for key in asked] == [True, True, False]

@@ -117,8 +117,8 @@ class NodeInfo:
     totals: HostTotals
     templates: NodeTemplates
     reservations: tuple[RecordedPod, ...] = ()
-    counted: Accountant | None = field(default=None, repr=False)
-    """The recorded pods as they were counted, if they were."""
+    counted: tuple[Accountant, int] | None = field(default=None, repr=False)
+    """What was counted already, only to be asked: so many of the pods, the first ones, or everybody."""
     serial: int = field(default_factory=_serials.__next__, init=False, repr=False)
     """Which picture it is of all that this process makes: what is noted about it need not keep it alive."""
 
@@ -203,7 +203,14 @@ class NodeInfo:
     @cached_property
     def accountant(self) -> Accountant:
         """What is left on its NUMA nodes, after recorded pods; only to be asked."""
-        return self.counted or counted(self.offers, self.holders, self.others)
+        if self.counted is None:
+            return counted(self.offers, self.holders, self.others)
+        accountant, count = self.counted
+        if count < len(self.pods):
+            accountant = accountant.copy()
+            for pod in self.pods[count:]:
+                accountant.record(pod)
+        return accountant
 
     def left(self, place: Place) -> int:
         """The units left of an inventory, before kubelet's pods."""
@@ -214,20 +221,19 @@ class NodeInfo:
 
         It never counts anything else than all pods anew would.
         """
-        if not former.is_counted or (former.template, former.others) != (self.template, self.others):
+        if not former._is_counted or (former.template, former.others) != (self.template, self.others):
             return self
-        stayed = self.pods[: len(former.pods)]
-        if self.reservations or former.reservations or stayed != former.pods:
+        stay = len(former.pods)
+        if self.reservations or former.reservations or self.pods[:stay] != former.pods:
             return self
-        accountant = former.accountant.copy()
-        for pod in self.pods[len(stayed) :]:
-            accountant.record(pod)
-        return replace(self, pods=(*former.pods, *self.pods[len(stayed) :]), counted=accountant)
+        pods = (*former.pods, *self.pods[stay:])
+        return replace(self, pods=pods, counted=(former.accountant, stay))
 
     @property
-    def is_counted(self) -> bool:
-        """Whether anybody asked what is left on its NUMA nodes, or it came of a node that was counted."""
-        return self.counted is not None or "accountant" in vars(self)
+    def _is_counted(self) -> bool:
+        """Whether nobody is left to be counted."""
+        is_given = self.counted is not None and self.counted[1] == len(self.pods)
+        return is_given or "accountant" in vars(self)
 
     def stamped(self, revision: int) -> NodeInfo:
         """The same node when its host provider has this stamp."""
@@ -253,7 +259,7 @@ class NodeInfo:
             pods=(*self.pods, pod),
             unused=unused,
             totals=HostTotals(self.totals.allocatable, requested),
-            counted=accountant,
+            counted=(accountant, len(self.pods) + 1),
         )
 
     def without(self, consumers: frozenset[str]) -> NodeInfo:
@@ -297,7 +303,7 @@ class NodeInfo:
         for holder in after.holders:
             requested.update(holder.requests)
         totals = HostTotals(self.totals.allocatable, dict(requested))
-        return replace(after, unused=dict(unused), totals=totals, counted=after.accountant)
+        return replace(after, unused=dict(unused), totals=totals, counted=(after.accountant, len(pods)))
 
 
 def _of_host(accounts: NodeAllocations) -> Counter[str]:

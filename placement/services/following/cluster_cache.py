@@ -7,6 +7,7 @@ what is decided on it is only carried out if the node is still the same (PodWrit
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -84,7 +85,7 @@ class _Image:
         self.view = ClusterSnapshot(
             facts, columns, _reserved(nodes), _waiting(nodes), has_affinity, generation
         )
-        self.pods = _pods_on(nodes.values())
+        self.pods = Counter(_pods_on(nodes.values()))
 
     def replace(self, roots: Iterable[int], fresh: Mapping[int, NodeInfo]) -> None:
         """Let the nodes with these host providers be the fresh ones; those not among them are gone."""
@@ -94,10 +95,13 @@ class _Image:
         gone = {state.name for state in before} - names
         left = {state.root_id for state in before}
         # Whoever looks meanwhile misses nobody who stays, and nobody whom the view has.
-        here = _pods_on(fresh.values())
-        self.pods |= here
+        self.pods.update(_pods_on(fresh.values()))
         self.view = self.view.updated(left, fresh, gone)
-        self.pods -= _pods_on(before) - here
+        for key in _pods_on(before):
+            if self.pods[key] == 1:
+                del self.pods[key]
+            else:
+                self.pods[key] -= 1
 
     def count_rules(self, generation: int) -> None:
         """So many pods with required anti-affinity have come."""
@@ -105,12 +109,12 @@ class _Image:
             self.view = replace(self.view, rules_generation=generation)
 
 
-def _pods_on(nodes: Iterable[NodeInfo]) -> set[PodName | str]:
-    """The names and the uids of those on nodes, reservations included."""
-    holders = [holder for node in nodes for holder in node.holders]
-    names: set[PodName | str] = {(holder.namespace, holder.name) for holder in holders}
-    names.update(holder.uid for holder in holders)
-    return names
+def _pods_on(nodes: Iterable[NodeInfo]) -> Iterator[PodName | str]:
+    """The name and the uid of everybody on nodes, reservations included."""
+    for node in nodes:
+        for holder in node.holders:
+            yield holder.namespace, holder.name
+            yield holder.uid
 
 
 def _kept(
@@ -185,7 +189,7 @@ class ClusterCache(Follower):
         Never False of one that is on a node of the view and stays there.
         """
         image = self._images.get(view.facts.id)
-        return image is None or not image.pods.isdisjoint(keys)
+        return image is None or any(key in image.pods for key in keys)
 
     def took_place(self, before: NodeInfo, after: NodeInfo, written: Stamped) -> None:
         """A transaction of this process made one state of a node the other.
