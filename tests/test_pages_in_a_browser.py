@@ -255,7 +255,7 @@ def test_choices_are_complete_once_somebody_comes_near(browser: Any, demonstrati
     with page_of(browser, demonstration.url) as (page, complaints):
         page.goto("/ui/consumers?cluster=edge")
         page.hover("form.choices button")
-        page.wait_for_function("document.querySelectorAll('form.choices option').length > 2")
+        page.locator("form.choices option").nth(2).wait_for(state="attached")
         page.select_option("[name=cluster]", "cloud")
         page.click("form.choices button")
         page.wait_for_url("**cluster=cloud")
