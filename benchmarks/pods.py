@@ -4,6 +4,7 @@ python -m benchmarks.pods                       5,000 nodes
 python -m benchmarks.pods --nodes 500 --pods 500
 python -m benchmarks.pods --clients 8           pods placed per second, too, by so many clients
 python -m benchmarks.pods --more 50000          the memory of a worker that knows so many pods
+python -m benchmarks.pods --nodes 500 --small 20000       the extender where nodes are full, nothing else
 
 The cluster is filled through REST; the service is the real one on PostgreSQL, with one worker, or with two
 where clients place pods at the same time.
@@ -38,9 +39,10 @@ _CLUSTER = "/ext/v1/clusters/large"
 _ROUNDS = 100
 _NODES_AT_ONCE, _PODS_AT_ONCE = 100, 500
 _OK, _CREATED = 200, 201
+_VERBS = ("filter", "prioritize")
 _READY_IN_A_ROW, _BETWEEN_PROBES_SECONDS = 20, 0.1
 # Numbers of pods that come later than those that are counted from 0.
-_TOGETHER, _MORE = 10**7, 2 * 10**7
+_TOGETHER, _MORE, _SMALL = 10**7, 2 * 10**7, 3 * 10**7
 _FIRST = "the first pod, on a process that knows no node"
 _KNOWN = "place: LSR, 4 CPUs, whole cores"
 _NEW = "place: pods of sizes that nobody asked for before"
@@ -56,8 +58,15 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=0, help="how many place pods at the same time at last")
     parser.add_argument("--seconds", type=float, default=20, help="how long they do")
     parser.add_argument("--more", type=int, default=0, help="pods that come at last, before memory is told")
+    parser.add_argument("--small", type=int, default=0, help="pods of half a CPU that fill the nodes")
     given = parser.parse_args()
     title = f"{given.nodes} nodes of {CPUS} CPUs"
+    if given.small:
+        with database_url("postgresql") as connection:
+            rows = [[name, *timing.figures()] for name, timing in _full(connection, given.nodes, given.small)]
+        columns = ["a pod is placed, then", "p50", "p99", "longest"]
+        print_table(f"{title}, {given.small} small pods", columns, rows)
+        return
     with database_url("postgresql") as connection:
         rows = [
             [name, *timing.figures(), ", ".join(map(str, sorted(answers)))]
@@ -161,11 +170,13 @@ def fill_nodes(url: str, count: int) -> None:
             raise RuntimeError(f"nodes were refused: {outcomes[0]}")
 
 
-def fill_pods(url: str, chance: random.Random, numbers: range) -> None:
-    """Place a pod for each number, many in a call."""
+def fill_pods(url: str, chance: random.Random, numbers: range, **shape: str) -> None:
+    """Place a pod for each number, many in a call; all of that shape, if one is given."""
     wire = Wire(url)
     for start in tqdm(range(0, len(numbers), _PODS_AT_ONCE), desc="pods", unit="batch"):
-        items = [_in_default(_pod(chance, number)) for number in numbers[start : start + _PODS_AT_ONCE]]
+        items = [
+            _in_default(_pod(chance, number, **shape)) for number in numbers[start : start + _PODS_AT_ONCE]
+        ]
         body = {"kind": "List", "items": items}
         outcomes = json.loads(wire.must("POST", f"{_CLUSTER}/pods", body))["pods"]
         if refused := [each for each in outcomes if each["status"] != _CREATED]:
@@ -203,11 +214,35 @@ def tasks(chance: random.Random, nodes: int, pods: int) -> Iterator[Task]:
     )
     preview = {"pod": _pod(chance, 0, qos="LSR", cpu="6"), "limit": 10}
     yield Task(_PREVIEW, [preview] * 20, "POST", "pods/preview")
+    asked = _asked(chance, nodes)
+    for verb in _VERBS:
+        yield Task(f"extender: {verb}, all nodes by name", [asked] * 20, "POST", f"extender/{verb}")
+
+
+def _asked(chance: random.Random, nodes: int) -> dict[str, Any]:
+    """What kube-scheduler asks about a pod and all nodes."""
     waiting = _in_default(_pod(chance, 0, qos="LSR", cpu="6"))
     waiting["metadata"]["uid"] = str(uuid.UUID(int=chance.getrandbits(128)))
-    asked = {"Pod": waiting, "NodeNames": [f"node-{number}" for number in range(nodes)]}
-    for verb in ("filter", "prioritize"):
-        yield Task(f"extender: {verb}, all nodes by name", [asked] * 20, "POST", f"extender/{verb}")
+    return {"Pod": waiting, "NodeNames": [f"node-{number}" for number in range(nodes)]}
+
+
+def _full(connection: str, nodes: int, small: int) -> Iterator[tuple[str, Timing]]:
+    """What the extender takes on nodes with so many small pods, one of which came just before."""
+    shape = {"qos": "LS", "cpu": "500m"}
+    _bring_in_nodes(connection, nodes)
+    with _ready_service(connection, workers=1) as server:
+        chance, wire = random.Random(5), Wire(server.url)
+        fill_pods(server.url, chance, range(_SMALL, _SMALL + small), **shape)
+        numbers, asked = itertools.count(_SMALL + small), _asked(chance, nodes)
+        for verb in _VERBS:
+            timing = Timing()
+            for number in itertools.islice(numbers, _ROUNDS):
+                wire.must("PUT", f"{_CLUSTER}/pods/default/p-{number}", _pod(chance, number, **shape))
+                took, status, _ = wire.timed("POST", f"{_CLUSTER}/extender/{verb}", asked)
+                if status != _OK:
+                    raise RuntimeError(f"{verb}: {status}")
+                timing.milliseconds.append(took)
+            yield f"extender: {verb}", timing
 
 
 def _pod(
