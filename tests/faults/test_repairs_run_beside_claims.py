@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from placement.services import checking
 from placement.services.online_migrations import Owner
 from placement.storage.database import Database
+from placement.storage.statements import providers
 from tests.faults.ledger import make_providers, shown_use, stored_use, storm, violations
 from tests.server import BACKENDS, database_url, running_service
 from tests.service import Service
@@ -20,16 +21,18 @@ _ROUNDS = 10
 def test_sums_are_right_after_repairs_in_a_storm(backend: str):
     with database_url(backend) as url, running_service(url, workers=2) as server:
         service = Service(server.url)
-        providers = make_providers(service, 3)
+        hosts = make_providers(service, 3)
         database = Database(url)
-        with storm([server.url], providers, clients=8) as ledger:
+        with storm([server.url], hosts, clients=8) as ledger:
             for _ in range(_ROUNDS):
                 with database.write() as transaction:
+                    # In the order of all writers: without it, claims and this one may wait for each other.
+                    providers.lock_all(transaction, hosts)
                     transaction.execute(sa.text("UPDATE inventories SET used = used + 5"))
                 assert checking.check(url, _OWNER).errors
                 checking.repair(url, _OWNER)
                 assert checking.check(url, _OWNER).errors == []
         database.dispose()
         assert ledger.faults() == 0, ledger.statuses
-        assert violations(service, providers, ledger) == []
-        assert shown_use(service) == stored_use(service, providers)
+        assert violations(service, hosts, ledger) == []
+        assert shown_use(service) == stored_use(service, hosts)
