@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
+import orjson
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
@@ -34,7 +35,7 @@ _LOCK_SECONDS = 10.0
 _BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _SESSION = "SELECT pg_backend_pid()"
-_NUMBERS = frozenset({"integer", "bigint", "double precision"})
+_INTEGERS, _FLOAT = frozenset({"integer", "bigint"}), "double precision"
 _UNBOUNDED: AbstractContextManager[None] = nullcontext()
 
 
@@ -279,7 +280,9 @@ def _array(values: Iterable[Any], type_: str) -> str:
 
     Source: PostgreSQL documentation, "Array Value Input".
     """
-    if type_ in _NUMBERS:
+    if type_ in _INTEGERS:
+        return f"{{{orjson.dumps(list(values))[1:-1].decode()}}}"
+    if type_ == _FLOAT:
         return f"{{{','.join(map(str, values)).replace('None', 'NULL')}}}"
     return f"{{{','.join(map(_element, values))}}}"
 
