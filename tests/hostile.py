@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
@@ -103,6 +104,12 @@ class Wire:
         finally:
             self._socket.settimeout(PATIENCE_SECONDS)
         return False
+
+    def is_reset(self) -> bool:
+        """Whether the other side has given the connection up, though not all that it sent is read."""
+        watching = select.poll()
+        watching.register(self._socket, 0)
+        return any(events & (select.POLLERR | select.POLLHUP) for _, events in watching.poll(0))
 
     def ends(self) -> bool:
         """Whether the other side closes the connection without sending more."""

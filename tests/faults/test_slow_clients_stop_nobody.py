@@ -113,7 +113,7 @@ def test_slow_readers_keep_no_thread_and_are_sent_away(impatient: lane_server.Ru
         with Wire(impatient.url) as wire:
             for _ in range(6):
                 assert wire.get("/").answer().status == 200
-        time.sleep(2)
+        assert eventually(lambda: all(reader.is_reset() for reader in readers))
         for reader in readers:
             with pytest.raises(EOFError):
                 reader.answer()
