@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 MILLION = 1_000_000
 LARGEST_RATIO = 1e9
 """What is watched of a ratio; capacities are computed from all of it."""
-NumberColumn: TypeAlias = "array[int]"
+NumberColumn: TypeAlias = "array[int] | array[float]"
 """64-bit integers, or floats, one behind the other."""
 
 
@@ -67,38 +67,26 @@ class Snapshot(NamedTuple):
     aggregates: Iterable[tuple[int, int]]
 
 
-class Terms(NamedTuple):
-    """On what terms a provider offers a class; hosts are much alike in it."""
-
-    class_id: int
-    total: int
-    reserved: int
-    min_unit: int
-    max_unit: int
-    step_size: int
-    allocation_ratio: float
-
-
 class ProviderStates(NamedTuple):
     """Many providers, as they were at one moment, as columns.
 
     `providers` are id, generation, parent_id (0 for a root), root_id, revision and content; `uuids` are those
-    of the ones that nothing is known of yet, by id. Of those that are not `altered` nothing else changed but
-    their use: `usage` is provider id, class_id and used. Of those that are, `inventories` are terms, each
-    with the providers that offer on them and how much of it is in use, each class of a provider once, and
-    the memberships are sets of trait or aggregate ids, each with the providers that carry it; terms and sets
-    may come more than once, a provider may not.
+    of the ones that nothing is known of yet, by id. Of those that are
+    not `altered` nothing else changed but their use: `usage` is provider id, class_id and used. Of those that
+    are, `inventories` are provider id, class_id, total, reserved, min_unit, max_unit, step_size, used and
+    allocation ratio, each class of a provider once, and the memberships are sets of trait or aggregate ids,
+    each with the providers that carry it; a set may come more than once, a provider may not.
     """
 
     providers: Sequence[NumberColumn]
     uuids: Mapping[int, str]
     usage: Sequence[NumberColumn]
     altered: Sequence[int]
-    inventories: Sequence[tuple[Terms, NumberColumn, NumberColumn]]
+    inventories: Sequence[NumberColumn]
     traits: Sequence[tuple[frozenset[int], NumberColumn]]
     aggregates: Sequence[tuple[frozenset[int], NumberColumn]]
 
     @property
     def class_ids(self) -> frozenset[int]:
         """The classes of the inventories."""
-        return frozenset(terms.class_id for terms, _, _ in self.inventories)
+        return frozenset(map(int, self.inventories[1]))

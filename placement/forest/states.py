@@ -7,20 +7,17 @@ never leave the forest in another state than `Forest.apply` would.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
 
 import numpy as np
 
-from placement.forest.arrays import Amounts, Rows
+from placement.forest.arrays import Rows
 from placement.forest.forest import Forest
 from placement.forest.inventory_entries import Offered
 from placement.forest.provider_columns import NONE
-from placement.forest.records import NumberColumn, ProviderStates, Terms
+from placement.forest.records import NumberColumn, ProviderStates
 
 # The parent of a root, in columns of ids.
 _NOBODY = 0
-# Terms, who offers on them, and how much of it is in use.
-_Alike: TypeAlias = tuple[Terms, NumberColumn, NumberColumn]
 
 
 def strangers(forest: Forest, ids: Sequence[int]) -> list[int]:
@@ -46,8 +43,10 @@ def altered(forest: Forest, providers: Sequence[NumberColumn]) -> list[int]:
 def have_ancestors(forest: Forest, portions: Iterable[ProviderStates]) -> bool:
     """Whether root and parent of each provider are known or come along."""
     columns = [each.providers for each in portions]
-    coming = _joined([ids for ids, *_ in columns])
-    above = _joined([ids for _, _, *both, _, _ in columns for ids in both])
+    coming = np.concatenate([np.empty(0, np.int64), *(np.asarray(ids) for ids, *_ in columns)])
+    above = np.concatenate(
+        [np.empty(0, np.int64), *(np.asarray(ids) for _, _, *both, _, _ in columns for ids in both)]
+    )
     missing = above[(above != _NOBODY) & (forest.rows_of(above) == NONE)]
     return bool(np.isin(missing, coming).all())
 
@@ -121,29 +120,14 @@ def _sets_of(
 
 def _offer(forest: Forest, states: ProviderStates, among: Rows) -> None:
     """Let these providers offer the inventories that they are told to have, and no others."""
-    by_class: dict[int, list[_Alike]] = {class_id: [] for class_id in forest.inventories}
-    for each in states.inventories:
-        by_class.setdefault(each[0].class_id, []).append(each)
-    for class_id, alike in by_class.items():
-        offering = forest.rows_of(_joined([providers for _, providers, _ in alike]))
+    provider, classes, *rest = (np.asarray(column) for column in states.inventories)
+    rows = forest.rows_of(provider)
+    class_ids = np.unique(classes).tolist()
+    for class_id in {*class_ids, *forest.inventories}:
+        of_class = classes == class_id
+        offering = rows[of_class]
         left = np.zeros(forest.count, bool)
         left[among] = True
         left[offering] = False
-        column = forest.column(class_id)
-        column.cut(np.flatnonzero(left))
-        if alike:
-            column.put_all(offering, _offered(alike))
-
-
-def _offered(alike: Sequence[_Alike]) -> Offered:
-    """The terms of inventories of one class, for each of those who offer on them."""
-    times = [len(providers) for _, providers, _ in alike]
-    _, total, reserved, min_unit, max_unit, step_size, ratio = (
-        np.repeat(np.array(column), times) for column in zip(*(terms for terms, _, _ in alike), strict=True)
-    )
-    used = _joined([used for _, _, used in alike])
-    return Offered(total, reserved, min_unit, max_unit, step_size, used, ratio)
-
-
-def _joined(columns: Sequence[NumberColumn]) -> Amounts:
-    return np.concatenate([np.empty(0, np.int64), *(np.asarray(column) for column in columns)])
+        forest.column(class_id).cut(np.flatnonzero(left))
+        forest.column(class_id).put_all(offering, Offered(*(column[of_class] for column in rest)))

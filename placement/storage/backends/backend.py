@@ -202,14 +202,9 @@ class Backend(Protocol):
         """Whether a column of ids or texts is one of any number of them."""
 
     def columns(self, connection: sa.Connection, statement: sa.Select[Any]) -> list[NumberColumn]:
-        """The rows of a query column by column: 64-bit integers, none of them null."""
+        """The rows of a query column by column: 64-bit integers, or floats where its column says Float.
 
-    def alike(
-        self, connection: sa.Connection, statement: sa.Select[Any], keys: int
-    ) -> list[tuple[tuple[Any, ...], list[NumberColumn]]]:
-        """The rows of a query, together where their first `keys` columns are alike: these, and the others.
-
-        The others are as `columns` has them.
+        All values are numbers, none is null.
         """
 
     # -- looking at what changed --------------------------------------------------------------------

@@ -243,21 +243,18 @@ class PostgreSQL:
         return column == sa.any_(sa.cast(text, postgresql.ARRAY(kind)))
 
     def columns(self, connection: sa.Connection, statement: sa.Select[Any]) -> list[NumberColumn]:
-        """All rows are alike in nothing."""
-        ((_, columns),) = self.alike(connection, statement, 0)
-        return columns
-
-    def alike(
-        self, connection: sa.Connection, statement: sa.Select[Any], keys: int
-    ) -> list[tuple[tuple[Any, ...], list[NumberColumn]]]:
         """Each column in one value, of bytes as the server has them: no row becomes an object."""
-        rows = list(statement.subquery().c)
+        rows = statement.subquery()
+        is_float = [isinstance(column.type, sa.Float) for column in rows.c]
         packed = [
-            sa.func.string_agg(sa.func.int8send(sa.cast(column, sa.BigInteger)), sa.literal(b""))
-            for column in rows[keys:]
+            sa.func.string_agg(
+                sa.func.float8send(column) if floats else sa.func.int8send(sa.cast(column, sa.BigInteger)),
+                sa.literal(b""),
+            )
+            for column, floats in zip(rows.c, is_float, strict=True)
         ]
-        found = connection.execute(sa.select(*rows[:keys], *packed).group_by(*rows[:keys]))
-        return [(tuple(row[:keys]), [_unpacked(value) for value in row[keys:]]) for row in found]
+        found = connection.execute(sa.select(*packed)).one()
+        return [_unpacked(value, floats) for value, floats in zip(found, is_float, strict=True)]
 
     # -- looking at what changed --------------------------------------------------------------------
 
@@ -294,9 +291,9 @@ def _element(text: str | None) -> str:
     return f'"{escaped}"'
 
 
-def _unpacked(value: bytes | None) -> NumberColumn:
+def _unpacked(value: bytes | None, is_float: bool) -> NumberColumn:
     """Numbers from the bytes in which a server sends them, the highest first; None: there are none."""
-    numbers: NumberColumn = array("q")
+    numbers: NumberColumn = array("d") if is_float else array("q")
     numbers.frombytes(value or b"")
     if sys.byteorder == "little":
         numbers.byteswap()

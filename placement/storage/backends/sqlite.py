@@ -279,17 +279,12 @@ class SQLite:
 
     def columns(self, connection: sa.Connection, statement: sa.Select[Any]) -> list[NumberColumn]:
         """The rows, turned round."""
-        return _turned(connection.execute(statement).all(), len(statement.selected_columns))
-
-    def alike(
-        self, connection: sa.Connection, statement: sa.Select[Any], keys: int
-    ) -> list[tuple[tuple[Any, ...], list[NumberColumn]]]:
-        """The rows, sorted into heaps."""
-        heaps: dict[tuple[Any, ...], list[tuple[int, ...]]] = {}
-        for row in connection.execute(statement):
-            heaps.setdefault(tuple(row[:keys]), []).append(tuple(row[keys:]))
-        width = len(statement.selected_columns) - keys
-        return [(same, _turned(others, width)) for same, others in heaps.items()]
+        rows = connection.execute(statement).all()
+        columns = zip(*rows, strict=True) if rows else [()] * len(statement.selected_columns)
+        return [
+            array("d" if isinstance(column.type, sa.Float) else "q", values)
+            for column, values in zip(statement.selected_columns, columns, strict=True)
+        ]
 
     # -- looking at what changed --------------------------------------------------------------------
 
@@ -317,7 +312,3 @@ class SQLite:
             if not self._url.database.startswith((":memory:", "file:")):
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         sqlite3.connect(path).close()
-
-
-def _turned(rows: Sequence[Sequence[int]], width: int) -> list[NumberColumn]:
-    return [array("q", column) for column in (zip(*rows, strict=True) if rows else [()] * width)]

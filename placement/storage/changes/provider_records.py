@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -20,7 +21,6 @@ from placement.forest.records import (
     ProviderRow,
     ProviderStates,
     Snapshot,
-    Terms,
 )
 from placement.storage import tables
 from placement.storage.backends.backend import Backend
@@ -68,38 +68,32 @@ def read_states(
     def sets(table: sa.Table, column: str) -> list[tuple[frozenset[int], NumberColumn]]:
         if not altered:
             return []
-        each = _members(table, column).where(backend.among(table.c.resource_provider_id, altered))
+        provider = table.c.resource_provider_id
+        each = _members(table, column).where(backend.among(provider, altered)).subquery()
+        carriers = sa.func.aggregate_strings(sa.cast(each.c.provider, sa.String), _SEPARATOR)
+        rows = connection.execute(sa.select(each.c.members, carriers).group_by(each.c.members))
         return [
-            (_ids_in(members), carriers) for (members,), (carriers,) in backend.alike(connection, each, 1)
+            (_ids_in(members), array("q", map(int, carried.split(_SEPARATOR)))) for members, carried in rows
         ]
 
-    def offers() -> list[tuple[Terms, NumberColumn, NumberColumn]]:
-        if not altered:
-            return []
-        terms = (class_id, *(tables.inventories.c[name] for name in Terms._fields[1:]))
-        each = sa.select(*terms, owner, used).where(backend.among(owner, altered))
-        return [
-            (Terms(*same), providers, used)
-            for same, (providers, used) in backend.alike(connection, each, len(Terms._fields))
-        ]
-
+    offers = sa.select(owner, *_inventory_columns()).where(backend.among(owner, altered))
     usage = sa.select(owner, class_id, used).where(backend.among(owner, same))
     return ProviderStates(
         providers,
         dict(iter(named)),
         backend.columns(connection, usage),
         altered,
-        offers(),
+        backend.columns(connection, offers),
         sets(tables.provider_traits, "trait_id"),
         sets(tables.provider_aggregates, "aggregate_id"),
     )
 
 
 def _members(table: sa.Table, column: str) -> sa.Select[Any]:
-    """The members of each provider as one text, and the provider."""
+    """The members of each provider, as one text."""
     members = sa.func.aggregate_strings(sa.cast(table.c[column], sa.String), _SEPARATOR)
     provider = table.c.resource_provider_id
-    return sa.select(members.label("members"), provider).group_by(provider)
+    return sa.select(provider.label("provider"), members.label("members")).group_by(provider)
 
 
 def snapshot(connection: sa.Connection) -> Snapshot:

@@ -22,7 +22,6 @@ from placement.forest.records import (
     ProviderRow,
     ProviderStates,
     Snapshot,
-    Terms,
 )
 
 # What a provider offers of a class: an inventory, and how much of it is in use.
@@ -88,18 +87,19 @@ def told(
 ) -> ProviderStates:
     heads = [(id_, revision, parents[id_] or 0, root_of(id_, parents), revision, 0) for id_ in providers]
     offers = [
-        (Terms(class_id, *(getattr(each, name) for name in Terms._fields[1:])), [id_], [used])
+        (id_, class_id, i.total, i.reserved, i.min_unit, i.max_unit, i.step_size, used, i.allocation_ratio)
         for id_, given in providers.items()
-        for class_id, (each, used) in given["offers"].items()
+        for class_id, (i, used) in given["offers"].items()
     ]
+    columns = zip(*offers, strict=True) if offers else [()] * 9
     return ProviderStates(
         [array("q", column) for column in zip(*heads, strict=True)],
         {id_: str(uuid.UUID(int=id_)) for id_ in strangers},
         [array("q")] * 3,
         sorted(providers),
-        # Each by itself, so that terms and sets come as often as they are offered on and carried.
-        [(terms, array("q", providers), array("q", used)) for terms, providers, used in offers],
+        [array("d" if at == 8 else "q", column) for at, column in enumerate(columns)],
         *(
+            # Each by itself, so that a set comes as often as it is carried.
             [(given[kind], array("q", [id_])) for id_, given in providers.items() if given[kind]]
             for kind in ("traits", "aggregates")
         ),
