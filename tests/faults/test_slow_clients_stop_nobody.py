@@ -138,17 +138,23 @@ def test_a_stream_ends_when_its_reader_is_gone_or_too_slow(impatient: lane_serve
         assert eventually(lambda: impatient.has_noted("closed", slow))
 
 
+def await_all_heard(url: str) -> None:
+    """Wait until the server has heard all who sent before, as who comes after one who was answered is."""
+    for _ in range(2):
+        with Wire(url) as wire:
+            assert wire.get("/").answer().status == 200
+
+
 def test_the_oldest_sender_makes_room_for_the_next():
     with (
         lane_server.running(most_senders=20, head_seconds=600, body_seconds=600) as server,
         held(server.url, 20) as oldest,
     ):
-        # Who comes after somebody who was answered is heard after all who sent before the two.
-        for _ in range(2):
-            with Wire(server.url) as wire:
-                assert wire.get("/").answer().status == 200
+        await_all_heard(server.url)
+        assert all(wire.is_open() for wire in oldest)
         with held(server.url, 20) as others:
             assert [wire.answer().status for wire in oldest] == [503] * 20
+            await_all_heard(server.url)
             assert all(wire.is_open() for wire in others)
 
 
