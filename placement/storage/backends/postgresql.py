@@ -277,6 +277,7 @@ def _array(values: Iterable[Any], type_: str) -> str:
 
     Source: PostgreSQL documentation, "Array Value Input".
     """
+    # JSON is written ten times as fast, but has no word for floats without end.
     if type_ in _INTEGERS:
         return f"{{{orjson.dumps(list(values))[1:-1].decode()}}}"
     if type_ == _FLOAT:
