@@ -23,7 +23,7 @@ from placement.operations.http.received import (
     Received,
     framing_of,
 )
-from placement.operations.http.refusals import HttpRefusal
+from placement.operations.http.refusals import HttpRefusal, Refused
 from placement.operations.http.tls import is_stranger
 from placement.services.health.probes import PATHS
 
@@ -86,7 +86,7 @@ class Connection:
         return True
 
     def advance(self) -> bool:
-        """Whether a request is complete now. Raises HttpRefusal, OSError."""
+        """Whether a request is complete now. Raises Refused, OSError."""
         if self.phase is Phase.IDLE and self._buffer:
             self.phase = Phase.HEAD
             self.deadline = time.monotonic() + self._limits.head_seconds
@@ -145,24 +145,24 @@ class Connection:
         try:
             self.request = Request(self._cfg, self.received, self.address, self._number)
         except (ParseException, OSError, StopIteration) as error:
-            raise refusals.of_parser(error) from None
+            raise Refused(refusals.of_parser(error)) from None
         if self.request.path not in PATHS and is_stranger(self.wire):
-            raise refusals.NO_CERTIFICATE
+            raise Refused(refusals.NO_CERTIFICATE)
         self._expect_body()
 
     def _check_head(self, size: int) -> None:
         line = self._buffer.find(b"\r\n", 0, self._limits.largest_line_bytes + 2)
         if line < 0 and size > self._limits.largest_line_bytes:
-            raise refusals.LINE_TOO_LONG
+            raise Refused(refusals.LINE_TOO_LONG)
         if size > self._limits.largest_head_bytes:
-            raise refusals.HEAD_TOO_LONG
+            raise Refused(refusals.HEAD_TOO_LONG)
 
     def _expect_body(self) -> None:
         self.phase = Phase.BODY
         self.deadline = time.monotonic() + self._limits.body_seconds
         self._framing = framing_of(self.request)
         if self._framing.missing > self._limits.largest_body_bytes:
-            raise refusals.BODY_TOO_LONG
+            raise Refused(refusals.BODY_TOO_LONG)
         if self.request is not None and self.request._expected_100_continue:
             self.request._expected_100_continue = False
             if not self._buffer:
@@ -176,10 +176,10 @@ class Connection:
         try:
             piece, complete = self._framing.take(self._buffer)
         except BadChunks as error:
-            raise HttpRefusal(400, str(error)) from None
+            raise Refused(HttpRefusal(400, str(error))) from None
         self.received.append(piece)
         if self.received.body_size > self._limits.largest_body_bytes:
-            raise refusals.BODY_TOO_LONG
+            raise Refused(refusals.BODY_TOO_LONG)
         # The application finds out what is missing of a body that breaks off.
         if complete or self.ended:
             self.received.complete()

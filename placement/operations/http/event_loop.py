@@ -20,7 +20,7 @@ from placement.operations.http.exchange import Exchange, State
 from placement.operations.http.lanes import Lanes
 from placement.operations.http.limits import Limits
 from placement.operations.http.process import room_for_connections
-from placement.operations.http.refusals import HttpRefusal
+from placement.operations.http.refusals import HttpRefusal, Refused
 from placement.operations.http.register import Register
 from placement.operations.http.tls import Tls
 from placement.services.health.probes import METHODS, PATHS, Probe
@@ -159,8 +159,8 @@ class EventLoop:
             return
         try:
             complete = connection.advance()
-        except HttpRefusal as refusal:
-            self._refuse(connection, refusal)
+        except Refused as refused:
+            self._refuse(connection, refused.refusal)
             return
         self._register.note(connection)
         if not self._has_room_for(connection):

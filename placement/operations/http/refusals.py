@@ -24,11 +24,23 @@ _RETRY_AFTER_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True)
-class HttpRefusal(Exception):
-    """A request is answered with this status, and its connection is closed."""
+class HttpRefusal:
+    """A status and a message that answer a request, whose connection is closed then."""
 
     status: int
     message: str
+
+
+class Refused(Exception):
+    """A request that is answered with a refusal.
+
+    The refusals below are constants, but no exceptions: an exception that is raised again keeps the frames of
+    each raise, and with them every connection that it ended.
+    """
+
+    def __init__(self, refusal: HttpRefusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
 
 
 TOO_LATE = HttpRefusal(503, "The request waited too long for its turn; nothing was done.")

@@ -118,7 +118,8 @@ class Shortlist:
         self._wish = wish
         self._most = len(lost) + min(max(count, 1) - 1 + _AHEAD, _MOST_AT_ONCE)
         self._lost = lost
-        self._refusal: NoCandidate | None = None
+        # Why nothing is left; each consumer gets an exception of its own, which keeps its frames only.
+        self._reason: str | None = None
         self._found: _Found | None = None
 
     def take(self, *, last: bool = False, shuffled: bool = False) -> Proposal:
@@ -126,8 +127,8 @@ class Shortlist:
 
         `shuffled`: any of the best. Raises NoCandidate, AllLost, and as Candidates.find does.
         """
-        if self._refusal is not None:
-            raise self._refusal
+        if self._reason is not None:
+            raise NoCandidate(self._reason)
         while True:
             found = self._found
             at = None if found is None else found.best(self._forest)
@@ -141,8 +142,8 @@ class Shortlist:
         query = replace(self._wish.query, limit=self._most)
         search = self._candidates.find_in(self._forest.view, query, self._wish.options)
         if not len(search.answer):
-            self._refusal = NoCandidate(f"no candidate: {reason_of(search)}")
-            raise self._refusal
+            self._reason = f"no candidate: {reason_of(search)}"
+            raise NoCandidate(self._reason)
         found = _Found(search, self._wish.query, self._most, self._forest)
         if shuffled:
             found.shuffle()
