@@ -245,17 +245,17 @@ def _churn(url: str, roots: list[str], seed: int) -> None:
         mine.append(consumer)
 
 
-def _stream(url: str, last: str | None = None, wait: int = 25) -> requests.Response:
-    headers = {"X-Auth-Token": "admin", "Accept": "text/event-stream"}
+def _stream(url: str, last: str | None = None, wait: int = 25, user: str = "admin") -> requests.Response:
+    headers = {"X-Auth-Token": user, "X-Roles": "admin", "Accept": "text/event-stream"}
     if last is not None:
         headers["Last-Event-ID"] = last
     return requests.get(f"{url}{EVENTS}?wait={wait}", headers=headers, stream=True, timeout=PATIENCE_SECONDS)
 
 
-def _stream_with_a_place(url: str) -> requests.Response:
+def _stream_with_a_place(url: str, user: str = "admin") -> requests.Response:
     """A stream, once it is noticed that those who followed before have gone."""
     end = time.monotonic() + PATIENCE_SECONDS
-    while (answer := _stream(url)).status_code == 503 and time.monotonic() < end:
+    while (answer := _stream(url, user=user)).status_code == 503 and time.monotonic() < end:
         answer.close()
         time.sleep(0.1)
     assert answer.status_code == 200
@@ -288,9 +288,15 @@ def test_a_stream_tells_what_changes_while_it_is_open_and_goes_on_after_it(serve
 
 
 def test_those_who_wait_hold_up_nobody_and_too_many_are_refused(served: RunningServer):
-    streams = [_stream_with_a_place(served.url) for _ in range(8)]
+    streams = [_stream_with_a_place(served.url) for _ in range(6)]
     try:
+        # One user leaves a quarter of the places to others.
         refused = _stream(served.url)
+        assert refused.status_code == 503
+        assert refused.headers["Retry-After"]
+        assert "6 requests of this user" in refused.text
+        streams += [_stream_with_a_place(served.url, "another") for _ in range(2)]
+        refused = _stream(served.url, user="a-third")
         assert refused.status_code == 503
         assert refused.headers["Retry-After"]
         # Reads and writes have their own threads.

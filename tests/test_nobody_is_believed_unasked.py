@@ -187,8 +187,12 @@ def test_names_of_loopback_are_served(believing: FlaskClient, host: str):
 @pytest.mark.parametrize(
     "header",
     [
+        "CF-Connecting-IP",
         "Forwarded",
+        "True-Client-IP",
         "Via",
+        "X-Client-IP",
+        "X-Original-Forwarded-For",
         "X-Real-IP",
         "X-Forwarded-For",
         "X-Forwarded-Host",
@@ -200,6 +204,21 @@ def test_what_a_proxy_brings_in_is_refused(believing: FlaskClient, header: str):
     answer = believing.get("/resource_providers", headers={**ADMIN, header: "127.0.0.1"})
     assert answer.status_code == 403
     assert header.lower() in detail(answer).lower()
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["https://evil.example", "http://localhost.evil.example", "null", "", "http://127.0.0.1@evil.example"],
+)
+def test_pages_of_other_sites_are_refused(believing: FlaskClient, origin: str):
+    answer = believing.get("/resource_providers", headers={**ADMIN, "Origin": origin})
+    assert answer.status_code == 403
+    assert "Origin" in detail(answer)
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:8778", "https://127.0.0.1", "http://[::1]:3000"])
+def test_pages_of_this_machine_are_served(believing: FlaskClient, origin: str):
+    assert believing.get("/resource_providers", headers={**ADMIN, "Origin": origin}).status_code == 200
 
 
 @pytest.mark.parametrize("address", ["192.0.2.7", "::ffff:192.0.2.7", "2001:db8::1", ""])

@@ -28,7 +28,7 @@ def test_several_requests_may_come_at_once(served: RunningServer):
         wire.send(
             request("POST", "/resource_providers", body, JSON),
             request("POST", "/resource_providers", chunked(b"{", b"}"), JSON, CHUNKED, length=False),
-            f"GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET /traits HTTP/1.1\r\n{KNOWN}\r\n",
+            f"GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET /traits HTTP/1.1\r\nHost: a\r\n{KNOWN}\r\n",
         )
         assert [wire.answer().status for _ in range(4)] == [200, 400, 200, 200]
         wire.get("/")
@@ -81,6 +81,10 @@ def test_who_has_sent_all_may_close_that_side(served: RunningServer):
         "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
         "Transfer-Encoding: chunked, gzip",
         "Transfer-Encoding: gzip",
+        "Transfer-Encoding: gzip, chunked",
+        "Transfer-Encoding: identity",
+        "Transfer-Encoding: identity, chunked",
+        "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked",
         "Transfer-Encoding:\x0bchunked",
         "Transfer-Encoding : chunked",
         " Transfer-Encoding: chunked",
@@ -94,7 +98,8 @@ def test_what_could_be_understood_in_two_ways_is_refused(served: RunningServer, 
     """And nothing behind it is taken for a request."""
     with Wire(served.url) as wire:
         wire.send(
-            f"POST /resource_providers HTTP/1.1\r\n{KNOWN}{headers}\r\n\r\n{{}}", "GET / HTTP/1.1\r\n\r\n"
+            f"POST /resource_providers HTTP/1.1\r\nHost: localhost\r\n{KNOWN}{headers}\r\n\r\n{{}}",
+            "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
         )
         answer = wire.answer()
         assert answer.status in (400, 501)
@@ -117,8 +122,25 @@ def test_what_could_be_understood_in_two_ways_is_refused(served: RunningServer, 
 )
 def test_lines_that_are_no_requests_are_refused(served: RunningServer, line: str):
     with Wire(served.url) as wire:
-        assert wire.send(f"{line}\r\n\r\n").answer().status == 400
+        assert wire.send(f"{line}\r\nHost: localhost\r\n\r\n").answer().status == 400
         assert wire.ends()
+
+
+@pytest.mark.parametrize("path", ["/", "/resource_providers", "/healthcheck"])
+def test_a_request_of_http_1_1_names_its_host(served: RunningServer, path: str):
+    with Wire(served.url) as wire:
+        answer = wire.send(f"GET {path} HTTP/1.1\r\n{KNOWN}\r\n").answer()
+        assert answer.status == 400
+        assert "Host" in answer.error["detail"]
+        assert wire.ends()
+    with Wire(served.url) as wire:
+        assert wire.send(f"GET {path} HTTP/1.0\r\n{KNOWN}\r\n").answer().status == 200
+
+
+def test_no_answer_is_taken_for_another_media_type(served: RunningServer):
+    for path in ("/", "/resource_providers", "/nothing", "/healthcheck", "/metrics", "/ui/", f"/?{'x' * 80_000}"):
+        with Wire(served.url) as wire:
+            assert wire.get(path).answer().headers["x-content-type-options"] == "nosniff", path
 
 
 def test_queries_of_64_kib_are_read_and_longer_lines_refused(served: RunningServer):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from placement.api.capacity_question import of_setting
 from placement.api.connection import objection, watch_of
 from placement.api.errors import HttpError, Misconfigured, Relayed
 from placement.api.keystone import Keystone
-from placement.api.middleware import REQUEST_ID, surrounded
+from placement.api.middleware import REQUEST_ID, allowed_origins, surrounded
 from placement.api.observed import note_rule
 from placement.api.openapi import page
 from placement.api.openapi.document import EXTENSION, Documents
@@ -173,9 +173,10 @@ def create_application(
         # HEAD and OPTIONS are methods that no path has (placement-api.md, "Routing details"), but for health.
         none = {"OPTIONS"} if rule.rule in PATHS else {"HEAD", "OPTIONS"}
         rule.methods = (rule.methods or set()) - none
-    only_this_machine = settings.auth_strategy == "noauth2" and not settings.allow_remote_noauth
+    believes = settings.auth_strategy == "noauth2" and not settings.allow_remote_noauth
+    objects = partial(objection, allowed_origins=allowed_origins(configuration)) if believes else None
     # Few hooks, for every one of them costs every request.
-    application.before_request(partial(_begin, only_this_machine=only_this_machine))
+    application.before_request(partial(_begin, objects))
     callers.limit(application, settings.requests_per_caller)
     application.before_request(_check_head)
     application.after_request(_finish)
@@ -212,11 +213,12 @@ def _strategy(settings: ApiSettings, configuration: cfg.ConfigOpts) -> auth.Stra
     return auth.noauth2
 
 
-def _begin(*, only_this_machine: bool) -> None:
+def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None) -> None:
     """Start the context of a request and find out who sends it. Raises HttpError, Unauthorized."""
     context.begin()
     deadline.attend(watch_of(request.environ))
-    if only_this_machine and request.path not in PATHS and (reason := objection(request.environ)) is not None:
+    reason = objects(request.environ) if objects is not None and request.path not in PATHS else None
+    if reason is not None:
         raise HttpError(403, reason)
     # On all other paths the caller has a user id.
     if request.path not in NEED_NO_TOKEN and request.path not in current_app.extensions[OPEN_PAGES]:
@@ -254,6 +256,8 @@ def _finish(response: Response) -> Response:
     note_rule()
     at = context.current()
     response.headers[REQUEST_ID] = at.request_id
+    # No browser shall take JSON, or a text that repeats what was sent, for a page or a script.
+    response.headers["X-Content-Type-Options"] = "nosniff"
     if at.version is not None:
         response.headers[microversions.HEADER] = f"{microversions.SERVICE} {at.version}"
         response.headers.add("Vary", microversions.HEADER)

@@ -57,14 +57,19 @@ _EXPOSED = [
 def surrounded(application: Wsgi, configuration: cfg.ConfigOpts, request_seconds: float) -> Wsgi:
     """The application in the layers that the configuration asks for."""
     cors.set_defaults(allow_methods=_METHODS, allow_headers=_ALLOWED, expose_headers=_EXPOSED)
-    configuration.register_opts(cors.OPTS, group="cors")
-    if configuration.cors.allowed_origin:
+    if allowed_origins(configuration):
         application = cors.CORS(application, configuration)
     logged = RequestLog(application, request_seconds)
     configuration.register_opts(http_proxy_to_wsgi.OPTS, group="oslo_middleware")
     if not configuration.oslo_middleware.enable_proxy_headers_parsing:
         return logged
     return http_proxy_to_wsgi.HTTPProxyToWSGI(logged, configuration)
+
+
+def allowed_origins(configuration: cfg.ConfigOpts) -> list[str]:
+    """Return the sites whose pages may call the service, as [cors] allowed_origin has them."""
+    configuration.register_opts(cors.OPTS, group="cors")
+    return configuration.cors.allowed_origin or []
 
 
 class RequestLog:

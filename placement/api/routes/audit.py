@@ -10,7 +10,7 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
-from placement.api.context import use_cases
+from placement.api.context import current, use_cases
 from placement.api.described import ByMediaType, Content, Operation, Parameter, names_of
 from placement.api.errors import HttpError
 from placement.api.microversions import NEWEST
@@ -129,7 +129,7 @@ def events() -> Response:
     with ExitStack() as place:
         news = followed.since(since, 0)
         if wait and not news.changes and _most_waiting():
-            place.enter_context(followed.place(_most_waiting()))
+            place.enter_context(followed.place(_most_waiting(), current().caller.user_id))
             news = followed.since(since, wait)
     return json_response(news_body(news))
 
@@ -138,7 +138,7 @@ def _stream(followed: Events, since: str | None, seconds: float) -> Response:
     with ExitStack() as stack:
         most = _most_waiting()
         if most:
-            stack.enter_context(followed.place(most))
+            stack.enter_context(followed.place(most, current().caller.user_id))
         news = followed.now() if since is None else followed.since(since, 0)
         place = stack.pop_all()
     response = Response(_pieces(followed, news, seconds if most else 0), content_type=_STREAM)

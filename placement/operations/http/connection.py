@@ -146,6 +146,8 @@ class Connection:
             self.request = Request(self._cfg, self.received, self.address, self._number)
         except (ParseException, OSError, StopIteration) as error:
             raise Refused(refusals.of_parser(error)) from None
+        if (objection := _objection(self.request)) is not None:
+            raise Refused(HttpRefusal(400, objection))
         if self.request.path not in PATHS and is_stranger(self.wire):
             raise Refused(refusals.NO_CERTIFICATE)
         self._expect_body()
@@ -185,3 +187,19 @@ class Connection:
             self.received.complete()
             return True
         return False
+
+
+def _objection(request: Request) -> str | None:
+    """Return what RFC 9112 forbids in a head and the parser lets pass, None if nothing.
+
+    Sources: RFC 9112, 3.2 "Request Target" (Host) and 6.1 "Transfer-Encoding".
+    """
+    has_host = False
+    for name, value in request.headers:
+        has_host = has_host or name == "HOST"
+        # A proxy may take `identity, chunked` for another framing than the parser does.
+        if name == "TRANSFER-ENCODING" and value.strip().lower() != "chunked":
+            return f"Transfer-Encoding: {value} is not supported; chunked is, alone."
+    if not has_host and request.version >= (1, 1):
+        return "A request of HTTP/1.1 needs the header Host."
+    return None

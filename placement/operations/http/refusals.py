@@ -94,6 +94,7 @@ def _head(status: int, headers: Mapping[str, str]) -> bytes:
     lines = [
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
         "Connection: close",
+        "X-Content-Type-Options: nosniff",
         *(f"{name}: {value}" for name, value in headers.items()),
     ]
     return "\r\n".join([*lines, "", ""]).encode()

@@ -13,6 +13,7 @@ import binascii
 import hashlib
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -64,7 +65,7 @@ class Events:
         self._feed = Feed(database)
         self._looking = threading.Lock()
         self._counting = threading.Lock()
-        self._waiting = 0
+        self._waiting: Counter[str | None] = Counter()
 
     def now(self) -> News:
         """Nothing, and the token of this moment. Raises NotFound where no records are kept, Unavailable."""
@@ -72,19 +73,30 @@ class Events:
         return self._look(None)
 
     @contextmanager
-    def place(self, most: int) -> Iterator[None]:
-        """A place among the `most` who may wait. Raises TooManyFollowers."""
+    def place(self, most: int, user_id: str | None) -> Iterator[None]:
+        """Take one of `most` places for requests that wait, while the block runs. Raises TooManyFollowers.
+
+        One user gets three quarters of the places, rounded down, and at least one.
+        """
         with self._counting:
-            if self._waiting >= most:
+            waiting = self._waiting.total()
+            if waiting >= most:
                 raise TooManyFollowers(
-                    f"{self._waiting} requests wait for changes in this process already; try again."
+                    f"{waiting} requests wait for changes in this process already; try again."
                 )
-            self._waiting += 1
+            own = self._waiting[user_id]
+            if own >= max(1, most * 3 // 4):
+                raise TooManyFollowers(
+                    f"{own} requests of this user wait for changes in this process already; try again."
+                )
+            self._waiting[user_id] += 1
         try:
             yield
         finally:
             with self._counting:
-                self._waiting -= 1
+                self._waiting[user_id] -= 1
+                if not self._waiting[user_id]:
+                    del self._waiting[user_id]
 
     def since(self, token: str, wait_seconds: float) -> News:
         """What changed since the token, waiting so long for something to change.
