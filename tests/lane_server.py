@@ -29,6 +29,7 @@ from placement.operations.http.event_loop import EventLoop
 from placement.operations.http.limits import Limits
 from placement.operations.http.worker import LaneWorker
 from placement.operations.server import Server, listening
+from placement.services.callers import KNOWN_AS
 from tests.server import free_port
 
 _STARTS_WITHIN_SECONDS = 60
@@ -80,12 +81,14 @@ class FailingLoop(EventLoop):
 
 
 class Application:
-    """Sleeps, echoes, and sends large answers."""
+    """Sleeps, echoes, and sends large answers; a token that begins with `known-` is the user of that name."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if (token := environ.get("HTTP_X_AUTH_TOKEN", "")).startswith("known-"):
+            environ[KNOWN_AS](token)
         query = {name: values[0] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
         self._note("begun", query)
         time.sleep(float(query.get("sleep", 0)))

@@ -15,8 +15,8 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.exceptions import NotFound as RoutingNotFound
 
 from placement.api import (
+    admission,
     auth,
-    callers,
     context,
     errors,
     microversions,
@@ -177,7 +177,7 @@ def create_application(
     objects = partial(objection, allowed_origins=allowed_origins(configuration)) if believes else None
     # Few hooks, for every one of them costs every request.
     application.before_request(partial(_begin, objects))
-    callers.limit(application, settings.requests_per_caller)
+    admission.limit(application, settings.requests_per_caller)
     application.before_request(_check_head)
     application.after_request(_finish)
     application.teardown_request(lambda _: deadline.clear())

@@ -13,6 +13,8 @@ DEEPEST = 100
 # One Pod or Node has some hundred values.
 MOST_MANIFEST_BYTES = 2**20
 MOST_MANIFEST_VALUES = 50_000
+# A form of the pages holds a manifest at most, and no page has more than 30 fields.
+MOST_FORM_BYTES, MOST_FORM_FIELDS = 2**20, 100
 # So many times as large may the manifests of many things be.
 MOST_MANIFESTS = 16
 # Python needs hundreds of bytes for a value that takes two in the text; real documents have longer ones.

@@ -13,6 +13,7 @@ from placement.api.errors import HttpError
 from placement.api.route_guard import PAGES
 from placement.domain.errors import BadRequest, NotFound
 from placement.numa.cpuset import format_cpu_list
+from placement.services.bounds import MOST_FORM_BYTES, MOST_FORM_FIELDS
 from placement.web import (
     changes,
     claims,
@@ -53,7 +54,7 @@ def attach(application: Flask) -> None:
     blueprint = Blueprint("web", __name__)
     for part in _ROOMS:
         part.register(blueprint)
-    signing.register(blueprint)
+    signing.register(application, blueprint)
     blueprint.add_url_rule(PAGES, "start", lambda: to(f"{request.script_root}{PAGES}/"))
     blueprint.add_url_rule(f"{PAGES}/static/<name>", "static_file", _static)
     blueprint.add_url_rule(f"{PAGES}/<path:rest>", "no_page", _no_page, methods=["GET", "POST"])
@@ -107,10 +108,15 @@ def _check_form() -> None:
     # As for the API: what no database can hold is refused before anything is asked of one.
     queries.parameters()
     if request.method == "POST":
-        if any("\0" in value for value in request.form.values()):
-            raise BadRequest("the form contains a NUL character")
+        # All that costs nothing comes before the form is parsed, for strangers send forms, too.
+        request.max_content_length = MOST_FORM_BYTES
         if request.mimetype != "application/x-www-form-urlencoded":
             raise HttpError(415, "Pages take forms only.")
+        session.check_cookie()
+        if request.get_data().count(b"&") >= MOST_FORM_FIELDS:
+            raise BadRequest(f"the form has more than {MOST_FORM_FIELDS} fields")
+        if any("\0" in value for value in request.form.values()):
+            raise BadRequest("the form contains a NUL character")
         session.check_form()
 
 

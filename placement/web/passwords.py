@@ -2,17 +2,92 @@
 
 from __future__ import annotations
 
+import math
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from placement.api.errors import HttpError, Misconfigured
+from placement.api.waiting_room import Full, WaitingRoom
 
 _GROUP = "keystone_authtoken"
 _ANSWER_SECONDS = 5
 _DOMAIN = "Default"
+# Fewer than a lane has threads for signing in: what a slow Keystone does not hold refuses the others at once.
+_ASKING_AT_ONCE = 2
+_MOST_GUESSES, _GUESSES_SECONDS = 20, 60
+_MOST_ADDRESSES = 10_000
 
 
 class PasswordRefused(Exception):
     """Nobody is signed in; the message says why."""
+
+
+class Passwords:
+    """The way of passwords to Keystone: few at a time, and few wrong ones from an address."""
+
+    def __init__(self) -> None:
+        self._room = WaitingRoom(_ASKING_AT_ONCE)
+        self._guesses = _Guesses()
+
+    def token_for(self, configuration: Any, address: str | None, **given: str) -> str:
+        """Return a token for the password that came from this address, as `token_for` below.
+
+        Raises PasswordRefused, HttpError 429 after too many wrong passwords, HttpError 503 if too many
+        sign-ins wait for Keystone or it does not answer, Misconfigured.
+        """
+        try:
+            with self._guesses.attempt(address), self._room.entered():
+                return token_for(configuration, **given)
+        except Full:
+            message = "Too many sign-ins wait for the identity service; sign in again in a moment."
+            raise HttpError(503, message, headers={"Retry-After": "1"}) from None
+
+
+class _Guesses:
+    """The wrong passwords of the last minute, by the address that they came from."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._times: OrderedDict[str | None, deque[float]] = OrderedDict()
+
+    @contextmanager
+    def attempt(self, address: str | None) -> Iterator[None]:
+        """Count the block as a guess if it raises PasswordRefused. Raises HttpError 429."""
+        # It counts from the start, or guesses at the same time would be free.
+        self._begin(address)
+        try:
+            yield
+        except PasswordRefused:
+            raise
+        except BaseException:
+            self._forget(address)
+            raise
+        self._forget(address)
+
+    def _begin(self, address: str | None) -> None:
+        now = time.monotonic()
+        with self._turn:
+            times = self._times.setdefault(address, deque())
+            self._times.move_to_end(address)
+            while len(self._times) > _MOST_ADDRESSES:
+                self._times.popitem(last=False)
+            while times and times[0] <= now - _GUESSES_SECONDS:
+                times.popleft()
+            if len(times) >= _MOST_GUESSES:
+                seconds = math.ceil(times[0] + _GUESSES_SECONDS - now)
+                message = "Too many wrong passwords came from this address; sign in again in a minute."
+                raise HttpError(429, message, headers={"Retry-After": str(seconds)})
+            times.append(now)
+
+    def _forget(self, address: str | None) -> None:
+        with self._turn:
+            times = self._times.get(address)
+            if times:
+                times.pop()
 
 
 def token_for(

@@ -66,7 +66,11 @@ def _flavor_refused(refused: FlavorRefused) -> Response:
 
 
 def _http_error(error: HttpError) -> Response:
-    return _unknown() if error.status == 401 else problem(error.status, error.message)
+    if error.status == 401:
+        return _unknown()
+    response = problem(error.status, error.message)
+    response.headers.update(error.headers)
+    return response
 
 
 def _relayed(relayed: Relayed) -> Response:

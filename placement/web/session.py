@@ -29,6 +29,7 @@ _TOKEN = "HTTP_X_AUTH_TOKEN"
 _SIGNED_IN = "t."
 _ANONYMOUS = "a."
 _LONGEST = 3800
+_FOREIGN = "This form is not of this session, so nothing was done. Go back, reload the page, try again."
 # Whoever calls is believed there, so pages call as the administrator.
 _BELIEVED = "admin"
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -76,14 +77,19 @@ def form_key() -> str:
     return _key(_cookie())
 
 
+def check_cookie() -> str:
+    """Return the cookie of the caller, without looking at the form. Raises HttpError 403 without one."""
+    known = request.cookies.get(COOKIE)
+    if not known:
+        raise HttpError(403, _FOREIGN)
+    return known
+
+
 def check_form() -> None:
     """Raises HttpError 403 unless the form came from a page of this caller."""
     given = request.form.get(KEY_FIELD, "")
-    known = request.cookies.get(COOKIE)
-    if not known or not hmac.compare_digest(_key(known).encode(), given.encode("utf-8", "replace")):
-        raise HttpError(
-            403, "This form is not of this session, so nothing was done. Go back, reload the page, try again."
-        )
+    if not hmac.compare_digest(_key(check_cookie()).encode(), given.encode("utf-8", "replace")):
+        raise HttpError(403, _FOREIGN)
 
 
 def _key(cookie: str) -> str:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, current_app, request
+from flask import Blueprint, Flask, Response, current_app, request
 
 from placement.api import context
 from placement.api.errors import HttpError, Relayed
 from placement.api.route_guard import PAGES
 from placement.web import session
-from placement.web.passwords import PasswordRefused, token_for
+from placement.web.passwords import PasswordRefused, Passwords
 from placement.web.shown import address, html, to
 
 SIGN_IN, SIGN_OUT = f"{PAGES}/sign-in", f"{PAGES}/sign-out"
+_PASSWORDS = "placement_passwords"
 _WITH_PASSWORD = ("user", "password", "project", "user_domain", "project_domain")
 
 
-def register(blueprint: Blueprint) -> None:
+def register(application: Flask, blueprint: Blueprint) -> None:
     """Add the routes, which need no token."""
+    application.extensions[_PASSWORDS] = Passwords()
     blueprint.add_url_rule(SIGN_IN, "sign_in", _sign_in, methods=["GET", "POST"])
     blueprint.add_url_rule(SIGN_OUT, "sign_out", _sign_out, methods=["POST"])
 
@@ -54,7 +56,9 @@ def _given_token() -> str:
         raise PasswordRefused(
             "Give a token." if not _uses_keystone() else "Give a token, or user and password."
         )
-    return token_for(current_app.extensions["placement_settings"].configuration, **given)
+    passwords: Passwords = current_app.extensions[_PASSWORDS]
+    configuration = current_app.extensions["placement_settings"].configuration
+    return passwords.token_for(configuration, request.remote_addr, **given)
 
 
 def _check(token: str) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+import pytest
+
 from tests import lane_server
 from tests.client import unique
 from tests.faults.test_slow_clients_stop_nobody import eventually
-from tests.hostile import KNOWN, Wire, request
+from tests.hostile import KNOWN, Answer, Wire, request
 
 
 @contextmanager
@@ -67,16 +69,55 @@ def test_more_than_may_wait_are_refused_at_once():
 def test_one_caller_leaves_threads_to_others():
     """Three quarters of the threads are all that one caller gets."""
     server, path = lane_server.running(read_threads=4), "/any?sleep=20"
-    with server as running, asking(running.url, 20, "GET", path, "X-Auth-Token: greedy") as greedy:
-        with Wire(running.url) as wire:
-            wire.send(request("GET", "/any", b"", known="Authorization: Bearer x"))
-            assert wire.answer().status == 200
-        assert all(wire.is_open() for wire in greedy)
+    with server as running:
+        for token in ("known-greedy", "known-other"):
+            assert answer_to(running.url, "GET", token).status == 200
+        with asking(running.url, 20, "GET", path, "X-Auth-Token: known-greedy") as greedy:
+            assert answer_to(running.url, "GET", "known-other").status == 200
+            assert answer_to(running.url, "GET", "never-seen").status == 200
+            assert all(wire.is_open() for wire in greedy)
+
+
+def answer_to(url: str, method: str, token: str) -> Answer:
+    """What a request with this token is answered."""
+    with Wire(url) as wire:
+        return wire.send(request(method, "/any", b"", known=f"X-Auth-Token: {token}")).answer()
+
+
+@pytest.mark.parametrize(("method", "threads"), [("GET", "read_threads"), ("PUT", "write_threads")])
+def test_strangers_with_a_token_each_are_one_caller(method: str, threads: str):
+    """Random tokens neither take all threads nor have a quota each."""
+    with lane_server.running(requests_per_caller=30, **{threads: 4}) as server, ExitStack() as stack:
+        assert answer_to(server.url, method, "known-service").status == 200
+        wires = [stack.enter_context(Wire(server.url)) for _ in range(40)]
+        for wire in wires:
+            wire.send(request(method, "/any?sleep=20", b"", known=f"X-Auth-Token: {unique()}"))
+        assert eventually(lambda: sum(not wire.is_open() for wire in wires) >= 10)
+        refused = [wire.answer().status for wire in wires if not wire.is_open()]
+        assert refused == [429] * 10
+        # The fourth thread, and a quota of its own.
+        assert [answer_to(server.url, method, "known-service").status for _ in range(5)] == [200] * 5
+
+
+def test_the_tokens_of_a_user_share_its_quota():
+    """What is said to `known-...` users by their tokens counts for the user, whatever else is sent."""
+    with lane_server.running(requests_per_caller=5) as server:
+        for cookie in ("a", "b"):
+            with Wire(server.url) as wire:
+                known = f"X-Auth-Token: known-one\r\nCookie: {cookie}"
+                assert wire.send(request("PUT", "/any", b"", known=known)).answer().status == 200
+        with ExitStack() as stack:
+            for cookie in "ababa":
+                known = f"X-Auth-Token: known-one\r\nCookie: {cookie}"
+                stack.enter_context(asking(server.url, 1, "PUT", "/any?sleep=20", known))
+            assert answer_to(server.url, "PUT", "known-one").status == 429
+            assert answer_to(server.url, "PUT", "known-two").status == 200
 
 
 def test_one_caller_has_a_bounded_number_of_requests_in_work():
     with lane_server.running(requests_per_caller=5) as server:
-        with asking(server.url, 9, "PUT", "/?sleep=3", "X-Auth-Token: greedy") as wires:
+        assert answer_to(server.url, "PUT", "known-greedy").status == 200
+        with asking(server.url, 9, "PUT", "/?sleep=3", "X-Auth-Token: known-greedy") as wires:
             assert eventually(lambda: sum(not wire.is_open() for wire in wires) >= 4)
             with Wire(server.url) as other:
                 assert other.get("/").answer().status == 200
@@ -88,7 +129,7 @@ def test_one_caller_has_a_bounded_number_of_requests_in_work():
             assert refused.error
 
         def is_served_again() -> bool:
-            with asking(server.url, 5, "PUT", "/", "X-Auth-Token: greedy") as wires:
+            with asking(server.url, 5, "PUT", "/", "X-Auth-Token: known-greedy") as wires:
                 return [wire.answer().status for wire in wires] == [200] * 5
 
         # An answer may arrive a moment before the server has counted it as done.

@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from enum import Enum, auto
 from typing import Any
+from urllib.parse import unquote
 
 from gunicorn.http.errors import ParseException
 from gunicorn.http.message import Request
@@ -31,6 +32,8 @@ _END_OF_HEAD = b"\r\n\r\n"
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _PIECE = 64 * 1024
+# Below it are pages, whose forms strangers may send.
+_PAGES = "/ui/"
 # struct linger of socket.h: on, for no seconds.
 _AT_ONCE = struct.pack("ii", 1, 0)
 
@@ -67,6 +70,7 @@ class Connection:
         self._buffer = bytearray()
         self._searched = 0
         self._framing: Length | Chunks | None = None
+        self._largest_body = limits.largest_body_bytes
         self._number = 0
 
     @property
@@ -160,12 +164,17 @@ class Connection:
             raise Refused(refusals.HEAD_TOO_LONG)
 
     def _expect_body(self) -> None:
+        assert self.request is not None
         self.phase = Phase.BODY
         self.deadline = time.monotonic() + self._limits.body_seconds
         self._framing = framing_of(self.request)
-        if self._framing.missing > self._limits.largest_body_bytes:
+        if unquote(self.request.path).startswith(_PAGES):
+            self._largest_body = self._limits.largest_form_bytes
+        else:
+            self._largest_body = self._limits.largest_body_bytes
+        if self._framing.missing > self._largest_body:
             raise Refused(refusals.BODY_TOO_LONG)
-        if self.request is not None and self.request._expected_100_continue:
+        if self.request._expected_100_continue:
             self.request._expected_100_continue = False
             if not self._buffer:
                 # Whether the client is gone shows when it is read from.
@@ -180,7 +189,7 @@ class Connection:
         except BadChunks as error:
             raise Refused(HttpRefusal(400, str(error))) from None
         self.received.append(piece)
-        if self.received.body_size > self._limits.largest_body_bytes:
+        if self.received.body_size > self._largest_body:
             raise Refused(refusals.BODY_TOO_LONG)
         # The application finds out what is missing of a body that breaks off.
         if complete or self.ended:

@@ -8,8 +8,8 @@ import os
 import selectors
 import socket
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -23,6 +23,7 @@ from placement.operations.http.process import room_for_connections
 from placement.operations.http.refusals import HttpRefusal, Refused
 from placement.operations.http.register import Register
 from placement.operations.http.tls import Tls
+from placement.services.callers import Callers, KnownCredentials
 from placement.services.health.probes import METHODS, PATHS, Probe
 
 Probes = Callable[[str, str, str, str], Probe]
@@ -63,7 +64,8 @@ class EventLoop:
         self._register = Register(limits)
         # Listeners that have to wait until the system can give more connections.
         self._paused: list[Any] = []
-        self._in_flight: Counter[Hashable] = Counter()
+        self._callers = Callers(limits.requests_per_caller)
+        self._known = KnownCredentials()
         self._reports: deque[tuple[Exchange, State]] = deque()
         self._woken = False
         self._wake_reader, self._wake_writer = os.pipe()
@@ -321,20 +323,27 @@ class EventLoop:
             self._answer_probe(connection, request, self._probes)
             return
         exchange = Exchange(
-            connection, request, connection.received, self._limits, self._application, self._report
+            connection,
+            request,
+            connection.received,
+            self._limits,
+            self._known,
+            self._application,
+            self._report,
         )
         exchange.keep_alive = self._takes_more() and not connection.ended
         exchange.lane = self._lanes.of(request.method, request.path)
-        most = self._limits.requests_per_caller
         # Health checks are answered however many requests of the caller are in work.
-        if most and self._in_flight[exchange.caller] >= most and exchange.lane is not self._lanes.status:
-            self._refuse(connection, refusals.TOO_MANY_OF_CALLER)
-            return
+        if exchange.lane is not self._lanes.status:
+            exchange.is_counted = self._callers.enter(exchange.counts_for)
+            if not exchange.is_counted:
+                self._refuse(connection, refusals.TOO_MANY_OF_CALLER)
+                return
         if not exchange.lane.submit(exchange):
+            self._release(exchange)
             self._refuse(connection, refusals.TOO_MANY)
             return
         connection.exchange = exchange
-        self._in_flight[exchange.caller] += 1
         self._is_busy(connection)
 
     def _answer_probe(self, connection: Connection, request: Any, probes: Probes) -> None:
@@ -389,9 +398,8 @@ class EventLoop:
 
     def _release(self, exchange: Exchange) -> None:
         exchange.connection.exchange = None
-        self._in_flight[exchange.caller] -= 1
-        if not self._in_flight[exchange.caller]:
-            del self._in_flight[exchange.caller]
+        if exchange.is_counted:
+            self._callers.leave(exchange.counts_for)
 
     def _send(self, connection: Connection) -> None:
         exchange = connection.exchange

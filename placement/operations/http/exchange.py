@@ -21,13 +21,15 @@ from placement.operations.http.lanes import Lane
 from placement.operations.http.limits import Limits
 from placement.operations.http.outgoing import Outgoing
 from placement.operations.http.received import Received
+from placement.services.callers import KNOWN_AS, KnownCredentials
 
 if TYPE_CHECKING:
     from placement.operations.http.connection import Connection
 
 LOG = logging.getLogger(__name__)
 _TOGETHER_BYTES = 16 * 1024
-_CREDENTIALS = ("X-AUTH-TOKEN", "AUTHORIZATION")
+# What identifies callers: a token, else what clients of other kinds and browsers send.
+_TOKEN, _OTHER_CREDENTIALS = "X-AUTH-TOKEN", ("AUTHORIZATION", "COOKIE")
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -49,6 +51,7 @@ class Exchange:
         request: Request,
         received: Received,
         limits: Limits,
+        known: KnownCredentials,
         application: Application,
         report: Callable[[Exchange, State], None],
     ) -> None:
@@ -56,7 +59,15 @@ class Exchange:
         self.request = request
         self.received = received
         self.outgoing = Outgoing(connection.wire, limits)
-        self.caller = _caller(request, connection.address)
+        self._credentials = _credentials(request)
+        self._known = known
+        user = known.user_of(self._credentials) if self._credentials is not None else None
+        address = _host(connection.address)
+        # Lanes let each token of a user have its turn; strangers have those of their address.
+        self.caller: Hashable = address if user is None else self._credentials
+        # Whose number of requests is bounded; no user id is a tuple.
+        self.counts_for: Hashable = ("address", address) if user is None else user
+        self.is_counted = False
         self.deadline = time.monotonic() + limits.request_seconds
         self.keep_alive = True
         self.abandoned = False
@@ -115,12 +126,17 @@ class Exchange:
         )
         environ["wsgi.multithread"] = True
         environ[deadline.KEY] = self.deadline
+        environ[KNOWN_AS] = self._known_as
         # By this the application sees whether the caller is still there.
         environ["gunicorn.socket"] = connection.wire
         if not self.keep_alive:
             self._response.force_close()
         self._answer = self._application(environ, self._response.start_response)
         self._pieces = iter(self._answer)
+
+    def _known_as(self, user_id: str) -> None:
+        if self._credentials is not None:
+            self._known.note(self._credentials, user_id)
 
     def _send(self) -> State:
         assert self._pieces is not None
@@ -186,9 +202,13 @@ class _Closing:
         return True
 
 
-def _caller(request: Request, address: Any) -> Hashable:
-    """The caller that the request counts for: its credentials, not yet checked, else its address."""
-    for name, value in request.headers:
-        if name in _CREDENTIALS:
-            return hashlib.sha256(value.encode()).digest()
+def _credentials(request: Request) -> bytes | None:
+    """Return the SHA-256 of what identifies the caller, None if the request has nothing of that kind."""
+    found = [value for name, value in request.headers if name == _TOKEN]
+    found = found or [value for name, value in request.headers if name in _OTHER_CREDENTIALS]
+    return hashlib.sha256("\n".join(found).encode("latin-1", "replace")).digest() if found else None
+
+
+def _host(address: Any) -> str:
+    """Return the address of a client without its port."""
     return str(address[0]) if isinstance(address, tuple) else str(address)

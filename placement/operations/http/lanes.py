@@ -8,6 +8,7 @@ import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Hashable
 from typing import Protocol
+from urllib.parse import unquote
 
 from placement.metrics.catalog import IN_LANES
 from placement.operations.http.limits import Limits
@@ -16,6 +17,8 @@ from placement.services.health.probes import OPEN_PATHS
 LOG = logging.getLogger(__name__)
 # Its requests wait for changes.
 _EVENTS_PATH = "/ext/v1/events"
+# Its forms wait for the identity service.
+_SIGN_IN_PATH = "/ui/sign-in"
 _READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # These have a body, but change nothing.
 _READING_POSTS = re.compile(
@@ -149,10 +152,12 @@ class Lanes:
         self._reads = Lane("reads", limits.read_threads, most)
         self._writes = Lane("writes", limits.write_threads, most)
         self.events = Lane("events", limits.event_threads, most)
-        self._all = (self.status, self._reads, self._writes, self.events)
+        self._sign_ins = Lane("sign_ins", limits.sign_in_threads, most)
+        self._all = (self.status, self._reads, self._writes, self.events, self._sign_ins)
 
     def of(self, method: str, path: str) -> Lane:
-        """The lane of a request, by what it may have to wait for."""
+        """Return the lane of a request, by what it may have to wait for; the path may be quoted."""
+        path = unquote(path)
         reading = method in _READING_METHODS
         if reading and path in OPEN_PATHS:
             return self.status
@@ -160,6 +165,8 @@ class Lanes:
             return self.events
         if reading or (method == "POST" and _READING_POSTS.search(path)):
             return self._reads
+        if method == "POST" and path.endswith(_SIGN_IN_PATH):
+            return self._sign_ins
         return self._writes
 
     def write_down(self) -> None:

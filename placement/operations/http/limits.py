@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from placement.services.bounds import MOST_FORM_BYTES
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -14,6 +16,8 @@ class Limits:
     request_seconds: float = 30
     requests_per_caller: int = 256
 
+    # A form of the pages, which strangers may send.
+    largest_form_bytes: int = MOST_FORM_BYTES
     head_seconds: float = 10
     body_seconds: float = 60
     keep_alive_seconds: float = 75
@@ -41,4 +45,6 @@ class Limits:
     write_threads: int = 8
     # More than may wait for changes (api.routes.audit), also of one caller, so that others learn it at once.
     event_threads: int = 12
+    # Strangers may sign in, so a slow identity service costs no thread of others.
+    sign_in_threads: int = 4
     most_waiting: int = 512

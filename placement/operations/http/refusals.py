@@ -10,6 +10,7 @@ from http import HTTPStatus
 
 from gunicorn.http import errors
 
+from placement.services import callers
 from placement.services.health.probes import Probe
 
 _STATUS: dict[type[Exception], int] = {
@@ -45,9 +46,7 @@ class Refused(Exception):
 
 TOO_LATE = HttpRefusal(503, "The request waited too long for its turn; nothing was done.")
 TOO_MANY = HttpRefusal(503, "Too many requests are waiting; nothing was done.")
-TOO_MANY_OF_CALLER = HttpRefusal(
-    429, "Too many requests of this caller are being answered; nothing was done."
-)
+TOO_MANY_OF_CALLER = HttpRefusal(429, callers.TOO_MANY)
 NO_ROOM = HttpRefusal(503, "Too many requests are being received; nothing was done.")
 BODY_TOO_LONG = HttpRefusal(413, "The body is too long.")
 LINE_TOO_LONG = HttpRefusal(414, "The request line is too long.")
