@@ -57,15 +57,22 @@ class IdentityService:
         """The token that somebody gets by user, password and project."""
         self.asked: list[str] = []
         """The subject tokens that somebody wanted validated, in order."""
+        self.signed_in: list[str] = []
+        """The users whose passwords were sent, in order, right or wrong."""
         self._answers = threading.Event()
         self._answers.set()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v3"
 
+    def signing_in(self, user: str) -> None:
+        """Note that somebody signs in with a password; waits while it hangs."""
+        self.signed_in.append(user)
+        self._answers.wait(300)
+
     @contextmanager
     def hanging(self) -> Iterator[None]:
-        """Answer no validation for the time of the block."""
+        """Answer no validation and no password for the time of the block."""
         self._answers.clear()
         try:
             yield
@@ -166,6 +173,7 @@ def _handler(service: IdentityService) -> type[BaseHTTPRequestHandler]:
             if user["name"] == "placement":
                 itself = project_token("service", project="service", user="placement")
                 return self._send(201, service.body(itself), ("X-Subject-Token", _SERVICE_TOKEN))
+            service.signing_in(user["name"])
             token = service.passwords.get((user["name"], user["password"], project))
             if token is None:
                 return self._send(401, {"error": {"code": 401, "message": "no", "title": "Unauthorized"}})

@@ -81,14 +81,14 @@ class FailingLoop(EventLoop):
 
 
 class Application:
-    """Sleeps, echoes, and sends large answers; a token that begins with `known-` is the user of that name."""
+    """Sleeps, echoes, and sends large answers; tokens `known-USER/...` are of this user."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if (token := environ.get("HTTP_X_AUTH_TOKEN", "")).startswith("known-"):
-            environ[KNOWN_AS](token)
+            environ[KNOWN_AS](token.partition("/")[0])
         query = {name: values[0] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
         self._note("begun", query)
         time.sleep(float(query.get("sleep", 0)))

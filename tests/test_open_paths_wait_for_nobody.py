@@ -10,6 +10,7 @@ from placement.api.application import create_application
 from placement.operations.http.lanes import Lanes
 from placement.operations.http.limits import Limits
 from placement.services.health.probes import OPEN_PATHS
+from placement.web.sign_in import SIGN_IN, SIGN_OUT
 from tests.client import Client
 from tests.conftest import compatible
 
@@ -44,6 +45,15 @@ def test_other_paths_are_neither(served: Client):
 def test_open_paths_have_threads_of_their_own():
     lanes = Lanes(Limits())
     assert all(lanes.of("GET", path) is lanes.status for path in OPEN_PATHS)
+
+
+def test_signing_in_takes_no_thread_of_others():
+    """Strangers sign in, and a slow identity service keeps them waiting."""
+    lanes = Lanes(Limits())
+    others = [lanes.of("GET", "/traits"), lanes.of("PUT", "/traits/X"), lanes.status, lanes.events]
+    for path in (SIGN_IN, "/ui/sign%2Din", "/%75i/sign-in"):
+        assert lanes.of("POST", path) not in others
+    assert lanes.of("POST", SIGN_OUT) is lanes.of("PUT", "/traits/X")
 
 
 def test_whatever_changes_nothing_waits_for_no_write(embedded_application: Flask):

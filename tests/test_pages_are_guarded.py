@@ -7,21 +7,26 @@ import re
 import struct
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import orjson
 import pytest
+from flask import Flask
 from flask.testing import FlaskClient
+from werkzeug.formparser import FormDataParser
 from werkzeug.test import TestResponse
 
 from placement.app import build
 from placement.services.placement.candidates import SearchSettings
 from placement.storage.database import Database
+from placement.web import passwords
 from placement.web.session import COOKIE
 from tests.client import Client
 from tests.conftest import compatible
 from tests.identity_service import IdentityService, project_token
 from tests.kubernetes import node_manifests, pod_manifest
+from tests.patience import PATIENCE_SECONDS, eventually
 from tests.server import database_url
 from tests.test_http_never_fails_on_odd_input import ODD_TEXTS
 
@@ -127,6 +132,43 @@ def test_forms_without_the_key_of_the_session_do_nothing(visitor: FlaskClient, p
 def test_forms_are_forms(visitor: FlaskClient):
     sign_in(visitor, ADMIN)
     assert visitor.post("/ui/claims", json={"form_key": form_key(visitor, "/ui/why")}).status_code == 415
+
+
+@pytest.mark.parametrize(
+    ("body", "media_type", "has_cookie", "status"),
+    [
+        (b"a=1", "application/x-www-form-urlencoded", False, 403),
+        (b"a=1&" * 100 + b"a=1", "application/x-www-form-urlencoded", True, 400),
+        (b"a=" + b"1" * 2**20, "application/x-www-form-urlencoded", True, 413),
+        (b"\r\n" * 1000, "multipart/form-data; boundary=x", True, 415),
+        (b"{}", "application/json", True, 415),
+    ],
+)
+@pytest.mark.parametrize("path", ["/ui/sign-in", "/ui/sign-out", "/ui/claims"])
+def test_forms_that_do_nothing_are_not_parsed(
+    visitor: FlaskClient,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    body: bytes,
+    media_type: str,
+    has_cookie: bool,
+    status: int,
+):
+    if has_cookie:
+        sign_in(visitor, ADMIN)
+    parsed = []
+    monkeypatch.setattr(FormDataParser, "parse", lambda *given, **named: parsed.append(given))
+    answer = visitor.post(path, data=body, content_type=media_type)
+    # Who has no cookie is not signed in, and sent to the page for that before a form is looked at.
+    assert answer.status_code == (303 if path == "/ui/claims" and not has_cookie else status)
+    assert parsed == []
+
+
+def test_a_form_may_have_the_size_of_a_manifest(visitor: FlaskClient):
+    sign_in(visitor, ADMIN)
+    # Each `#` takes three bytes in a form.
+    data = {"form_key": form_key(visitor, "/ui/"), "cluster": "edge", "pod": "#" * 300_000}
+    assert visitor.post("/ui/pod-claims", data=data).status_code == 400
 
 
 def test_what_a_role_may_not_see_is_neither_shown_nor_given(visitor: FlaskClient):
@@ -416,7 +458,9 @@ def test_the_map_tells_each_host_once_in_few_bytes(visitor: FlaskClient):
     assert visitor.get(f"/ui/map/host/{ids[2]}").location == f"/ui/hosts/{uuids[2]}"
 
 
-def test_people_sign_in_through_keystone_with_a_token_or_a_password():
+@pytest.fixture
+def with_keystone() -> Iterator[tuple[IdentityService, Flask]]:
+    """An identity service that knows Ann, and a service that asks it."""
     identity = IdentityService({"token-of-ann": project_token("admin", user="ann")})
     identity.passwords["ann", "secret", "platform"] = "token-of-ann"
     configured = compatible(auth_strategy="keystone")
@@ -425,17 +469,67 @@ def test_people_sign_in_through_keystone_with_a_token_or_a_password():
     with identity.running(), database_url("sqlite") as url:
         database = Database(url)
         application = build(database, configured, SearchSettings())
-        try:
-            by_token, by_password = application.test_client(), application.test_client()
-            assert sign_in(by_token, "no-such-token").status_code == 401
-            assert sign_in(by_token, "token-of-ann").status_code == 303
-            assert by_token.get("/ui/").status_code == 200
-            who = {"user": "ann", "project": "platform"}
-            wrong = sign_in(by_password, "", **who, password="wrong")
-            assert wrong.status_code == 401
-            assert "Keystone does not know this user with this password in this project." in wrong.text
-            assert sign_in(by_password, "", **who, password="secret").status_code == 303
-            assert by_password.get("/ui/").status_code == 200
-        finally:
-            application.extensions["placement_use_cases"].close()
-            database.dispose()
+        yield identity, application
+        application.extensions["placement_use_cases"].close()
+        database.dispose()
+
+
+def test_few_sign_ins_wait_for_keystone(
+    with_keystone: tuple[IdentityService, Flask], monkeypatch: pytest.MonkeyPatch
+):
+    identity, application = with_keystone
+    monkeypatch.setattr(passwords, "_ANSWER_SECONDS", PATIENCE_SECONDS)
+
+    def attempt(_: int) -> TestResponse:
+        return sign_in(application.test_client(), "", user="ann", project="platform", password="secret")
+
+    with ThreadPoolExecutor(10) as people:
+        with identity.hanging():
+            waiting = [people.submit(attempt, number) for number in range(10)]
+            # Two are inside, and Keystone answers none of them before the block ends.
+            eventually(8, lambda: sum(each.done() for each in waiting))
+            refused = [each.result() for each in waiting if each.done()]
+            assert len(identity.signed_in) == 2
+        assert [answer.status_code for answer in refused] == [503] * 8
+        assert {answer.headers["Retry-After"] for answer in refused} == {"1"}
+        statuses = sorted(each.result().status_code for each in waiting)
+    assert statuses == [303] * 2 + [503] * 8
+
+
+def test_guesses_of_passwords_are_bounded(with_keystone: tuple[IdentityService, Flask]):
+    identity, application = with_keystone
+    who = {"user": "ann", "project": "platform"}
+    client = application.test_client()
+    # Right ones do not count.
+    for _ in range(25):
+        assert sign_in(client, "", **who, password="secret").status_code == 303
+        client.delete_cookie(COOKIE, path="/ui/")
+    for number in range(20):
+        assert sign_in(client, "", **who, password=f"guess-{number}").status_code == 401
+    asked = len(identity.signed_in)
+    for _ in range(3):
+        refused = sign_in(client, "", **who, password="secret")
+        assert refused.status_code == 429
+        assert 0 < int(refused.headers["Retry-After"]) <= 60
+        assert "Too many wrong passwords came from this address" in refused.text
+    assert len(identity.signed_in) == asked
+    elsewhere = application.test_client()
+    elsewhere.environ_base["REMOTE_ADDR"] = "192.0.2.7"
+    assert sign_in(elsewhere, "", **who, password="secret").status_code == 303
+    assert sign_in(client, "token-of-ann").status_code == 303
+
+
+def test_people_sign_in_through_keystone_with_a_token_or_a_password(
+    with_keystone: tuple[IdentityService, Flask],
+):
+    _, application = with_keystone
+    by_token, by_password = application.test_client(), application.test_client()
+    assert sign_in(by_token, "no-such-token").status_code == 401
+    assert sign_in(by_token, "token-of-ann").status_code == 303
+    assert by_token.get("/ui/").status_code == 200
+    who = {"user": "ann", "project": "platform"}
+    wrong = sign_in(by_password, "", **who, password="wrong")
+    assert wrong.status_code == 401
+    assert "Keystone does not know this user with this password in this project." in wrong.text
+    assert sign_in(by_password, "", **who, password="secret").status_code == 303
+    assert by_password.get("/ui/").status_code == 200

@@ -28,7 +28,8 @@ def test_several_requests_may_come_at_once(served: RunningServer):
         wire.send(
             request("POST", "/resource_providers", body, JSON),
             request("POST", "/resource_providers", chunked(b"{", b"}"), JSON, CHUNKED, length=False),
-            f"GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET /traits HTTP/1.1\r\nHost: localhost\r\n{KNOWN}\r\n",
+            "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            f"GET /traits HTTP/1.1\r\nHost: localhost\r\n{KNOWN}\r\n",
         )
         assert [wire.answer().status for _ in range(4)] == [200, 400, 200, 200]
         wire.get("/")
@@ -190,6 +191,21 @@ def test_a_chunked_body_beyond_the_limit_is_refused_and_not_cut(served: RunningS
     with Wire(served.url) as wire:
         found = wire.get(f"/resource_providers?name={name[:4]}").answer()
         assert found.json == {"resource_providers": []}
+
+
+@pytest.mark.parametrize("path", ["/ui/sign-in", "/%75i/sign-in"])
+def test_a_form_is_refused_before_it_is_received(served: RunningServer, path: str):
+    """Strangers may send forms, so these are bounded before a body of the API is."""
+    form = "Content-Type: application/x-www-form-urlencoded"
+    with Wire(served.url) as wire:
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{form}\r\nContent-Length: {2**20 + 1}\r\n\r\n"
+        # Not a byte of the form is sent.
+        assert wire.send(head).answer().status == 413
+    with Wire(served.url) as wire:
+        wire.send(request("POST", path, b"", form, CHUNKED, length=False))
+        for _ in range(5):
+            wire.send(b"40000\r\n" + b"a=1&" * 2**16 + b"\r\n")
+        assert wire.answer().status == 413
 
 
 def test_chunks_of_a_byte_are_refused_when_they_get_too_many(served: RunningServer):
