@@ -8,6 +8,7 @@ import struct
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from html import unescape
 from pathlib import Path
 
 import orjson
@@ -35,6 +36,16 @@ TOKENS = f"""
 {ADMIN}: {{user: root, project: ops, roles: [admin]}}
 {BOUND}: {{user: edge, project: ops, roles: [admin], clusters: [edge]}}
 {NOBODY}: {{user: guest, project: shop, roles: [member]}}
+"""
+POD = """apiVersion: v1
+kind: Pod
+metadata: {name: pasted, namespace: default}
+spec:
+  containers:
+  - name: main
+    image: example.org/main
+    env: [{name: PASSWORD, value: secret}]
+    resources: {requests: {cpu: "1", memory: 1Gi}, limits: {cpu: "1", memory: 1Gi}}
 """
 FORM_KEY = re.compile(r'name="form_key" value="([0-9a-f]{64})"')
 
@@ -169,6 +180,51 @@ def test_a_form_may_have_the_size_of_a_manifest(visitor: FlaskClient):
     # Each `#` takes three bytes in a form.
     data = {"form_key": form_key(visitor, "/ui/"), "cluster": "edge", "pod": "#" * 300_000}
     assert visitor.post("/ui/pod-claims", data=data).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("page", "kind", "fields"),
+    [
+        ("why", "pod", {"pod": POD}),
+        ("why", "flavor", {"vcpus": "1", "specs": "hw:cpu_policy=dedicated\n:secret=1"}),
+        ("room", "pod", {"pod": POD}),
+        ("room", "flavor", {"vcpus": "1", "specs": "hw:cpu_policy=dedicated\n:secret=1"}),
+        ("moves", "pod", {"pod": POD, "goal": "fit"}),
+        ("moves", "flavor", {"vcpus": "1", "specs": ":secret=1", "goal": "defragment"}),
+    ],
+)
+def test_what_is_pasted_into_a_form_is_in_no_address(
+    visitor: FlaskClient, caplog: pytest.LogCaptureFixture, page: str, kind: str, fields: dict[str, str]
+):
+    sign_in(visitor, ADMIN)
+    goal = {"goal": fields["goal"]} if "goal" in fields else {}
+    empty = visitor.get(f"/ui/{page}", query_string={"kind": kind, **goal}).text
+    assert f'<form class="ask" action="/ui/{page}" method=post>' in empty
+    data = {"form_key": form_key(visitor, "/ui/"), "kind": kind, "cluster": "edge", **fields}
+    with caplog.at_level("INFO"):
+        asked = visitor.post(f"/ui/{page}", data=data)
+        # What the answer offers as JSON and CSV is asked for in the body, too.
+        assert asked.status_code == 200, asked.text
+        resent = asked.text.partition(f'<form method="post" action="/ui/{page}">')[2].partition("</form>")[0]
+        # The first line end in a text area is not a part of its value.
+        areas = re.findall(r'<textarea[^>]* name="(\w+)"[^>]*>\n?([^<]*)</textarea>', resent)
+        assert {name: unescape(value) for name, value in areas} | {"form_key": data["form_key"]} == data
+        for form, media_type in (("json", "application/json"), ("csv", "text/csv")):
+            answer = visitor.post(f"/ui/{page}", data={**data, "format": form})
+            assert (answer.status_code, answer.mimetype) == (200, media_type)
+    assert visitor.post(f"/ui/{page}", data={**data, "form_key": "x"}).status_code == 403
+    assert f'"POST /ui/{page}"' in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_a_form_of_another_cluster_is_refused(visitor: FlaskClient):
+    sign_in(visitor, BOUND)
+    key = form_key(visitor, "/ui/")
+    for page in ("why", "room", "moves"):
+        for cluster, statuses in (("other", {403}), ("edge", {200})):
+            data = {"form_key": key, "kind": "pod", "cluster": cluster, "pod": POD}
+            answer = visitor.post(f"/ui/{page}", data=data)
+            assert answer.status_code in statuses, (page, cluster)
 
 
 def test_what_a_role_may_not_see_is_neither_shown_nor_given(visitor: FlaskClient):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response
 
 from placement.api.capacity_question import kind_of
 from placement.api.context import use_cases
@@ -26,7 +26,7 @@ from placement.web.requests import (
     offered_clusters,
     parsed,
 )
-from placement.web.shown import shown
+from placement.web.shown import asked, shown
 
 GOALS = {
     FIT: "Let requests fit",
@@ -41,17 +41,23 @@ _FILLED = ("query", "vcpus", "pod", "hosts", "free")
 
 
 def register(blueprint: Blueprint) -> None:
-    """Add the route."""
+    """Add the routes."""
     rule = "placement:plans:make"
     route(blueprint, f"{PAGES}/moves", "GET", rule, target=cluster_of_query)(_moves)
+    route(blueprint, f"{PAGES}/moves", "POST", rule, target=_cluster_of_form, reads=True)(_moves)
+
+
+def _cluster_of_form() -> dict[str, str]:
+    """Return the cluster of a form; of several the first counts, here and for the plan."""
+    return {name: value for name, value in asked().items() if name == "cluster"}
 
 
 def _moves() -> Response:
     """The form, and the plan; nothing is written."""
-    goal = request.args.get("goal", FIT)
+    goal = asked().get("goal", FIT)
     if goal not in GOALS:
         raise BadRequest(f"goal: {goal!r} is none of {', '.join(GOALS)}")
-    kind, given = chosen_kind(), request.args.to_dict()
+    kind, given = chosen_kind(), asked()
     cluster = given.get("cluster") or None
     plan, problems = answered(lambda: _made(goal, kind, cluster, given), given, _FILLED)
     return shown(

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import orjson
-from flask import Blueprint, Response, current_app, request
+from flask import Blueprint, Response, current_app
 
 from placement.api import candidate_query, extended_query, queries
 from placement.api.context import use_cases
@@ -28,7 +28,7 @@ from placement.services.placement.search_options import NO_OPTIONS, SearchOption
 from placement.web import units
 from placement.web.candidate_rows import candidate_rows
 from placement.web.permissions import clusters, may, require
-from placement.web.shown import address, shown
+from placement.web.shown import address, asked, shown
 
 Found = TypeVar("Found")
 KINDS = ("query", "flavor", "pod")
@@ -55,15 +55,19 @@ _AMOUNTS = {"vcpus": "vcpus", "ram": "memory_mb", "disk": "root_gb"}
 
 
 def register(blueprint: Blueprint) -> None:
-    """Add the route; each kind of request asks for the rule of its own."""
+    """Add the routes; each kind of request asks for the rule of its own.
+
+    Forms with pods and flavors are sent with POST: what is pasted into them stays out of logs and histories.
+    """
     listing = "placement:clusters:list"
     route(blueprint, f"{PAGES}/why", "GET", listing, own_only=True)(_why)
+    route(blueprint, f"{PAGES}/why", "POST", listing, own_only=True, reads=True)(_why)
 
 
 def _why() -> Response:
     """The form, and what becomes of the request in it."""
     kind = chosen_kind()
-    given = request.args.to_dict()
+    given = asked()
     found, problems = answered(lambda: _ASKED[kind](given), given)
     document = found or {}
     return shown(
@@ -91,7 +95,7 @@ def offered_clusters(given: Mapping[str, str], *, is_answered: bool) -> list[str
 
 def chosen_kind() -> str:
     """What the form is for. Raises BadRequest."""
-    kind = request.args.get("kind", KINDS[0])
+    kind = asked().get("kind", KINDS[0])
     if kind not in KINDS:
         raise BadRequest(f"kind: {kind!r} is none of {', '.join(KINDS)}")
     return kind

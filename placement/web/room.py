@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response
 
 from placement.api import capacity_question, queries
 from placement.api.context import use_cases
@@ -27,7 +27,7 @@ from placement.web.requests import (
     offered_clusters,
     parsed,
 )
-from placement.web.shown import address, shown
+from placement.web.shown import address, asked, shown
 from placement.web.templating import escaped
 
 _HOSTS_SHOWN = 100
@@ -44,13 +44,15 @@ def common_room(cluster: str | None) -> str:
 
 
 def register(blueprint: Blueprint) -> None:
-    """Add the route; counting asks for a rule of its own."""
-    route(blueprint, f"{PAGES}/room", "GET", "placement:clusters:list", own_only=True)(_room)
+    """Add the routes; counting asks for a rule of its own."""
+    listing = "placement:clusters:list"
+    route(blueprint, f"{PAGES}/room", "GET", listing, own_only=True)(_room)
+    route(blueprint, f"{PAGES}/room", "POST", listing, own_only=True, reads=True)(_room)
 
 
 def _room() -> Response:
     """The form, and how many more there is room for."""
-    kind, given = chosen_kind(), request.args.to_dict()
+    kind, given = chosen_kind(), asked()
     found, problems = answered(lambda: _counted(_ASKED[kind](given)), given)
     return shown(
         "room.html",

@@ -13,6 +13,7 @@ from flask import Response, request
 
 from placement.api.route_guard import PAGES
 from placement.domain.errors import BadRequest
+from placement.web.session import KEY_FIELD
 from placement.web.templating import rendered
 
 HTML, JSON, CSV = "html", "json", "csv"
@@ -23,9 +24,16 @@ Table = tuple[Sequence[str], Iterable[Sequence[Any]]]
 """The names of the columns, and the rows."""
 
 
+def asked() -> dict[str, str]:
+    """Return what a page is asked for: the fields of a form without its key, or the parameters of a link."""
+    given = (request.form if request.method == "POST" else request.args).to_dict()
+    given.pop(KEY_FIELD, None)
+    return given
+
+
 def wanted() -> str:
     """The form that is asked for. Raises BadRequest."""
-    found = request.args.get("format", HTML)
+    found = asked().get("format", HTML)
     if found not in (HTML, JSON, CSV):
         raise BadRequest(f"format: must be {HTML}, {JSON} or {CSV}, not {found!r}")
     return found
@@ -45,7 +53,9 @@ def shown(
         return _plain(text, "application/json", status)
     if form == CSV:
         return _plain(_csv(table() if callable(table) else table), "text/csv; charset=utf-8", status)
-    return html(template, status, document=document, has_data=True, **beside)
+    # The links to JSON and CSV of a page whose question is in no address are forms, too.
+    resent = asked() if request.method == "POST" else None
+    return html(template, status, document=document, has_data=True, resent=resent, **beside)
 
 
 def html(template: str, status: int = 200, **values: Any) -> Response:

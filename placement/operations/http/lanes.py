@@ -24,6 +24,7 @@ _READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _READING_POSTS = re.compile(
     r"/ext/v1/(clusters/[^/]+/(pods/(preview|translation)|extender/(filter|prioritize))"
     r"|flavors/[^/]+|capacity|allocation_candidates|plans)"
+    r"|/ui/(why|room|moves)$"
 )
 
 
