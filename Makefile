@@ -28,10 +28,10 @@ INSTALL := $(BIN)/pip install --disable-pip-version-check --progress-bar off
 PINNED  := $(INSTALL) --require-hashes --requirement
 ITSELF  := $(INSTALL) --no-deps --no-build-isolation --editable .
 
-$(VENV)/.run: pyproject.toml constraints/run.txt
+$(VENV)/.run: pyproject.toml constraints/build.txt constraints/run.txt
 	@echo "Setting up $(VENV) once, with the packages that constraints/run.txt names; this may take some minutes."
 	$(PYTHON) -m venv $(VENV)
-	$(PINNED) constraints/run.txt
+	$(PINNED) constraints/run.txt --requirement constraints/build.txt
 	$(ITSELF)
 	@touch $@
 
@@ -84,7 +84,8 @@ $(TOOLS)/.made: pyproject.toml
 	@touch $@
 
 constraints: $(TOOLS)/.made ## Pin the newest releases that fit, with their hashes (PACKAGE=flask: only that one)
-	$(COMPILE) $(RENEW) pyproject.toml constraints/build.in $(EXTRAS) --output-file constraints/run.txt
+	$(COMPILE) $(RENEW) pyproject.toml $(EXTRAS) --output-file constraints/run.txt
+	$(COMPILE) $(RENEW) constraints/build.in --constraint constraints/run.txt --output-file constraints/build.txt
 	$(COMPILE) $(RENEW) pyproject.toml constraints/build.in --extra test --output-file constraints/test.txt
 
 sbom: $(TOOLS)/.made ## Write build/sbom.json, what the service consists of (CycloneDX)

@@ -63,6 +63,16 @@ def test_the_image_is_for_nobody_in_particular_and_takes_known_files_only():
     assert "pip" not in stages[-1]
 
 
+def test_what_builds_is_not_installed_beside_what_runs():
+    pinned = {
+        name: set(re.findall(r"^([a-z0-9-]+)==", (ROOT / "constraints" / name).read_text(), re.M))
+        for name in ("build.txt", "run.txt")
+    }
+    tools = {"editables", "hatchling", "pathspec", "pluggy", "trove-classifiers"}
+    assert tools <= pinned["build.txt"]
+    assert not tools & pinned["run.txt"]
+
+
 def test_the_image_is_built_and_runs():
     command = builder()
     if command is None:
