@@ -70,7 +70,11 @@ def objection(environ: Mapping[str, Any], allowed_origins: Collection[str] = ())
         return f"The header Host names another host than this machine's loopback; {_ADVICE}."
     origin = environ.get("HTTP_ORIGIN")
     # Browsers name the site whose page sends the request; `null` is a page without a site.
-    if origin is not None and origin not in allowed_origins and not is_loopback(_name(origin.partition("://")[2])):
+    if (
+        origin is not None
+        and origin not in allowed_origins
+        and not is_loopback(_name(origin.partition("://")[2]))
+    ):
         return f"The header Origin names another site than this machine's loopback; {_ADVICE}."
     return None
 
