@@ -61,7 +61,7 @@ from placement.api.routes import (
 )
 from placement.api.tokens import NO_FILE, BadTokens, Tokens
 from placement.dialects.nova import FlavorRefused
-from placement.domain import deadline
+from placement.domain import deadline, scope
 from placement.domain.allocation import UNKNOWN_OWNER
 from placement.domain.errors import BadRequest, Forbidden, NotFound, PlacementError
 from placement.services.clusters.pod_pages import Unschedulable
@@ -180,7 +180,7 @@ def create_application(
     admission.limit(application, settings.requests_per_caller)
     application.before_request(_check_head)
     application.after_request(_finish)
-    application.teardown_request(lambda _: deadline.clear())
+    application.teardown_request(_end)
     application.register_error_handler(PlacementError, _placement_error)
     application.register_error_handler(FlavorRefused, _flavor_refused)
     application.register_error_handler(NotAll, _not_all)
@@ -216,6 +216,8 @@ def _strategy(settings: ApiSettings, configuration: cfg.ConfigOpts) -> auth.Stra
 def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None) -> None:
     """Start the context of a request and find out who sends it. Raises HttpError, Unauthorized."""
     context.begin()
+    # Until the gate of a route has spoken.
+    scope.see(scope.NOTHING)
     deadline.attend(watch_of(request.environ))
     reason = objects(request.environ) if objects is not None and request.path not in PATHS else None
     if reason is not None:
@@ -223,6 +225,12 @@ def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None) -> None:
     # On all other paths the caller has a user id.
     if request.path not in NEED_NO_TOKEN and request.path not in current_app.extensions[OPEN_PAGES]:
         context.identify(current_app.extensions["placement_authentication"]())
+
+
+def _end(_error: BaseException | None) -> None:
+    """Take from the thread what held for the request only."""
+    deadline.clear()
+    scope.see(scope.EVERYTHING)
 
 
 def _check_head() -> None:

@@ -113,6 +113,6 @@ def offers(feature: Feature) -> bool:
 
 
 def use_cases() -> UseCases:
-    """The use cases that the routes of this application call."""
+    """The use cases that the routes of this application may call for the caller at hand."""
     found: UseCases = current_app.extensions["placement_use_cases"]
-    return found
+    return found.within_scope

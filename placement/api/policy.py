@@ -15,6 +15,7 @@ from placement.api import context
 from placement.api.context import Caller
 from placement.api.policy_rules import BadPolicy, enforcer_of, fingerprint
 from placement.api.rules import ELSEWHERE
+from placement.domain import scope
 from placement.domain.errors import Forbidden
 
 LOG = logging.getLogger(__name__)
@@ -64,28 +65,35 @@ class Policy:
         """Whether there is such a rule."""
         return rule in self._enforcer.registered_rules
 
-    def authorize(self, rule: str, target: dict[str, str], *, own_only: bool = False) -> None:
-        """Raises Forbidden unless the caller passes the rule on the target.
+    def authorize(self, rule: str, target: dict[str, str], *, own_only: bool = False) -> scope.Clusters:
+        """Return the clusters that the caller may see then. Raises Forbidden unless it passes the rule.
 
         A caller who is bound to clusters is refused elsewhere: the target must name one of these, or the
         route is `own_only` and shows such a caller nothing else, or the rule for elsewhere allows it.
         """
         caller = context.current().caller
-        if caller.clusters is not None and not own_only:
-            self._keep_in_clusters(rule, caller, target)
+        sees = self._seen_by(rule, caller, target, own_only=own_only)
         if not self._allows(rule, caller, target):
             raise Forbidden(f"Policy does not allow {rule} to be performed.")
+        return sees
 
-    def _keep_in_clusters(self, rule: str, caller: Caller, target: dict[str, str]) -> None:
+    def _seen_by(
+        self, rule: str, caller: Caller, target: dict[str, str], *, own_only: bool
+    ) -> scope.Clusters:
+        if caller.clusters is None:
+            return scope.EVERYTHING
         cluster = target.get("cluster")
         if cluster is None and self._allows(ELSEWHERE, caller, target):
-            return
-        if cluster is None or cluster not in (caller.clusters or ()):
+            return scope.EVERYTHING
+        if own_only:
+            return caller.clusters
+        if cluster is None or cluster not in caller.clusters:
             raise Forbidden(
                 f"Policy does not allow {rule} to be performed: this token is bound to other clusters."
                 if cluster is not None
                 else f"Policy does not allow {rule} to be performed: this token is bound to clusters."
             )
+        return frozenset((cluster,))
 
     def _allows(self, rule: str, caller: Caller, target: dict[str, str]) -> bool:
         now = time.monotonic()

@@ -14,6 +14,7 @@ from placement.api.errors import HttpError
 from placement.api.microversions import HEADER, SERVICE, Feature
 from placement.api.queries import parameters, refuse_unknown
 from placement.api.responses import admits_json
+from placement.domain import scope
 from placement.domain.errors import NotFound
 
 Handler = Callable[..., Any]
@@ -78,7 +79,7 @@ def route(
             asked = target()
             if _CLUSTER in path_arguments:
                 asked = {**asked, _CLUSTER: path_arguments[_CLUSTER]}
-            current_app.extensions["placement_policy"].authorize(policy, asked, own_only=own_only)
+            scope.see(current_app.extensions["placement_policy"].authorize(policy, asked, own_only=own_only))
             if refuses_query and request.query_string:
                 refuse_unknown(parameters(), ())
             return handler(**path_arguments)

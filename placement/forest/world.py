@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.forest.forest import Forest
+from placement.forest.sharing import Sharing
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,13 @@ def altered(forest: Forest, world: World) -> Altered:
     if world.without:
         copy.cut(np.unique(np.array(world.without, np.intp)))
     return Altered(copy, like)
+
+
+def within(forest: Forest, sharing: Sharing, aggregates: frozenset[int]) -> Forest:
+    """The forest with the trees whose roots are in the aggregates, and those that share with one of them."""
+    own = forest.roots[forest.aggregates.satisfying(forest.roots, (aggregates,))]
+    serving = sharing.pair_provider[np.isin(sharing.pair_anchor, own)]
+    return only(forest, np.union1d(own, forest.roots_of(serving.astype(np.intp))).tolist())
 
 
 def emptied(forest: Forest) -> Forest:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
+from placement.domain import scope
+from placement.services import scoping
 from placement.services.auditing.events import Events
 from placement.services.auditing.trail import AuditTrail
 from placement.services.capacity import Capacity
@@ -41,6 +44,31 @@ from placement.services.planning.planning import Planning
 from placement.services.planning.plans import Plans
 from placement.storage.database import Database
 from placement.storage.statements.consumers import AttributeRegistry
+
+_KNOW_CLUSTERS = frozenset(
+    (
+        "best_fit",
+        "candidates",
+        "closed_nodes",
+        "clusters",
+        "extender",
+        "finder",
+        "flavors",
+        "host_views",
+        "hosts",
+        "listings",
+        "nodes",
+        "planning",
+        "plans",
+        "pod_translation",
+        "pods",
+        "reservations",
+        # Figures and health are for all who reach the port.
+        "capacity",
+        "health",
+    )
+)
+"""The use cases that show a caller who is bound to clusters nothing else, see `services.scoping`."""
 
 
 class UseCases:
@@ -89,6 +117,11 @@ class UseCases:
         self.audit = AuditTrail(database)
         self.events = Events(database)
 
+    @property
+    def within_scope(self) -> UseCases:
+        """What the work at hand may ask for: to a bound caller only those that know clusters."""
+        return self if scope.admits(None) else cast(UseCases, _OfClusters(self))
+
     def close(self) -> None:
         """Give back the connections that are kept for looking at changes."""
         self.forest.close()
@@ -106,3 +139,16 @@ class UseCases:
         finally:
             use_cases.close()
             database.dispose()
+
+
+class _OfClusters:
+    """The use cases for a bound caller."""
+
+    def __init__(self, use_cases: UseCases) -> None:
+        self._use_cases = use_cases
+
+    def __getattr__(self, name: str) -> object:
+        """Raises Forbidden for a use case that knows no clusters."""
+        if name not in _KNOW_CLUSTERS:
+            scoping.require_everything()
+        return getattr(self._use_cases, name)

@@ -8,22 +8,33 @@ from flask import current_app
 
 from placement.api import context
 from placement.api.context import use_cases
+from placement.domain import scope
 from placement.domain.errors import Forbidden
 
 
 def may(rule: str, cluster: str | None = None, *, own_only: bool = False) -> bool:
     """Whether the caller passes a policy rule, of a cluster if one is given."""
     try:
-        require(rule, cluster, own_only=own_only)
+        _authorize(rule, cluster, own_only=own_only)
     except Forbidden:
         return False
     return True
 
 
-def require(rule: str, cluster: str | None = None, *, own_only: bool = False) -> None:
-    """Raises Forbidden unless the caller passes a policy rule, of a cluster if one is given."""
+def require(rule: str, cluster: str | None = None) -> None:
+    """Let the page see what a policy rule is about: one cluster, or all there is.
+
+    Raises Forbidden unless the caller passes it.
+    """
+    scope.see(_authorize(rule, cluster))
+
+
+def _authorize(rule: str, cluster: str | None, *, own_only: bool = False) -> scope.Clusters:
     target = {} if cluster is None else {"cluster": cluster}
-    current_app.extensions["placement_policy"].authorize(f"placement:{rule}", target, own_only=own_only)
+    sees: scope.Clusters = current_app.extensions["placement_policy"].authorize(
+        f"placement:{rule}", target, own_only=own_only
+    )
+    return sees
 
 
 def caller_clusters() -> frozenset[str] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from placement.domain import scope
 from placement.domain.errors import NotFound
 from placement.storage.database import Executor
 from placement.storage.statements import clusters
@@ -21,9 +22,9 @@ def found(connection: Executor, name: str) -> Cluster:
 
 
 def find(connection: Executor, name: str) -> Cluster | None:
-    """The cluster of this name, None if there is none."""
+    """The cluster of this name, None if there is none that may be seen."""
     # Names that no cluster can have are not looked up; a database would fail on some of them.
-    return clusters.find(connection, name) if NAME.fullmatch(name) else None
+    return clusters.find(connection, name) if NAME.fullmatch(name) and scope.admits(name) else None
 
 
 def unknown(name: str) -> NotFound:

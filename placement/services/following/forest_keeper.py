@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from placement.domain import deadline
 from placement.domain.errors import Unavailable
@@ -14,13 +15,15 @@ from placement.forest import states
 from placement.forest.forest import Forest
 from placement.forest.records import ProviderRecord, ProviderStates
 from placement.forest.sharing import SharingMap
+from placement.forest.world import within
 from placement.search.score_cache import ScoreCache
+from placement.services import scoping
 from placement.services.following.follower import Follower
 from placement.storage.changes.feed import Look
 from placement.storage.changes.history import Horizon
 from placement.storage.database import Database
 from placement.storage.statements import names
-from placement.storage.statements.names import Names
+from placement.storage.statements.names import SHARING_TRAIT, Names
 
 # Beyond this many changed providers a fresh load of everything is cheaper than telling them apart.
 _RELOAD_ABOVE = 20_000
@@ -63,12 +66,30 @@ class ForestKeeper(Follower):
         self._sharing = SharingMap()
         self._score_cache = ScoreCache()
         self._names: Names | None = None
+        # What bound callers may see of a snapshot, by the aggregates of their clusters; it goes with it.
+        self._parts: WeakKeyDictionary[Forest, dict[frozenset[int], View]] = WeakKeyDictionary()
 
     def current(self) -> View:
-        """The forest with all that was committed before the call. Raises Unavailable, never guesses."""
+        """The forest with all that was committed before the call, as far as the work at hand may see it.
+
+        Raises Unavailable, never guesses.
+        """
+        view, homes = self._now(), scoping.homes(self.database)
+        return view if homes is None else self._part(view, homes)
+
+    def _now(self) -> View:
         with self.caught_up():
             assert self._names is not None
             return View(self._forest.snapshot(), self._sharing, self._score_cache, self._names)
+
+    def _part(self, view: View, homes: frozenset[int]) -> View:
+        """The view with the trees of some clusters only, by their aggregates."""
+        known = self._parts.setdefault(view.forest, {})
+        if homes not in known:
+            sharing = view.sharing.of(view.forest, view.names.trait_ids[SHARING_TRAIT])
+            forest = within(view.forest, sharing, homes)
+            known[homes] = View(forest, SharingMap(), ScoreCache(), view.names)
+        return known[homes]
 
     @property
     def state(self) -> ForestState:
@@ -77,14 +98,14 @@ class ForestKeeper(Follower):
         return ForestState(self.horizon is not None, len(forest), forest.bytes, self.behind_seconds)
 
     def latest(self) -> View | None:
-        """The forest as it is now, or as the last look left it if the database is slow; None if not loaded.
+        """The whole forest as it is now, or as the last look left it if the database is slow.
 
-        Raises Unavailable.
+        None if not loaded. It is for figures, which are equal for all callers. Raises Unavailable.
         """
         if self.horizon is None:
             return None
         with suppress(Unavailable), deadline.within(_SHORTLY_SECONDS):
-            return self.current()
+            return self._now()
         with self.alone(_SHORTLY_SECONDS):
             if self.horizon is None or self._names is None:
                 return None

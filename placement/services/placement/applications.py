@@ -10,6 +10,7 @@ from placement.domain.allocation import ConsumerClaim
 from placement.domain.errors import Conflict, PlacementError
 from placement.domain.groups import CandidateQuery, SplitRule
 from placement.domain.mappings import Mappings, rebuilt
+from placement.services import scoping
 from placement.services.placement.candidates import Candidates
 from placement.services.placement.claims import generation_after
 from placement.services.placement.holdings import ConsumerHoldings
@@ -100,13 +101,12 @@ def held_already(
     """
     applicant, resources = application.applicant, held.resources
     if not resources:
-        return _refusal(applicant, held)
+        reason = _refusal(applicant, held)
+        return None if reason is None else scoping.refusal(applicant.consumer_uuid, reason)
     query = candidates.asked_of(application.wish.query, resources)
     # A caller who may ask about one cluster only is not told what the consumer has in another.
     if not _is_asked_for(resources, query) or not resources.keys() <= set(inside):
-        return Conflict(
-            f"consumer_uuid: {applicant.consumer_uuid} already holds something else than the query asks for"
-        )
+        return scoping.taken(applicant.consumer_uuid)
     consumer = held.consumer
     owner = replace(
         applicant,

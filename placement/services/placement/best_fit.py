@@ -25,6 +25,7 @@ from placement.domain.errors import (
     SearchTimeout,
 )
 from placement.domain.portions import portions
+from placement.services import scoping
 from placement.services.following.forest_keeper import View
 from placement.services.placement.applications import (
     Application,
@@ -83,6 +84,7 @@ class BestFit:
         got what they asked for. Raises Unavailable, after which repeating it settles everything.
         """
         found: list[Outcome] = []
+        applications = _in_groups(applications)
         for some in portions(applications, _AT_ONCE):
             try:
                 outcomes = self._settled(some, Together()).outcomes
@@ -100,14 +102,16 @@ class BestFit:
         Those that get nothing may get what they take instead. Raises NotAll, BadRequest naming the place in a
         rule, Unavailable, SearchTimeout.
         """
-        return in_rounds(applications, lambda some, _: self._settled(some, together).settled())
+        wanted, together = _in_groups(applications), _of_groups(together)
+        return in_rounds(wanted, lambda some, _: self._settled(some, together).settled())
 
     def preview(
         self, applications: Sequence[Application], together: Together, world: WorldRequest
     ) -> Settled:
         """What `claim_together` would give in such a world; nothing is written. Raises as it does."""
         view = self._ruled.view(world)
-        return in_rounds(applications, lambda some, given: self._previewed(some, together, view, given))
+        wanted, together = _in_groups(applications), _of_groups(together)
+        return in_rounds(wanted, lambda some, given: self._previewed(some, together, view, given))
 
     def _previewed(
         self, applications: Sequence[Application], together: Together, view: View, given: Sequence[Outcome]
@@ -254,3 +258,19 @@ class BestFit:
         modest = replace(application, wish=application.fallback)
         instead = held_already(self._candidates, modest, held, inside)
         return instead if isinstance(instead, Fitted) else outcome
+
+
+def _in_groups(applications: Sequence[Application]) -> Sequence[Application]:
+    """The applications with the groups as they are stored."""
+    return [
+        each if each.group is None else replace(each, group=scoping.group(each.group))
+        for each in applications
+    ]
+
+
+def _of_groups(together: Together) -> Together:
+    """The rules about groups as they are stored."""
+    rules = (
+        replace(rule, groups=tuple(scoping.group(name) for name in rule.groups)) for rule in together.rules
+    )
+    return replace(together, rules=tuple(rules))

@@ -33,6 +33,8 @@ from placement.search.joint import JointAnswer
 from placement.search.query import ForestQuery, GroupQuery, slots_of
 from placement.search.search import FoundCandidates, search, shuffled, trace_of_nothing
 from placement.search.trace import RootIsIn, Trace
+from placement.services import scoping
+from placement.services.clusters import cluster_lookup
 from placement.services.following.forest_keeper import ForestKeeper, View
 from placement.services.placement.search_options import (
     NO_OPTIONS,
@@ -42,7 +44,7 @@ from placement.services.placement.search_options import (
 )
 from placement.services.placement.unknown_names import refuse_unknown_names
 from placement.storage.database import Database
-from placement.storage.statements import clusters, names, provider_rows
+from placement.storage.statements import names, provider_rows
 from placement.storage.statements.clusters import Cluster
 from placement.storage.statements.names import SHARING_TRAIT, Names
 
@@ -104,7 +106,7 @@ class Candidates:
     ) -> Search:
         """The same on a view that was asked for before, at some of its rows as roots or at all."""
         # After the look, so that an aggregate that is known here has its members in the view.
-        aggregates = self._aggregates(query, options)
+        aggregates = self._aggregates(view, query, options)
         wanted = self._resolve(view.names, query, options, aggregates)
         if among is not None:
             wanted = replace(wanted, among=among)
@@ -126,7 +128,7 @@ class Candidates:
 
         Raises BadRequest for unknown names.
         """
-        aggregates = self._aggregates(query, options)
+        aggregates = self._aggregates(view, query, options)
         wanted = self._resolve(view.names, query, options, aggregates)
         _refuse_shared_splits(view, wanted, query)
         if query.on_core_trees is None or not _has_core_trees(view, wanted):
@@ -222,11 +224,11 @@ class Candidates:
             "them by traits, aggregates or in_tree; if fewer candidates are enough, set a limit."
         )
 
-    def _aggregates(self, query: CandidateQuery, options: SearchOptions) -> Mapping[str, int]:
+    def _aggregates(self, view: View, query: CandidateQuery, options: SearchOptions) -> Mapping[str, int]:
         """The ids of all aggregates that are mentioned."""
         sets = [frozenset(options.aggregates), *query.root_member_of]
         sets += [any_of for group in query.groups for any_of in _aggregates_of(group)]
-        return _aggregate_ids(self._database, sets)
+        return scoping.aggregates(view.forest, _aggregate_ids(self._database, sets))
 
     def _resolve(
         self, known: Names, query: CandidateQuery, options: SearchOptions, aggregates: Mapping[str, int]
@@ -285,7 +287,7 @@ class Candidates:
 
     def _cluster(self, name: str) -> Cluster:
         with self._database.read() as connection:
-            found = clusters.find(connection, name)
+            found = cluster_lookup.find(connection, name)
         if found is None:
             raise BadRequest(f"cluster: No cluster {name} found")
         return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from placement.domain import deadline
+from placement.domain import deadline, scope
 from placement.domain.audit import Initiator, initiator
 from placement.domain.errors import PlacementError
 from placement.services.gathering import Gathering
@@ -48,7 +48,9 @@ class LikeClaims:
             return alone()
         # The order of the classes is that of the answer.
         names = tuple(name for group in wish.query.groups for name in group.resources)
-        return self._gathering.ask((wish.kept, names, wish.options), (application, initiator()), alone)
+        # One of the callers searches for all of them, and sees what it may see itself.
+        key = wish.kept, names, wish.options, scope.seen()
+        return self._gathering.ask(key, (application, initiator()), alone)
 
     def _served(self, asked: Sequence[Asked]) -> Sequence[Outcome | None]:
         """What becomes of each, None where that is in doubt."""

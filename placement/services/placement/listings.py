@@ -8,8 +8,10 @@ from enum import StrEnum
 
 from placement.domain.allocation import AllocationFilter
 from placement.domain.errors import BadRequest
+from placement.services import scoping
+from placement.services.clusters import cluster_lookup
 from placement.storage.database import Database, Executor
-from placement.storage.statements import allocation_lists, clusters, provider_lists
+from placement.storage.statements import allocation_lists, provider_lists
 from placement.storage.statements.allocation_lists import ConsumerSum, ListedAllocation
 from placement.storage.statements.provider_lists import ListedProvider, Record
 
@@ -101,5 +103,7 @@ class Listings:
 
 
 def _check_cluster(connection: Executor, name: str | None) -> None:
-    if name is not None and clusters.find(connection, name) is None:
+    if name is None:
+        scoping.require_everything()
+    elif cluster_lookup.find(connection, name) is None:
         raise BadRequest(f"cluster: No cluster {name} found")

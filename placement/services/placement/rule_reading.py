@@ -17,6 +17,7 @@ from placement.search.members.places import (
     sharers_of,
 )
 from placement.search.members.tally import Rule
+from placement.services import scoping
 from placement.services.following.forest_keeper import View
 from placement.services.placement.standing import Held, Standing
 from placement.storage.database import Database
@@ -88,7 +89,7 @@ class RuleReader:
         if not rule.aggregates:
             return []
         with self._database.read() as connection:
-            known = names.aggregate_ids(connection, rule.aggregates)
+            known = scoping.aggregates(self._view.forest, names.aggregate_ids(connection, rule.aggregates))
         for at, uuid in enumerate(rule.aggregates):
             if uuid not in known:
                 raise BadRequest(f"{where}.aggregates[{at}]: no provider was ever in an aggregate {uuid}")

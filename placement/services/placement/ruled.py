@@ -98,9 +98,8 @@ class Ruled:
         """
         own = {each.consumer_uuid for each in holding}
         named = {uuid for rule in rules for uuid in rule.consumers} | own
-        standing = standing_of(
-            self._database, self._holdings, named, {name for rule in rules for name in rule.groups}
-        )
+        groups = {name for rule in rules for name in rule.groups}
+        standing = standing_of(self._database, self._holdings, self._candidates, named, groups)
         view = _with_promised(self._candidates.view() if view is None else view, holding)
         # Where they are now: what was seen of them before may be older.
         counted = Counted(standing, own, [(each.name, _held_by(each, standing)) for each in holding])

@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from placement.domain.errors import ConcurrentUpdate
+from placement.services import scoping
+from placement.services.placement.candidates import Candidates
 from placement.services.placement.holdings import Holdings, held_by
 from placement.storage.database import Database, Transaction
 from placement.storage.statements import consumer_groups, consumers
@@ -47,13 +49,25 @@ class Standing:
 
 
 def standing_of(
-    database: Database, holdings: Holdings, named: Collection[str], groups: Collection[str]
+    database: Database,
+    holdings: Holdings,
+    candidates: Candidates,
+    named: Collection[str],
+    groups: Collection[str],
 ) -> Standing:
-    """The present standing of consumers, and of all in some groups."""
+    """The present standing of consumers, and of all in some groups, as far as they may be seen."""
     with database.read() as connection:
         found = consumer_groups.members(connection, groups)
     counted = {name: frozenset(found.get(name, ())) for name in groups}
     uuids = sorted({*named, *(uuid for each in counted.values() for uuid in each)})
     known = holdings.of_consumers(uuids) if uuids else {}
-    generations = {uuid: known[uuid].consumer.generation if uuid in known else None for uuid in uuids}
+    hidden = scoping.hidden(
+        {uuid: each.resources for uuid, each in known.items()}, lambda: candidates.view().forest
+    )
+    known = {uuid: each for uuid, each in known.items() if uuid not in hidden}
+    generations = {
+        uuid: known[uuid].consumer.generation if uuid in known else None
+        for uuid in uuids
+        if uuid not in hidden
+    }
     return Standing(counted, generations, {uuid: each.resources for uuid, each in known.items()})

@@ -65,6 +65,12 @@ def aggregates_called(connection: Executor) -> list[tuple[int, str, str | None]]
     return [(row[0], row[1], row[2]) for row in connection.execute(statement)]
 
 
+def aggregates_of(connection: Executor, names: Collection[str]) -> frozenset[int]:
+    """The ids of the aggregates of clusters, by their names."""
+    statement = sa.select(_clusters.c.aggregate_id).where(_clusters.c.name.in_(sorted(names)))
+    return frozenset(row[0] for row in connection.execute(statement))
+
+
 def find(connection: Executor, name: str) -> Cluster | None:
     """The cluster of this name."""
     row = connection.execute(_counted.where(_clusters.c.name == name)).first()
