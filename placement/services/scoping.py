@@ -58,8 +58,8 @@ def group(name: str) -> str:
 def hidden(held: Mapping[str, Mapping[str, object]], forest: Callable[[], Forest]) -> set[str]:
     """Return those of some consumers that may not be seen, by what each holds by provider uuid.
 
-    A bound caller sees a consumer that holds something, all of it in the forest that it sees. A consumer with an
-    amount on a shared pool of the cluster and another one on a host of another cluster is hidden.
+    A bound caller sees a consumer that holds something, all of it in the forest that it sees. A consumer on a
+    shared pool of the cluster and on a host of another cluster is hidden.
     """
     if scope.seen() is None or not held:
         return set()
