@@ -36,7 +36,8 @@ TOKENS = {
     READER: {"user": "edge-reader", "project": "p", "roles": ["reader"], "clusters": ["edge"]},
     BATCH: {"user": "batch", "project": "p", "roles": ["service"], "clusters": ["batch"]},
 }
-POD = yaml.safe_load((demonstration.examples() / "pod.yaml").read_text())
+_EXAMPLES = demonstration.examples()
+POD = yaml.safe_load((_EXAMPLES / "pod.yaml").read_text())
 # Rows of other clusters by table, with what a caller of edge must not change.
 _OWN = (
     "SELECT p.id FROM resource_providers p JOIN resource_provider_aggregates a "
@@ -106,11 +107,11 @@ def fleet(directory: Path, clusters: Sequence[str]) -> Iterator[Fleet]:
     examples = directory / "examples"
     examples.mkdir()
     for number, name in enumerate(clusters):
-        (examples / f"{number}-{name}").symlink_to(demonstration.examples() / name)
-    with database_url("sqlite") as url, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demonstration, "examples", lambda: examples)
-        Database(url).dispose()
-        demonstration.load_into_empty(url)
+        (examples / f"{number}-{name}").symlink_to(_EXAMPLES / name)
+    with database_url("sqlite") as url:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(demonstration, "examples", lambda: examples)
+            demonstration.load_into_empty(url)
         database = Database(url)
         application = build(database, compatible(auth_strategy="token", tokens_file=tokens))
         api = Client(application.test_client(), token=OPERATOR)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from placement.dialects.koordinator.settings.settings import scheduler_settings
+from placement.domain import scope
 from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.node_loading import ClusterFacts, NodeLoader
 from placement.services.clusters.node_views import NodeView, view_of
@@ -76,6 +77,9 @@ class HostViews:
             if found is None:
                 raise missing(uuid)
             root_id, node = found
+            if not scope.admits(None if node is None else node.cluster):
+                # To a bound caller it is not there: a refusal would tell that it is.
+                raise missing(uuid)
             check(None if node is None else node.cluster)
             members = trees.members(connection, root_id)
             ids = [member.id for member in members]
