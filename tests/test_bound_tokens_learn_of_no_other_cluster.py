@@ -1,4 +1,4 @@
-"""A token that is bound to a cluster is told nothing of the others, over every route, and changes nothing there.
+"""A token that is bound to a cluster is told nothing of the others over any route, and changes nothing there.
 
 A service that has only that cluster answers what the token is to be told: each answer is compared with its.
 """
@@ -14,11 +14,17 @@ from urllib.parse import quote, unquote_plus, urlencode
 
 import pytest
 
+from placement.domain import scope
+from placement.domain.errors import Forbidden
+from tests.client import Client
+from tests.reservations import reservation
 from tests.two_fleets import (
     BATCH,
     BOUND,
+    OPERATOR,
     POD,
     READER,
+    SERVICE,
     Fleet,
     fleet,
     pod,
@@ -76,10 +82,12 @@ def foreign(whole: Fleet) -> Foreign:
         (row,) = whole.rows(f"SELECT uuid FROM resource_providers WHERE name = '{name}'")
         return str(row[0])
 
-    held = [str(row[0]) for row in whole.rows(
-        "SELECT DISTINCT consumer_id FROM allocations JOIN resource_providers p ON p.id = resource_provider_id "
-        "WHERE p.name LIKE 'batch/batch-0%' AND consumer_id NOT IN (SELECT uid FROM pods) ORDER BY 1"
-    )]  # fmt: skip
+    consumers = whole.rows(
+        "SELECT DISTINCT consumer_id FROM allocations JOIN resource_providers p ON p.id = "
+        "resource_provider_id WHERE p.name LIKE 'batch/batch-0%' "
+        "AND consumer_id NOT IN (SELECT uid FROM pods) ORDER BY 1"
+    )
+    held = [str(row[0]) for row in consumers]
     pods = dict(
         whole.rows(
             "SELECT pods.name, pods.uid FROM pods JOIN clusters ON clusters.id = cluster_id "
@@ -104,7 +112,7 @@ def foreign(whole: Fleet) -> Foreign:
 
 @dataclass(frozen=True)
 class Request:
-    """A request; `tells` unless a service without other clusters answers otherwise, for the reason given."""
+    """A request. `differs`: why a service that has only the cluster edge answers otherwise, if so."""
 
     method: str
     path: str
@@ -147,7 +155,7 @@ def queries(foreign: Foreign) -> list[str]:
         for uuid in (foreign.host, foreign.cloud, foreign.core, foreign.shared)
     ]
     asked += [f"resources1=PCPU:1&in_tree1={foreign.cloud}&group_policy=none"]
-    asked += [f"resources=PCPU:1&limit=2&prefer=5:{foreign.aggregate}"]
+    asked += [f"resources=PCPU:1&limit=2&prefer={foreign.aggregate}:5"]
     return plain + asked
 
 
@@ -215,10 +223,10 @@ def plans(foreign: Foreign) -> Iterator[dict[str, Any]]:
         yield {"cluster": "edge", "goal": {"empty": [name]}, "limits": {"moves": 3}}
     yield {"cluster": "edge", "goal": {"free": 1}, "limits": {"moves": 3, "never": [foreign.consumer]}}
     yield {"cluster": "edge", "goal": {"free": 1}, "limits": {"moves": 3, "clusters": ["batch"]}}
-    yield {"cluster": "edge", "goal": {"fit": {"query": "resources=PCPU:12", "count": 1}}}
+    yield {"cluster": "edge", "goal": {"fit": {"querystring": "resources=PCPU:12", "count": 1}}}
     yield {
         "cluster": "edge",
-        "goal": {"fit": {"query": f"resources=PCPU:1&in_tree={foreign.cloud}", "count": 1}},
+        "goal": {"fit": {"querystring": f"resources=PCPU:1&in_tree={foreign.cloud}", "count": 1}},
     }
 
 
@@ -237,7 +245,7 @@ def moves(foreign: Foreign) -> Iterator[dict[str, Any]]:
 
 FLAVORS: list[dict[str, Any]] = [
     {
-        "flavor": {"name": "f", "vcpus": vcpus, "ram": ram, "disk": 1, "extra_specs": specs},
+        "flavor": {"vcpus": vcpus, "memory_mb": ram, "root_gb": 1, "extra_specs": specs},
         "explain": True,
         "limit": 3,
     }
@@ -249,8 +257,7 @@ _PAGES = ("", "&format=json", "&format=csv")
 
 def requests(rule: str, method: str, foreign: Foreign) -> list[Request]:
     """The requests of a route; a route that is not known here raises LookupError."""
-    own, key = {}, f"{method} {rule}"
-    path = rule
+    key, path = f"{method} {rule}", rule
     for name, value in {
         "uuid": foreign.host, "consumer": foreign.consumer, "resource_class": "VCPU", "namespace": "default",
         "cluster": "edge", "node": "batch-01", "asset": "start.js", "text": foreign.host,
@@ -270,7 +277,7 @@ def requests(rule: str, method: str, foreign: Foreign) -> list[Request]:
         found += special(foreign)
     elif key not in _PLAIN:
         raise LookupError(f"{key} is not tried with tokens that are bound to a cluster: add it to this file")
-    return [*found, *own]
+    return found
 
 
 def _each(method: str, path: str, bodies: Any) -> list[Request]:
@@ -318,12 +325,14 @@ def _capacity(foreign: Foreign) -> list[Request]:
 
 
 def _capacity_of_kinds(foreign: Foreign) -> list[Request]:
-    kinds = {"a": {"querystring": "resources=PCPU:1"}, "b": {"pod": POD}}
+    kinds = {"a": {"querystring": "resources=PCPU:1"}}, {"b": {"pod": POD}}
     bodies = [
-        {"cluster": "edge", "kinds": kinds, "by": ["cluster", "aggregate", "host"], "world": each}
-        for each in worlds(foreign)
+        {"cluster": "edge", "kinds": each, "by": ["cluster", "aggregate", "host"], "world": world}
+        for world in worlds(foreign)
+        for each in kinds
+        if "a" in each or "inventories" not in world
     ]
-    return _each("POST", "/ext/v1/capacity", [*bodies, {"cluster": "batch", "kinds": kinds}])
+    return _each("POST", "/ext/v1/capacity", [*bodies, {"cluster": "batch", "kinds": kinds[0]}])
 
 
 def _listed(path: str) -> Any:
@@ -375,7 +384,7 @@ def _room(foreign: Foreign) -> list[Request]:
 
 def _map(path: str) -> Any:
     def found(foreign: Foreign) -> list[Request]:
-        ids = {"ids": ",".join(map(str, range(1, 400)))}
+        ids = {"ids": ",".join(map(str, range(1, 200)))}
         return _pages(
             path,
             {},
@@ -414,8 +423,6 @@ def _uids(path: str, body: Any) -> Any:
 
 
 def _reservation(uid: str) -> dict[str, Any]:
-    from tests.reservations import reservation
-
     found = reservation("mine", "1")
     return {**found, "metadata": {**found["metadata"], "uid": uid}}
 
@@ -424,11 +431,13 @@ def _extended(verb: str) -> Any:
     def found(foreign: Foreign) -> list[Request]:
         asked = {"Pod": pod("asked", uid=UNKNOWN), "NodeNames": ["edge-01", "batch-01", "cloud/compute-01"]}
         victims = {"batch-01": {"Pods": [{"UID": foreign.pod}]}, "edge-01": {"Pods": [{"UID": foreign.pod}]}}
+        bound = {"PodName": "batch-only-pod", "PodNamespace": "default", "PodUID": foreign.pod}
         bodies = {
-            "filter": [asked], "prioritize": [asked],
+            "filter": [asked],
+            "prioritize": [asked],
             "preempt": [{"Pod": asked["Pod"], "NodeNameToMetaVictims": victims}],
-            "bind": [{"PodName": "batch-only-pod", "PodNamespace": "default", "PodUID": foreign.pod, "Node": node} for node in ("edge-01", "batch-01")],
-        }  # fmt: skip
+            "bind": [{**bound, "Node": node} for node in ("edge-01", "batch-01")],
+        }
         return _each("POST", f"{EDGE}/extender/{verb}", bodies[verb])
 
     return found
@@ -531,7 +540,8 @@ _PLAIN = frozenset(
     for path, methods in {
         "/": "GET", "/allocation_candidates": "GET", "/allocations": "POST",
         "/allocations/<consumer>": "GET PUT DELETE", "/docs": "GET", "/docs/<asset>": "GET",
-        "/ext/v1/clusters": "GET", "/ext/v1/clusters/<cluster>": "GET", "/ext/v1/clusters/<cluster>/nodes": "GET POST",
+        "/ext/v1/clusters": "GET", "/ext/v1/clusters/<cluster>": "GET",
+        "/ext/v1/clusters/<cluster>/nodes": "GET POST",
         "/ext/v1/clusters/<cluster>/nodes/<node>": "PUT DELETE", "/ext/v1/events": "GET",
         "/ext/v1/clusters/<cluster>/pods/<namespace>/<name>": "GET DELETE",
         "/ext/v1/clusters/<cluster>/reservations": "GET",
@@ -621,3 +631,137 @@ def test_no_answer_tells_of_other_clusters_and_nothing_changes_there(
     assert len(asked) > 400
     assert token == READER or statuses[200] > 100, statuses
     assert whole.others() == before
+
+
+def test_a_route_that_is_not_tried_here_is_found(foreign: Foreign):
+    with pytest.raises(LookupError, match="GET /ext/v1/new is not tried"):
+        requests("/ext/v1/new", "GET", foreign)
+
+
+# -- groups ---------------------------------------------------------------------------------------------
+
+
+def claimed(fleet: Fleet, token: str, query: str, **more: Any) -> Any:
+    member = {"name": "m", "count": 1, "query": query, **more.pop("member", {})}
+    return fleet.api.as_(token).post("/ext/v1/claims", {**OWNER, "members": [member], **more})
+
+
+def test_groups_of_one_cluster_stop_nobody_in_another(whole: Fleet):
+    together = [{"kind": "together", "groups": ["server-group"]}]
+    joining = {"group": "server-group"}
+    assert claimed(whole, SERVICE, "cluster=edge&resources=PCPU:1", member=joining).status_code == 200
+    for token, query in ((BATCH, "cluster=batch&resources=PCPU:1"), (OPERATOR, "resources=VCPU:1")):
+        (member,) = claimed(whole, token, query, member=joining, rules=together, dry_run=True).json["members"]
+        assert member["status"] == 200, member
+
+
+def test_a_group_of_a_cluster_counts_in_its_own_rules(whole: Fleet):
+    query = "cluster=edge&resources=PCPU:1"
+    first = claimed(whole, SERVICE, query, member={"group": "own-group"}).json["members"][0]
+    rules = [{"kind": "together", "groups": ["own-group"]}]
+    second = claimed(whole, SERVICE, query, member={"group": "own-group"}, rules=rules).json["members"][0]
+    roots = {
+        whole.rows(
+            "SELECT root_provider_id FROM resource_providers "
+            f"WHERE uuid = '{next(iter(each['allocations']))}'"
+        )[0]
+        for each in (first, second)
+    }
+    assert len(roots) == 1
+    alone = claimed(whole, SERVICE, query, rules=[{**rules[0], "consumers": [first["consumer_uuid"]]}])
+    assert alone.json["members"][0]["status"] == 201
+
+
+def test_names_of_groups_are_as_long_as_ever(whole: Fleet):
+    for name in ("g" * 255, "ü" * 255):
+        answer = claimed(whole, SERVICE, "cluster=edge&resources=PCPU:1", member={"group": name})
+        assert answer.json["members"][0]["status"] == 201
+    stored = [row[0] for row in whole.rows("SELECT name FROM consumer_groups")]
+    assert max(map(len, stored)) <= 255
+
+
+# -- uuids that are taken -------------------------------------------------------------------------------
+
+
+def test_a_taken_uuid_is_refused_in_one_text_whatever_has_it(whole: Fleet, foreign: Foreign):
+    idle = "0f000000-0000-4000-8000-00000000abcd"
+    (host,) = whole.rows("SELECT uuid FROM resource_providers WHERE name = 'cloud/compute-02/numa-0'")
+    assert whole.api.claim({host[0]: {"MEMORY_MB": 1}}, consumer=idle).status_code == 204
+    texts = set()
+    own = claimed(whole, SERVICE, "cluster=edge&resources=PCPU:1").json["members"][0]["consumer_uuid"]
+    for uuid in (*foreign.consumers, idle, own):
+        claim = {**OWNER, "consumer_uuid": uuid, "query": "cluster=edge&resources=PCPU:3"}
+        answer = whole.api.as_(SERVICE).post("/ext/v1/claims", claim)
+        assert answer.status_code == 409, answer.text
+        texts.add(answer.json["errors"][0]["detail"].replace(uuid, "*"))
+    assert len(texts) == 1, texts
+
+
+@pytest.mark.parametrize("path", ["pods/default/mine", "reservations/mine"])
+def test_a_taken_uid_is_refused_in_one_text_whatever_has_it(whole: Fleet, foreign: Foreign, path: str):
+    texts = set()
+    for uuid in foreign.consumers:
+        body = pod("mine", uid=uuid) if path.startswith("pods") else _reservation(uuid)
+        answer = whole.api.as_(SERVICE).put(f"{EDGE}/{path}", body)
+        assert answer.status_code == 409, answer.text
+        texts.add(answer.json["errors"][0]["detail"].replace(uuid, "*"))
+    assert len(texts) == 1, texts
+
+
+# -- what has no scope sees nothing ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def unscoped(whole: Fleet) -> Iterator[Any]:
+    """The use cases of a request whose gate has not spoken."""
+    scope.see(scope.NOTHING)
+    yield whole.api.http.application.extensions["placement_use_cases"].within_scope
+    scope.see(scope.EVERYTHING)
+
+
+def test_without_a_scope_the_forest_is_empty(unscoped: Any):
+    assert not unscoped.candidates.view().forest.alive().any()
+    assert len(unscoped.hosts.look().classes()) == 0
+
+
+@pytest.mark.parametrize("name", ["providers", "holdings", "claims", "inventories", "audit", "reshaper"])
+def test_without_a_scope_use_cases_that_know_no_clusters_are_refused(unscoped: Any, name: str):
+    with pytest.raises(Forbidden):
+        getattr(unscoped, name)
+
+
+def test_without_a_scope_no_list_is_told(unscoped: Any):
+    with pytest.raises(Forbidden):
+        unscoped.finder.providers("e", None, 5)
+    with pytest.raises(Forbidden):
+        unscoped.listings.providers(None, (), 0, 5)
+
+
+def test_outside_of_requests_everything_is_seen(whole: Fleet):
+    whole.api.as_(SERVICE).get("/ext/v1/clusters")
+    use_cases = whole.api.http.application.extensions["placement_use_cases"]
+    assert use_cases.within_scope is use_cases
+    assert scope.seen() is scope.EVERYTHING
+
+
+# -- pools --------------------------------------------------------------------------------------------
+
+
+def test_a_pool_that_shares_with_the_cluster_is_seen_and_its_others_are_not(whole: Fleet, foreign: Foreign):
+    api, both = whole.api, "0e000000-0000-4000-8000-00000000b07b"
+    pool = api.provider("pool-of-both", CUSTOM_POOL={"total": 100}) if _has_class(api) else ""
+    api.carry(pool, "MISC_SHARES_VIA_AGGREGATE")
+    api.join(pool, both)
+    for name in ("edge/edge-01", "cloud/compute-01"):
+        (uuid,) = whole.rows(f"SELECT uuid FROM resource_providers WHERE name = '{name}'")
+        api.join(uuid[0], *api.get(f"/resource_providers/{uuid[0]}/aggregates").json["aggregates"], both)
+    path = "/ext/v1/allocation_candidates?cluster=edge&explain=1&resources=CUSTOM_POOL:"
+    (found,) = api.as_(SERVICE).get(f"{path}10").json["allocation_requests"]
+    assert list(found["allocations"]) == [pool]
+    stages = api.as_(SERVICE).get(f"{path}1000").json["explanation"]["stages"]
+    assert (stages[0]["came"], stages[0]["providers"]) == (1, 0)
+    assert foreign.cloud not in api.as_(SERVICE).get(f"{path}1000").text
+
+
+def _has_class(api: Client) -> bool:
+    return api.put("/resource_classes/CUSTOM_POOL").status_code in (201, 204)

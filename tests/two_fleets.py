@@ -1,7 +1,7 @@
 """Two services in this process: one with the example clusters, and one that has only the cluster edge.
 
-Edge comes first in both, so that what is counted as it comes is equal. What only the other clusters have are the
-secrets of a fleet: no answer to a caller who is bound to edge may contain them.
+Edge comes first in both, so that what is counted as it comes is equal. What only the other clusters have is
+secret: no answer to a caller who is bound to edge may contain it.
 """
 
 from __future__ import annotations
