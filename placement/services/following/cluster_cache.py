@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
+from placement.domain import scope
 from placement.domain.errors import Unavailable
 from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.node_info import NodeInfo
@@ -170,6 +171,8 @@ class ClusterCache(Follower):
 
         It is read over the connection of the feed, so that who asks within a transaction takes no second one.
         """
+        if not scope.admits(cluster):
+            raise unknown(cluster)
         with self.caught_up():
             id_ = self._ids.get(cluster)
             if id_ is None:
