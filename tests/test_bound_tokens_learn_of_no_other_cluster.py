@@ -765,3 +765,21 @@ def test_a_pool_that_shares_with_the_cluster_is_seen_and_its_others_are_not(whol
 
 def _has_class(api: Client) -> bool:
     return api.put("/resource_classes/CUSTOM_POOL").status_code in (201, 204)
+
+
+def test_callers_who_see_something_else_are_not_served_together(
+    whole: Fleet, monkeypatch: pytest.MonkeyPatch
+):
+    best_fit = whole.api.http.application.extensions["placement_use_cases"].best_fit
+    keys = []
+
+    def asked(key: Any, _asked: Any, alone: Any) -> Any:
+        keys.append(key)
+        return alone()
+
+    monkeypatch.setattr(best_fit._like_claims._gathering, "ask", asked)
+    monkeypatch.setattr(type(best_fit._claims), "may_be_gathered", True)
+    claim = {**OWNER, "consumer_uuid": UNKNOWN, "query": "cluster=edge&resources=PCPU:40000"}
+    for token in (SERVICE, OPERATOR, SERVICE):
+        assert whole.api.as_(token).post("/ext/v1/claims", claim).status_code == 409
+    assert keys[0] == keys[2] != keys[1]
