@@ -382,3 +382,57 @@ def test_whoever_claims_again_renews_the_claim(cluster, api_server, database):
     assert cluster.put(path, manifest).json == first
     (again,) = cluster.get(f"{CLUSTER}/pods?scheduled=true").json["pods"]
     assert again["changed_at"] > renewed["changed_at"]
+
+
+def fitting(cluster: Client, pod: dict[str, Any]) -> list[str]:
+    """The nodes that the extender leaves to kube-scheduler."""
+    answer = cluster.post(f"{CLUSTER}/extender/filter", {"Pod": pod, "NodeNames": ["host-0", "host-1"]})
+    assert answer.json["Error"] == ""
+    found: list[str] = answer.json["NodeNames"]
+    return found
+
+
+@pytest.fixture
+def full(cluster: Client, api_server: ApiServer) -> Client:
+    """The machines, each of them full of two pods: a-0 and a-1 on host-0, b-0 and b-1 on host-1."""
+    for name in ("a-0", "a-1", "b-0", "b-1"):
+        waiting(api_server, name, "8")
+        assert bind(cluster, "host-0" if name.startswith("a") else "host-1", name) == ""
+    return cluster
+
+
+def test_room_that_a_pod_left_is_found_before_anybody_reports_it(full, api_server):
+    pod = waiting(api_server, "next", "8")
+    assert fitting(full, pod) == []
+    assert len(claimed(full)) == 4
+    api_server.delete("Pod", "b-1", "default")
+    assert fitting(full, pod) == ["host-1"]
+    assert claimed(full).keys() == {"a-0", "a-1", "b-0"}
+    assert bind(full, "host-1", "next") == ""
+
+
+def test_a_pod_that_fits_somewhere_costs_the_api_server_nothing(cluster, api_server):
+    waiting(api_server, "a-0", "16")
+    assert bind(cluster, "host-0", "a-0") == ""
+    calls = api_server.calls.total()
+    assert fitting(cluster, waiting(api_server, "next", "8")) == ["host-1"]
+    assert api_server.calls.total() == calls
+
+
+def test_pods_stay_where_the_api_server_cannot_be_asked(full, api_server):
+    """After one failure no other node is asked about: the time-outs do not add up."""
+    pod = waiting(api_server, "next", "8")
+    api_server.delete("Pod", "b-1", "default")
+    before = api_server.calls.copy()
+    api_server.fail_next("/api/v1/pods", 500)
+    assert fitting(full, pod) == []
+    assert len(claimed(full)) == 4
+    assert (api_server.calls - before) == {("GET", "/api/v1/pods"): 1}
+
+
+def test_what_filter_released_is_logged_as_a_change(full, api_server, caplog):
+    pod = waiting(api_server, "next", "8")
+    api_server.delete("Pod", "b-1", "default")
+    with caplog.at_level("INFO", "placement.audit"):
+        assert fitting(full, pod) == ["host-1"]
+    assert any("/extender/filter" in record.getMessage() for record in caplog.records)

@@ -38,11 +38,10 @@ _RULE = "placement:clusters:extender:"
     f"{_RULE}filter",
     takes_json=True,
     gives_json=True,
-    reads=True,
     described=Operation({200: extender.FILTER_RESULT}, body=extender.ARGS),
 )
 def filter_nodes(cluster: str) -> Response:
-    """Which nodes fit a pod."""
+    """Which nodes fit a pod. A write: it may release pods that are gone, and a gang that does not fit."""
     args = extender_args(json_body())
     try:
         with _counted("filter"):

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from placement.dialects.koordinator.pod.gang import gang_of
 from placement.domain.errors import PlacementError
+from placement.domain.explanation import Kind
 from placement.kubernetes.pod_affinity import without_unknown_namespaces
 from placement.numa.refusal import RefusalClass
 from placement.scheduling.remarks import in_plain_words
 from placement.services.clusters.bind_attempt import BindAttempt, Binding
 from placement.services.clusters.clusters import Clusters
 from placement.services.clusters.pod_documents import PodDocument
+from placement.services.clusters.pod_pages import Preview
 from placement.services.clusters.pods import Pods
 from placement.services.clusters.preemption import ENOUGH_NODES, Preemption, Victims
 from placement.services.clusters.vanished_pods import Binders, VanishedPods
 
+# kube-scheduler schedules no other pod meanwhile. An API server takes some milliseconds for a node.
+_LOOK_SECONDS = 1.0
 _UNKNOWN_NODE = "placement does not know this node"
 _CANNOT_BIND = (
     "this service cannot bind: [kubernetes] kubeconfig is not set, so it cannot create the Binding; "
@@ -50,9 +54,7 @@ class Extender:
         """Which of these nodes do not fit, and why. Raises NotFound for the cluster, ManifestError."""
         pod = without_unknown_namespaces(pod)
         preview = self._pods.preview(cluster, pod, names, most=0)
-        nominated = str((pod.get("status") or {}).get("nominatedNodeName"))
-        if nominated in preview.refusals and self._vanished.release(cluster, nominated):
-            # Pods were evicted there for this one; the scheduler knows of it before this service does.
+        if self._has_room_after_all(cluster, pod, preview):
             preview = self._pods.preview(cluster, pod, names, most=0)
         if not preview.fitting:
             self._give_up_gang(cluster, pod)
@@ -67,6 +69,18 @@ class Extender:
             known = {name for name, _ in self._clusters.nodes(cluster)}
             unresolvable.update((name, _UNKNOWN_NODE) for name in names if name not in known)
         return Filtered(failed, unresolvable)
+
+    def _has_room_after_all(self, cluster: str, pod: Mapping[str, Any], preview: Preview) -> bool:
+        """Whether releasing pods that are over or gone in Kubernetes made the pod fit on a node.
+
+        kube-scheduler hears of a deletion before the synchronization reports it, asks at once, and after a
+        refusal asks again only minutes later.
+        """
+        refresh = self._vanished.refresher(cluster, ENOUGH_NODES, _LOOK_SECONDS)
+        return any(
+            refresh(node) and self._pods.preview(cluster, pod, [node], most=0).fitting
+            for node in _where_pods_may_have_left(pod, preview)
+        )
 
     def _give_up_gang(self, cluster: str, pod: Mapping[str, Any]) -> None:
         """Others of its gang do not wait for a pod that fits nowhere, unless the gang says otherwise."""
@@ -112,3 +126,22 @@ class Extender:
             for other in attempt.freed:
                 with suppress(PlacementError):
                     BindAttempt(self._pods, binder, cluster, other).run()
+
+
+def _where_pods_may_have_left(pod: Mapping[str, Any], preview: Preview) -> Iterator[str]:
+    """The refusing nodes on which the pod may fit once pods that are gone are released, most likely first.
+
+    If the pod fits elsewhere, that is only the node from which pods were evicted for it. kube-scheduler leaves
+    out nodes without the amounts, so a node that is refused for an amount has probably been left by a pod.
+    """
+    nominated = (pod.get("status") or {}).get("nominatedNodeName")
+    if nominated in preview.refusals:
+        yield nominated
+    if preview.fitting:
+        return
+    refusals = [
+        (refusal.obstacle.kind is not Kind.AMOUNT, name)
+        for name, refusal in preview.refusals.items()
+        if refusal.status is RefusalClass.UNSCHEDULABLE and name != nominated
+    ]
+    yield from (name for _, name in sorted(refusals))

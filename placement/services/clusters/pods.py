@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from placement.dialects.koordinator.pod.gang import Gang
+from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import canonical_uid
@@ -139,6 +140,11 @@ class Pods:
                 count=count + 1,
             )
         return rows[:count], next_page(rows, count)
+
+    def recorded_on(self, cluster: str, node: str) -> Sequence[RecordedPod]:
+        """The pods on a node, none on one that is not known. Raises NotFound for the cluster."""
+        found = self._cluster_cache.view(cluster).by_name.get(node)
+        return () if found is None else found.pods
 
     def preview(
         self,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
+from placement.dialects.koordinator.status.recorded_pod import RecordedPod
+from placement.domain import deadline
 from placement.domain.errors import NotFound, PlacementError
 from placement.kubernetes.pod import ENDED_PHASES
 from placement.kubernetes.pod_identity import canonical_uid
-from placement.services.clusters.pod_answers import PodAnswer
-from placement.services.clusters.pod_pages import PodFilter
 from placement.services.clusters.pod_writing import Precondition
 from placement.services.clusters.pods import Pods
-
-_MOST_PODS_OF_A_NODE = 2000
 
 
 class Binder(Protocol):
@@ -47,19 +47,15 @@ class VanishedPods:
         self._pods = pods
         self._binders = binders
 
-    def release(self, cluster: str, node: str) -> bool:
-        """Release pods on that node that are over or gone; whether there was one.
+    def refresher(self, cluster: str, most_nodes: int, seconds: float = math.inf) -> Callable[[str], bool]:
+        """A function that releases the pods of a node that are over or gone, and returns whether there was one.
 
-        Without an answer of Kubernetes none is released. Raises Unavailable.
+        It asks Kubernetes about so many nodes, for so many seconds in all, and not again after a failure, so
+        that the time-outs of an API server that does not answer do not add up. Without an answer no pod is
+        released. The function raises Unavailable.
         """
-        return self.refresher(cluster)(node)
-
-    def refresher(self, cluster: str, most: int = 1) -> Callable[[str], bool]:
-        """A function that does the same node by node: for a number of nodes, and for none after a failure.
-
-        Otherwise the time-outs of an API server that does not answer would add up.
-        """
-        left = most if self._binders is not None else 0
+        left = most_nodes if self._binders is not None else 0
+        end = time.monotonic() + seconds
 
         def refresh(node: str) -> bool:
             nonlocal left
@@ -67,7 +63,8 @@ class VanishedPods:
                 return False
             left -= 1
             try:
-                vanished = self._on(cluster, node)
+                with deadline.within(end - time.monotonic()):
+                    vanished = self._on(cluster, node)
             except PlacementError:
                 left = 0
                 return False
@@ -76,22 +73,24 @@ class VanishedPods:
 
         return refresh
 
-    def _release(self, cluster: str, vanished: Collection[PodAnswer]) -> None:
+    def _release(self, cluster: str, vanished: Collection[RecordedPod]) -> None:
         for pod in vanished:
             with suppress(NotFound):
                 self._pods.delete(cluster, pod.namespace, pod.name, Precondition(pod.uid))
 
-    def _on(self, cluster: str, node: str) -> list[PodAnswer]:
+    def _on(self, cluster: str, node: str) -> list[RecordedPod]:
         if self._binders is None:
             return []
+        recorded = self._pods.recorded_on(cluster, node)
+        if not recorded:
+            return []
         binder = self._binders.of(cluster)
-        recorded = self._pods.listed(cluster, PodFilter(node=node), 0, _MOST_PODS_OF_A_NODE).pods
         present = {canonical_uid(uid) for uid in binder.uids_on(node)}
         # Pods on no node yet, or newer than the list, are asked for one by one.
         return [pod for pod in recorded if pod.uid not in present and not _lives(binder, pod)]
 
 
-def _lives(binder: Binder, pod: PodAnswer) -> bool:
+def _lives(binder: Binder, pod: RecordedPod) -> bool:
     found = binder.pod(pod.namespace, pod.name)
     if found is None or canonical_uid(found["metadata"]["uid"]) != pod.uid:
         return False
