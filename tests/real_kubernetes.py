@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import lzma
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -31,7 +32,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.server import free_port
 
 VARIABLE = "PLACEMENT_TEST_KUBERNETES"
-PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler", "kubectl")
+_SERVERS = ("etcd", "kube-apiserver", "kube-scheduler")
+PROGRAMS = (*_SERVERS, "kubectl")
+# The first minor versions of kube-scheduler that read `v1` of its configuration, and that lack `--port`.
+_CONFIGURATION_V1, _NO_INSECURE_PORT = 25, 24
 ETC = Path(__file__).resolve().parents[1] / "etc"
 _PATIENCE_SECONDS = 120
 _ADMIN, _SCHEDULER = "admin", "system:kube-scheduler"
@@ -45,16 +49,29 @@ def programs() -> Path | None:
     if not given:
         return None
     folder = Path(given)
-    complete = all((folder / name).exists() or (folder / f"{name}.xz").exists() for name in PROGRAMS)
-    return folder if complete else None
+    return folder if _has(folder, PROGRAMS) else None
+
+
+def releases() -> list[Path]:
+    """The folders with servers of a release: that of `programs`, and those in it that are named `v...`."""
+    folder = programs()
+    if folder is None:
+        return []
+    return [folder, *sorted(each for each in folder.glob("v*") if _has(each, _SERVERS))]
+
+
+def _has(folder: Path, names: Iterable[str]) -> bool:
+    return all((folder / name).exists() or (folder / f"{name}.xz").exists() for name in names)
 
 
 def unpack(source: Path, target: Path) -> None:
-    """Put the programs into a folder, ready to be run."""
+    """Put the programs that are there into a folder, ready to be run."""
     for name in PROGRAMS:
         packed = source / f"{name}.xz"
         if (source / name).exists():
             shutil.copy(source / name, target / name)
+        elif not packed.exists():
+            continue
         else:
             with lzma.open(packed) as stream, (target / name).open("wb") as out:
                 shutil.copyfileobj(stream, out, 1 << 20)
@@ -169,6 +186,11 @@ class ControlPlane:
         ):
             self.call("DELETE", path)
 
+    @property
+    def minor(self) -> int:
+        """The minor version of the release, 20 of 1.20."""
+        return int(re.sub(r"\D", "", self.call("GET", "/version")["minor"]))
+
     def kubeconfig(self, name: str, user: str, context: str) -> Path:
         """A kubeconfig for a user, with one context."""
         file = self.folder / f"{name}.kubeconfig"
@@ -197,8 +219,10 @@ class ControlPlane:
     def scheduler(self, *extenders: dict[str, Any]) -> Iterator[Path]:
         """kube-scheduler with these extenders during the block; its log."""
         kubeconfig = str(self.kubeconfig("scheduler", _SCHEDULER, "lab"))
+        minor = self.minor
+        version = "v1" if minor >= _CONFIGURATION_V1 else "v1beta1"
         config = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1beta1",
+            "apiVersion": f"kubescheduler.config.k8s.io/{version}",
             "kind": "KubeSchedulerConfiguration",
             "leaderElection": {"leaderElect": False},
             # Its own limits, 50 a second, spare API servers that others need as well.
@@ -208,9 +232,10 @@ class ControlPlane:
         file = self.folder / "scheduler.yaml"
         file.write_text(yaml.safe_dump(config))
         port = str(free_port())
-        with _running(
-            self.folder, "kube-scheduler", "--config", str(file), "--port=0", "--secure-port", port, "-v=2"
-        ) as (_, log):
+        arguments = ["--config", str(file), "--secure-port", port, "-v=2"]
+        if minor < _NO_INSECURE_PORT:
+            arguments.append("--port=0")
+        with _running(self.folder, "kube-scheduler", *arguments) as (_, log):
             yield log
 
 

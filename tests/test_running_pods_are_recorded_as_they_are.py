@@ -308,3 +308,66 @@ def test_a_node_that_binds_everybody_believes_everybody_as_far_as_they_request(c
     node(cluster, "n1", 200, labels={BIND: "FullPCPUsOnly"})
     bound = pod_manifest(cpu="2", qos="LS", priority=None, node="n1", status={"cpuset": "2-5"})
     assert put(cluster, "bound", bound)["cpuset"] == "2-3"
+
+
+def resized(cpu: str, in_effect: str, *, infeasible: bool = False, **given) -> dict:
+    """A pod on n1 whose container requests so much, and has so much in effect and admitted still."""
+    manifest = pod_manifest(cpu, node="n1", uid=UID, phase="Running", **given)
+    (container,) = manifest["spec"]["containers"]
+    before = {**container["resources"]["requests"], "cpu": in_effect}
+    told = {"name": container["name"], "allocatedResources": before, "resources": {"requests": before}}
+    manifest["status"]["containerStatuses"] = [told]
+    if infeasible:
+        manifest["status"]["conditions"] = [
+            {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+        ]
+    return manifest
+
+
+def test_a_pod_that_shrinks_in_place_keeps_the_cpus_its_annotation_names(cluster):
+    placed = put(cluster, "web", pod_manifest("4", uid=UID))
+    written = placed["annotations"][STATUS]
+    put(cluster, "web", pod_manifest("4", node="n1", uid=UID, status=written, phase="Running"), 200)
+    shrunk = pod_manifest("2", node="n1", uid=UID, status=written, phase="Running")
+    answer = put(cluster, "web", shrunk, 200)
+    assert answer["cpuset"] == placed["cpuset"] == "0-3"
+    assert "the pod requests 2 CPUs and has 4 of its own" in " ".join(answer["warnings"])
+    assert put(cluster, "next", pod_manifest("12"))["cpuset"] == "4-15"
+    cut = pod_manifest("2", node="n1", uid=UID, status={"cpuset": "0-1"}, phase="Running")
+    assert put(cluster, "web", cut, 200)["cpuset"] == "0-1"
+    assert put(cluster, "last", pod_manifest("2"))["cpuset"] == "2-3"
+
+
+def test_a_pod_cannot_claim_what_it_never_had_by_shrinking(cluster):
+    put(cluster, "web", pod_manifest("4", node="n1", uid=UID, status={"cpuset": "0-3"}))
+    answer = put(cluster, "web", pod_manifest("2", node="n1", uid=UID, status={"cpuset": "0-7"}), 200)
+    assert answer["cpuset"] == "0-3"
+    answer = put(cluster, "web", pod_manifest("2", node="n1", uid=UID, status={"cpuset": "8-15"}), 200)
+    assert answer["cpuset"] == "8-9"
+
+
+def test_a_pod_that_grows_in_place_gets_no_more_cpus_of_its_own_and_is_told(cluster):
+    put(cluster, "web", pod_manifest("4", node="n1", uid=UID, status={"cpuset": "0-3"}))
+    answer = put(cluster, "web", pod_manifest("6", node="n1", uid=UID, status={"cpuset": "0-3"}), 200)
+    assert answer["cpuset"] == "0-3"
+    assert "the pod requests 6 CPUs and has 4 of its own" in " ".join(answer["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("requested", "in_effect", "infeasible", "counted"),
+    [("1", "4", False, 4000), ("4", "1", False, 4000), ("16", "4", True, 4000), ("4", "4", False, 4000)],
+)
+def test_during_a_resize_the_larger_amount_counts(cluster, requested, in_effect, infeasible, counted):
+    manifest = resized(requested, in_effect, infeasible=infeasible, qos="LS", priority=None)
+    pod = put(cluster, "web", manifest)
+    assert held(cluster, pod["consumer_uuid"])["n1"]["CUSTOM_NODE_CPU_MILLI"] == counted
+    stored = put(cluster, "web", manifest, 200)
+    assert stored == pod
+
+
+def test_the_former_pod_of_a_name_is_no_other_owner(cluster):
+    put(cluster, "web", pod_manifest("4", node="n1", uid=UID, status={"cpuset": "0-3"}))
+    answer = put(cluster, "web", pod_manifest("4", node="n1", uid=OTHER_UID, status={"cpuset": "0-3"}), 200)
+    assert not any("are held by" in warning for warning in answer["warnings"])
+    other = put(cluster, "other", pod_manifest("4", node="n1", status={"cpuset": "0-3"}))
+    assert any("are held by pod default/web" in warning for warning in other["warnings"])

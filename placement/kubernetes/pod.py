@@ -9,6 +9,7 @@ from math import ceil
 from typing import Any
 
 from placement.kubernetes.manifest import Field, Manifest, Report, read_manifest
+from placement.kubernetes.resize import resize_is_infeasible
 from placement.numa.amounts import Amounts
 
 Quantities = Mapping[str, Fraction]
@@ -128,6 +129,38 @@ def pod_requests(pod: Pod) -> Quantities:
     Source: koordinator.md, "Who is bound"; Kubernetes effective requests.
     """
     return _effective(pod, lambda container: container.requests, pod.requests)
+
+
+def occupied_amounts(pod: Pod) -> Quantities:
+    """What a running pod takes of its node: its requests, and during a resize in place the larger amounts."""
+    status = pod.manifest.root.member("status").softly()
+    is_infeasible = resize_is_infeasible(pod.manifest.root.mapping())
+    by_name = {
+        entry.member("name").text(): entry
+        for statuses in ("containerStatuses", "initContainerStatuses")
+        for entry in status.member(statuses).elements()
+    }
+
+    def occupied(container: Container) -> Quantities:
+        entry = by_name.get(container.name)
+        return container.requests if entry is None else _occupied(container.requests, entry, is_infeasible)
+
+    of_the_pod_level = _occupied(pod.requests, status, is_infeasible) if pod.requests else {}
+    return _effective(pod, occupied, of_the_pod_level)
+
+
+def _occupied(requests: Quantities, status: Field, is_infeasible: bool) -> Quantities:
+    """The larger of what is requested, was admitted and is in effect; without a resize the requests.
+
+    A request that the node can never meet does not count. Source: KEP-1287 "In-place Update of Pod Resources"
+    and `PodRequests` of k8s.io/component-helpers, as kube-scheduler counts.
+    """
+    in_effect = _read_quantities(status.member("resources").member("requests"))
+    if not in_effect:
+        return requests
+    admitted = _read_quantities(status.member("allocatedResources"))
+    wanted: Quantities = {} if is_infeasible else requests
+    return _maximum(_maximum(in_effect, admitted), wanted)
 
 
 def pod_limit(pod: Pod, resource: str) -> Fraction | None:

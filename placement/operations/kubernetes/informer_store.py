@@ -13,6 +13,7 @@ import orjson
 
 from placement.kubernetes.pod import ENDED_PHASES
 from placement.kubernetes.pod_identity import canonical_uid
+from placement.kubernetes.resize import resize_status
 from placement.operations.kubernetes.service import PodId
 
 # What changes all the time and decides nothing: heartbeats, bookkeeping, what containers are up to.
@@ -88,11 +89,14 @@ def watched_object(manifest: Mapping[str, Any]) -> WatchedObject:
 
 
 def lasting_part(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest without what changes all the time and decides nothing."""
+    """The manifest without what changes all the time and decides nothing; a resize in place does."""
+    status = _without(manifest, "status", _VOLATILE_STATUS)
+    if manifest["kind"] == Kind.POD:
+        status |= resize_status(manifest)
     return {
         **manifest,
         "metadata": _without(manifest, "metadata", _VOLATILE_METADATA),
-        "status": _without(manifest, "status", _VOLATILE_STATUS),
+        "status": status,
     }
 
 

@@ -131,8 +131,8 @@ class Extender:
 def _where_pods_may_have_left(pod: Mapping[str, Any], preview: Preview) -> Iterator[str]:
     """The refusing nodes on which the pod may fit once pods that are gone are released, most likely first.
 
-    If the pod fits elsewhere, that is only the node from which pods were evicted for it. kube-scheduler leaves
-    out nodes without the amounts, so a node that is refused for an amount has probably been left by a pod.
+    If the pod fits elsewhere, that is only the node from which pods were evicted for it. kube-scheduler
+    leaves out nodes without the amounts: a node that is refused for an amount was probably left by a pod.
     """
     nominated = (pod.get("status") or {}).get("nominatedNodeName")
     if nominated in preview.refusals:

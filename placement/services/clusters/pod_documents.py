@@ -11,6 +11,7 @@ from placement.dialects.koordinator.reservation.terms import ReservationTerms
 from placement.domain.errors import BadRequest
 from placement.kubernetes.pod import ENDED_PHASES
 from placement.kubernetes.pod_identity import SUCCESSION, canonical_uid, consumer_of, derived_uid
+from placement.kubernetes.resize import resize_status
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _UID = re.compile(r"[!-~]{1,36}")
@@ -113,12 +114,13 @@ def _mapping(pod: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _reduced(pod: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    status = {key: text for key, text in _mapping(pod, "status").items() if key in _STATUS}
     return {
         "apiVersion": pod.get("apiVersion"),
         "kind": pod.get("kind"),
         "metadata": {key: metadata[key] for key in _METADATA if key in metadata},
         "spec": pod.get("spec"),
-        "status": {key: text for key, text in _mapping(pod, "status").items() if key in _STATUS},
+        "status": status | resize_status(pod),
     }
 
 

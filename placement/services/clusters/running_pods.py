@@ -224,7 +224,7 @@ def _limited(
         requests=running.requests,
         topology=state.template.imported.topology,
         taken=state.offers.unallocatable | {cpu for cpu, owner in owners if owner.consumer not in giving_way},
-        kept=frozenset() if before is None else before.holding.cpus,
+        kept=NO_HOLDING if before is None else before.holding,
     )
     holding, findings = entitlement.limit(record.holding)
     return replace(running, record=replace(record, holding=holding)), findings
@@ -234,9 +234,16 @@ def _warnings(recorded: RecordedPod, state: NodeInfo) -> Iterator[str]:
     unknown = unknown_cpus_warning(recorded.holding, state.template.imported.topology)
     if unknown is not None:
         yield unknown
+    requested, own = recorded.requests.get("cpu", 0) // 1000, len(recorded.holding.cpus)
+    if own and own != requested:
+        yield (
+            f"the pod requests {requested} CPUs and has {own} of its own: a resize in place changes amounts, "
+            "and which CPUs are its own changes only with its resource-status"
+        )
     for pod in state.pods:
         shared = pod.holding.cpus & recorded.holding.cpus
-        if pod.consumer != recorded.consumer and shared:
+        # The former pod of its name goes as it comes.
+        if pod.full_name != recorded.full_name and shared:
             yield f"CPUs {format_cpu_list(shared)} are held by pod {pod.full_name}, too"
     for consumer, kubelet_pod in state.kubelet_pods:
         shared = kubelet_pod.cpus & recorded.holding.cpus

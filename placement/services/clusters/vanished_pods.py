@@ -48,7 +48,7 @@ class VanishedPods:
         self._binders = binders
 
     def refresher(self, cluster: str, most_nodes: int, seconds: float = math.inf) -> Callable[[str], bool]:
-        """A function that releases the pods of a node that are over or gone, and returns whether there was one.
+        """A function that releases pods of a node that are over or gone; it returns whether there was one.
 
         It asks Kubernetes about so many nodes, for so many seconds in all, and not again after a failure, so
         that the time-outs of an API server that does not answer do not add up. Without an answer no pod is

@@ -25,7 +25,7 @@ from placement.dialects.koordinator.qos import (
 )
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
 from placement.kubernetes.manifest import Report
-from placement.kubernetes.pod import Pod, pod_requests, read_pod, request_amounts
+from placement.kubernetes.pod import Pod, occupied_amounts, read_pod, request_amounts
 from placement.kubernetes.pod_rules import PodRules, read_pod_rules
 from placement.numa.amounts import Amounts
 from placement.numa.cpus import CpuTopology
@@ -112,7 +112,7 @@ def import_running_pod(
         qos=raw_qos(pod),
         treated_as=running_qos(pod, kubelet),
         kubernetes_qos=kubernetes_qos(pod),
-        requests=request_amounts(pod_requests(pod)) if pod.is_assigned else {},
+        requests=request_amounts(occupied_amounts(pod)) if pod.is_assigned else {},
         record=read_pod_record(pod, settings),
         has_status=bool(pod.manifest.annotation(keys.RESOURCE_STATUS).value),
         containers=tuple(container.name for container in pod.all_containers),
