@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from placement.dialects.koordinator.node.node import import_like, import_node
+from placement.numa.cpuset import parse_cpu_list
 from placement.services.clusters import node_importing, node_imports
 from placement.services.clusters.many_pods import ManyPods
 from placement.services.clusters.node_loading import NodeLoader
@@ -129,12 +130,12 @@ def test_what_is_wrong_with_a_node_concerns_that_node(cluster: Client, database:
     outcomes = all_nodes(
         cluster, smaller, node_manifests("n1"), wrong, node_manifests("taken"), node_manifests("n5"), twin
     )
-    assert statuses(outcomes) == [409, 201, 400, 409, 201, 400]
+    assert statuses(outcomes) == [200, 201, 400, 409, 201, 400]
     said = [each["error"]["detail"] for each in outcomes if "error" in each]
-    assert "would lose CPUs that pods hold" in said[0]
-    assert "node n2: Node.status.allocatable" in said[1]
-    assert "edge/taken already exists" in said[2]
-    assert "is that of node 'n5', too" in said[3]
+    assert "CPUs 4-7 of pod default/web are not there" in outcomes[0]["warnings"]
+    assert "node n2: Node.status.allocatable" in said[0]
+    assert "edge/taken already exists" in said[1]
+    assert "is that of node 'n5', too" in said[2]
     names = [node["name"] for node in cluster.get(f"{CLUSTER}/nodes").json["nodes"]]
     assert names == ["n0", "n1", "n5"]
     assert cluster.get(f"/resource_providers/{taken}").json["generation"] == 0
@@ -277,4 +278,60 @@ def test_pods_of_consumers_that_are_others_keep_no_other_pod_out(cluster: Client
     assert cluster.claim({host: {"VCPU": 1}}, taken).status_code == 204
     outcomes = all_pods(cluster, named("a", "1"), named("b", "1"))
     assert statuses(outcomes) == [409, 201]
+    pod_invariants.check(database, "edge")
+
+
+RESERVED = {"node.koordinator.sh/reservation": '{"reservedCPUs": "0-3,8-9"}'}
+
+
+def test_a_reported_node_that_offers_less_than_its_pods_hold_is_taken_as_it_is(
+    cluster: Client, database: Database
+):
+    """Nothing of it waits for the pods: not the cordon, nor the reserved CPUs that they do not hold."""
+    all_nodes(cluster, *bodies(1))
+    for name in ("web", "db"):
+        assert cluster.put(f"{CLUSTER}/pods/default/{name}", pod_manifest("4", "1Gi")).status_code == 201
+    smaller = node_manifests("n0", annotations=RESERVED, spec={"unschedulable": True})
+    smaller["node"]["status"]["allocatable"]["memory"] = "1Gi"
+    # A person who puts it is asked to make room first.
+    assert cluster.put(f"{CLUSTER}/nodes/n0", smaller).status_code == 409
+    (outcome,) = all_nodes(cluster, smaller)
+    assert outcome["status"] == 200, outcome
+    beyond = [
+        "CPUs 0-3 of pod default/web are reserved on the node",
+        "CPUs 8-9 of pod default/db are reserved on the node",
+        "pods hold 2048 CUSTOM_NODE_MEMORY_MB of the host, which offers 1024",
+    ]
+    assert outcome["warnings"] == beyond
+    pod_invariants.check(database, "edge")
+    node = cluster.get(f"{CLUSTER}/nodes/n0").json
+    assert set(beyond) <= set(node["remarks"])
+    pods = {name: cluster.get(f"{CLUSTER}/pods/default/{name}").json["cpuset"] for name in ("web", "db")}
+    assert pods == {"web": "0-3", "db": "8-11"}
+    preview = cluster.post(f"{CLUSTER}/pods/preview", pod_manifest("1", "1Mi")).json
+    assert "unschedulable" in str(preview["rejected"])
+    smaller["node"]["spec"] = {}
+    smaller["node"]["status"]["allocatable"]["memory"] = "64Gi"
+    assert [each["status"] for each in all_nodes(cluster, smaller)] == [200]
+    # Ten CPUs are not reserved; eight are taken, then six.
+    refused = cluster.put(f"{CLUSTER}/pods/default/next", pod_manifest("4", "1Gi"))
+    assert refused.status_code == 409
+    assert cluster.delete(f"{CLUSTER}/pods/default/web").status_code == 204
+    taken = cluster.put(f"{CLUSTER}/pods/default/next", pod_manifest("6", "1Gi")).json["cpuset"]
+    assert not parse_cpu_list(taken) & {*range(4), *range(8, 12)}
+    pod_invariants.check(database, "edge")
+
+
+def test_what_others_hold_of_a_reported_node_is_not_cut(cluster: Client, database: Database):
+    """An instance of Nova holds threads of a core that would disappear: the node stays as it is."""
+    all_nodes(cluster, *bodies(1))
+    tree = cluster.get(f"{CLUSTER}/nodes/n0").json["tree"]
+    cores = [
+        core for numa in tree["children"] for core in numa["children"] if core["name"].endswith("core-1-7")
+    ]
+    assert cluster.claim({cores[0]["uuid"]: {"PCPU": 2}}).status_code == 204
+    smaller = node_manifests("n0", rows=tuple((cpu, cpu // 2, 0, 0) for cpu in range(4)))
+    (outcome,) = all_nodes(cluster, smaller)
+    assert outcome["status"] == 409
+    assert "would disappear, held by consumer" in outcome["error"]["detail"]
     pod_invariants.check(database, "edge")

@@ -15,8 +15,8 @@ _AMOUNTS = ("resources", "allocatedResources")
 def resize_status(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of a pod's status that tell of a resize; none where all is as requested.
 
-    Kubelet writes the amounts of every container. Only those that differ from the spec are kept: a pod that is
-    not resized is neither reported nor stored with them.
+    Kubelet writes the amounts of every container. Only those that differ from the spec are kept: a pod that
+    is not resized is neither reported nor stored with them.
     """
     spec, status = _mapping(manifest.get("spec")), _mapping(manifest.get("status"))
     found: dict[str, Any] = {}

@@ -8,7 +8,7 @@ back the others that had been cut get, in the order in which they were recorded.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from placement.dialects.koordinator.node.host_cpus import KubeletPod
@@ -19,7 +19,7 @@ from placement.dialects.koordinator.resources import (
 )
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.numa.amounts import bound_cost
-from placement.numa.cpuset import CpuSet
+from placement.numa.cpuset import CpuSet, format_cpu_list
 from placement.scheduling.node_offers import (
     HOST,
     PODS_CLASS,
@@ -72,14 +72,7 @@ class Accountant:
         """Count a recorded pod; CPUs that another one owns already stay with that one."""
         holding = pod.holding
         own = self._own(pod.consumer, holding.cpus, "" if holding.level == "None" else holding.level)
-        shares = host_units(self._offers, pod)
-        for numa, amounts in (*holding.amounts.items(), *pod.loose.items()):
-            for resource, amount in amounts.items():
-                if resource != "cpu" or not holding.cpus:
-                    kind = numa_class(resource)
-                    shares[numa_place(numa, kind.name)] = -(-amount // kind.unit)
-        shares |= bound_shares(self._offers, own)
-        self._take(pod.consumer, shares)
+        self._take(pod.consumer, _due(self._offers, pod, own))
 
     def record_reported_pod(self, consumer: str, cpus: CpuSet) -> None:
         """Count CPUs that a pod is reported with, as far as nobody else owns them."""
@@ -136,6 +129,40 @@ def accounts_with(accountant: Accountant, reported_pods: Iterable[tuple[str, Kub
     for consumer, pod in reported_pods:
         later.record_reported_pod(consumer, pod.cpus)
     return later.accounts()
+
+
+def _due(offers: NodeOffers, pod: RecordedPod, own: CpuSet) -> Shares:
+    """What a pod takes that owns these CPUs, if nothing of it is cut."""
+    shares = host_units(offers, pod)
+    for numa, amounts in (*pod.holding.amounts.items(), *pod.loose.items()):
+        for resource, amount in amounts.items():
+            if resource != "cpu" or not pod.holding.cpus:
+                kind = numa_class(resource)
+                shares[numa_place(numa, kind.name)] = -(-amount // kind.unit)
+    return shares | bound_shares(offers, own)
+
+
+def beyond_offers(offers: NodeOffers, pods: Sequence[RecordedPod]) -> Iterator[str]:
+    """Yield a sentence for the CPUs of each pod that its node withholds or lacks, and for each amount.
+
+    A node may offer less than before, as CPUs are reserved while pods run on them. Such pods keep what they
+    have; nothing of it is given to another pod.
+    """
+    wanted: Counter[Place] = Counter()
+    for pod in pods:
+        title = f"reservation {pod.name}" if pod.keeps is not None else f"pod {pod.full_name}"
+        present = pod.holding.cpus & offers.cores.keys()
+        if gone := pod.holding.cpus - present:
+            yield f"CPUs {format_cpu_list(gone)} of {title} are not there"
+        if reserved := present & offers.reserved:
+            yield f"CPUs {format_cpu_list(reserved)} of {title} are reserved on the node"
+        wanted.update(_due(offers, pod, present))
+    for place, amount in sorted(wanted.items()):
+        inventory = offers.inventories.get(place)
+        capacity = 0 if inventory is None else inventory.capacity
+        if amount > capacity:
+            where = place.path or "the host"
+            yield f"pods hold {amount} {place.resource_class} of {where}, which offers {capacity}"
 
 
 def host_units(offers: NodeOffers, pod: RecordedPod) -> Shares:
@@ -197,12 +224,15 @@ def shrunk(
     after: NodeAllocations,
     offers: tuple[NodeOffers, NodeOffers],
     recorded: Collection[str],
+    *,
+    cuts: bool = False,
 ) -> NodeAllocations:
     """What of the accounts before stands while a node is made over from one of the offers to the other.
 
     `after` holds then. Given back first is what is not asked for any more: CPUs that kubelet no longer
     reports, and what bound CPUs cost too much under another ratio. Recorded pods (consumers) give back no CPU
-    and no other amount, so that a node which shrinks below them is refused.
+    and no other amount, so that a node which shrinks below them is refused. With `cuts` they are cut to what
+    the node has, as pods are that are reported on a node with too little.
     """
     old, new = offers
     owned: dict[str, set[int]] = {}
@@ -211,20 +241,20 @@ def shrunk(
     shares: dict[str, Shares] = {}
     for consumer, held in before.shares.items():
         wanted = dict(after.shares.get(consumer, {}))
-        if consumer in recorded:
+        if consumer in recorded and not cuts:
             present = owned.get(consumer, set()) & new.cores.keys()
             for place, amount in _uncut(new, present).items():
                 wanted[place] = max(amount, wanted.get(place, 0))
         shares[consumer] = {}
         for place, amount in held.items():
-            gives = consumer not in recorded or (consumer in owned and _follows_cpus(place, new))
+            gives = cuts or consumer not in recorded or (consumer in owned and _follows_cpus(place, new))
             left = _lower(old, place, amount, wanted.get(place, 0)) if gives else amount
             if left:
                 shares[consumer][place] = left
     cpus = {
         cpu: owner
         for cpu, owner in before.cpus.items()
-        if owner.consumer in recorded or after.cpus.get(cpu) == owner
+        if (owner.consumer in recorded and not cuts) or after.cpus.get(cpu) == owner
     }
     kept = {owner.consumer for owner in cpus.values()} | set(recorded)
     return NodeAllocations({who: held for who, held in shares.items() if held or who in kept}, cpus)

@@ -13,7 +13,13 @@ from placement.domain.audit import Action, Kind
 from placement.domain.errors import Conflict, PlacementError, Unavailable
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import consumer_of
-from placement.scheduling.node_allocations import NodeAllocations, accounts_with, counted, shrunk
+from placement.scheduling.node_allocations import (
+    NodeAllocations,
+    accounts_with,
+    beyond_offers,
+    counted,
+    shrunk,
+)
 from placement.scheduling.node_info import NodeInfo, reported_pods
 from placement.scheduling.node_offers import NodeOffers
 from placement.scheduling.reserved import holders
@@ -110,7 +116,11 @@ class NodeImporting:
         loader: NodeLoader,
         writer: NodeWriter,
         attributes: PodAttributes,
+        *,
+        cuts: bool,
     ) -> None:
+        """`cuts`: a node that offers less than its pods hold is taken as it is; otherwise it is refused."""
+        self._cuts = cuts
         self._transaction = transaction
         self._cluster = cluster
         self._facts = facts_of(cluster)
@@ -129,7 +139,7 @@ class NodeImporting:
         self._settle(nodes)
         going = dict(nodes)
         for place, each in nodes.items():
-            obstacle = _lost_cpus(each)
+            obstacle = None if self._cuts else _lost_cpus(each)
             if obstacle is not None:
                 outcomes[place] = obstacle
                 del going[place]
@@ -143,7 +153,8 @@ class NodeImporting:
         for place, each in going.items():
             with self._concerning(place):
                 self._write(each, each.before, each.after)
-            outcomes[place] = ImportedNode(each.known is None, each.change, each.imported.warnings)
+            warnings = (*each.imported.warnings, *_beyond_offers(each))
+            outcomes[place] = ImportedNode(each.known is None, each.change, warnings)
         return outcomes
 
     @contextmanager
@@ -227,7 +238,7 @@ class NodeImporting:
             return
         recorded = {holder.consumer for holder in state.holders}
         offers = (state.offers, each.described.template.offers)
-        less = shrunk(each.before, each.after, offers, recorded)
+        less = shrunk(each.before, each.after, offers, recorded, cuts=self._cuts)
         if self._write(each, each.before, less):
             each.is_begun = True
         each.before = less
@@ -317,6 +328,12 @@ def withdraw(transaction: Transaction, writer: NodeWriter, state: NodeInfo, what
 
 def _row(each: Importing) -> NewNode:
     return NewNode(each.name, each.root_id, each.node, each.topology)
+
+
+def _beyond_offers(each: Importing) -> Iterator[str]:
+    """Yield what its pods hold that the node, as it is now, does not offer."""
+    if each.state is not None:
+        yield from beyond_offers(each.described.template.offers, each.state.holders)
 
 
 def _lost_cpus(each: Importing) -> InTheWay | None:

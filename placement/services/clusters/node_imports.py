@@ -70,8 +70,10 @@ class NodeImports:
         """Import many nodes in one transaction; what became of each, or why it was refused.
 
         A node whose manifests are those that were imported last is not looked at again, unless the settings
-        of the cluster changed since: then what somebody did to its providers by hand stays. Nothing else
-        differs from `put` one by one: what is refused is not written at all, and nothing is that does not fit
+        of the cluster changed since: then what somebody did to its providers by hand stays. A node that
+        offers less than its pods hold is taken as it is, for it is a report, and the warnings say what its
+        pods hold beyond that. Nothing else differs from `put` one by one: what is refused is not written at
+        all, and nothing is that does not fit
         what is stored when the transaction commits. Raises NotFound for the cluster, Unavailable.
         """
         return self._put(name, described, skip_known=True)
@@ -102,7 +104,7 @@ class NodeImports:
                         importing.pop(place, None)
                         outcomes[place] = error
             if importing:
-                outcomes |= self._import(cluster, importing)
+                outcomes |= self._import(cluster, importing, cuts=skip_known)
             return [outcomes[place] for place in range(len(described))]
 
         while True:
@@ -115,7 +117,7 @@ class NodeImports:
                 refused[stopped.place] = stopped.reason
 
     def _import(
-        self, cluster: Cluster, importing: Mapping[int, Importing]
+        self, cluster: Cluster, importing: Mapping[int, Importing], *, cuts: bool
     ) -> dict[int, ImportedNode | PlacementError]:
         attributes = self._writer.attributes(cluster.name, cluster.id)
         with self._database.write() as transaction:
@@ -124,7 +126,8 @@ class NodeImports:
                 raise unknown(cluster.name)
             if found(transaction, cluster.name).settings != cluster.settings:
                 raise NodeChanged("The settings of the cluster changed while the node was read.")
-            return NodeImporting(transaction, cluster, self._loader, self._writer, attributes).run(importing)
+            writing = NodeImporting(transaction, cluster, self._loader, self._writer, attributes, cuts=cuts)
+            return writing.run(importing)
 
     def delete(self, name: str, node_name: str) -> None:
         """Delete a node with its tree. Raises NotFound, InTheWay while pods or others use it."""

@@ -14,6 +14,7 @@ from placement.numa.cpuset import CpuSet
 from placement.numa.pools import SharedPool
 from placement.scheduling.host import foreign_cpus, ledger_of
 from placement.scheduling.host_pools import host_pools, pod_cpus, report_differences
+from placement.scheduling.node_allocations import beyond_offers
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.reservation_looks import Kept, kept_on
 
@@ -79,7 +80,10 @@ def view_of(state: NodeInfo) -> NodeView:
         reported_pods=[entry for entry in state.reported_pods if entry[0] not in managed],
         reported_ls_pools=imported.ls_pools,
         reported_be_pools=imported.be_pools,
-        remarks=tuple(report_differences(imported, state.pods, pools)),
+        remarks=(
+            *report_differences(imported, state.pods, pools),
+            *beyond_offers(state.offers, state.holders),
+        ),
         takeover=imported.takeover,
         takeover_warning=_BLIND if imported.takeover is Takeover.BLIND else None,
         quarantined_by=[pod for pod in state.pods if pod.unreadable],
