@@ -150,3 +150,25 @@ def test_an_explanation_names_the_terms(service: Client) -> None:
         "pod_affinity": (f"pod affinity: {pods.format('web')}", 5, 4),
         "pod_anti_affinity": (f"pod anti-affinity: {pods.format('db')}", 4, 2),
     }
+
+
+def test_pods_that_are_being_deleted_count_for_no_spread(service: Client) -> None:
+    """As in kube-scheduler: else a rolling update with a long grace period leaves no node that suits both."""
+    there = {"labels": {"app": "web"}}
+    pods = [ruled_pod(f"on-{node}", there, node=node) for node in ("a1", "a2", "b1", "b2", "none")]
+    pods.append(ruled_pod("second", there, node="a1"))
+    put(service, pods)
+    new = ruled_pod("new", {**there, "spread": [["kubernetes.io/hostname", 1, {"app": "web"}]]})
+    near = ruled_pod("near", {"near": [["kubernetes.io/hostname", {"app": "web"}]]})
+    args = {"Pod": new, "NodeNames": list(GIVEN["nodes"])}
+
+    def fitting(pod: dict[str, Any]) -> list[str]:
+        found = service.post(f"{CLUSTER}/extender/filter", {**args, "Pod": pod}).json["NodeNames"]
+        return sorted(found)
+
+    assert fitting(new) == ["a2", "b1", "b2", "none"]
+    for pod in (pods[0], pods[-1]):
+        pod["metadata"]["deletionTimestamp"] = "2026-05-17T09:00:00Z"
+    put(service, pods)
+    assert fitting(new) == ["a1"]
+    assert fitting(near) == sorted(GIVEN["nodes"])

@@ -143,6 +143,13 @@ class NodeInfo:
         return Counter((pod.namespace, pod.labels) for pod in self.pods)
 
     @cached_property
+    def staying_bearers(self) -> Mapping[Bearer, int]:
+        """How many of its pods that are not being deleted have which namespace and labels."""
+        if not any(pod.is_leaving for pod in self.pods):
+            return self.bearers
+        return Counter((pod.namespace, pod.labels) for pod in self.pods if not pod.is_leaving)
+
+    @cached_property
     def with_affinity(self) -> tuple[RecordedPod, ...]:
         """Its pods that say something about others."""
         return tuple(pod for pod in self.pods if pod.affinity is not NO_AFFINITY)

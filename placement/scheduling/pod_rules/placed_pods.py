@@ -52,14 +52,18 @@ class PlacedPods:
     """The pods of a cluster. Threads share it: what it returns never changes."""
 
     def __init__(self) -> None:
-        self._counted: dict[Selectors, _Counted] = {}
+        self._counted: dict[tuple[Selectors, bool], _Counted] = {}
         self._wishes: _Wishes | None = None
         self._lock = threading.Lock()
 
-    def matching(self, columns: NodeColumns, selectors: Selectors) -> Amounts:
-        """How many pods that all selectors select are on each node; `columns` are all of the cluster."""
+    def matching(self, columns: NodeColumns, selectors: Selectors, *, staying: bool = False) -> Amounts:
+        """How many pods that all selectors select are on each node; `columns` are all of the cluster.
+
+        `staying`: pods that are being deleted do not count.
+        """
+        asked = selectors, staying
         with self._lock:
-            known = self._counted.pop(selectors, None)
+            known = self._counted.pop(asked, None)
             if known is None or known.order is not columns.order:
                 rows, counts = list(range(len(columns.nodes))), np.zeros(len(columns.nodes), np.int64)
             else:
@@ -68,8 +72,8 @@ class PlacedPods:
                 counts = counts.copy()
                 selected: dict[Bearer, bool] = {}
                 for row in rows:
-                    counts[row] = _count(columns.nodes[row], selectors, selected)
-            self._counted[selectors] = _Counted(columns.order, columns.nodes, counts)
+                    counts[row] = _count(columns.nodes[row], selectors, staying, selected)
+            self._counted[asked] = _Counted(columns.order, columns.nodes, counts)
             if len(self._counted) > _SELECTIONS_KEPT:
                 del self._counted[next(iter(self._counted))]
         return counts
@@ -117,9 +121,9 @@ def _selects(wish: WeightedTerm | PodTerm, bearer: Bearer) -> bool:
     return term.pods.selects(bearer)
 
 
-def _count(node: NodeInfo, selectors: Selectors, selected: dict[Bearer, bool]) -> int:
+def _count(node: NodeInfo, selectors: Selectors, staying: bool, selected: dict[Bearer, bool]) -> int:
     total = 0
-    for bearer, count in node.bearers.items():
+    for bearer, count in (node.staying_bearers if staying else node.bearers).items():
         is_meant = selected.get(bearer)
         if is_meant is None:
             is_meant = selected[bearer] = all(each.selects(bearer) for each in selectors)

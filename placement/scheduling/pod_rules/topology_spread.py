@@ -37,7 +37,8 @@ def refused_by_spread(
         at = places(columns, each.topology_key)
         yield at < 0, Refusal((NOT_LABELLED,), RefusalClass.UNRESOLVABLE, obstacle)
         counting = everywhere & _counts(columns, each, selection)
-        there = per_place(at, np.where(counting, placed.matching(columns, (each.pods,)), 0))
+        counts = placed.matching(columns, (each.pods,), staying=True)
+        there = per_place(at, np.where(counting, counts, 0))
         least = int(there[counting].min(initial=np.iinfo(np.int64).max))
         if len(np.unique(at[counting])) < each.min_domains:
             least = 0
@@ -78,7 +79,8 @@ def spread_scores(
     is_known = everywhere[rows]
     uneven = np.zeros(len(rows))
     for each in constraints:
-        at, counts = places(columns, each.topology_key), placed.matching(columns, (each.pods,))
+        at = places(columns, each.topology_key)
+        counts = placed.matching(columns, (each.pods,), staying=True)
         if each.topology_key == _HOSTNAME:
             there, size = counts, int(is_known.sum())
         else:

@@ -15,7 +15,16 @@ from placement.kubernetes.resize import resize_status
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _UID = re.compile(r"[!-~]{1,36}")
-_METADATA = ("name", "namespace", "uid", "labels", "annotations", "ownerReferences", *SUCCESSION)
+_METADATA = (
+    "name",
+    "namespace",
+    "uid",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "deletionTimestamp",
+    *SUCCESSION,
+)
 _STATUS = ("phase", "qosClass")
 _UNNAMED = "unnamed"
 _DEFAULT_NAMESPACE = "default"

@@ -171,6 +171,7 @@ def _recorded(document: PodDocument, running: RunningPod, state: NodeInfo) -> Re
         reservation=_reservation_of(document, state) if before is None else before.reservation,
         labels=running.rules.bearer[1],
         affinity=running.rules.affinity,
+        is_leaving=bool(document.manifest["metadata"].get("deletionTimestamp")),
         membership=None if running.gang is None else Membership(running.gang.name, running.gang.least),
     )
     if before is not None and (before.requests, before.holding) == (recorded.requests, holding):

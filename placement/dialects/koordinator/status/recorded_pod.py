@@ -28,7 +28,8 @@ class RecordedPod:
     while there are any, its CPUs are unknown. `reservation` is the consumer that is the reservation it takes
     from, if it takes from one; `keeps` has the terms if it is a reservation itself, which has no namespace.
     `slots` is how many of its node's pods it counts as. `labels` are those by which other pods want it near
-    or apart, `affinity` is what it wants itself, `membership` that of its gang.
+    or apart, `affinity` is what it wants itself, `membership` that of its gang. `is_leaving`: it is being
+    deleted, and so counts for no topology spread.
     """
 
     namespace: str
@@ -48,6 +49,7 @@ class RecordedPod:
     labels: Labels = ()
     affinity: PodAffinity = NO_AFFINITY
     membership: Membership | None = None
+    is_leaving: bool = False
 
     @property
     def full_name(self) -> str:
@@ -74,6 +76,7 @@ class RecordedPod:
             "keeps": None if self.keeps is None else self.keeps.document(),
             "affinity": self.affinity.document(),
             "membership": None if self.membership is None else self.membership.document(),
+            "leaving": self.is_leaving,
         }
         # Rows without labels are those of releases that wrote none.
         return {key: member for key, member in members.items() if member} | {"labels": dict(self.labels)}
@@ -107,6 +110,7 @@ def recorded_pod(namespace: str, name: str, uid: str, document: Mapping[str, Any
         labels=labels,
         affinity=stored_affinity(document.get("affinity"), (namespace, labels)),
         membership=None if membership is None else stored_membership(membership),
+        is_leaving=document.get("leaving", False),
     )
 
 
