@@ -126,6 +126,22 @@ class ApiServer:
         yield
         self.is_away = False
 
+    def restore(self, kept: int) -> None:
+        """Be restored from a backup: newer objects are gone, and versions go on from that one."""
+        with self.condition:
+            self._objects = {
+                identity: stored
+                for identity, stored in self._objects.items()
+                if int(stored["metadata"]["resourceVersion"]) <= kept
+            }
+            self._log = [event for event in self._log if event.version <= kept]
+            self._version = kept
+
+    @property
+    def version(self) -> int:
+        """The version of the latest change."""
+        return self._version
+
     def fail_next(self, path: str, status: int) -> None:
         """Answer a request whose path ends so with that status, once those told of before have failed.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 
 from tests.api_server import KIND_OF, TOKEN, ApiServer
+from tests.certificates import Pair
 
 _POD_PATH = re.compile(r"/api/v1/namespaces/([^/]+)/pods(?:/([^/]+))?(/binding)?")
 
@@ -39,7 +41,9 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         watching = query.get("watch") == "true"
-        if self._is_refused("WATCH" if watching else "GET", parts.path):
+        # A page of one object is asked for the version of the list.
+        method = "WATCH" if watching else "VERSION" if query.get("limit") == "1" else "GET"
+        if self._is_refused(method, parts.path):
             return
         kind, namespace, name = _meant(parts.path)
         if kind is None or kind in self._cluster.unknown_kinds:
@@ -161,12 +165,17 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def running_api_server() -> Iterator[ApiServer]:
-    """An API server of an empty cluster on loopback."""
+def running_api_server(certificate: Pair | None = None) -> Iterator[ApiServer]:
+    """An API server of an empty cluster on loopback, through TLS if it has a certificate."""
     cluster = ApiServer()
     server = _Server(("127.0.0.1", 0), _Handler)
     server.cluster = cluster  # type: ignore[attr-defined]
-    cluster.url = f"http://127.0.0.1:{server.server_address[1]}"
+    scheme = "http"
+    if certificate is not None:
+        scheme, context = "https", ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate.certificate, certificate.key)
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    cluster.url = f"{scheme}://127.0.0.1:{server.server_address[1]}"
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         yield cluster
@@ -178,14 +187,17 @@ def running_api_server() -> Iterator[ApiServer]:
         server.server_close()
 
 
-def write_kubeconfig(file: Path, *contexts: tuple[str, str], token: str = TOKEN) -> Path:
+def write_kubeconfig(
+    file: Path, *contexts: tuple[str, str], token: str = TOKEN, authority: Path | None = None
+) -> Path:
     """A kubeconfig with these contexts, (name, URL) each, the first one current."""
+    trusted = {} if authority is None else {"certificate-authority": str(authority)}
     users = [{"name": "scheduler", "user": {"token": token}}]
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": contexts[0][0],
-        "clusters": [{"name": name, "cluster": {"server": url}} for name, url in contexts],
+        "clusters": [{"name": name, "cluster": {"server": url, **trusted}} for name, url in contexts],
         "contexts": [
             {"name": name, "context": {"cluster": name, "user": "scheduler"}} for name, _ in contexts
         ],

@@ -14,12 +14,14 @@ import pytest
 import sqlalchemy as sa
 
 from placement.app import build
+from placement.domain.errors import PlacementError
 from placement.operations.kubernetes.binders import Binders
 from placement.services.clusters.pod_scheduler import Taken
 from placement.services.clusters.pods import Pods
 from placement.storage.database import Database
 from tests.api_server import ApiServer, Held
-from tests.api_server_http import write_kubeconfig
+from tests.api_server_http import running_api_server, write_kubeconfig
+from tests.certificates import Authority
 from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import SPEC, STATUS, node_manifests, pod_manifest
@@ -436,3 +438,17 @@ def test_what_filter_released_is_logged_as_a_change(full, api_server, caplog):
     with caplog.at_level("INFO", "placement.audit"):
         assert fitting(full, pod) == ["host-1"]
     assert any("/extender/filter" in record.getMessage() for record in caplog.records)
+
+
+def test_an_authority_that_was_replaced_in_the_kubeconfig_is_read_again(tmp_path, monkeypatch):
+    """As certificates of a cluster are renewed under an authority of their own, the service runs on."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    former, fresh = Authority(tmp_path, "former"), Authority(tmp_path, "fresh")
+    with running_api_server(fresh.sign("server")) as found:
+        file = write_kubeconfig(tmp_path / "config", ("edge", found.url), authority=former.file)
+        waiting(found)
+        binder = Binders(str(file)).of("edge")
+        with pytest.raises(PlacementError, match="certificate verify failed"):
+            binder.pod("default", "web-0")
+        write_kubeconfig(file, ("edge", found.url), authority=fresh.file)
+        assert binder.pod("default", "web-0")

@@ -138,6 +138,23 @@ def test_a_token_that_was_replaced_in_its_file_is_read_again(around, api_server)
         eventually(["host-0", "host-1"], around.nodes)
 
 
+def test_a_kubernetes_that_was_restored_from_a_backup_is_listed_again(around, api_server):
+    """Versions begin anew below the one that is watched from, so that no event tells of it."""
+    join(api_server, "host-0")
+    with around.running() as sync:
+        eventually(["host-0"], around.nodes)
+        kept = api_server.version
+        for name in ("host-1", "host-2"):
+            join(api_server, name)
+        eventually(["host-0", "host-1", "host-2"], around.nodes)
+        with api_server.away():
+            api_server.restore(kept)
+        eventually(["host-0"], around.nodes)
+        join(api_server, "host-3")
+        eventually(["host-0", "host-3"], around.nodes)
+        assert "listing again" in sync.said
+
+
 @pytest.mark.parametrize("text", ["[", "[]", "clusters: 5", ""])
 def test_a_kubeconfig_of_no_use_is_named(around, tmp_path, text):
     bad = tmp_path / "bad"

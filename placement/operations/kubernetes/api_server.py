@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -183,7 +184,7 @@ class ApiServer:
     ) -> urllib3.BaseHTTPResponse:
         sent = method, path, body, media_type, silence
         try:
-            answer = self._answer(*sent)
+            answer = self._answer_as_trusted_now(*sent)
             if answer.status == _UNAUTHORIZED:
                 # The token may have been replaced in its file since it was read.
                 answer.close()
@@ -196,6 +197,19 @@ class ApiServer:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiServerError(f"{self.url} cannot be reached: {_one_line(error)}") from None
         return answer
+
+    def _answer_as_trusted_now(
+        self, method: str, path: str, body: Object | None, media_type: str, silence: float
+    ) -> urllib3.BaseHTTPResponse:
+        """The answer; to a server that is not trusted nothing was sent, and its authority is read again."""
+        sent = method, path, body, media_type, silence
+        try:
+            return self._answer(*sent)
+        except urllib3.exceptions.SSLError as error:
+            if not any(isinstance(each, ssl.SSLCertVerificationError) for each in error.args):
+                raise
+            self._client = self._client_anew()
+            return self._answer(*sent)
 
     def _timeout(self, silence: float) -> urllib3.Timeout:
         """How long the server may be silent: at most the time that the caller has left."""

@@ -54,9 +54,12 @@ class Watching(threading.Thread):
 
     def _follow(self, version: str) -> None:
         """Watch from this version. Raises ApiServerError when only a new list helps."""
+        is_doubtful = False
         while True:
             began, before, is_on = time.monotonic(), version, False
             try:
+                if is_doubtful:
+                    self._check_not_restored(version)
                 events = self._api_server.watch(
                     self._collection.path, version, random.randint(*_WATCH_SECONDS)
                 )
@@ -77,12 +80,24 @@ class Watching(threading.Thread):
                 is_short = is_on and time.monotonic() - began < _SUSPICIOUSLY_SHORT_SECONDS
                 self._broken_at_once = self._broken_at_once + 1 if is_short else 0
                 self._recover(error)
+                is_doubtful = True
                 continue
+            is_doubtful = version == before
             # A server that ends every watch at once must not be asked a thousand times a second.
             if version == before and time.monotonic() - began < _SUSPICIOUSLY_SHORT_SECONDS:
                 time.sleep(self._pause.after_failure())
             else:
                 self._well()
+
+    def _check_not_restored(self, version: str) -> None:
+        """Raise ApiServerError with GONE where the versions of the server began anew below this one.
+
+        A restored etcd has older versions, and a watch from one that is not there yet brings nothing until
+        then. So this is asked after a watch broke off, or brought not even one of the bookmarks of each minute.
+        """
+        latest = next(self._api_server.pages(self._collection.path, {"limit": "1"})).resource_version
+        if _number(latest) < _number(version):
+            raise ApiServerError(f"version {version} is after the latest, {latest}", GONE)
 
     def _well(self) -> None:
         self._broken_at_once = 0
@@ -91,7 +106,7 @@ class Watching(threading.Thread):
 
     def _recover(self, error: ApiServerError) -> None:
         if error.status == GONE:
-            self._journal.note(f"{self._source}: too much happened meanwhile, listing again")
+            self._journal.note(f"{self._source}: versions since the last one are not known, listing again")
         else:
             WATCH_FAILURES.labels(self._collection.title).inc()
             self._journal.trouble(self._source, str(error))
@@ -120,6 +135,11 @@ def list_into(
     store.replace(collection.title, found)
     journal.well(source)
     return version
+
+
+def _number(version: str) -> int:
+    """The number of a version; 0 for one that is none. Kubernetes compares them so (KEP-5504)."""
+    return int(version) if version.isdecimal() else 0
 
 
 def _source(collection: Collection) -> str:
