@@ -216,25 +216,30 @@ class ControlPlane:
         return self.kubeconfig("bind", f"{_ACCOUNTS}:placement-bind", context)
 
     @contextmanager
-    def scheduler(self, *extenders: dict[str, Any]) -> Iterator[Path]:
-        """kube-scheduler with these extenders during the block; its log."""
+    def scheduler(self, *extenders: dict[str, Any], name: str = "default-scheduler") -> Iterator[Path]:
+        """kube-scheduler with these extenders for the pods that name it during the block; its log."""
         kubeconfig = str(self.kubeconfig("scheduler", _SCHEDULER, "lab"))
         minor = self.minor
         version = "v1" if minor >= _CONFIGURATION_V1 else "v1beta1"
         config = {
             "apiVersion": f"kubescheduler.config.k8s.io/{version}",
             "kind": "KubeSchedulerConfiguration",
+            "profiles": [{"schedulerName": name}],
             "leaderElection": {"leaderElect": False},
             # Its own limits, 50 a second, spare API servers that others need as well.
             "clientConnection": {"kubeconfig": kubeconfig, "qps": 2000, "burst": 2000},
             "extenders": list(extenders),
         }
-        file = self.folder / "scheduler.yaml"
-        file.write_text(yaml.safe_dump(config))
         port = str(free_port())
-        arguments = ["--config", str(file), "--secure-port", port, "-v=2"]
+        arguments = ["--secure-port", port, "-v=2"]
         if minor < _NO_INSECURE_PORT:
             arguments.append("--port=0")
+            # What a file says counts, and what it leaves out are ports that only one scheduler can have.
+            address = f"127.0.0.1:{free_port()}"
+            config |= {"healthzBindAddress": address, "metricsBindAddress": address}
+        file = self.folder / f"{name}.yaml"
+        file.write_text(yaml.safe_dump(config))
+        arguments = ["--config", str(file), *arguments]
         with _running(self.folder, "kube-scheduler", *arguments) as (_, log):
             yield log
 

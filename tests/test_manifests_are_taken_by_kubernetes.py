@@ -56,6 +56,15 @@ def read() -> list[Any]:
     return [each for file in files for each in yaml.safe_load_all((_BASE / file).read_text())]
 
 
+def test_pods_of_the_service_wait_for_no_scheduler_that_asks_them():
+    sample = yaml.safe_load((ETC / "kube-scheduler-extender.yaml").read_text())
+    asking = {profile["schedulerName"] for profile in sample["profiles"]}
+    pods = [each["spec"]["template"]["spec"] for each in read() if each["kind"] == "Deployment"]
+    assert len(pods) == 2
+    assert {pod["schedulerName"] for pod in pods} == {"default-scheduler"}
+    assert "default-scheduler" not in asking
+
+
 def test_a_real_api_server_takes_the_base_again_and_again(kubectl):
     rendered = kubectl("kustomize", str(_BASE)).stdout
     assert rendered.count(_BUDGETS[0]) == 2

@@ -1,4 +1,4 @@
-"""A pod that waits gets the room that another one leaves with the first answer, on each release there is."""
+"""Pods that wait get room as soon as there is some, whoever is away, on each release there is."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def around(any_release: ControlPlane, tmp_path: Path) -> Iterator[Lab]:
         yield found
 
 
-def create(around: Lab, name: str) -> None:
+def create(around: Lab, name: str, scheduler: str = "default-scheduler") -> None:
     pod = pod_manifest(name, cpus=8)
+    pod["spec"]["schedulerName"] = scheduler
     del pod["metadata"]["uid"], pod["status"]
     around.kubernetes.create(pod)
 
@@ -54,3 +55,15 @@ def test_a_pod_gets_the_room_of_one_that_is_deleted(around: Lab) -> None:
         eventually(True, lambda: "Insufficient" in str((around.kubernetes.pod("waits") or {}).get("status")))
         around.kubernetes.delete_pod("first")
         eventually({"second", "waits"}, lambda: on_nodes(around))
+
+
+def test_pods_of_a_scheduler_that_does_not_ask_are_placed_while_the_service_is_away(around: Lab) -> None:
+    """Those of the service among them, which therefore comes back."""
+    around.add_node("host-0")
+    away, plane = around.extender(urlPrefix="http://127.0.0.1:1", ignorable=False), around.kubernetes
+    with plane.scheduler(), plane.scheduler(away, name="placement-scheduler"):
+        create(around, "workload", "placement-scheduler")
+        create(around, "service")
+        eventually({"service"}, lambda: on_nodes(around))
+        eventually(True, lambda: "PodScheduled" in str((plane.pod("workload") or {}).get("status")))
+        assert on_nodes(around) == {"service"}

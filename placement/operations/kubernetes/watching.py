@@ -93,7 +93,7 @@ class Watching(threading.Thread):
         """Raise ApiServerError with GONE where the versions of the server began anew below this one.
 
         A restored etcd has older versions, and a watch from one that is not there yet brings nothing until
-        then. So this is asked after a watch broke off, or brought not even one of the bookmarks of each minute.
+        then. So this is asked after a watch broke off, or brought not even a bookmark.
         """
         latest = next(self._api_server.pages(self._collection.path, {"limit": "1"})).resource_version
         if _number(latest) < _number(version):
