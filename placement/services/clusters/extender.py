@@ -134,7 +134,7 @@ def _where_pods_may_have_left(pod: Mapping[str, Any], preview: Preview) -> Itera
     If the pod fits elsewhere, that is only the node from which pods were evicted for it. kube-scheduler
     leaves out nodes without the amounts: a node that is refused for an amount was probably left by a pod.
     """
-    nominated = (pod.get("status") or {}).get("nominatedNodeName")
+    nominated = str((pod.get("status") or {}).get("nominatedNodeName"))
     if nominated in preview.refusals:
         yield nominated
     if preview.fitting:

@@ -82,8 +82,6 @@ class VanishedPods:
         if self._binders is None:
             return []
         recorded = self._pods.recorded_on(cluster, node)
-        if not recorded:
-            return []
         binder = self._binders.of(cluster)
         present = {canonical_uid(uid) for uid in binder.uids_on(node)}
         # Pods on no node yet, or newer than the list, are asked for one by one.
