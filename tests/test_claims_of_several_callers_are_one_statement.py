@@ -118,8 +118,43 @@ def test_an_unknown_outcome_is_told_to_all_whom_it_concerns(api, callers):
     assert api.used(host) == {"VCPU": 4}
 
 
-def test_a_failure_of_the_common_statement_meets_who_sent_it_only(api, callers):
+def test_claims_are_sent_one_by_one_where_the_common_statement_fails(api, callers):
     host = api.provider("host", VCPU=8)
     callers.meanwhile = raising(Unavailable("no connection"))
-    assert statuses(callers.claim_at_once(one_of_each([host], 4))) == [204, 503, 204, 204]
-    assert api.used(host) == {"VCPU": 3}
+    assert statuses(callers.claim_at_once(one_of_each([host], 4))) == [204] * 4
+    assert api.used(host) == {"VCPU": 4}
+
+
+_ENDED_IF_MANY = """
+CREATE FUNCTION end_many() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (SELECT count(*) FROM fresh) > 1 THEN
+        RAISE EXCEPTION 'canceling statement due to statement timeout' USING ERRCODE = 'query_canceled';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER end_many AFTER INSERT ON consumers REFERENCING NEW TABLE AS fresh
+    FOR EACH STATEMENT EXECUTE FUNCTION end_many();
+"""
+
+
+def test_a_slow_common_statement_refuses_no_claim(api, callers, database):
+    """The server ends the statement of many as it ends one that takes longer than its second."""
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql(_ENDED_IF_MANY)
+    host = api.provider("host", VCPU=8)
+    assert statuses(callers.claim_at_once(one_of_each([host], 4))) == [204] * 4
+    assert callers.written == []
+    assert api.used(host) == {"VCPU": 4}
+
+
+def test_each_claim_raises_the_generation_of_its_providers(api, callers):
+    hosts = [api.provider(name, VCPU=8) for name in ("first", "second")]
+    before = [generation(api, host) for host in hosts]
+    assert statuses(callers.claim_at_once(one_of_each(hosts, 5))) == [204] * 5
+    assert callers.written == [(4, True)]
+    assert [generation(api, host) for host in hosts] == [before[0] + 3, before[1] + 2]
+
+
+def generation(api: Client, provider: str) -> int:
+    return api.get(f"/resource_providers/{provider}").json["generation"]
