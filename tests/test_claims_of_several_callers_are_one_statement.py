@@ -31,12 +31,12 @@ class Callers(Crowd):
         self.afterwards: Callable[[], None] = lambda: None
         real = Claims._take_place_at_once
 
-        def take_place_at_once(claims: Claims, wanted: Sequence[Any], initiators: Sequence[Any]) -> bool:
+        def take_place_at_once(claims: Claims, wanted: Sequence[Any], *others: Any, **options: Any) -> bool:
             if len(wanted) == 1:
                 self.work()
-                return real(claims, wanted, initiators)
+                return real(claims, wanted, *others, **options)
             self.meanwhile()
-            taken = real(claims, wanted, initiators)
+            taken = real(claims, wanted, *others, **options)
             self.written.append((len(wanted), taken))
             self.afterwards()
             return taken

@@ -7,7 +7,7 @@ Source: placement-api.md, "Allocations of a provider", "Allocations of a consume
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
@@ -111,7 +111,7 @@ class Claims:
         """As `_take_place_at_once`, that of one consumer together with those of other callers."""
         who = initiator()
         if len(claims) != 1 or not self.may_be_gathered or not all(_is_fresh(claim) for claim in claims):
-            return self._take_place_at_once(claims, [who] * len(claims))
+            return self._take_place_at_once(claims, [who] * len(claims), of_one_request=True)
         found = self._gathering.ask(None, (claims[0], who), lambda: self._take_place_at_once(claims, [who]))
         if isinstance(found, OutcomeUnknown):
             raise found
@@ -133,7 +133,7 @@ class Claims:
 
     @property
     def may_be_gathered(self) -> bool:
-        """Whether `take_together` can ever do what it is asked for."""
+        """Return whether the database has the statement with which `take_together` claims."""
         return self._database.backend.has_claim_statement
 
     def take_together(self, claims: Sequence[ConsumerClaim], initiators: Sequence[Initiator]) -> bool:
@@ -148,9 +148,18 @@ class Claims:
             count_won("consumer", len(claims))
         return taken
 
-    def _take_place_at_once(self, claims: Sequence[ConsumerClaim], initiators: Sequence[Initiator]) -> bool:
-        """The usual case, consumers that are new: one statement. False if it is another or does not fit."""
-        if not claims or not all(_is_fresh(claim) for claim in claims):
+    def _take_place_at_once(
+        self,
+        claims: Sequence[ConsumerClaim],
+        initiators: Sequence[Initiator],
+        *,
+        of_one_request: bool = False,
+    ) -> bool:
+        """The usual case, consumers that are new: one statement. False if it is another or does not fit.
+
+        Unless they are `of_one_request`, each of the claims raises the generations of its providers.
+        """
+        if not self.may_be_gathered or not claims or not all(_is_fresh(claim) for claim in claims):
             return False
         amounts = [
             Amount(claim.consumer_uuid, provider, name, min(amount, LARGEST_AMOUNT))
@@ -170,6 +179,7 @@ class Claims:
                 documents,
                 requests,
                 initiators,
+                _steps(claims, of_one_request=of_one_request),
             )
         except Unreachable:
             raise
@@ -249,6 +259,15 @@ def _record_cpus(transaction: Transaction, consumer_uuid: str, cpus: str | None)
 
 def _is_fresh(claim: ConsumerClaim) -> bool:
     return claim.generation is None and bool(claim.resources) and all(claim.resources.values())
+
+
+def _steps(claims: Sequence[ConsumerClaim], *, of_one_request: bool) -> Mapping[str, int]:
+    """Return by how much the generation of each provider rises, by uuid: by 1 for each request that names it.
+
+    Source: placement-api.md, "Provider generation".
+    """
+    named = Counter(provider for claim in claims for provider in claim.resources)
+    return dict.fromkeys(named, 1) if of_one_request else named
 
 
 def _rises(amounts: Sequence[Amount]) -> list[Rise]:

@@ -70,7 +70,7 @@ class Backend(Protocol):
     is_embedded: ClassVar[bool]
     # Whether a table is altered by making another one and copying the rows.
     alters_by_copying: ClassVar[bool]
-    # Whether `claim_at_once` can ever be true.
+    # Whether `claim_at_once` and `place_at_once` can ever write anything.
     has_claim_statement: ClassVar[bool]
 
     @property

@@ -41,9 +41,9 @@ held AS (
      ORDER BY id FOR UPDATE
 ), stamped AS (
     UPDATE resource_providers
-       SET generation = generation + 1, revision = pg_current_xact_id(), updated_at = $1,
+       SET generation = generation + {{step}}, revision = pg_current_xact_id(), updated_at = $1,
            content_revision = {CONTENT}, usage_revision = pg_current_xact_id()
-      FROM held WHERE resource_providers.id = held.id
+      FROM {{steps}} WHERE resource_providers.id = held.id
 ), applied AS (
     UPDATE inventories SET used = used + wanted.delta
       FROM unnest($7, $8, $9, $10, $11, $12) AS wanted(provider, class, delta, least, most, divisor)
@@ -64,6 +64,12 @@ held AS (
     SELECT (SELECT count(*) FROM applied) AS applied, (SELECT count(*) FROM allocated) AS allocated
 )
 """
+# By how much generations rise. A statement may hold the claims of several requests, each of which counts.
+_BY_ONE = {"step": "1", "steps": "held"}
+_BY_STEPS = {
+    "step": "given.step",
+    "steps": "held JOIN unnest($25, $26) AS given(provider, step) ON given.provider = held.uuid",
+}
 # Who acts, in the order of storage.audit.writing.
 _WHO_TYPES = "text, text, text, varchar, varchar, text"
 # The records of what was changed (storage.audit); an empty array of texts keeps none.
@@ -100,7 +106,7 @@ _NOT_A_NUMBER = "22P02"
 
 _FRESH_CLAIM = f"""
 WITH consumer AS ({_CONSUMERS.format(condition="true", **_WITH_REQUESTS)}),
-{_AMOUNTS.format(providers="$7")}, {
+{_AMOUNTS.format(providers="$25", **_BY_STEPS)}, {
     _RECORDED.format(kind="'allocations'", target="given.consumer", texts="$17", **_BY_MANY)
 }
 {_OUTCOME.format(is_whole=_IS_WHOLE, besides="")}
@@ -140,7 +146,7 @@ WITH cluster AS (
     INSERT INTO pods (cluster_id, namespace, name, uid, manifest, status, format, node_id, created_at)
     SELECT $23, $24, $25, $26, $27, $28, $29, $30, $1 FROM consumer
     ON CONFLICT DO NOTHING RETURNING 1
-), {_AMOUNTS.format(providers="$17")}, {
+), {_AMOUNTS.format(providers="$17", **_BY_ONE)}, {
     _RECORDED.format(kind="$31", target="$32", texts="$33", who="$34, $35, $36, $37, $38, $39", by="", of="")
 }
 {_OUTCOME.format(is_whole=_POD_IS_WHOLE, besides=_FORMER_STAMPS)}
@@ -148,7 +154,7 @@ WITH cluster AS (
 
 _STATEMENTS = {
     "placement_fresh_claim": (
-        f"{_CLAIM_TYPES}, text[], {_WHO_TYPES.replace(',', '[],')}[], text[]",
+        f"{_CLAIM_TYPES}, text[], {_WHO_TYPES.replace(',', '[],')}[], text[], varchar[], integer[]",
         _FRESH_CLAIM,
     ),
     "placement_pod_arrival": (_POD_TYPES, _POD_ARRIVAL),

@@ -261,11 +261,13 @@ def claim_at_once(
     records: Sequence[Mapping[str, object]],
     requests: Sequence[str | None],
     initiators: Sequence[Initiator],
+    steps: Mapping[str, int],
 ) -> bool:
     """Create the consumers with their allocations; False, and nothing done, if any of it cannot be.
 
     `records` are the documents that the records of the consumers show, `requests` what is kept of what they
-    asked for, `initiators` who claims for them, all in the order of the consumers.
+    asked for, `initiators` who claims for them, all in the order of the consumers. The generation of each
+    provider that gives something rises by its step, by uuid.
 
     It is refused, too, where the database has no such statement. None of the sequences may be empty. Raises
     TryAgain, OutcomeUnknown, Unavailable.
@@ -274,5 +276,6 @@ def claim_at_once(
     texts = [document(record) for record in records] if database.audits else []
     who = [list(column) for column in zip(*map(described, initiators), strict=True)]
     return database.backend.claim_at_once(
-        database.single_write, (utcnow(), *columns, texts, *who, list(requests))
+        database.single_write,
+        (utcnow(), *columns, texts, *who, list(requests), list(steps), list(steps.values())),
     )
