@@ -40,6 +40,8 @@ def place_at_once(
     None, and nothing done, if it cannot be. Raises OutcomeUnknown, Unavailable.
     """
     recorded = arrival.recorded
+    if not database.backend.has_claim_statement:
+        return None
     if recorded is None or arrival.root_id is None or arrival.ends is not None:
         return None
     before = view.nodes[arrival.root_id]
