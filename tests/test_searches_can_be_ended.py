@@ -8,11 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from placement.services.placement.candidates import SearchSettings
+from placement.domain import deadline
+from placement.services.placement.candidates import Candidates, SearchSettings
 from tests.client import Client, code
 from tests.conftest import application_at, application_on
 from tests.patience import PATIENCE_SECONDS
@@ -67,6 +69,40 @@ def test_a_claim_of_the_best_ends_too(brief):
     answer = brief.post("/ext/v1/claims", wish() | {"query": HARD.replace("&limit=1", "")})
     assert answer.status_code == 503
     assert code(answer) == "placement.search_timeout"
+
+
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    """A service whose searches begin when the time of their requests is up."""
+    with application_on("sqlite") as application:
+        client = Client(application.test_client())
+        fill(client)
+        real = Candidates.view
+
+        def view(candidates: Candidates) -> Any:
+            found = real(candidates)
+            deadline.until(time.monotonic())
+            return found
+
+        monkeypatch.setattr(Candidates, "view", view)
+        yield client
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/allocation_candidates?resources=DISK_GB:1",
+        f"/allocation_candidates?{HARD}",
+        "/ext/v1/allocation_candidates?resources=DISK_GB:1&explain=1",
+    ],
+)
+def test_a_request_that_only_waited_is_not_blamed_on_its_query(waited, path):
+    answer = waited.get(path)
+    assert answer.status_code == 503
+    error = answer.json["errors"][0]
+    assert error["code"] == "placement.undefined_code"
+    assert "The time of the request was up" in error["detail"]
+    assert "Hard to place" not in error["detail"]
 
 
 # -- the real service: searches that may take longer than any test, and others beside them --------------

@@ -12,6 +12,7 @@ PlacementError
  +-- Gone                  what was asked about cannot be told any more
  +-- Unanswered        another server did not say whether it did what it was asked for
  +-- Unavailable           the database cannot be reached or is overloaded; safe to retry
+      +-- RequestTimeout       the time of the request was up before its work was done
       +-- SearchTimeout        a search took longer than searches may
 
 `code` is the stable machine-readable code of the Placement API ("placement.undefined_code" by default).
@@ -96,6 +97,16 @@ class CapacityExceeded(Conflict):
 
 class Unavailable(PlacementError):
     """The database cannot be reached or is overloaded; nothing was changed unless the message says so."""
+
+
+class RequestTimeout(Unavailable):
+    """The time of the request was up before its work was done; it may have gone to waiting for others."""
+
+    def __init__(self, work: str) -> None:
+        """`work` is what was not done in time, as in "the search"."""
+        super().__init__(
+            f"The time of the request was up ([api] request_timeout) before {work} was done; nothing was changed."
+        )
 
 
 class SearchTimeout(Unavailable):

@@ -15,7 +15,7 @@ from placement.dialects.koordinator.settings.scoring import (
     order_of,
 )
 from placement.domain import deadline
-from placement.domain.errors import BadRequest, SearchTimeout
+from placement.domain.errors import BadRequest, RequestTimeout, SearchTimeout, Unavailable
 from placement.domain.explanation import MOST_MISSES, Explanation
 from placement.domain.groups import CandidateQuery, RequestGroup
 from placement.domain.traits import NUMA_ROOT
@@ -215,9 +215,12 @@ class Candidates:
             names = provider_rows.names_by_uuid(connection, list(explanation.providers))
         return replace(explanation, names=names)
 
-    def _timeout(self, wanted: ForestQuery, ended: SearchEnded) -> SearchTimeout:
+    def _timeout(self, wanted: ForestQuery, ended: SearchEnded) -> Unavailable:
         if ended.abandoned:
             return SearchTimeout("The caller went away, so the search was ended.")
+        if deadline.is_over() and not wanted.budget.dead_ends:
+            # A silent database leaves a search without a second, which says nothing about the query.
+            return RequestTimeout("the search")
         return SearchTimeout(
             f"The search took longer than {self._settings.seconds:g} s ([placement] search_timeout) and was "
             f"ended. Hard to place: {', '.join(_hardest(wanted))}. Ask for fewer groups at once, or narrow "

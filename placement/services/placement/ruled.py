@@ -8,7 +8,7 @@ from functools import cache
 from typing import NamedTuple
 
 from placement.domain import deadline
-from placement.domain.errors import BadRequest, PlacementError, SearchTimeout
+from placement.domain.errors import BadRequest, PlacementError, RequestTimeout, SearchTimeout
 from placement.domain.member_rules import MemberRule
 from placement.forest.arrays import Amounts, Mask
 from placement.search.answer import Answer
@@ -211,6 +211,8 @@ class _Deciding:
         except SearchEnded as ended:
             if ended.abandoned:
                 raise _gone() from ended
+            if deadline.is_over():
+                raise RequestTimeout("placing the members") from ended
             raise SearchTimeout(
                 f"Placing {len(members)} members took longer than {_SECONDS:g} s and was ended. Ask for "
                 "fewer at once, or with fewer rules."

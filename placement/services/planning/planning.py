@@ -8,7 +8,7 @@ from typing import Any
 
 from placement.dialects.nova import FlavorRefused
 from placement.domain import deadline
-from placement.domain.errors import BadRequest, SearchTimeout
+from placement.domain.errors import BadRequest, RequestTimeout, SearchTimeout, Unavailable
 from placement.domain.groups import CandidateQuery
 from placement.kubernetes.errors import ManifestError
 from placement.search.budget import Budget, SearchEnded
@@ -164,9 +164,11 @@ class Planning:
         hosts = list(counted.hosts()) if BY_HOST in question.by else None
         return KindRoom(room, by_cluster, hosts=hosts)
 
-    def _timeout(self, place: str, ended: SearchEnded) -> SearchTimeout:
+    def _timeout(self, place: str, ended: SearchEnded) -> Unavailable:
         if ended.abandoned:
             return SearchTimeout("The caller went away, so counting was ended.")
+        if deadline.is_over():
+            return RequestTimeout("counting")
         return SearchTimeout(
             f"{place or 'query'}: counting took longer than {self._seconds:g} s ([placement] search_timeout) "
             "and was ended."
