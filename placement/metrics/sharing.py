@@ -7,6 +7,7 @@ directory each process tells of itself only.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import shutil
 import tempfile
@@ -18,6 +19,9 @@ from typing import Any
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 # Memory, where the system has it as a directory: nobody needs the figures after the service has ended.
 _MEMORY = "/dev/shm"
+_PREFIX = "placement-metrics-"
+# Locked as long as any process of the service runs, which no signal can prevent.
+_LOCK = "lock"
 # Processes that ended are kept as one; no process has this number.
 _ENDED = 0
 _KEPT = ("counter", "histogram")
@@ -25,11 +29,16 @@ _ATTEMPTS = 3
 
 
 def share() -> None:
-    """Choose a directory for this process and those it starts, unless there is one; it goes with this one."""
+    """Choose a directory for this process and those it starts, unless there is one; it goes with this one.
+
+    Directories of this user whose processes were all killed are removed.
+    """
     if os.environ.get(VARIABLE):
         return
-    place = _MEMORY if os.access(_MEMORY, os.W_OK) else None
-    directory = os.environ[VARIABLE] = tempfile.mkdtemp(prefix="placement-metrics-", dir=place)
+    place = _MEMORY if os.access(_MEMORY, os.W_OK) else tempfile.gettempdir()
+    _remove_abandoned(Path(place))
+    directory = os.environ[VARIABLE] = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
+    _occupy(Path(directory))
     owner = os.getpid()
 
     def remove() -> None:
@@ -38,6 +47,40 @@ def share() -> None:
             shutil.rmtree(directory, ignore_errors=True)
 
     atexit.register(remove)
+
+
+def _occupy(directory: Path) -> None:
+    """Lock a directory until this process and all that it starts have ended.
+
+    Forked processes share the lock. Process ids would not do: they are given again after a restart, and
+    containers that share the directory have ids of their own.
+    """
+    unready = directory / f"{_LOCK}.new"
+    held = os.open(unready, os.O_CREAT | os.O_RDWR | os.O_EXCL, 0o600)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    os.set_inheritable(held, True)
+    # Under its name it is locked already, so a process that starts now cannot take it for abandoned.
+    unready.rename(directory / _LOCK)
+
+
+def _remove_abandoned(place: Path) -> None:
+    """Remove the directories of this user in which no process holds the lock."""
+    for directory in place.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            if directory.lstat().st_uid == os.geteuid() and not _is_occupied(directory):
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_occupied(directory: Path) -> bool:
+    """Return whether a process holds the lock. Raises OSError where there is none to hold."""
+    held = os.open(directory / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(held)
+    return False
 
 
 def exposition(more: Iterable[Any] = ()) -> bytes:
