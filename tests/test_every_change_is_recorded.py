@@ -16,6 +16,7 @@ from placement.storage.database import Database
 from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import node_manifests, pod_manifest
+from tests.reservations import WEB, reservation
 from tests.server import BACKENDS, database_url
 from tests.statements import Scene
 
@@ -257,3 +258,43 @@ def test_records_that_cannot_be_written_undo_what_they_tell_of(api: Client, data
     assert api.get("/traits/CUSTOM_B").status_code == 404
     assert api.put("/traits/CUSTOM_C").status_code == 201
     assert [event["target"]["id"] for event in audited(api)] == ["CUSTOM_C", "CUSTOM_A"]
+
+
+def test_a_reservation_that_is_used_up_holds_nothing_and_nothing_is_told_of_it(api: Client):
+    cluster = "/ext/v1/clusters/edge"
+    api.put(cluster)
+    api.put(f"{cluster}/nodes/n1", node_manifests("n1"))
+    kept = api.put(f"{cluster}/reservations/kept", reservation("kept", "4", allocateOnce=False))
+    consumer = kept.json["consumer_uuid"]
+    token = api.get("/ext/v1/events").json["next"]
+
+    def place(name: str, **options: Any) -> str:
+        """Place a pod; the id of the request."""
+        answer = api.put(f"{cluster}/pods/default/{name}", pod_manifest("4", **options))
+        assert answer.status_code == 201, answer.text
+        return answer.headers["x-openstack-request-id"]
+
+    def told(request_id: str) -> list[tuple[str, dict[str, Any]]]:
+        found = audited(api, request_id=request_id, target=consumer)
+        return [(event["action"], documents(event)) for event in found]
+
+    def changes() -> dict[str, str]:
+        nonlocal token
+        answer = api.get(f"/ext/v1/events?wait=0&since={token}").json
+        token = answer["next"]
+        return {each["uuid"]: each["action"] for each in answer["events"] if each["type"] == "consumer"}
+
+    owner = place("owner", labels=WEB)
+    assert api.used_by(consumer) == {}
+    ((action, shown),) = told(owner)
+    assert (action, shown.keys()) == ("delete", {"before"})
+    assert changes()[consumer] == "delete"
+    place("other")
+    other = api.delete(f"{cluster}/pods/default/other")
+    assert told(other.headers["x-openstack-request-id"]) == []
+    assert consumer not in changes()
+    gone = api.delete(f"{cluster}/pods/default/owner")
+    ((action, shown),) = told(gone.headers["x-openstack-request-id"])
+    assert (action, shown) == ("create", {"after": {"allocations": api.used_by(consumer)}})
+    assert shown["after"]["allocations"]
+    assert changes()[consumer] == "create"

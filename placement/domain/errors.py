@@ -105,7 +105,8 @@ class RequestTimeout(Unavailable):
     def __init__(self, work: str) -> None:
         """`work` is what was not done in time, as in "the search"."""
         super().__init__(
-            f"The time of the request was up ([api] request_timeout) before {work} was done; nothing was changed."
+            f"The time of the request was up ([api] request_timeout) before {work} was done; "
+            "nothing was changed."
         )
 
 

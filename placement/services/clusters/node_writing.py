@@ -166,9 +166,12 @@ class NodeChange:
         return {cpu for cpu in before.keys() | after.keys() if before.get(cpu) != after.get(cpu)}
 
     def described(self, accounts: NodeAllocations, consumer: str) -> dict[str, object] | None:
-        """What records say that a consumer has by these accounts."""
+        """Return what records show of a consumer by these accounts, None if it holds nothing.
+
+        A reservation that its owners have used up is counted, and holds nothing.
+        """
         shares = accounts.shares.get(consumer)
-        if shares is None:
+        if not shares:
             return None
         held: dict[str, dict[str, int]] = {}
         for place, amount in shares.items():
@@ -229,6 +232,8 @@ class _Writing:
             for consumer in sorted(change.consumers | change.bearers.keys()):
                 before = change.described(change.before, consumer)
                 after = change.described(change.after, consumer)
+                if before is None and after is None:
+                    continue
                 action = (
                     Action.DELETE if after is None else Action.CREATE if before is None else Action.UPDATE
                 )
