@@ -7,6 +7,7 @@ from placement.storage.tables import metadata
 database = context.config.attributes["database"]
 
 with database.write() as transaction:
+    database.backend.wait_briefly(transaction.connection)
     context.configure(
         connection=transaction.connection,
         target_metadata=metadata,

@@ -12,6 +12,7 @@ from oslo_config import cfg
 from placement import DISTRIBUTION
 from placement.domain.errors import PlacementError
 from placement.operations import settings
+from placement.operations.commands.database import tell
 from placement.operations.tables import table
 from placement.services import schema
 from placement.services.online_migrations import Batch, OnlineMigrations, Owner
@@ -80,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _sync(_: argparse.Namespace, loaded: cfg.ConfigOpts) -> None:
-    schema.upgrade(settings.connection_of(loaded))
+    schema.upgrade(settings.connection_of(loaded), tell)
 
 
 def _version(_: argparse.Namespace, loaded: cfg.ConfigOpts) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from placement.domain.errors import PlacementError, Unavailable
@@ -39,15 +39,18 @@ def opened(connection: str) -> Iterator[Database]:
         database.dispose()
 
 
-def upgrade(connection: str) -> None:
-    """Bring the schema to the newest version. Raises SchemaOutdated if a newer release did that already."""
+def upgrade(connection: str, tell: Callable[[str], object] = schema.LOG.info) -> None:
+    """Bring the schema to the newest version; `tell` takes a line for each migration.
+
+    Raises SchemaOutdated if a newer release did that already, Unavailable.
+    """
     with opened(connection) as database:
         if schema.is_newer(database):
             raise SchemaOutdated(
                 f"The database has schema version {schema.version(database)}, of a newer release than this "
                 f"one, whose newest is {schema.newest(database)}."
             )
-        schema.upgrade(database)
+        schema.upgrade(database, tell=tell)
 
 
 def version(connection: str) -> str | None:

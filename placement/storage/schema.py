@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import random
+import time
 import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import alembic.command
@@ -14,13 +19,18 @@ import os_resource_classes
 import os_traits
 import sqlalchemy as sa
 
-from placement.domain.errors import BadRequest
+from placement.domain.errors import BadRequest, Unavailable
 from placement.storage import tables
 from placement.storage.backends.types import Revision
 from placement.storage.changes.change_log import NAMES_CHANGED, record_change
 from placement.storage.database import Database
+from placement.storage.failures import TryAgain, Unreachable, words_of
 
+LOG = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).resolve().parents[1]
+# An upgrade goes on for so long although writers of the release before are in its way.
+_PATIENCE_SECONDS = 300.0
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
 
 
 def _migrations() -> Path:
@@ -37,13 +47,70 @@ def configuration(database: Database) -> alembic.config.Config:
     return config
 
 
-def upgrade(database: Database, revision: str = "head") -> None:
-    """Bring the schema to `revision` and insert missing standard names; repeating it changes nothing."""
+def upgrade(database: Database, revision: str = "head", tell: Callable[[str], object] = LOG.info) -> None:
+    """Bring the schema to `revision` and insert missing standard names; repeating it changes nothing.
+
+    Each migration is a transaction of its own, begun again where writers of the release before are in its
+    way; `tell` takes a line for each. Raises Unavailable where they are for all of the time; what took effect
+    until then stays.
+    """
     database.create()
-    alembic.command.upgrade(configuration(database), revision)
+    config = configuration(database)
+    until = time.monotonic() + _PATIENCE_SECONDS
+    steps = _missing(database, config, revision)
+    for number, step in enumerate(steps):
+        migrate = partial(alembic.command.upgrade, config, step)
+        _persist(f"migration {step}", migrate, until, tell, steps[number:])
+        tell(f"migration {step} took effect")
+    _persist("resetting foreign stamps", lambda: _forget_foreign_stamps(database), until, tell, ())
+    _persist("inserting standard names", lambda: sync_standard_names(database), until, tell, ())
+
+
+def _missing(database: Database, config: alembic.config.Config, revision: str) -> list[str]:
+    """Return the migrations that lead from the present schema to `revision`, in their order."""
+    script = alembic.script.ScriptDirectory.from_config(config)
+    found = script.iterate_revisions(revision, version(database) or "base")
+    return [each.revision for each in reversed(list(found))]
+
+
+def _persist(
+    what: str,
+    work: Callable[[], object],
+    until: float,
+    tell: Callable[[str], object],
+    waiting: Sequence[str],
+) -> None:
+    """Do a transaction of the upgrade, again while other writers are in its way and it is not `until`.
+
+    Raises Unavailable, which names the migrations that are still `waiting`.
+    """
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            work()
+            return
+        except Unreachable:
+            raise
+        except TryAgain as error:
+            if time.monotonic() + pause > until:
+                raise Unavailable(_given_up(what, waiting)) from error.__cause__
+            tell(f"{what} begins again: {words_of(error)}")
+        # Jitter keeps it from meeting the same writers at the same moment.
+        time.sleep(pause * random.uniform(0.5, 1.0))
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+
+def _given_up(what: str, waiting: Sequence[str]) -> str:
+    left = f"Not done: migrations {', '.join(waiting)}." if waiting else "All migrations took effect."
+    return (
+        f"Other writers were in the way of {what} for {_PATIENCE_SECONDS:g} s. {left} "
+        "What was done before stays; run `placement db upgrade` again."
+    )
+
+
+def _forget_foreign_stamps(database: Database) -> None:
     with database.write() as transaction:
         transaction.backend.forget_foreign_stamps(transaction.connection, _stamps(transaction.connection))
-    sync_standard_names(database)
 
 
 def _stamps(connection: sa.Connection) -> list[sa.Column[int]]:

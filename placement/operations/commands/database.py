@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from placement.operations.commands import connection
 from placement.operations.commands.display import Action
+
+
+def tell(line: str) -> None:
+    """Print how far an upgrade is, on standard error."""
+    print(line, file=sys.stderr, flush=True)
 
 
 class Upgrade(Action):
@@ -18,7 +24,7 @@ class Upgrade(Action):
         from placement.services import schema
 
         url = connection.database_url(parsed_args)
-        schema.upgrade(url)
+        schema.upgrade(url, tell)
         print(schema.version(url))
 
 

@@ -30,6 +30,8 @@ from placement.storage.changes.history import History
 from placement.storage.failures import Diagnosis
 
 _LOCK_SECONDS = 10.0
+# While a table is waited for, all who come after wait, too.
+_BRIEF_LOCK_SECONDS = 1
 # The row locks and conditional updates of a claim decide alone; a higher level would only add conflicts
 # that a client would see although there is room.
 _BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
@@ -133,6 +135,10 @@ class PostgreSQL:
         """No limits but those of the driver, and for locks."""
         for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
             connection.exec_driver_sql(f"SET LOCAL {limit} = 0")
+
+    def wait_briefly(self, connection: sa.Connection) -> None:
+        """Wait no longer than a second for each lock."""
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_BRIEF_LOCK_SECONDS}s'")
 
     def run_last(
         self, connection: sa.Connection, insert: sa.TextClause, rows: Sequence[Mapping[str, Any]]

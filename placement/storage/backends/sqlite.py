@@ -180,6 +180,9 @@ class SQLite:
     def take_time(self, connection: sa.Connection) -> None:
         """Nothing: there are no limits once it has begun."""
 
+    def wait_briefly(self, connection: sa.Connection) -> None:
+        """Nothing: a transaction that writes is alone when it has begun."""
+
     def run_last(
         self, connection: sa.Connection, insert: sa.TextClause, rows: Sequence[Mapping[str, Any]]
     ) -> None:
