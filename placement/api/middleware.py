@@ -82,9 +82,9 @@ class RequestLog:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         request_id = environ[ENVIRONMENT_KEY] = f"req-{uuid.uuid4()}"
-        # Our own server sets the deadline from the arrival of the request; with others it begins here.
-        end = environ.get(deadline.KEY) or time.monotonic() + self._request_seconds
-        deadline.until(end)
+        # Our own server says when the request arrived; with others it begins here.
+        arrival = environ.get(deadline.KEY) or time.monotonic()
+        deadline.until(deadline.of(arrival, self._request_seconds))
         # Mounted under a prefix the version document has an empty path, which the router would redirect.
         environ["PATH_INFO"] = environ.get("PATH_INFO") or "/"
         uri = _uri(environ)
@@ -96,11 +96,11 @@ class RequestLog:
 
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
             status = _with_usual_phrase(status)
-            self._observed.count(environ, status[:3], end - self._request_seconds)
+            self._observed.count(environ, status[:3], arrival)
             found = {name.lower(): value for name, value in headers}
             if REQUEST_ID not in found:
                 headers = [*headers, (REQUEST_ID, request_id)]
-            seconds = time.monotonic() - (end - self._request_seconds)
+            seconds = time.monotonic() - arrival
             _log(environ, uri, status, found, seconds)
             _audit(environ, uri, status)
             return start_response(status, headers, *rest)

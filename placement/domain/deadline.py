@@ -12,10 +12,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-# Where an HTTP server leaves the deadline of a request in the WSGI environment, as `until` takes it.
-KEY = "placement.deadline"
+# Where an HTTP server leaves the moment in the WSGI environment at which a request arrived.
+KEY = "placement.arrival"
+# A server that says nothing any more is given up 2.25 s after the deadline; then the answer is made and sent.
+_ANSWERING_SECONDS = 3.0
 _end: ContextVar[float] = ContextVar("placement_deadline", default=math.inf)
 _caller_is_gone: ContextVar[Callable[[], bool] | None] = ContextVar("placement_caller_is_gone", default=None)
+
+
+def of(arrival: float, seconds: float) -> float:
+    """Return the moment at which the work for a request ends, so that its answer is sent within `seconds`.
+
+    Clients that wait for 30 seconds then hear why it was given up. Moments are of the monotonic clock.
+    """
+    return arrival + seconds - min(_ANSWERING_SECONDS, seconds / 2)
 
 
 def until(moment: float) -> None:

@@ -68,7 +68,8 @@ class Exchange:
         # Whose number of requests is bounded; no user id is a tuple.
         self.counts_for: Hashable = ("address", address) if user is None else user
         self.is_counted = False
-        self.deadline = time.monotonic() + limits.request_seconds
+        self.arrival = time.monotonic()
+        self.deadline = deadline.of(self.arrival, limits.request_seconds)
         self.keep_alive = True
         self.abandoned = False
         # Where it waits for threads; set when it is handed over.
@@ -125,7 +126,7 @@ class Exchange:
             self.request, outgoing, connection.address, connection.server_address, self.request.cfg
         )
         environ["wsgi.multithread"] = True
-        environ[deadline.KEY] = self.deadline
+        environ[deadline.KEY] = self.arrival
         environ[KNOWN_AS] = self._known_as
         # By this the application sees whether the caller is still there.
         environ["gunicorn.socket"] = connection.wire
