@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tests.hostile import Wire
 from tests.patience import eventually
 from tests.probes import is_ready, probed
 from tests.server import RunningServer, database_url, running_service
+from tests.service import Service
 
 _ACCEPTED = ["", "*/*", "text/plain", "application/json", "text/*;q=0.3, application/json", "image/png"]
 
@@ -94,6 +96,47 @@ def test_a_database_that_takes_no_writes_makes_unready_by_its_name(on_postgresql
         connection.execute(sa.text(f"ALTER DATABASE {name} RESET default_transaction_read_only"))
     engine.dispose()
     eventually(True, lambda: is_ready(server.url))
+
+
+_REFUSING = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'could not extend file' USING ERRCODE = '{state}';
+END $$;
+CREATE TRIGGER refuse BEFORE INSERT ON resource_providers FOR EACH STATEMENT EXECUTE FUNCTION refuse();
+"""
+_TAKING = "DROP TRIGGER refuse ON resource_providers; DROP FUNCTION refuse()"
+
+
+@pytest.mark.parametrize(("state", "said"), [("53100", "is full"), ("25006", "is read-only")])
+def test_a_write_that_the_database_has_no_room_for_makes_unready(
+    on_postgresql: tuple[RunningServer, str], state: str, said: str
+):
+    """PostgreSQL says that it takes writes, until one needs more of the disk."""
+    server, database = on_postgresql
+    engine = sa.create_engine(database, isolation_level="AUTOCOMMIT")
+    service = Service(server.url)
+
+    def create() -> int:
+        return service.call("POST", "/resource_providers", {"name": str(uuid.uuid4())}).status
+
+    with engine.connect() as connection:
+        eventually(True, lambda: is_ready(server.url))
+        connection.exec_driver_sql(_REFUSING.format(state=state))
+        try:
+            assert create() == 503
+            status, checks = probed(server.url, "/readyz")
+            assert status == 503
+            assert f"[-]{WRITABLE} failed: The database {said}" in checks
+            # Without another write it is tried again.
+            eventually(True, lambda: is_ready(server.url))
+            assert create() == 503
+            assert not is_ready(server.url)
+        finally:
+            connection.exec_driver_sql(_TAKING)
+        assert create() == 200
+        assert is_ready(server.url)
+    engine.dispose()
 
 
 def test_a_schema_that_is_too_old_or_a_file_that_is_gone_makes_unready(on_sqlite: tuple[RunningServer, Path]):

@@ -13,6 +13,7 @@ import orjson
 import sqlalchemy as sa
 
 from placement.domain.audit import KEPT_DAYS, Action, Kind, Record
+from placement.domain.errors import Unavailable
 from placement.metrics.catalog import DATABASE_FAILURES
 from placement.storage import failures, pool
 from placement.storage.audit import writing
@@ -22,7 +23,7 @@ from placement.storage.backends.backend import Backend, SingleWrite
 from placement.storage.backends.choice import backend_of
 from placement.storage.changes import history
 from placement.storage.changes.history import History
-from placement.storage.failures import Diagnosis, Incidents, OutcomeUnknown
+from placement.storage.failures import Diagnosis, Incidents, OutcomeUnknown, RefusedWrites
 
 _LOST_COMMIT = (
     "The database connection was lost while committing; the change may or may not be stored. "
@@ -127,6 +128,7 @@ class Database:
         self.audits = audits
         self.retention = Retention(self, datetime.timedelta(days=keep_audit_days))
         self.history = History()
+        self.refused_writes = RefusedWrites()
         self.backend = backend_of(
             self.url, self.history, durable=durable, statement_seconds=statement_seconds
         )
@@ -214,7 +216,7 @@ class Database:
 
         Raises TryAgain, OutcomeUnknown, Unavailable.
         """
-        with self.backend.alone(), self.translating(), self.engine.connect() as plain:
+        with self._noting_refusals(), self.backend.alone(), self.translating(), self.engine.connect() as plain:
             begin = self.backend.begin_write(plain)
             connection = plain.execution_options(**{_BEGIN: begin})
             with connection.begin() as transaction:
@@ -231,7 +233,7 @@ class Database:
     @contextmanager
     def single_write(self) -> Iterator[SingleWrite]:
         """A connection for one statement that commits by itself. Raises as `write` does."""
-        with self.translating(), self.engine.connect() as connection:
+        with self._noting_refusals(), self.translating(), self.engine.connect() as connection:
             write = SingleWrite(connection)
             try:
                 yield write
@@ -242,6 +244,15 @@ class Database:
                 raise
         if self.audits:
             self.retention.wrote()
+
+    @contextmanager
+    def _noting_refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except Unavailable as error:
+            self.refused_writes.note(self.diagnose(error.__cause__ or error))
+            raise
+        self.refused_writes.forget()
 
     def _commit(self, transaction: sa.RootTransaction) -> None:
         try:

@@ -84,6 +84,35 @@ POOLER = Diagnosis(
 )
 
 
+# What shows when something is written, and lasts until an operator does something about it.
+_LASTING = (FULL, READ_ONLY)
+_REFUSED_SECONDS = 10.0
+
+
+class RefusedWrites:
+    """What the database refused the last write for, for some seconds or until it takes one."""
+
+    def __init__(self) -> None:
+        self._refused: tuple[str, float] | None = None
+
+    def note(self, found: Diagnosis | None) -> None:
+        """Note why a write failed, if the next one would fail for the same reason."""
+        if found in _LASTING:
+            self._refused = found.sentence, time.monotonic()
+
+    def forget(self) -> None:
+        """Note that a write succeeded."""
+        self._refused = None
+
+    @property
+    def reason(self) -> str | None:
+        """The reason for refusing a write in the last 10 seconds, None if the last one succeeded."""
+        refused = self._refused
+        if refused is None or time.monotonic() - refused[1] > _REFUSED_SECONDS:
+            return None
+        return refused[0]
+
+
 def words_of(error: BaseException) -> str:
     """What the driver said, on one line; of an error that stands for another one, what that said."""
     origin = error.__cause__ or error

@@ -70,7 +70,12 @@ class Health:
         if not found or silent > _STALE_SECONDS:
             said = f"the database has not answered for {silent:.0f} s" if found else "not looked at yet"
             found = (Check(SCHEMA, False, said), Check(WRITABLE, False, said))
-        return [*found, self._forest_check()]
+        return [*map(self._with_refusals, found), self._forest_check()]
+
+    def _with_refusals(self, check: Check) -> Check:
+        """Return the check as this process knows it from its own writes; only they find a disk full."""
+        refused = self._database.refused_writes.reason
+        return Check(WRITABLE, False, refused) if refused and check.name == WRITABLE and check.ok else check
 
     def _forest_check(self) -> Check:
         state = self._forest.state
