@@ -10,6 +10,7 @@ from oslo_config import cfg
 
 from placement.domain.allocation import UNKNOWN_OWNER
 from placement.domain.audit import KEPT_DAYS
+from placement.operations.http.limits import Limits
 
 DEFAULT = [
     cfg.BoolOpt("log_options", default=True, help="Write all options to the log at start, at level debug."),
@@ -60,6 +61,7 @@ API = [
         "0 means any number.",
     ),
 ]
+_POOL_SIZE = 10
 DATABASE = [
     cfg.StrOpt("connection", secret=True, help="URL of the database, SQLite or PostgreSQL. Required."),
     cfg.StrOpt(
@@ -93,8 +95,14 @@ DATABASE = [
         min=-1,
         help="Seconds after which a pooled connection is replaced, -1 for never.",
     ),
-    cfg.IntOpt("max_pool_size", default=10, min=1, help="Connections kept open per process."),
-    cfg.IntOpt("max_overflow", default=10, min=0, help="Connections opened beyond the pool under load."),
+    cfg.IntOpt("max_pool_size", default=_POOL_SIZE, min=1, help="Connections kept open per process."),
+    cfg.IntOpt(
+        "max_overflow",
+        default=Limits().connections - _POOL_SIZE,
+        min=0,
+        help="Connections opened beyond the pool under load. With less, all together, than the default, "
+        "threads of a process wait for each other's connections.",
+    ),
     cfg.IntOpt("pool_timeout", default=10, min=1, help="Seconds to wait for a connection before a 503."),
     cfg.IntOpt(
         "max_retries",

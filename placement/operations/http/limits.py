@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 from placement.services.bounds import MOST_FORM_BYTES
 
+_OF_FOLLOWED_CHANGES = 1
+# Forest and images keep one each for good; health, removal of old records and [capacity] watch take one each.
+_BESIDE_REQUESTS = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -39,12 +43,21 @@ class Limits:
     linger_seconds: float = 2
     orphan_seconds: float = 2
 
-    # Reads and writes together have as many as a database pool has connections, so that none waits for one.
+    # The database pool has a connection for each of these, see `connections`.
     status_threads: int = 3
     read_threads: int = 12
     write_threads: int = 8
     # More than may wait for changes (api.routes.audit), also of one caller, so that others learn it at once.
     event_threads: int = 12
-    # Strangers may sign in, so a slow identity service costs no thread of others.
+    # Strangers may sign in, so a slow identity service costs no thread of others. It needs no database.
     sign_in_threads: int = 4
     most_waiting: int = 512
+
+    @property
+    def connections(self) -> int:
+        """Return how many connections to the database a process may hold at once, so that none is waited for.
+
+        Requests that follow changes look at the database one after another, so they hold one together.
+        """
+        threads = self.read_threads + self.write_threads + self.status_threads
+        return threads + _OF_FOLLOWED_CHANGES + _BESIDE_REQUESTS

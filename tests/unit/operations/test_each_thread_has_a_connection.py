@@ -1,0 +1,35 @@
+"""Each thread that may hold a connection finds one in the pool, as the service is configured by default."""
+
+from __future__ import annotations
+
+import pytest
+
+from placement.operations import settings
+from placement.operations.http.lanes import Lanes
+from placement.operations.http.limits import Limits
+from placement.services.placement.candidates import SearchSettings
+from placement.services.use_cases import UseCases
+from tests.server import BACKENDS, database_url
+
+
+def threads_of(limits: Limits) -> int:
+    """The threads that answer requests; those that follow changes take turns at one connection."""
+    lanes = Lanes(limits)
+    return sum(lane._threads for lane in lanes._all if lane is not lanes.events) + 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_pool_has_a_connection_for_all(backend: str, monkeypatch: pytest.MonkeyPatch):
+    with database_url(backend) as url:
+        monkeypatch.setenv("OS_PLACEMENT_DATABASE__CONNECTION", url)
+        database = settings.open_database(settings.load([]))
+        use_cases = UseCases(database, SearchSettings())
+        use_cases.clusters.put("edge", {})
+        use_cases.forest.current()
+        use_cases.cluster_cache.view("edge")
+        kept = database.connections()["used"]
+        # Health, the removal of old records and [capacity] watch.
+        others = 3
+        assert threads_of(Limits()) + kept + others <= database.connections()["limit"]
+        assert kept == 2
+        database.dispose()
