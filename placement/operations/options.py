@@ -49,9 +49,9 @@ API = [
         "request_timeout",
         default=30,
         min=1,
-        help="Seconds within which a request is answered, also if it has to be given up: 3 seconds earlier, or "
-        "at half the time if that is later, one that still waits for its turn is answered 503 and not carried "
-        "out, and one that waits for the database no longer waits.",
+        help="Seconds within which a request is answered, also if it has to be given up: 3 seconds earlier, "
+        "or at half the time if that is later, one that still waits for its turn is answered 503 and not "
+        "carried out, and one that waits for the database no longer waits.",
     ),
     cfg.IntOpt(
         "max_requests_per_caller",

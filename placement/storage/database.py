@@ -216,7 +216,12 @@ class Database:
 
         Raises TryAgain, OutcomeUnknown, Unavailable.
         """
-        with self._noting_refusals(), self.backend.alone(), self.translating(), self.engine.connect() as plain:
+        with (
+            self._noting_refusals(),
+            self.backend.alone(),
+            self.translating(),
+            self.engine.connect() as plain,
+        ):
             begin = self.backend.begin_write(plain)
             connection = plain.execution_options(**{_BEGIN: begin})
             with connection.begin() as transaction:

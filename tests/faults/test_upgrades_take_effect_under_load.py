@@ -28,7 +28,8 @@ _ROUNDS = 2
 # Only what the first schema had is named: all releases had it.
 _THERE = """
 INSERT INTO placement_aggregates (uuid) VALUES ('a');
-INSERT INTO clusters (name, uuid, aggregate_id, settings) SELECT 'edge', 'c', id, '{}' FROM placement_aggregates;
+INSERT INTO clusters (name, uuid, aggregate_id, settings)
+    SELECT 'edge', 'c', id, '{}' FROM placement_aggregates;
 INSERT INTO projects (external_id) VALUES ('p');
 INSERT INTO users (external_id) VALUES ('u');
 INSERT INTO resource_providers (uuid, name, revision)

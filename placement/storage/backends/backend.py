@@ -112,7 +112,7 @@ class Backend(Protocol):
         """Let the transaction on this connection last, and be idle, for as long as it takes."""
 
     def wait_briefly(self, connection: sa.Connection) -> None:
-        """Let the transaction on this connection wait for each lock for a second, as others queue behind it."""
+        """Let the transaction on this connection wait for a second for each lock: others queue behind it."""
 
     def run_last(
         self, connection: sa.Connection, insert: sa.TextClause, rows: Sequence[Mapping[str, Any]]
