@@ -22,7 +22,8 @@ class CpuFacts:
     """The statements; each is None if not made, REFUSED (a mask: empty) if made wrongly.
 
     `key_*` come from the policy keys, `written_threads` from the hyperthreading trait. The two amounts are
-    the sums of resources:VCPU and resources:PCPU over all groups.
+    the sums of resources:VCPU and resources:PCPU over all groups. `names_realtime_mask`: a realtime mask is
+    given, whether `hw:cpu_realtime` is on or absent.
     """
 
     vcpus: int
@@ -32,6 +33,7 @@ class CpuFacts:
     emulator: str | None
     realtime: frozenset[int] | None
     mask: frozenset[int] | None
+    names_realtime_mask: bool
     shared_amount: int
     dedicated_amount: int
 
@@ -75,6 +77,7 @@ def read_cpu_facts(
         emulator=emulator_threads.emulator_policy(specs, problems),
         realtime=realtime,
         mask=mask,
+        names_realtime_mask=masks.names_realtime_mask(specs, image),
         shared_amount=explicit.total(VCPU),
         dedicated_amount=explicit.total(PCPU),
     )

@@ -117,6 +117,11 @@ def _check_policy_fits(policy: str | None, facts: CpuFacts, problems: Problems) 
             "mixed_needs_one_mask",
             f"hw:cpu_policy: mixed needs {masks.DEDICATED_KEY} or {masks.REALTIME_KEY}, and not both",
         )
+    elif policy == MIXED and facts.mask is not None and facts.names_realtime_mask:
+        problems.add(
+            "mixed_needs_one_mask",
+            f"{masks.REALTIME_MASK_KEY}: does not go with {masks.DEDICATED_KEY}, use one of them",
+        )
 
 
 def _check_unpinned(facts: CpuFacts, problems: Problems) -> None:

@@ -65,6 +65,16 @@ def realtime_mask(
     return frozenset(cpus)
 
 
+def names_realtime_mask(extra_specs: Mapping[str, str], image: ImageProperties) -> bool:
+    """Return whether flavor or image give a realtime mask and `hw:cpu_realtime` is not set to false.
+
+    Without `hw:cpu_realtime` the mask has no effect, but it is a second source of dedicated CPUs. Source: nova-flavors.md, "Realtime mask".
+    """
+    masks = (given(image, IMAGE_REALTIME_MASK_KEY), given(extra_specs, REALTIME_MASK_KEY))
+    switch = given(extra_specs, REALTIME_KEY)
+    return any(mask is not None for mask in masks) and (switch is None or is_true(switch))
+
+
 def _realtime_cpus(
     extra_specs: Mapping[str, str], image: ImageProperties, vcpus: int, problems: Problems
 ) -> tuple[str, CpuSet | None]:

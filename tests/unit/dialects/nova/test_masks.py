@@ -113,6 +113,14 @@ def test_mixed_needs_exactly_one_of_the_two_masks():
     assert problem_codes({**both, "hw:cpu_realtime": "no"}) == []
 
 
+@pytest.mark.parametrize("specs", [{"hw:cpu_realtime_mask": "^0"}, {}])
+def test_a_realtime_mask_beside_a_dedicated_mask_is_refused_even_without_realtime(specs):
+    mixed = {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0", **specs}
+    image = None if specs else {"hw_cpu_realtime_mask": "^0"}
+    assert problem_codes(mixed, image) == ["mixed_needs_one_mask"]
+    assert problem_codes({**mixed, "hw:cpu_realtime": "no"}, image) == []
+
+
 def test_mixed_with_every_cpu_realtime_asks_for_no_vcpu():
     specs = {**REALTIME, "hw:cpu_policy": "mixed", "hw:emulator_threads_policy": "isolate"}
     assert translated(specs).groups[""].resources == {"PCPU": 5, "MEMORY_MB": 1024, "DISK_GB": 1}
