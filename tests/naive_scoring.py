@@ -65,6 +65,15 @@ def naive_score(
     return NaiveScore(floor(_mean(scores)), parts)
 
 
+def naive_sum(order: Order, request: dict[str, int], capacity: dict[str, int], used: dict[str, int]) -> int:
+    """Return the weighted sum of all strategies for such a host, one alone on its own scale."""
+    scores = [naive_score(strategy, request, capacity, used).score for strategy in order.strategies]
+    if len(scores) == 1:
+        return scores[0]
+    scaled = [score * 100 // each.max_score for score, each in zip(scores, order.strategies, strict=True)]
+    return sum(score * each.weight for score, each in zip(scaled, order.strategies, strict=True))
+
+
 def _part(strategy: Strategy, weight: int, total: int, size: int) -> dict[str, Any]:
     if strategy.type == "BalancedAllocation":
         fraction = Fraction(min(total, size), size)

@@ -12,7 +12,7 @@ from placement.storage.database import Database
 from placement.storage.statements import clusters
 from tests.client import Client, detail
 from tests.kubernetes import NUMA_POLICY, node_manifests, pod_manifest
-from tests.naive_scoring import naive_score
+from tests.naive_scoring import naive_score, naive_sum
 from tests.test_candidates_come_best_first import search
 
 CLUSTER = "/ext/v1/clusters/edge"
@@ -122,10 +122,59 @@ def test_preview_and_prioritize_agree_with_the_rules(api):
 
 def strategy_of(given: Any) -> Strategy:
     """A strategy for pods: over cpu and memory, on the scale 0 to 100."""
-    strategy = pod_scoring({"scoring": {"pods": given}}, "pods")
+    (strategy,) = pod_scoring({"scoring": {"pods": given}}).strategies
     assert strategy.max_score == 100
     assert strategy.resources == (("cpu", 1), ("memory", 1))
     return strategy
+
+
+POLICY = {
+    "kind": "Policy",
+    "apiVersion": "v1",
+    "priorities": [
+        {"name": "LeastRequestedPriority", "weight": 1},
+        {"name": "BalancedResourceAllocation", "weight": 2},
+        {
+            "name": "RequestedToCapacityRatioPriority",
+            "weight": 4,
+            "argument": {
+                "requestedToCapacityRatioArguments": {
+                    "shape": RISING,
+                    "resources": [{"name": GPU, "weight": 3}, {"name": "memory"}],
+                }
+            },
+        },
+    ],
+}
+
+
+@pytest.mark.parametrize("setting", [POLICY, {"pods": POLICY}], ids=["for all", "for pods"])
+def test_pods_are_scored_by_the_weighted_sum_of_all_priorities_of_a_policy(api, setting):
+    nodes_used = {"n1": ("2", "6Gi", 4), "n2": ("6", "4Gi", 0), "n3": ("9", "1Gi", 6)}
+    shown = cluster(api, scoring=setting)
+    assert "remarks" not in shown
+    nodes(api, *nodes_used, **{"example.com__gpu": "8"})
+    for node, (cpu, memory, gpus) in nodes_used.items():
+        run(api, f"on-{node}", with_gpus(shared_pod(cpu, memory, node=node), gpus))
+    order, request = pod_scoring({"scoring": {"pods": POLICY}}), {"cpu": 3, "memory": 2, GPU: 1}
+    assert order.max_score == 700
+    expected = {
+        node: naive_sum(
+            order,
+            request,
+            {"cpu": 16, "memory": 32, GPU: 8},
+            {"cpu": int(cpu), "memory": int(memory.removesuffix("Gi")), GPU: gpus},
+        )
+        for node, (cpu, memory, gpus) in nodes_used.items()
+    }
+    manifest = with_gpus(shared_pod("3", "2Gi"), 1)
+    ranked = sorted(expected.items(), key=lambda each: (-each[1], each[0]))
+    assert preview(api, manifest) == ranked
+    answer = api.post(f"{CLUSTER}/extender/prioritize", {"Pod": manifest, "NodeNames": sorted(nodes_used)})
+    assert {entry["Host"]: entry["Score"] for entry in answer.json} == {
+        node: score * 100 // 700 // 10 for node, score in expected.items()
+    }
+    assert run(api, "web", manifest) == ranked[0][0]
 
 
 @pytest.mark.parametrize(("numa", "cpus"), [("pack", "4-5"), ("spread", "8-9"), (None, "8-9")])
@@ -269,8 +318,8 @@ def test_settings_that_are_stored_in_former_words_are_read(api, database: Databa
     [
         ({"scoring": {"pods": {"type": "Fullest"}}}, "scoring.pods.type: must be one of "),
         ({"scoring": {"pods": "fullest"}}, "scoring.pods: 'fullest' is no known order"),
-        ({"scoring": {"pods": "none"}}, "scoring.pods: must be one strategy"),
-        ({"scoring": {"pods": [PACKING, PACKING]}}, "scoring.pods: must be one strategy"),
+        ({"scoring": {"pods": "none"}}, "scoring.pods: must be a strategy, or several"),
+        ({"scoring": {"numa": [PACKING, PACKING]}}, "scoring.numa: must be one strategy"),
         ({"scoring": {"pods": {**PACKING, "scope": "allocated"}}}, "scoring.pods.scope: pods know no scope"),
         ({"scoring": {"pods": {**PACKING, "shape": []}}}, "scoring.pods.shape: needs at least one point"),
         (

@@ -10,8 +10,8 @@ from placement.numa.amounts import NOTHING, Amounts, bound_cost, host_cpu_reques
 from placement.numa.demand import PodDemand
 from placement.numa.host import FACE_VALUE, HostState, numa_used
 from placement.numa.split import CPU, MILLI
-from placement.scoring.host import score_host, scorer_for
-from placement.scoring.strategy import Strategy
+from placement.scoring.host import sum_scorer
+from placement.scoring.order import Order
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ Scorer = Callable[[HostTotals], int]
 """The score of one host for one pod, by the totals of the host."""
 
 
-def host_scorer(host: HostState, demand: PodDemand, scoring: Strategy, is_aligned: bool = False) -> Scorer:
-    """The score of a pod for which the host as a whole counts, 0 to 100, by the totals of the host.
+def host_scorer(host: HostState, demand: PodDemand, scoring: Order, is_aligned: bool = False) -> Scorer:
+    """The score of a pod for which the host as a whole counts, by the totals of the host.
 
     That is a pod without NUMA policy, or one that has one (`is_aligned`) but got no NUMA nodes.
     Source: koordinator.md, "Score".
     """
     costs, held = demand_costs(host, demand), host.use.held.bit_count()
-    score_of = scorer_for(scoring, costs)
+    score_of = sum_scorer(scoring, costs)
 
     def score(totals: HostTotals) -> int:
         return score_of(totals.requested, totals.allocatable)
@@ -58,10 +58,8 @@ def host_scorer(host: HostState, demand: PodDemand, scoring: Strategy, is_aligne
     return score_amplified if host.cpu_ratio > FACE_VALUE else score
 
 
-def score_on_numa_nodes(
-    host: HostState, demand: PodDemand, scoring: Strategy, numa_ids: Collection[int]
-) -> int:
-    """The score of a pod that would use these NUMA nodes, 0 to 100: nothing else of the host counts.
+def score_on_numa_nodes(host: HostState, demand: PodDemand, scoring: Order, numa_ids: Collection[int]) -> int:
+    """The score of a pod that would use these NUMA nodes: nothing else of the host counts.
 
     Except that for a bound pod all CPUs that are bound on the host count as used.
     Source: koordinator.md, "Score".
@@ -71,7 +69,7 @@ def score_on_numa_nodes(
     if demand.cpus is not None:
         requested[CPU] = bound_cost(MILLI * host.use.held.bit_count(), host.cpu_ratio)
     capacity = _sum([host.capacity[numa] for numa in numa_ids])
-    return score_host(scoring, requested, capacity, demand_costs(host, demand))
+    return sum_scorer(scoring, demand_costs(host, demand))(requested, capacity)
 
 
 def demand_costs(host: HostState, demand: PodDemand) -> Amounts:

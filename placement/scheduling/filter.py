@@ -24,7 +24,7 @@ from placement.scheduling.numa_fit import (
     screen_host,
 )
 from placement.scheduling.score import Rating, rate_host
-from placement.scoring.strategy import DEFAULT_SCORING, Strategy
+from placement.scoring.order import POD_SCORING, Order
 
 TOO_MANY_PODS = "Too many pods"
 Left = Callable[[Place], int]
@@ -120,7 +120,7 @@ class PodJudge:
     Source: koordinator.md, "Filter", "Score".
     """
 
-    def __init__(self, request: PodRequest | None, scoring: Strategy = DEFAULT_SCORING) -> None:
+    def __init__(self, request: PodRequest | None, scoring: Order = POD_SCORING) -> None:
         self._request = request
         self._scoring = scoring
         self._host_results: dict[Host, _HostResult] = {}

@@ -165,8 +165,10 @@ class ShapeRanking:
         estimates = self._estimated(columns)
         rows = np.flatnonzero(estimates.fits if allowed is None else estimates.fits & allowed)
         missed, scores = estimates.missed[rows], estimates.highest[rows]
-        # Numbers as small as these are sorted fastest as what they are.
-        order = np.argsort((missed * (BEST + 1) - scores).astype(np.int16), kind="stable")
+        best = self.shape.settings.host_scoring.max_score
+        # Small numbers are sorted fastest as what they are; sums of several strategies may be large.
+        kind = np.int16 if best <= BEST else np.int64
+        order = np.argsort((missed * (best + 1) - scores).astype(kind), kind="stable")
         for start in range(0, len(order), _AT_ONCE):
             some = order[start : start + _AT_ONCE]
             yield from zip(rows[some].tolist(), missed[some].tolist(), scores[some].tolist(), strict=True)

@@ -18,7 +18,7 @@ from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.filter import FilterResult, PodJudge, lacking
 from placement.scheduling.host import counted_holding
 from placement.scheduling.node_info import NodeInfo
-from placement.scoring.strategy import Strategy
+from placement.scoring.order import Order
 
 _LAST = 2**63
 
@@ -54,7 +54,7 @@ class ReservationLooks:
     Threads share them: what they note about a node is the same whoever notes it, and is noted at once.
     """
 
-    def __init__(self, request: PodRequest | None, selection: NodeSelection, scoring: Strategy) -> None:
+    def __init__(self, request: PodRequest | None, selection: NodeSelection, scoring: Order) -> None:
         self._request = request
         self._selection = selection
         self._judge = PodJudge(request, scoring)

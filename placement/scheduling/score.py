@@ -23,7 +23,7 @@ from placement.scheduling.host import Host
 from placement.scheduling.host_demand import alignment_on, demand_on
 from placement.scheduling.numa_fit import Fit
 from placement.scheduling.reserve import try_allocate
-from placement.scoring.strategy import Strategy
+from placement.scoring.order import Order
 
 AVOIDED = 2 * MISSED + 1
 """What a host misses that a pod should avoid, whatever else it offers."""
@@ -40,10 +40,10 @@ def rate_host(
     host: Host,
     request: PodRequest,
     answer: Fit | Refusal,
-    scoring: Strategy,
+    scoring: Order,
     reservations: Reservations = NO_RESERVATIONS,
 ) -> Rating:
-    """The rating of a host by the answer that it gave to a pod: 0 to 100, 0 if the pod cannot go there.
+    """The rating of a host by the answer that it gave to a pod: 0 if the pod cannot go there.
 
     Where a pod has a NUMA policy only the NUMA nodes count that it would use, whatever the totals are.
     Source: koordinator.md, "Score", "Preferred NUMA exclusivity", "Isolation".
@@ -82,7 +82,7 @@ def worst(totals: HostTotals) -> int:
 
 
 def _rate_aligned(
-    host: Host, demand: PodDemand, alignment: Alignment, allocation: Allocation, scoring: Strategy
+    host: Host, demand: PodDemand, alignment: Alignment, allocation: Allocation, scoring: Order
 ) -> Scorer:
     state = host.state
     numa_ids = allocation.amounts or state.capacity

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from placement.scoring.order import Order, combined
 from placement.scoring.rule import BEST, Span
 from placement.scoring.strategy import Strategy, counted, is_idle
 
@@ -39,6 +40,23 @@ def scorer_for(strategy: Strategy, request: Amounts) -> Callable[[Amounts, Amoun
             if room > 0:
                 loads.append((weight, requested.get(name, 0) + asked, room))
         return of_host(loads, shape)
+
+    return score
+
+
+def sum_scorer(order: Order, request: Amounts) -> Callable[[Amounts, Amounts], int]:
+    """Return what `scorer_for` returns, for the weighted sum of all strategies of an order.
+
+    Source: scoring.md, "Ordering", "Policies".
+    """
+    strategies = order.strategies
+    scorers = [scorer_for(strategy, request) for strategy in strategies]
+    if len(scorers) == 1:
+        return scorers[0]
+
+    def score(requested: Amounts, capacity: Amounts) -> int:
+        points: int = combined(strategies, [each(requested, capacity) for each in scorers])
+        return points
 
     return score
 

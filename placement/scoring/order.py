@@ -10,7 +10,7 @@ from placement.scoring import requested_to_capacity_ratio as ratio
 from placement.scoring.refusal import ScoringRefused
 from placement.scoring.registry import RULES
 from placement.scoring.shape import FULL, LARGE_SCALE, SMALL_SCALE, Shape
-from placement.scoring.strategy import Scope, Strategy, parse_scope, parse_strategy
+from placement.scoring.strategy import DEFAULT_SCORING, Scope, Strategy, parse_scope, parse_strategy
 from placement.scoring.weights import renamed
 
 MOST_STRATEGIES = 16
@@ -25,6 +25,17 @@ class Order:
 
     strategies: tuple[Strategy, ...]
     scope: Scope = Scope.TREE
+
+    @property
+    def plain(self) -> Order:
+        """Return an equal order in which a single strategy has the weight 1, which changes no score."""
+        alone = self.strategies[0] if len(self.strategies) == 1 else None
+        return self if alone is None else replace(self, strategies=(replace(alone, weight=1),))
+
+    @property
+    def max_score(self) -> int:
+        """Return the upper end of the scale of the sum, whose lower end is 0."""
+        return best_possible(self.strategies)
 
     @property
     def by_tree(self) -> bool:
@@ -54,6 +65,8 @@ def _ramp(low: int, high: int) -> Order:
     return Order((Strategy(ratio.RULE.name, shape=shape),))
 
 
+POD_SCORING = Order((DEFAULT_SCORING,))
+"""How pods are scored unless their cluster says otherwise."""
 UNORDERED = "none"
 NAMED: Mapping[str, Order | None] = {
     UNORDERED: None,

@@ -55,7 +55,7 @@ class Strategy:
 
 
 DEFAULT_SCORING = Strategy("LeastAllocated", (Weighted("cpu", 1), Weighted("memory", 1)))
-"""How pods are scored unless their cluster says otherwise."""
+"""How pods are scored on hosts and NUMA nodes unless their cluster says otherwise."""
 
 
 def parse_strategy(given: Any, where: str = "strategy", scope: Scope = Scope.TREE) -> Strategy:

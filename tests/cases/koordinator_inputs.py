@@ -33,6 +33,7 @@ from placement.numa.demand import (
 from placement.numa.ledger import Holding, HostLedger
 from placement.numa.reservations import Reservation, Reservations
 from placement.scheduling.host import Host, host_of
+from placement.scoring.order import Order
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 from placement.scoring.weights import Weighted
 
@@ -143,7 +144,7 @@ def settings(profile: Profile, given: Json, default_bind: str = "FullPCPUs") -> 
         default_bind_policy=BindPolicy(given.get("default_bind", default_bind) or ""),
         # The running scheduler's default, which `design` would take for the cluster's own word.
         default_numa_strategy=None if profile is Profile.DESIGN else NumaStrategy.LEAST_ALLOCATED,
-        host_scoring=scoring(given.get("score")),
+        host_scoring=Order((scoring(given.get("score")),)),
         numa_scoring=scoring(given.get("numa_score")),
     )
 

@@ -30,6 +30,7 @@ from placement.scheduling.columns.node_numbers import (
 )
 from placement.scheduling.columns.table import Table, binds, cpu_cost
 from placement.scoring.host import best_score
+from placement.scoring.order import Order, combined
 from placement.scoring.rule import BEST, Leaning
 from placement.scoring.strategy import Strategy, counts
 from placement.scoring.vectors import score_hosts
@@ -44,35 +45,37 @@ AmountOf = Callable[[str], Amounts]
 """An amount of a resource per node."""
 
 
-def highest_scores(table: Table, request: PodRequest | None, scoring: Strategy) -> Amounts:
-    """The score, 0 to 100, that a pod can have on each node at most, if it fits there."""
+def highest_scores(table: Table, request: PodRequest | None, scoring: Order) -> Amounts:
+    """The score that a pod can have on each node at most, if it fits there."""
     if request is None:
         return np.zeros(len(table), np.int64)
     if request.designated is not None:
-        return np.full(len(table), BEST, np.int64)
+        return np.full(len(table), scoring.max_score, np.int64)
     scores = _Asking(table, request, scoring).on_host(table[CPU_REQUESTED])
     rows = np.flatnonzero(is_aligned(table, request))
     if len(rows):
         scores[rows] = _Asking(table.rows(rows), request, scoring).aligned()
-    scores[table[VAST] > 0] = BEST
+    scores[table[VAST] > 0] = scoring.max_score
     return scores
 
 
 def host_scores(
-    requested: AmountOf, capacity: AmountOf, request: Mapping[str, int], cpu_cost: Amounts, scoring: Strategy
+    requested: AmountOf, capacity: AmountOf, request: Mapping[str, int], cpu_cost: Amounts, scoring: Order
 ) -> Amounts:
-    """What the strategy says of many places; CPU costs another amount on each.
+    """What the strategies say of many places; CPU costs another amount on each.
 
     Source: koordinator.md, "Score".
     """
     asked = {resource: min(MOST, amount) for resource, amount in request.items()}
     columns = {}
-    for resource, _ in scoring.resources:
+    for resource in {name for strategy in scoring.strategies for name, _ in strategy.resources}:
         used = requested(resource)
         if resource == _CPU:
             used = used + cpu_cost - asked.get(_CPU, 0)
         columns[resource] = used, capacity(resource)
-    return score_hosts(scoring, columns, asked)
+    strategies = scoring.strategies
+    scores: Amounts = combined(strategies, [score_hosts(each, columns, asked) for each in strategies])
+    return scores
 
 
 class _Reach(NamedTuple):
@@ -86,7 +89,7 @@ class _Reach(NamedTuple):
 class _Asking:
     """One pod asking all nodes how well it would sit there."""
 
-    def __init__(self, table: Table, request: PodRequest, scoring: Strategy) -> None:
+    def __init__(self, table: Table, request: PodRequest, scoring: Order) -> None:
         self._table = table
         self._request = request
         self._scoring = scoring
@@ -105,7 +108,7 @@ class _Asking:
         """The scores that pods with a NUMA policy can have at most."""
         table, request = self._table, self._request
         if request.numa.exclusivity is NumaExclusivity.PREFERRED:
-            return np.full(len(table), BEST, np.int64)
+            return np.full(len(table), self._scoring.max_score, np.int64)
         single = stays_on_one(table, request) & self._is_reported()
         if single.all():
             return self._on_one_numa_node()
@@ -140,32 +143,37 @@ class _Asking:
         What is used of them is at least the smallest share of a single one (at most the largest), and what
         is asked for is at least its share of all (at most of the smallest).
         """
-        asked = self._request.amounts
-        listed = [(name, weight) for name, weight in self._scoring.resources if counts(name, asked)]
-        reaches = [self._reach(name) for name, _ in listed]
-        unknown = np.zeros(len(self._table), np.bool_)
-        for reach in reaches:
-            unknown |= ~reach.is_known
-        if self._scoring.rule.leaning is None:
-            bounds = self._of_rule(dict(zip((name for name, _ in listed), reaches, strict=True)))
-        else:
-            bounds = self._of_mean(list(zip((weight for _, weight in listed), reaches, strict=True)))
-        return np.where(unknown, BEST, bounds)
+        strategies = self._scoring.strategies
+        bounds: Amounts = combined(strategies, [self._bound_of(each) for each in strategies])
+        return bounds
 
-    def _of_mean(self, reaches: list[tuple[int, _Reach]]) -> Amounts:
+    def _bound_of(self, strategy: Strategy) -> Amounts:
+        """Return the score by one strategy that no NUMA nodes can exceed."""
+        asked = self._request.amounts
+        reaches = {each: self._reach(each.name) for each in strategy.resources if counts(each.name, asked)}
+        unknown = np.zeros(len(self._table), np.bool_)
+        for reach in reaches.values():
+            unknown |= ~reach.is_known
+        if strategy.rule.leaning is None:
+            bounds = self._of_rule(strategy, {each.name: reach for each, reach in reaches.items()})
+        else:
+            bounds = self._of_mean(strategy, [(each.weight, reach) for each, reach in reaches.items()])
+        return np.where(unknown, strategy.max_score, bounds)
+
+    def _of_mean(self, strategy: Strategy, reaches: list[tuple[int, _Reach]]) -> Amounts:
         """The bound of a strategy that takes the mean of what is in use, or of what is free."""
         total, weights = np.zeros(len(self._table)), 0
         for weight, reach in reaches:
-            full = self._scoring.rule.leaning is Leaning.FULL
+            full = strategy.rule.leaning is Leaning.FULL
             total += weight * np.clip(reach.highest if full else 1 - reach.lowest, 0, 1)
             weights += weight
         bounds: Amounts = np.floor(total * BEST / max(1, weights) + _SLACK).astype(np.int64)
         return bounds
 
-    def _of_rule(self, reaches: Mapping[str, _Reach]) -> Amounts:
+    def _of_rule(self, strategy: Strategy, reaches: Mapping[str, _Reach]) -> Amounts:
         """The bound of any strategy, asked once for all nodes whose NUMA nodes are as full."""
         if not reaches:
-            return np.full(len(self._table), BEST, np.int64)
+            return np.full(len(self._table), strategy.max_score, np.int64)
         ends: list[Shares] = []
         for reach in reaches.values():
             # Outward, so that the bound is never too low. More than twice of all there is counts as twice.
@@ -175,7 +183,7 @@ class _Asking:
         distinct, number = np.unique(rows, axis=0, return_inverse=True)
         bounds = [
             best_score(
-                self._scoring,
+                strategy,
                 {name: ((row[2 * at], _WHOLE), (row[2 * at + 1], _WHOLE)) for at, name in enumerate(reaches)},
                 self._request.amounts,
             )

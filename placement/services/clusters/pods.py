@@ -14,7 +14,6 @@ from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.priorities import priorities
-from placement.scoring.rule import BEST
 from placement.services.clusters.cluster_lookup import found, unknown_pod
 from placement.services.clusters.gangs import GangWaits
 from placement.services.clusters.many_pods import ManyPods, PodOutcome
@@ -172,7 +171,7 @@ class Pods:
         """The score of each node on which the pod fits, 0 to 100, by name. Raises as `preview` does."""
         view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
         _, ranking, columns = self._scheduler.looked_at(view, document, node_names)
-        return priorities(ranking, columns, BEST // view.facts.settings.host_scoring.max_score)
+        return priorities(ranking, columns, view.facts.settings.host_scoring.max_score)
 
     # -- writing ------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from placement.numa.pools import SharedPool, shared_pools, trimmed
 from placement.numa.preassigned import allocate_designated
 from placement.numa.refusal import Refused
 from placement.scoring.host import score_host
+from placement.scoring.order import POD_SCORING, Order
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 from placement.scoring.weights import Weighted
 from tests.unit.numa.samples import cpus, holding, host, pod, shown, some_of, topologies, topology
@@ -78,20 +79,20 @@ def test_bound_cpus_cost_the_ratio_rounded_up():
 def test_a_pod_without_numa_policy_is_scored_by_the_whole_host():
     state = host(2, 1, 8, 2, holdings=[holding("0-19")], ratio=2)
     totals = HostTotals({"cpu": 128000, "memory": 60}, {"cpu": 20000, "memory": 4})
-    assert host_scorer(state, pod("", cpu=8000, memory=16), DEFAULT_SCORING)(totals) == (56 + 66) // 2
-    assert host_scorer(state, pod(cpu=8000, memory=16), DEFAULT_SCORING)(totals) == (62 + 66) // 2
+    assert host_scorer(state, pod("", cpu=8000, memory=16), POD_SCORING)(totals) == (56 + 66) // 2
+    assert host_scorer(state, pod(cpu=8000, memory=16), POD_SCORING)(totals) == (62 + 66) // 2
 
 
 def test_a_bound_pod_with_numa_policy_but_no_numa_nodes_sees_only_bound_cpus_as_used():
     state = host(1, 1, 8, 2, holdings=[holding("0-3")])
     totals = HostTotals({"cpu": 16000, "memory": 60}, {"cpu": 15000, "memory": 30})
-    score = host_scorer(state, pod("", cpu=4000, memory=0), DEFAULT_SCORING, is_aligned=True)
+    score = host_scorer(state, pod("", cpu=4000, memory=0), POD_SCORING, is_aligned=True)
     assert score(totals) == (50 + 50) // 2
 
 
 def test_a_pod_with_numa_policy_is_scored_by_its_numa_nodes_but_by_all_bound_cpus():
     state = host(2, 1, 8, 2, holdings=[holding("0-3", numa0={"cpu": 4000, "memory": 8000})])
-    scoring = replace(DEFAULT_SCORING, type="MostAllocated")
+    scoring = Order((replace(DEFAULT_SCORING, type="MostAllocated"),))
     assert score_on_numa_nodes(state, pod("", cpu=4000, memory=4000), scoring, (1,)) == (50 + 25) // 2
     assert score_on_numa_nodes(state, pod(cpu=4000, memory=4000), scoring, (1,)) == (25 + 25) // 2
     assert score_on_numa_nodes(state, pod(cpu=4000, memory=4000), scoring, (0,)) == (50 + 75) // 2

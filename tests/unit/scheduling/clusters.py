@@ -21,6 +21,7 @@ from placement.scheduling.host import Host, occupied_host
 from placement.scheduling.node_allocations import Accountant, host_room
 from placement.scheduling.node_offers import NodeOffers, Place, offers_of
 from placement.scheduling.pipeline import PodShape
+from placement.scoring.order import Order
 from placement.scoring.shape import LARGE_SCALE, Shape
 from placement.scoring.strategy import Strategy
 from placement.scoring.weights import Weighted
@@ -162,11 +163,13 @@ SHAPES = st.sampled_from(
         Shape(((0, 100), (40, 0), (100, 60)), LARGE_SCALE),
     ]
 )
-SCORINGS = st.one_of(
+STRATEGIES = st.one_of(
     st.builds(Strategy, st.sampled_from(["LeastAllocated", "MostAllocated"]), BY_WEIGHT),
     st.builds(Strategy, st.just("RequestedToCapacityRatio"), BY_WEIGHT, SHAPES),
     st.just(Strategy("BalancedAllocation", (Weighted("cpu", 1), Weighted("memory", 1)))),
 )
+WEIGHED = st.builds(replace, STRATEGIES, weight=st.sampled_from([1, 2, 400]))
+SCORINGS = st.builds(Order, st.lists(WEIGHED, min_size=1, max_size=3).map(tuple))
 MEMORY = st.sampled_from(["1Gi", "2Gi", "7Gi"])
 NEED = st.sampled_from([1, 2, 2, 4, 4, 6, 8, 10])
 

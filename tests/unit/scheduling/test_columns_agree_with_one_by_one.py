@@ -47,11 +47,14 @@ def columns_of(found):
     return NodeColumns().updated(found)
 
 
-def one_by_one(best_first):
-    """The score of each node relative to where a pod gets most of what it prefers."""
+def one_by_one(best_first, best):
+    """Return the score of each node, 0 to 100, relative to where a pod gets most of what it prefers."""
     ranked = list(best_first)
     worst = max((each.missed for each in ranked), default=0)
-    return {each.node.name: (each.score + 100 * (worst - each.missed)) // (worst + 1) for each in ranked}
+    return {
+        each.node.name: (each.score * 100 // best + 100 * (worst - each.missed)) // (worst + 1)
+        for each in ranked
+    }
 
 
 @settings(max_examples=150)
@@ -198,7 +201,8 @@ def test_a_ranking_that_follows_a_cluster_ranks_as_a_new_one(data):
             kept = [(each.node, each.score) for each in ranking.best_first(asked)]
             assert kept == [(each.node, each.score) for each in ShapeRanking(shape).best_first(asked)]
             assert ranking.refusals(asked) == ShapeRanking(shape).refusals(asked)
-            assert priorities(ranking, asked, 1) == one_by_one(ShapeRanking(shape).best_first(asked))
+            best = shape.settings.host_scoring.max_score
+            assert priorities(ranking, asked, best) == one_by_one(ShapeRanking(shape).best_first(asked), best)
         columns = columns.updated([data.draw(nodes(name, cluster)) for name in sorted(some)])
 
 

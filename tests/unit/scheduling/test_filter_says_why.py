@@ -12,6 +12,7 @@ from placement.scheduling.filter import PodJudge
 from placement.scheduling.numa_fit import Fit, fit_host
 from placement.scheduling.remarks import remarks_on
 from placement.scheduling.reserve import allocate_on_host
+from placement.scoring.order import Order
 from placement.scoring.strategy import DEFAULT_SCORING
 from tests.unit.dialects.koordinator.pods import (
     BIND,
@@ -227,7 +228,7 @@ def test_equal_hosts_get_equal_answers_and_are_looked_at_once(monkeypatch):
         return fit_host(place, *rest)
 
     monkeypatch.setattr("placement.scheduling.filter.fit_host", fit_once)
-    judge = PodJudge(request_of(lsr()), replace(DEFAULT_SCORING, type="MostAllocated"))
+    judge = PodJudge(request_of(lsr()), Order((replace(DEFAULT_SCORING, type="MostAllocated"),)))
     verdicts = [
         judge.judge(host(held("0-3")), HostTotals({"cpu": 16000}, {"cpu": 1000 * used})) for used in (4, 8)
     ]

@@ -147,7 +147,7 @@ def check_order(incoming: PodImport, columns: NodeColumns, placed: PlacedPods, r
     """Nodes come by what the pod misses, then by the scores that are told, and as they are."""
     alone = ShapeRanking(PodShape(incoming.request, incoming.selection, SETTINGS))
     ruled = RuledRanking(alone, incoming.rules, placed, columns)
-    scores = priorities(ruled, columns, 1)
+    scores = priorities(ruled, columns, SETTINGS.host_scoring.max_score)
     fitting = [each for each in alone.best_first(columns) if each.node.name not in refused]
     expected = [each._replace(score=scores[each.node.name]) for each in fitting]
     expected.sort(key=lambda each: (each.missed, -each.score, each.node.name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given, settings
@@ -10,11 +11,12 @@ from hypothesis import strategies as st
 
 from placement.api.rendering.scores import score_members
 from placement.forest.texts import lines
-from placement.scoring.host import score_host
+from placement.scoring.host import score_host, sum_scorer
+from placement.scoring.order import Order
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 from placement.scoring.vectors import score_hosts, score_with_parts
 from placement.search.ranking import ScoreTable, StrategyScores
-from tests.naive_scoring import naive_score
+from tests.naive_scoring import naive_score, naive_sum
 from tests.scoring_strategies import KUBERNETES_NAMES, scorers
 
 _AMOUNTS = st.one_of(st.integers(0, 12), st.integers(0, 2**31), st.integers(0, 2**60))
@@ -58,6 +60,21 @@ def test_vectors_agree_with_single_hosts(data: st.DataObject, strategy: Strategy
         assert score_host(strategy, used, capacity, request) == expected.score
         assert shown[at]["score_parts"][0]["resources"] == expected.resources
         assert 0 <= expected.score <= strategy.max_score
+
+
+@settings(max_examples=200)
+@given(st.data(), st.lists(scorers(KUBERNETES_NAMES), min_size=1, max_size=3))
+def test_a_host_is_scored_by_the_weighted_sum_of_all_strategies(
+    data: st.DataObject, several: list[Strategy]
+) -> None:
+    weighed = [replace(each, weight=data.draw(st.integers(1, 9))) for each in several]
+    order = Order(tuple(weighed))
+    names = {name for each in several for name, _ in each.resources}
+    capacity = {name: data.draw(_CAPACITIES) for name in names}
+    used, request = ({name: data.draw(st.integers(0, 9)) for name in names} for _ in range(2))
+    expected = naive_sum(order, request, capacity, used)
+    assert sum_scorer(order, request)(used, capacity) == expected
+    assert 0 <= expected <= order.max_score
 
 
 def test_a_resource_without_columns_is_on_no_host() -> None:

@@ -19,7 +19,7 @@ from placement.dialects.koordinator.settings.scheduler_scores import (
     strategies_from,
 )
 from placement.domain.errors import BadRequest
-from placement.scoring.order import NAMED, Order, parse_order
+from placement.scoring.order import NAMED, POD_SCORING, Order, parse_order
 from placement.scoring.refusal import ScoringRefused
 from placement.scoring.strategy import DEFAULT_SCORING, Scope, Strategy, parse_strategy
 
@@ -123,15 +123,25 @@ def scoring_remarks(settings: Settings) -> tuple[str, ...]:
         f"{where}.{remark}" for where, given in uses.items() for remark in policy_remarks(_document(given))
     ]
     if _follows_design(settings) and _is_for_all(settings) and _of_pods(settings) is None:
-        remarks.append(f"{SCORING}: pods are scored by one strategy; these order candidates only")
+        remarks.append(f"{SCORING}: lists what no pod requests; it orders candidates only")
     return tuple(remarks)
 
 
-def pod_scoring(settings: Settings, use: str) -> Strategy:
-    """The strategy for PODS (which host) or NUMA (which NUMA nodes of it); scores are 0 to 100.
+def pod_scoring(settings: Settings) -> Order:
+    """Return how pods are scored on nodes: the weighted sum of the strategies, of one its plain score.
 
-    Raises BadRequest naming the field.
+    Raises BadRequest naming the field. Source: scoring.md, "Ordering", "Policies".
     """
+    return _scoring_by(settings, PODS)
+
+
+def numa_scoring(settings: Settings) -> Strategy:
+    """Return how NUMA nodes are scored for a pod; scores are 0 to 100. Raises BadRequest naming the field."""
+    (strategy,) = _scoring_by(settings, NUMA).strategies
+    return strategy
+
+
+def _scoring_by(settings: Settings, use: str) -> Order:
     given, where = _given(settings, use)
     former = settings.get(FORMER[use])
     if use == PODS and given is None and former is None:
@@ -139,24 +149,33 @@ def pod_scoring(settings: Settings, use: str) -> Strategy:
     if former is not None:
         if given is not None:
             raise ScoringRefused("strategy_invalid", FORMER[use], f"{where} is given too, and means the same")
-        return _former(former, FORMER[use])
+        return Order((_former(former, FORMER[use]),)).plain
     if given is None:
-        return DEFAULT_SCORING
+        return POD_SCORING
     keeps_scale = _follows_design(settings) and is_policy(_document(given))
     order = order_of(given, where, resource_of)
-    if order is None or len(order.strategies) != 1:
+    if order is None:
+        raise ScoringRefused("strategy_invalid", where, "must be a strategy, or several")
+    strategies = order.strategies
+    if use == NUMA and len(strategies) != 1:
         raise ScoringRefused("strategy_invalid", where, "must be one strategy")
-    (strategy,) = order.strategies
+    places = [where] if len(strategies) == 1 else [f"{where}[{at}]" for at in range(len(strategies))]
+    for strategy, place in zip(strategies, places, strict=True):
+        _refuse_classes(strategy, place)
+    pairs = zip(strategies, places, strict=True)
+    return Order(tuple(_for_pods(each, place, keeps_scale=keeps_scale) for each, place in pairs)).plain
+
+
+def _refuse_classes(strategy: Strategy, where: str) -> None:
     for at, (name, _) in enumerate(strategy.resources):
         if is_class(name):
             raise ScoringRefused(
                 "resource_invalid", f"{where}.resources[{at}].name", f"{name} is nothing that pods request"
             )
-    return _for_pods(strategy, where, keeps_scale=keeps_scale)
 
 
 def _of_pods(settings: Settings) -> Any:
-    """What a cluster is told for all uses at once, if pods can be scored by it; else None.
+    """Return what a cluster says for all uses at once, if pods request all of its resources; else None.
 
     Source: scoring.md, "Policies".
     """
@@ -165,8 +184,7 @@ def _of_pods(settings: Settings) -> Any:
     given = settings[SCORING]
     order = order_of(given, SCORING, resource_of)
     names = [] if order is None else [name for each in order.strategies for name, _ in each.resources]
-    is_one = order is not None and len(order.strategies) == 1
-    return given if is_one and not any(map(is_class, names)) else None
+    return given if names and not any(map(is_class, names)) else None
 
 
 def _is_for_all(settings: Settings) -> bool:
@@ -207,7 +225,7 @@ def _for_pods(strategy: Strategy, where: str, *, keeps_scale: bool = False) -> S
     if strategy.scope is not Scope.TREE:
         raise ScoringRefused("scope_invalid", f"{where}.scope", "pods know no scope")
     shape = strategy.shape
-    return replace(strategy, shape=shape if shape is None or keeps_scale else shape.enlarged, weight=1)
+    return replace(strategy, shape=shape if shape is None or keeps_scale else shape.enlarged)
 
 
 def _former(given: Any, where: str) -> Strategy:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.qos import QosClass
-from placement.dialects.koordinator.settings.scoring import FORMER, NUMA, PODS, SCORING, pod_scoring
+from placement.dialects.koordinator.settings.scoring import FORMER, SCORING, numa_scoring, pod_scoring
 from placement.domain.errors import BadRequest
 from placement.kubernetes.errors import shown
 from placement.kubernetes.manifest import Field, Report
 from placement.numa.demand import BindPolicy, ExclusiveLevel, NumaPolicy, NumaStrategy
 from placement.scoring.host import favours_full
+from placement.scoring.order import POD_SCORING, Order
 from placement.scoring.strategy import DEFAULT_SCORING, Strategy
 
 PROFILE = "profile"
@@ -41,6 +42,7 @@ SETTINGS = frozenset(
 )
 _MOST_LABELS = 64
 _Choice = TypeVar("_Choice", bound=StrEnum)
+_Scoring = TypeVar("_Scoring")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class SchedulerSettings:
     default_exclusive_level: ExclusiveLevel = ExclusiveLevel.NONE
     default_numa_policy: NumaPolicy = NumaPolicy.NONE
     default_numa_strategy: NumaStrategy | None = None
-    host_scoring: Strategy = DEFAULT_SCORING
+    host_scoring: Order = POD_SCORING
     numa_scoring: Strategy = DEFAULT_SCORING
     guaranteed_qos: QosClass = QosClass.LSR
     keeps_sub_priority: bool = True
@@ -96,8 +98,8 @@ def scheduler_settings(document: Mapping[str, Any]) -> SchedulerSettings:
         default_numa_strategy=None
         if fields[_STRATEGY].value is None
         else _choice(fields[_STRATEGY], NumaStrategy, NumaStrategy.LEAST_ALLOCATED),
-        host_scoring=_scoring(document, PODS, report),
-        numa_scoring=_scoring(document, NUMA, report),
+        host_scoring=_scored(pod_scoring, document, POD_SCORING, report),
+        numa_scoring=_scored(numa_scoring, document, DEFAULT_SCORING, report),
         guaranteed_qos=_choice(fields[_GUARANTEED], filter(None, QosClass), QosClass.LSR),
         keeps_sub_priority=fields[_SUB_PRIORITY].flag(default=True) is not False,
     )
@@ -136,9 +138,14 @@ def _choice(field: Field, choices: Iterable[_Choice], default: _Choice) -> _Choi
     return by_name[text]
 
 
-def _scoring(document: Mapping[str, Any], use: str, report: Report) -> Strategy:
+def _scored(
+    read: Callable[[Mapping[str, Any]], _Scoring],
+    document: Mapping[str, Any],
+    default: _Scoring,
+    report: Report,
+) -> _Scoring:
     try:
-        return pod_scoring(document, use)
+        return read(document)
     except BadRequest as refused:
         report.refuse(str(refused))
-        return DEFAULT_SCORING
+        return default

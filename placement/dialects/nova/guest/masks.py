@@ -66,9 +66,10 @@ def realtime_mask(
 
 
 def names_realtime_mask(extra_specs: Mapping[str, str], image: ImageProperties) -> bool:
-    """Return whether flavor or image give a realtime mask and `hw:cpu_realtime` is not set to false.
+    """Return whether flavor or image give a realtime mask and `hw:cpu_realtime` is not false.
 
-    Without `hw:cpu_realtime` the mask has no effect, but it is a second source of dedicated CPUs. Source: nova-flavors.md, "Realtime mask".
+    Without `hw:cpu_realtime` the mask has no effect, but it is a second source of dedicated CPUs.
+    Source: nova-flavors.md, "Realtime mask".
     """
     masks = (given(image, IMAGE_REALTIME_MASK_KEY), given(extra_specs, REALTIME_MASK_KEY))
     switch = given(extra_specs, REALTIME_KEY)
