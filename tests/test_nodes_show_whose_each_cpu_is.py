@@ -132,3 +132,12 @@ def test_quarantine_names_the_pods_that_cause_it(cluster):
 def test_a_node_without_topology_has_no_cpus_to_show(cluster):
     body = node(cluster, rows=(), zones={}, cpu="4")
     assert (body["cpus"], body["ls_pools"]) == ([], [])
+
+
+def test_cpus_that_are_only_reported_are_in_no_pool_until_the_pod_is_recorded(cluster):
+    entry = {"namespace": "default", "name": "web", "uid": UID, "cpuset": "0-3"}
+    body = node(cluster, nrt={ALLOCS: [entry]})
+    assert pool(body, "ls_pools") == pool(body, "be_pools") == set(range(4, 16))
+    running = pod_manifest(cpu="4", uid=UID, node="n1", status={"cpuset": "0-3"})
+    assert cluster.put(f"{PODS}/web", running).status_code == 201
+    assert pool(shown(cluster), "be_pools") == set(range(16))

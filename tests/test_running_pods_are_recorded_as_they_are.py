@@ -371,3 +371,55 @@ def test_the_former_pod_of_a_name_is_no_other_owner(cluster):
     assert not any("are held by" in warning for warning in answer["warnings"])
     other = put(cluster, "other", pod_manifest("4", node="n1", status={"cpuset": "0-3"}))
     assert any("are held by pod default/web" in warning for warning in other["warnings"])
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_a_pod_is_told_only_cpus_that_exist_and_are_its_own(cluster, others):
+    if others:
+        put(cluster, "first", pod_manifest(cpu="2", node="n1", status={"cpuset": "14-15"}))
+    pod = put(cluster, "web", pod_manifest(cpu="4", node="n1", status={"cpuset": "14-17"}))
+    own = "" if others else "14-15"
+    assert (pod["cpuset"], pod["containers"][0]["cpuset"]) == (own, own or None)
+    assert pod["containers"][0]["lift_cfs_quota"] is bool(own)
+    assert any("CPUs 16-17 are not in the cpu-topology" in warning for warning in pod["warnings"])
+    shown = {each["name"]: each for each in cluster.get(f"{CLUSTER}/nodes/n1").json["pods"]}
+    assert shown["web"]["container_cpus"] == (own or None)
+    assert cluster.get(f"{PODS}/default/web").json["containers"][0]["cpuset"] == (own or None)
+
+
+def test_a_pod_that_was_first_keeps_its_cpus_when_it_is_reported_again(cluster):
+    manifest = pod_manifest(cpu="2", node="n1", status={"cpuset": "0-1"}, uid=UID)
+    first = put(cluster, "first", manifest)
+    put(cluster, "second", pod_manifest(cpu="4", node="n1", status={"cpuset": "0-3"}, uid=OTHER_UID))
+    manifest["status"] = {"phase": "Running"}
+    assert put(cluster, "first", manifest, 200)["cpuset"] == first["cpuset"] == "0-1"
+    assert cluster.get(f"{PODS}/default/second").json["cpuset"] == "2-3"
+
+
+def test_cpus_that_kubelet_pins_unseen_are_not_told(cluster):
+    node(cluster, "static", nrt={KUBELET: {"policy": "static"}, ALLOCS: []})
+    guaranteed = pod_manifest(cpu="4", qos=None, priority=None, node="static", phase="Running")
+    pod = put(cluster, "pinned", guaranteed)
+    assert pod["containers"][0]["cpuset"] is None
+    assert pod["remarks"] == [
+        "kubelet pins the pod to CPUs that no pod-cpu-allocs entry names: its CPUs are not known"
+    ]
+    shared = pod_manifest(cpu="1500m", qos=None, priority=None, node="static", phase="Running")
+    assert put(cluster, "shared", shared)["containers"][0]["cpuset"] == "0-15"
+    (shown, _) = cluster.get(f"{CLUSTER}/nodes/static").json["pods"]
+    assert (shown["name"], shown["container_cpus"]) == ("pinned", None)
+
+
+def test_a_running_pod_with_a_policy_that_binds_nothing_is_recorded_with_a_warning(cluster):
+    spec = {"preferredCPUBindPolicy": "fullpcpus"}
+    pod = put(cluster, "web", pod_manifest(cpu="4", qos="LSE", node="n1", spec=spec))
+    assert any("must be one of Default, FullPCPUs, SpreadByPCPUs" in text for text in pod["warnings"])
+
+
+@pytest.mark.parametrize("qos", ["LSE", "LSR"])
+@pytest.mark.parametrize("member", ["preferredCPUBindPolicy", "requiredCPUBindPolicy"])
+@pytest.mark.parametrize("policy", ["ConstrainedBurst", "fullpcpus"])
+def test_a_class_with_cpus_of_its_own_needs_a_policy_that_gives_some(cluster, qos, member, policy):
+    answer = cluster.put(f"{PODS}/default/web", pod_manifest(cpu="4", qos=qos, spec={member: policy}))
+    assert answer.status_code == 400
+    assert f'Invalid value: "{policy}": the CPU bind policy of {qos} Pod' in detail(answer)

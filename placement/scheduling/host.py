@@ -158,9 +158,16 @@ def ledger_of(node: NodeImport, pods: Collection[RecordedPod]) -> HostLedger:
 
 
 def _of_unknown(node: NodeImport, pods: Collection[RecordedPod]) -> dict[str, Holding]:
-    """What pods hold that are only reported, as far as nobody else does."""
+    """Return what pods hold that are only reported, as far as no other pod does.
+
+    Their class is unknown and may be LSE, so best-effort pods keep off these CPUs.
+    Source: koordinator.md, "Reported pods".
+    """
     held = frozenset[int]().union(*(pod.holding.cpus for pod in pods)) | node.unallocatable
-    return {f"reported {pod.uid}": Holding(pod.cpus - held) for pod in unknown_pods(node, pods)}
+    return {
+        f"reported {pod.uid}": Holding(pod.cpus - held, shares_with_best_effort=False)
+        for pod in unknown_pods(node, pods)
+    }
 
 
 def occupied_host(

@@ -23,7 +23,23 @@ class HostPools(NamedTuple):
     be: tuple[SharedPool, ...]
 
 
-def pod_cpus(node: NodeImport, pod: RecordedPod, pools: HostPools) -> CpuSet | None:
+def own_cpus(node: NodeImport, pods: Iterable[RecordedPod], pod: RecordedPod) -> CpuSet:
+    """Return the CPUs of a pod's list that the node has and that no pod recorded before it holds.
+
+    A pod that is not among `pods` comes last. A node without cpu-topology may have any CPU.
+    Source: koordinator.md, "Recovery from pods".
+    """
+    cpus = pod.holding.cpus & node.topology.cpus if node.topology.rows else pod.holding.cpus
+    for other in pods:
+        if other.consumer == pod.consumer:
+            break
+        cpus -= other.holding.cpus
+    return cpus
+
+
+def pod_cpus(
+    node: NodeImport, pods: Iterable[RecordedPod], pod: RecordedPod, pools: HostPools
+) -> CpuSet | None:
     """The CPUs on which the containers of a recorded pod run; None if its own are not known.
 
     Source: koordinator.md, "CPU lists of containers".
@@ -31,10 +47,14 @@ def pod_cpus(node: NodeImport, pod: RecordedPod, pools: HostPools) -> CpuSet | N
     if pod.unreadable:
         return None
     pinned = (entry.cpus for entry in node.kubelet_pods if canonical_uid(entry.uid) == pod.uid)
-    own = pod.holding.cpus or next(pinned, frozenset())
+    if pod.holding.cpus:
+        return own_cpus(node, pods, pod) or None
+    own = next(pinned, frozenset[int]())
     if own:
         return own
     qos = QosClass(pod.treated_as or pod.qos)
+    if is_pinned_unseen(node, pod):
+        return None
     if qos.uses_system_cpus and node.system:
         return node.system
     aligned = [numa for numa, given in pod.holding.amounts.items() if given.keys() & _CPU_RESOURCES]
@@ -42,6 +62,17 @@ def pod_cpus(node: NodeImport, pod: RecordedPod, pools: HostPools) -> CpuSet | N
     usable = pools.be if qos.is_best_effort else pools.ls
     chosen = (pool.cpus for pool in usable if not stays_in or pool.numa in stays_in)
     return frozenset[int]().union(*chosen)
+
+
+def is_pinned_unseen(node: NodeImport, pod: RecordedPod) -> bool:
+    """Return whether kubelet pinned a pod to CPUs that the node does not report.
+
+    Such a pod has no class by label, and kubelet's static policy treats it as LSR. The node agent leaves its
+    containers alone. Source: koordinator.md, "CPU lists of containers".
+    """
+    pinned = any(canonical_uid(entry.uid) == pod.uid for entry in node.kubelet_pods)
+    by_kubelet = node.kubelet.is_static and not pod.qos and QosClass(pod.treated_as).owns_cpus
+    return by_kubelet and not pinned and not pod.holding.cpus
 
 
 def report_differences(node: NodeImport, pods: Iterable[RecordedPod], computed: HostPools) -> Iterator[str]:

@@ -38,7 +38,7 @@ def pod_body(cluster: str, pod: PodAnswer) -> dict[str, Any]:
 
 def _container_body(pod: PodAnswer, name: str) -> dict[str, Any]:
     body: dict[str, Any] = {"name": name, "lift_cfs_quota": pod.lifts_cfs_quota}
-    return body if pod.container_cpus is None else {**body, "cpuset": pod.container_cpus}
+    return body if pod.node is None else {**body, "cpuset": pod.container_cpus}
 
 
 def page_body(cluster: str, page: PodPage) -> dict[str, Any]:

@@ -83,11 +83,9 @@ def _membership(incoming: PodImport) -> Membership | None:
 
 def container_cpus(state: NodeInfo, pods: Collection[RecordedPod], pod: RecordedPod) -> str | None:
     """The CPU list of the containers of one of these pods of a node; None if that is not known."""
-    if pod.holding.cpus and not pod.unreadable:
-        return format_cpu_list(pod.holding.cpus)
     imported = state.template.imported
     pools = host_pools(imported, ledger_of(imported, pods), foreign_cpus(state.offers, state.others))
-    cpus = pod_cpus(imported, pod, pools)
+    cpus = pod_cpus(imported, pods, pod, pools)
     return None if cpus is None else format_cpu_list(cpus)
 
 

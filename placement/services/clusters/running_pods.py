@@ -25,6 +25,7 @@ from placement.kubernetes.pod_identity import canonical_uid
 from placement.kubernetes.pod_rules import may_keep_off
 from placement.numa.cpuset import format_cpu_list
 from placement.scheduling.filter import loose_amounts
+from placement.scheduling.host_pools import is_pinned_unseen, own_cpus
 from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.node_loading import ClusterFacts
 from placement.services.clusters.node_writing import NodeChanged, PodAttributes
@@ -45,6 +46,7 @@ from placement.storage.database import Transaction
 from placement.storage.statements import clusters, pods
 from placement.storage.statements.pods import StoredPod
 
+_UNSEEN = "kubelet pins the pod to CPUs that no pod-cpu-allocs entry names: its CPUs are not known"
 _KEPT = "no resource-status is written yet: the pod keeps what it was given when it was placed"
 
 
@@ -133,18 +135,22 @@ def _arrival(
     recorded = _recorded(document, running, state)
     kept = not running.has_status and recorded.holding != NO_HOLDING
     told = _given(document) if same is None or not kept else answer_of(same).annotations
-    others = [pod for pod in state.pods if pod.consumer != recorded.consumer]
+    # A pod that is reported again stays before those that were recorded after it.
+    by_consumer = {pod.consumer: pod for pod in state.pods} | {recorded.consumer: recorded}
+    present = tuple(by_consumer.values())
+    own = own_cpus(state.template.imported, present, recorded)
+    unseen = is_pinned_unseen(state.template.imported, recorded)
     answer = replace(
         answer,
         node=state.name,
         resource_provider=state.root_uuid,
-        cpuset=format_cpu_list(recorded.holding.cpus),
-        lifts_cfs_quota=bool(recorded.holding.cpus),
+        cpuset=format_cpu_list(own),
+        lifts_cfs_quota=bool(own),
         annotations=told,
         unreadable=recorded.unreadable,
         warnings=(*answer.warnings, *findings, *_warnings(recorded, state)),
-        remarks=(_KEPT,) if kept else (),
-        container_cpus=container_cpus(state, (*others, recorded), recorded),
+        remarks=(*((_KEPT,) if kept else ()), *((_UNSEEN,) if unseen else ())),
+        container_cpus=container_cpus(state, present, recorded),
     )
     used = (each for each in state.reservations if each.consumer == recorded.reservation)
     ends = ending(next(used, None), state, document)

@@ -19,11 +19,11 @@ _ANNOTATIONS = Mapping("", String(), shown_pattern="^.*$")
 
 
 class Container(Answer):
-    """A container of a pod, and its CPUs if they are known."""
+    """A container of a pod, and its CPUs if it has a node; null if they are not known."""
 
     name = String()
     lift_cfs_quota = Boolean()
-    cpuset = String(metadata=OPTIONAL)
+    cpuset = String(nullable=True, metadata=OPTIONAL)
 
 
 class Pod(Answer):

@@ -6,7 +6,12 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from placement.dialects.koordinator import keys
-from placement.dialects.koordinator.pod.annotations import CONSTRAINED_BURST, DEFAULT, ResourceSpec
+from placement.dialects.koordinator.pod.annotations import (
+    CONSTRAINED_BURST,
+    DEFAULT,
+    ResourceSpec,
+    read_resource_spec,
+)
 from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.qos import (
     KubernetesQos,
@@ -24,6 +29,7 @@ _COLOCATION = frozenset({"kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 _REQUESTS = "pod.spec.containers[*].resources.requests"
 _LIMITS = "pod.spec.containers[*].resources.limits"
 _BINARY_SUFFIXES = ("Ki", "Mi", "Gi", "Ti", "Pi")
+_BINDING_POLICIES = (DEFAULT, str(BindPolicy.FULL_PCPUS), str(BindPolicy.SPREAD_BY_PCPUS))
 _BIND_POLICIES = frozenset({*BindPolicy, DEFAULT, CONSTRAINED_BURST})
 _EXCLUSIVE_POLICIES = frozenset({*ExclusiveLevel, DEFAULT, ""})
 
@@ -38,7 +44,7 @@ def admission_violations(
     changes = change_violations(pod, old, check_sub_priority) if old else ()
     violations = [*changes, *_class_violations(pod, profile), *_cpu_violations(pod)]
     if profile is Profile.DESIGN:
-        violations.extend((*unequal_cpu(pod), *_unequal_memory(pod)))
+        violations.extend((*unequal_cpu(pod), *_unequal_memory(pod), *_unbinding(pod)))
     return violations
 
 
@@ -67,6 +73,18 @@ def _unequal_memory(pod: Pod) -> Iterator[str]:
     shown = "none" if limit is None else memory_text(limit)
     must = f"must equal the requested memory {memory_text(requested)}"
     yield f'{_LIMITS}: Invalid value: "{shown}": the memory limit of {raw_qos(pod)} Pod {must}'
+
+
+def _unbinding(pod: Pod) -> Iterator[str]:
+    """Yield the violation of an LSE or LSR pod whose bind policy gives no CPUs of its own, under `design`.
+
+    Source: koordinator.md, "Profiles".
+    """
+    spec = read_resource_spec(pod.manifest.annotation(keys.RESOURCE_SPEC).softly())
+    policy = spec.required_bind or spec.preferred_bind
+    if raw_qos(pod).owns_cpus and policy and policy not in _BINDING_POLICIES:
+        must = f"the CPU bind policy of {raw_qos(pod)} Pod must be one of {', '.join(_BINDING_POLICIES)}"
+        yield f'annotations.{keys.RESOURCE_SPEC}: Invalid value: "{policy}": {must}'
 
 
 def memory_text(quantity: Fraction) -> str:
