@@ -20,6 +20,7 @@ import pytest
 import requests
 import yaml
 
+from placement.dialects.koordinator.settings.settings import SETTINGS as SETTINGS_OF_CLUSTERS
 from placement.operations.commands.catalog import Catalog
 from placement.operations.demonstration import examples
 from tests.claimants import Claimant
@@ -236,6 +237,46 @@ def test_a_cluster_and_its_nodes_come_and_go(placement, rows, tmp_path):
         assert placement("node", "delete", "lab", node).stdout == ""
     assert placement("cluster", "delete", "lab").stdout == ""
     assert "lab" not in [cluster["name"] for cluster in rows("cluster", "list")]
+
+
+SCORING = {"type": "MostAllocated", "resources": [{"name": "cpu"}]}
+SETTINGS = {
+    "--profile": ("koord-scheduler", "profile", "koord-scheduler"),
+    "--description": ("a lab", "description", "a lab"),
+    "--default-cpu-bind-policy": ("SpreadByPCPUs", "defaultCPUBindPolicy", "SpreadByPCPUs"),
+    "--default-cpu-exclusive-policy": ("PCPULevel", "defaultCPUExclusivePolicy", "PCPULevel"),
+    "--default-numa-topology-policy": ("Restricted", "defaultNUMATopologyPolicy", "Restricted"),
+    "--numa-allocate-strategy": ("DistributeEvenly", "numaAllocateStrategy", "DistributeEvenly"),
+    "--scoring": (json.dumps({"candidates": "pack"}), "scoring", {"candidates": "pack"}),
+    "--host-scoring": (json.dumps(SCORING), "hostScoring", SCORING),
+    "--numa-scoring": (json.dumps(SCORING), "numaScoring", SCORING),
+    "--guaranteed-qos": ("LSE", "guaranteedQoS", "LSE"),
+    "--sub-priority-immutable": ("false", "subPriorityImmutable", False),
+    "--node-label": ("zone", "nodeLabels", ["zone"]),
+}
+
+
+def test_every_setting_of_a_cluster_is_set_shown_and_unset(server, placement, rows):
+    assert {name for _, name, _ in SETTINGS.values()} == SETTINGS_OF_CLUSTERS | {"description"}
+    placement("cluster", "create", "tuned", "--numa-allocate-strategy", "MostAllocated", "--scoring", "pack")
+    given = [text for option, (value, *_) in SETTINGS.items() for text in (option, value)]
+    shown = rows("cluster", "set", "tuned", *given)
+    expected = {name: value for _, name, value in SETTINGS.values()}
+    assert {name: shown[name] for name in expected} == expected
+    assert rows("cluster", "set", "tuned", "--description", "still a lab") == {
+        **shown,
+        "description": "still a lab",
+    }
+    refused = refusal("--url", server.url, "cluster", "create", "tuned", "--description", "new")
+    assert "Cluster tuned exists already; `cluster set` changes its settings." in refused
+    assert rows("cluster", "show", "tuned")["description"] == "still a lab"
+    assert "PCPULevel" in placement("cluster", "show", "tuned").stdout
+    assert "scoring" not in rows("cluster", "unset", "tuned", "--scoring")
+    bare = rows("cluster", "unset", "tuned", *SETTINGS)
+    assert (bare["profile"], bare["description"]) == ("design", "")
+    assert bare.keys() == {"name", "nodes", "profile", "description", "aggregate", "uuid"}
+    assert "no setting is named" in refusal("--url", server.url, "cluster", "set", "tuned")
+    placement("cluster", "delete", "tuned")
 
 
 def test_an_import_stops_at_the_node_that_is_refused(server, placement, tmp_path):

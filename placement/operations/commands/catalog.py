@@ -27,6 +27,8 @@ _COMMANDS = {
     "cluster list": "cluster:ListClusters",
     "cluster show": "cluster:ShowCluster",
     "cluster create": "cluster:CreateCluster",
+    "cluster set": "cluster:SetCluster",
+    "cluster unset": "cluster:UnsetCluster",
     "cluster delete": "cluster:DeleteCluster",
     "node list": "node:ListNodes",
     "node show": "node:ShowNode",

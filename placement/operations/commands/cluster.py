@@ -3,14 +3,89 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from placement.dialects.koordinator.profile import Profile
+from placement.domain.errors import PlacementError
 from placement.operations.commands.arguments import CLUSTER, argument
 from placement.operations.commands.display import Action, Details, Listing
 
 _COLUMNS = ("name", "nodes", "profile", "description", "aggregate", "uuid")
+_NO_SETTINGS = frozenset({"name", "nodes", "aggregate", "uuid", "remarks"})
+"""What the answer about a cluster has beside its settings."""
+
+
+def _order(text: str) -> Any:
+    """Return a way to score: the name of one, or JSON. Raises ArgumentTypeError."""
+    if text.strip()[:1] not in ("[", "{"):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise argparse.ArgumentTypeError(f"is no JSON: {error}") from None
+
+
+class _Setting(NamedTuple):
+    """A setting of clusters: its name in bodies, its option, and how argparse reads the option."""
+
+    name: str
+    option: str
+    help: str
+    reading: Mapping[str, Any] = MappingProxyType({})
+
+
+_SETTINGS = (
+    _Setting(
+        "profile", "--profile", "how nodes become trees", {"choices": [str(profile) for profile in Profile]}
+    ),
+    _Setting("description", "--description", "a few words for people"),
+    _Setting(
+        "defaultCPUBindPolicy",
+        "--default-cpu-bind-policy",
+        "of LSE and LSR pods that name none: FullPCPUs, SpreadByPCPUs, or an empty text for none",
+    ),
+    _Setting(
+        "defaultCPUExclusivePolicy",
+        "--default-cpu-exclusive-policy",
+        "of pods that name none: None, PCPULevel or NUMANodeLevel",
+    ),
+    _Setting(
+        "defaultNUMATopologyPolicy",
+        "--default-numa-topology-policy",
+        "of hosts that have none: None, BestEffort, Restricted or SingleNUMANode",
+    ),
+    _Setting(
+        "numaAllocateStrategy",
+        "--numa-allocate-strategy",
+        "MostAllocated, LeastAllocated or DistributeEvenly",
+    ),
+    _Setting("scoring", "--scoring", "how places are scored: a name, or JSON", {"type": _order}),
+    _Setting("hostScoring", "--host-scoring", "former way to say how hosts are scored", {"type": _order}),
+    _Setting(
+        "numaScoring", "--numa-scoring", "former way to say how NUMA nodes are scored", {"type": _order}
+    ),
+    _Setting("guaranteedQoS", "--guaranteed-qos", "the class that Guaranteed stands for, such as LSR"),
+    _Setting(
+        "subPriorityImmutable",
+        "--sub-priority-immutable",
+        "whether the label koordinator.sh/priority must not change",
+        {"type": json.loads, "choices": [True, False], "metavar": "{true,false}"},
+    ),
+    _Setting(
+        "nodeLabels",
+        "--node-label",
+        "key of a label that becomes a trait, repeatable",
+        {"action": "append", "metavar": "KEY"},
+    ),
+)
+_SET = tuple(argument(each.option, dest=each.name, help=each.help, **each.reading) for each in _SETTINGS)
+_UNSET = tuple(
+    argument(each.option, dest=each.name, action="store_const", const=True, help=each.help)
+    for each in _SETTINGS
+)
 
 
 def cluster_path(*segments: str) -> str:
@@ -31,29 +106,57 @@ class ListClusters(Listing):
 
 
 class ShowCluster(Details):
-    """Show a cluster."""
+    """Show a cluster with all settings that it has; the others have their defaults."""
 
     arguments = (CLUSTER,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask and show."""
-        return _COLUMNS, _row(self.client.get(cluster_path(parsed_args.cluster)))
+        return _details(parsed_args, self.client.get(cluster_path(parsed_args.cluster)))
 
 
 class CreateCluster(Details):
-    """Create a cluster, or replace the settings of one that exists."""
+    """Create a cluster; one that exists is refused and keeps its settings."""
 
-    arguments = (
-        CLUSTER,
-        argument("--profile", choices=[str(profile) for profile in Profile], help="how nodes become trees"),
-        argument("--description", help="a few words for people"),
-    )
+    arguments = (CLUSTER, *_SET)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Put and show."""
-        given = {"profile": parsed_args.profile, "description": parsed_args.description}
-        settings = {name: value for name, value in given.items() if value is not None}
-        return _COLUMNS, _row(self.client.put(cluster_path(parsed_args.cluster), settings))
+        """Put and show. Raises PlacementError if the cluster exists."""
+        present = self.client.get(cluster_path())["clusters"]
+        if any(cluster["name"] == parsed_args.cluster for cluster in present):
+            raise PlacementError(
+                f"Cluster {parsed_args.cluster} exists already; `cluster set` changes its settings."
+            )
+        return _details(parsed_args, self.client.put(cluster_path(parsed_args.cluster), _given(parsed_args)))
+
+
+class SetCluster(Details):
+    """Change settings of a cluster; those that are not named stay as they are."""
+
+    arguments = (CLUSTER, *_SET)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask, put and show. Raises PlacementError if no setting is named."""
+        place, given = cluster_path(parsed_args.cluster), _given(parsed_args)
+        if not given:
+            raise PlacementError("cluster set: no setting is named")
+        settings = _settings(self.client.get(place))
+        return _details(parsed_args, self.client.put(place, {**settings, **given}))
+
+
+class UnsetCluster(Details):
+    """Give settings of a cluster their defaults again."""
+
+    arguments = (CLUSTER, *_UNSET)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask, put and show. Raises PlacementError if no setting is named."""
+        place, given = cluster_path(parsed_args.cluster), _given(parsed_args)
+        if not given:
+            raise PlacementError("cluster unset: no setting is named")
+        settings = _settings(self.client.get(place))
+        kept = {name: value for name, value in settings.items() if name not in given}
+        return _details(parsed_args, self.client.put(place, kept))
 
 
 class DeleteCluster(Action):
@@ -68,3 +171,23 @@ class DeleteCluster(Action):
 
 def _row(cluster: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(cluster[name] for name in _COLUMNS)
+
+
+def _given(parsed_args: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings that are named, by their names in bodies."""
+    named = {each.name: getattr(parsed_args, each.name) for each in _SETTINGS}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _settings(cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings in the answer about a cluster."""
+    return {name: value for name, value in cluster.items() if name not in _NO_SETTINGS}
+
+
+def _details(parsed_args: argparse.Namespace, cluster: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the fields of a cluster and their values; for people, objects are JSON."""
+    names = (*_COLUMNS, *(name for name in cluster if name not in _COLUMNS))
+    values = (cluster[name] for name in names)
+    if parsed_args.formatter == "table":
+        values = (json.dumps(value) if isinstance(value, dict | list) else value for value in values)
+    return names, tuple(values)
