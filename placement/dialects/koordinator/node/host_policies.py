@@ -131,6 +131,8 @@ def _read_bind_policy(
     label: Field, kubelet: KubeletPolicy, profile: Profile, whole_cores_only: bool
 ) -> HostBindPolicy:
     value = label.text() or ""
+    if profile is Profile.DESIGN and label.value == "":
+        value = HostBindPolicy.NONE
     policy = host_bind_policy(value, kubelet, profile)
     if profile is Profile.DESIGN and value in _SPELLINGS:
         label.warn(f"{value!r} is read as {policy}")

@@ -25,7 +25,8 @@ def koord_traits(result):
         ("FullPCPUsOnly", {}, "FullPCPUsOnly", {"CUSTOM_KOORD_BIND_FULL_PCPUS_ONLY"}),
         ("SpreadByPCPUs", {}, "SpreadByPCPUs", {"CUSTOM_KOORD_BIND_SPREAD_BY_PCPUS"}),
         ("PCPUOnly", {}, "FullPCPUsOnly", {"CUSTOM_KOORD_BIND_FULL_PCPUS_ONLY"}),
-        ("", {"full-pcpus-only": "true"}, "FullPCPUsOnly", {"CUSTOM_KOORD_BIND_FULL_PCPUS_ONLY"}),
+        (None, {"full-pcpus-only": "true"}, "FullPCPUsOnly", {"CUSTOM_KOORD_BIND_FULL_PCPUS_ONLY"}),
+        ("", {"full-pcpus-only": "true"}, "None", set()),
         ("", {"full-pcpus-only": "false"}, "None", set()),
         (
             "SpreadByPCPUs",
@@ -41,7 +42,7 @@ def test_the_bind_policy_comes_from_the_label_or_from_kubelet(
     label, options, policy, traits, a_node, an_nrt, imported
 ):
     nrt = an_nrt(annotations={KUBELET: {"policy": "static", "options": options}})
-    result = imported(a_node(labels={BIND: label}), nrt)
+    result = imported(a_node(labels={} if label is None else {BIND: label}), nrt)
     assert result.policies.bind == policy
     assert koord_traits(result) == traits | {"CUSTOM_KOORD_KUBELET_STATIC"}
 
