@@ -17,7 +17,7 @@ from placement.numa.ledger import Holding
 from placement.numa.refusal import NOT_ENOUGH_CPUS, Refused
 
 OUT_OF_SCOPE = "pod has a nominated reservation but cannot be allocated within its NUMA scope"
-INCOMPATIBLE = "reservation's NUMA scope is incompatible with the best topology hint"
+INCOMPATIBLE = "reservation NUMA scope is incompatible with the best topology hint"
 NO_MATCH = "node(s) no reservations match"
 PREFIX = "Reservation(s) "
 

@@ -244,14 +244,17 @@ def host(given: Json, recorded: HostLedger, chosen: SchedulerSettings) -> Host:
 
 
 def reservations(given: Json | None) -> Reservations:
-    """A `reservations`; the first one that matches is the nominated one."""
+    """Return a `reservations`; the first one that matches is the nominated one.
+
+    Of a Restricted one without `remained` all of its `allocatable` is left.
+    """
     if given is None:
         return Reservations()
     return Reservations(
         matched=tuple(
             Reservation(
                 cpus=mask(matched.get("remained_cpus")),
-                remaining=numa_amounts(matched.get("remained")),
+                remaining=numa_amounts(matched.get("remained", _all_left(matched))),
                 total=numa_amounts(matched.get("allocatable")),
                 restricted=matched.get("policy") == "Restricted",
             )
@@ -261,6 +264,10 @@ def reservations(given: Json | None) -> Reservations:
         required=bool(given.get("required")),
         ignored=bool(given.get("ignored")),
     )
+
+
+def _all_left(matched: Json) -> Json | None:
+    return matched.get("allocatable") if matched.get("policy") == "Restricted" else None
 
 
 def total_requests(pods: Iterable[Json]) -> dict[str, int]:
