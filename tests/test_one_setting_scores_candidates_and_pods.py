@@ -223,6 +223,19 @@ def test_the_same_is_said_in_many_ways(pods):
     assert strategy_of(pods) == strategy_of(PACKING)
 
 
+def test_what_a_policy_says_in_vain_is_remarked_where_it_orders_candidates(api):
+    api.offer(api.provider("host"), VCPU={"total": 8})
+    policy = {**POLICY, "priorities": [{"name": "SelectorSpreadPriority"}, *POLICY["priorities"][:2]]}
+    policy["predicates"] = [{"name": "PodFitsPorts"}]
+    answer = search(api, order_by=policy)
+    assert answer.json["remarks"] == [
+        "order_by.priorities[0]: 'SelectorSpreadPriority' does not score amounts of resources; "
+        "it has no effect",
+        "order_by.predicates[0]: 'PodFitsPorts' has no effect: no Policy filters nodes here",
+    ]
+    assert "remarks" not in search(api, order_by="pack").json
+
+
 def test_candidates_and_pods_are_scored_apart(api):
     hosts = {api.provider(name): name for name in ("full", "empty")}
     for uuid, name in hosts.items():

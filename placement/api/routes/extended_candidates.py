@@ -70,9 +70,10 @@ def _found(query: CandidateQuery, options: SearchOptions, world: WorldRequest) -
         # What is kept of trees as they are is not so there.
         renderer = CandidatesRenderer()
         search = use_cases().planning.candidates(query, options, world)
-    appendix = b""
-    if options.explain:
-        appendix = orjson.dumps(explanation_member(search))[1:-1]
+    members = explanation_member(search) if options.explain else {}
+    if options.remarks:
+        members["remarks"] = options.remarks
+    appendix = orjson.dumps(members)[1:-1]
     scores = _scores(search, options)
     return streamed(renderer.body(search, context.version(), scores=scores, appendix=appendix))
 

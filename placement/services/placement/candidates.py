@@ -13,6 +13,7 @@ from placement.dialects.koordinator.settings.scoring import (
     candidate_names,
     candidates_order,
     order_of,
+    order_remarks,
 )
 from placement.domain import deadline
 from placement.domain.errors import BadRequest, RequestTimeout, SearchTimeout, Unavailable
@@ -286,6 +287,7 @@ class Candidates:
             cluster=cluster,
             cluster_aggregate=None if found is None else found.aggregate_uuid,
             explain=explain,
+            remarks=() if order_by is None else order_remarks(order_by, "order_by"),
         )
 
     def _cluster(self, name: str) -> Cluster:

@@ -32,6 +32,7 @@ class SearchOptions:
 
     `default_order`: the service's order counts instead of `order`. `strict`: `order` may list only resource
     classes that exist. `cluster_aggregate`: only trees of hosts in that aggregate, the one of `cluster`.
+    `remarks`: what of `order` has no effect.
     """
 
     order: Order | None = None
@@ -41,6 +42,7 @@ class SearchOptions:
     cluster: str | None = None
     cluster_aggregate: str | None = None
     explain: bool = False
+    remarks: tuple[str, ...] = ()
 
     @property
     def aggregates(self) -> Iterator[str]:

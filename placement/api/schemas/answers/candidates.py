@@ -171,6 +171,7 @@ class ScoredCandidates(Answer):
     allocation_requests = Sequence(Object(ScoredCandidate))
     provider_summaries = Mapping(patterns.UUID, Object(ProviderSummary))
     explanation = Object(ExplanationShown, metadata=OPTIONAL)
+    remarks = texts(metadata=OPTIONAL)
 
 
 class GuestCell(Answer):

@@ -110,6 +110,14 @@ def candidate_names(settings: Settings, given: Any) -> Callable[[str], str]:
     return node_class_of if _follows_design(settings) and is_policy(_document(given)) else class_of
 
 
+def order_remarks(given: Any, where: str) -> tuple[str, ...]:
+    """Return what has no effect of an order of candidates, one sentence each.
+
+    Source: scoring.md, "Policies".
+    """
+    return tuple(f"{where}.{remark}" for remark in policy_remarks(_document(given)))
+
+
 def scoring_remarks(settings: Settings) -> tuple[str, ...]:
     """What has no effect of the ways to score that a cluster is told, one sentence each.
 
@@ -119,9 +127,7 @@ def scoring_remarks(settings: Settings) -> tuple[str, ...]:
     uses = {SCORING: scoring}
     if isinstance(scoring, Mapping) and scoring.keys() & _USES:
         uses = {f"{SCORING}.{use}": given for use, given in scoring.items()}
-    remarks = [
-        f"{where}.{remark}" for where, given in uses.items() for remark in policy_remarks(_document(given))
-    ]
+    remarks = [remark for where, given in uses.items() for remark in order_remarks(given, where)]
     if _follows_design(settings) and _is_for_all(settings) and _of_pods(settings) is None:
         remarks.append(f"{SCORING}: lists what no pod requests; it orders candidates only")
     return tuple(remarks)
