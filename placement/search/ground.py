@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,13 @@ _MOST_AMONG = 1000
 Draws = tuple[Draw, ...]
 State = tuple[int, int]
 """What a tree holds, and what is held of sharing providers, as numbers."""
+
+
+class Room(NamedTuple):
+    """What a tree has left of a class, and what is held of it."""
+
+    free: int
+    used: int
 
 
 class Ground:
@@ -131,6 +139,24 @@ class Ground:
             class_id: int(np.maximum(self.forest.column(class_id).free_of(rows), 0).sum())
             for class_id in class_ids
         }
+
+    def by_root(self, class_id: int) -> dict[int, Room]:
+        """What each tree that offers a class has left of it, and what is held."""
+        column = self.forest.column(class_id)
+        held = column.held
+        entries = column.entries
+        roots = self.forest.providers.root[entries.provider[held]]
+        found, at = np.unique(roots, return_inverse=True)
+        free, used = np.zeros(len(found), np.int64), np.zeros(len(found), np.int64)
+        np.add.at(free, at, np.maximum(entries.free[held], 0))
+        np.add.at(used, at, entries.used[held])
+        rooms = map(Room, free.tolist(), used.tolist())
+        return dict(zip(found.tolist(), rooms, strict=True))
+
+    def most_of_one(self, class_id: int) -> int:
+        """The most that one provider offers of a class."""
+        column = self.forest.column(class_id)
+        return int(column.entries.capacity_of[column.held].max(initial=0))
 
     def amounts(self, root: int) -> dict[int, tuple[int, int]]:
         """What a tree offers of each class, and what of it is held."""

@@ -20,6 +20,7 @@ def plan_body(plan: Plan, cluster: str | None) -> dict[str, Any]:
         "complete": plan.complete,
         "cluster": cluster,
         "bound": asdict(plan.bound),
+        "why": plan.why,
         "moves": [_move(each) for each in plan.moves],
         "placements": [_allocations(each) for each in plan.placements],
         "emptied": list(plan.emptied),

@@ -162,7 +162,7 @@ class StrandedShown(Answer):
 
 
 class PlanShown(Answer):
-    """Moves in their order, and what they achieve."""
+    """Moves in their order, what they achieve, and why that is less than was wanted, if it is."""
 
     goal = Choice([FIT, EMPTY, FREE, DEFRAGMENT])
     wanted = Integer()
@@ -171,6 +171,7 @@ class PlanShown(Answer):
     complete = Boolean()
     cluster = String(nullable=True)
     bound = Object(BoundShown)
+    why = String()
     moves = Sequence(Object(MoveShown))
     placements = Sequence(_allocations())
     emptied = Sequence(Uuid())

@@ -286,6 +286,7 @@ class _Making:
             complete=reached.complete,
             moves=moves,
             bound=reached.bound,
+            why=reached.why,
             hosts=self._hosts(list(dict.fromkeys(roots)), called),
             placements=[self._resources(spot.draws) for spot in board.placed],
             left=[Left(each.uuid, self._uuid(each.root), why) for each, why in reached.left],

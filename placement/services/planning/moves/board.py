@@ -98,6 +98,19 @@ class Board:
         self._unpictured: set[str] = set()
         self._places: dict[int, dict[Place, int]] = {}
 
+    def class_name(self, class_id: int) -> str:
+        """What a resource class is called."""
+        return self._class_names.get(class_id, str(class_id))
+
+    def carry_out(self, moved: Sequence[Relocation], placed: Sequence[Spot]) -> None:
+        """Make moves that were found on the board as it is now, and place requests."""
+        for each in moved:
+            self.leave(each.consumer)
+            self.arrive(each.consumer, each.to)
+        for spot in placed:
+            self.reserve(spot)
+            self.place(spot)
+
     # -- going back ---------------------------------------------------------------------------------
 
     def mark(self) -> int:

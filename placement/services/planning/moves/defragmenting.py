@@ -7,7 +7,7 @@ from itertools import islice
 
 from placement.search.budget import SearchEnded
 from placement.services.planning.moves.board import Board, Spot
-from placement.services.planning.moves.goals import SUMS, Reached, fewest_hosts
+from placement.services.planning.moves.goals import SUMS, TIME_UP, Reached, fewest_hosts
 from placement.services.planning.moves.making_room import RoomMaker
 from placement.services.planning.moves.plan import Bound
 from placement.services.planning.moves.wishes import QueryWish
@@ -48,8 +48,11 @@ class Defragmenting:
             if ended.abandoned:
                 raise
             self._maker.forget()
-            reached.complete = False
+            reached.why = TIME_UP
         reached.achieved = reached.wanted - self.total
+        if self.total:
+            reached.complete = False
+            reached.why = reached.why or "the moves that regain most were made first, not all ways were tried"
         least = fewest_hosts(list(self._at_first.values()), reached.achieved)
         reached.bound = Bound(least, SUMS)
         return reached

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import combinations
 from typing import NamedTuple
 
 from placement.search.budget import SearchEnded
-from placement.services.planning.moves.board import Board, Consumer
+from placement.services.planning.moves.board import Board, Consumer, Relocation, Spot
 from placement.services.planning.moves.making_room import NEVER, RoomMaker
 from placement.services.planning.moves.plan import Bound
+from placement.services.planning.moves.sums import most_free, needs, too_little
+from placement.services.planning.moves.together import Task, all_done
 from placement.services.planning.moves.wishes import Wish
 
 SUMS, SEARCH, IMPOSSIBLE = "sums", "search", "impossible"
 # Moves that depend on one another are looked for so deep: each of them takes some frames of the stack.
 _DEEPEST = 150
+TIME_UP = "the time was up before all was tried"
+TOO_DEEP = f"more than {_DEEPEST} moves that wait for one another were not looked for"
+NOT_ALL = "not all ways could be tried: hosts have more places than are looked at, or share providers"
+ALL_TRIED = "all ways were tried"
+NO_PLACE = "found no other place"
 
 
 @dataclass(slots=True)
 class Reached:
-    """How much of what was wanted the moves on the board achieve; `left` could not go, and why."""
+    """How much of what was wanted the moves on the board achieve; `left` could not go, and why.
+
+    `complete`: the goal is reached, or proven not to be within the limits. `why` it was not reached.
+    """
 
     wanted: int
     achieved: int = 0
@@ -28,6 +40,7 @@ class Reached:
     bound: Bound = field(default_factory=lambda: Bound(0, SUMS))
     left: list[tuple[Consumer, str]] = field(default_factory=list)
     emptied: list[int] = field(default_factory=list)
+    why: str = ""
 
 
 class _First(NamedTuple):
@@ -41,33 +54,87 @@ class _First(NamedTuple):
     hopeless: bool = False
 
 
+class _Start(NamedTuple):
+    """A moment to go back to, and how many moves and placed requests there were then."""
+
+    mark: int
+    moved: int
+    placed: int
+
+
+class _Done(NamedTuple):
+    """What was done on the board since: moves in their order, and places of requests."""
+
+    moved: Sequence[Relocation]
+    placed: Sequence[Spot]
+
+
+class _Vacated(NamedTuple):
+    """Who could not go, and whether it is `proven` that not all of them can."""
+
+    left: list[tuple[Consumer, str]]
+    proven: bool
+
+
 class Goals:
     """Makes the moves on a board, at most so many."""
 
     def __init__(self, board: Board, maker: RoomMaker, most: int) -> None:
         self._board, self._maker, self._most = board, maker, most
         here = {each.uuid: each for on in board.on.values() for each in on.values()}
-        self._movable = sum(maker.may_move(each) for each in here.values())
+        self._movable = [each for each in here.values() if maker.may_move(each)]
+        # Why not everything was tried; empty if everything was.
+        self._cut = ""
 
     @property
     def spare(self) -> int:
         """How many more moves there may be."""
         return self._most - len(self._board.moved)
 
+    def _told(self, reached: Reached, why: str = "") -> Reached:
+        """The result, with `why` it is proven that no more can be reached, if that is known otherwise."""
+        if reached.achieved >= reached.wanted:
+            return reached
+        if not why and not self._cut and not self._maker.tells_all(self._movable):
+            self._cut = NOT_ALL
+        reached.complete = bool(why) or not self._cut
+        reached.why = why or self._cut or ALL_TRIED
+        return reached
+
+    # -- requests -----------------------------------------------------------------------------------
+
     def fit(self, wish: Wish, wanted: int, fits_already: Callable[[], bool]) -> Reached:
         """Place so many requests. `fits_already` tells whether all of them may fit without any move."""
         reached = Reached(wanted)
         needed = self._needed(wish)
+        open_ = {root for root in self._board.ground.roots_in_order() if self._board.closed[root] <= 0}
+        need = Counter({name: amount * wanted for name, amount in wish.wanted.items()})
+        why = too_little(self._board, need, open_, "hosts")
+        start = self._now()
+        ways = partial(self._maker.requests, wish)
         while reached.achieved < wanted:
-            first = self._first(lambda spare: self._maker.requests(wish, spare), self.spare, reached)
+            first = self._first(ways, self.spare)
             if not reached.achieved and first.too_few >= 0:
-                reached.bound = self._bound(first, needed)
-            if not first.found:
+                reached.bound = self._bound(wish, first, needed)
+            if not first.found and (why or not reached.achieved or not self._again(start, ways, reached)):
                 break
             reached.achieved += 1
         if reached.bound == Bound(0, SUMS) and not fits_already():
             reached.bound = Bound(1, SUMS)
-        return reached
+        if needed == NEVER and not reached.achieved:
+            why = why or "no host would have room if all who may move left it"
+        if not wish.tells_all(self._board):
+            self._cut = self._cut or NOT_ALL
+        return self._told(reached, why)
+
+    def _again(self, start: _Start, ways: Task, reached: Reached) -> bool:
+        """Begin anew and place one more than before, in whatever way; whether that was possible."""
+        before = self._done(start)
+        self._board.back(start.mark)
+        if self._all([ways] * (reached.achieved + 1), 0):
+            return True
+        self._board.carry_out(*before)
+        return False
 
     def _needed(self, wish: Wish) -> int:
         """How many moves sums show to be needed where a request does not fit without any."""
@@ -78,70 +145,179 @@ class Goals:
                 raise
             return 1
 
-    def _bound(self, first: _First, needed: int) -> Bound:
+    def _bound(self, wish: Wish, first: _First, needed: int) -> Bound:
         """How many moves the first request takes at least; `needed`, as sums show."""
         if needed == NEVER:
             return Bound(0, IMPOSSIBLE)
-        if self._board.ground.was_cut:
+        if not wish.tells_all(self._board) or not self._maker.tells_all(self._movable):
             # Not all ways with fewer were looked at.
-            return Bound(needed, SUMS)
+            return Bound(needed if first.too_few >= 0 else 0, SUMS)
         return Bound(0, IMPOSSIBLE) if first.hopeless else Bound(first.too_few + 1, SEARCH)
 
-    def _first(self, ways: Callable[[int], Iterator[int]], most: int, reached: Reached) -> _First:
+    # -- ways ---------------------------------------------------------------------------------------
+
+    def _deepest(self, most: int) -> tuple[int, int]:
+        """With how many moves, at most so many, ways are looked for, and how many might be made."""
+        movable = min(most, len(self._movable) - len(self._board.moved))
+        return min(movable, _DEEPEST), movable
+
+    def _first(self, ways: Task, most: int) -> _First:
         """Take the first way with the fewest moves, at most so many."""
         mark = self._board.mark()
-        movable = self._movable - len(self._board.moved)
-        deepest = min(most, movable, _DEEPEST)
+        deepest, possible = self._deepest(most)
         for spare in range(deepest + 1):
             try:
                 if next(ways(spare), None) is not None:
                     return _First(True, spare - 1)
             except SearchEnded as ended:
-                if ended.abandoned:
-                    raise
-                self._board.back(mark)
-                self._maker.forget()
-                reached.complete = False
+                self._end(ended, mark)
                 return _First(False, spare - 1)
-        if deepest < min(most, movable):
-            reached.complete = False
-        return _First(False, deepest, deepest == movable)
+        if deepest < possible:
+            self._cut = self._cut or TOO_DEEP
+        return _First(False, deepest, deepest == len(self._movable) - len(self._board.moved))
+
+    def _all(self, tasks: Sequence[Task], moves: int) -> bool:
+        """Do all of that, which takes so many moves without those of others, in whatever way there is."""
+        mark = self._board.mark()
+        deepest, possible = self._deepest(self.spare - moves)
+        if deepest < possible or len(tasks) > _DEEPEST:
+            self._cut = self._cut or TOO_DEEP
+        try:
+            for spare in range(deepest + 1 if len(tasks) <= _DEEPEST else 0):
+                if next(all_done(self._maker.state, tasks, spare), None) is not None:
+                    return True
+        except SearchEnded as ended:
+            self._end(ended, mark)
+        return False
+
+    def _end(self, ended: SearchEnded, mark: int) -> None:
+        """Go back as the time is up in the middle of something. Raises SearchEnded if the caller left."""
+        if ended.abandoned:
+            raise ended
+        self._board.back(mark)
+        self._maker.forget()
+        self._cut = TIME_UP
+
+    def _now(self) -> _Start:
+        board = self._board
+        return _Start(board.mark(), len(board.moved), len(board.placed))
+
+    def _done(self, since: _Start) -> _Done:
+        return _Done(self._board.moved[since.moved :], self._board.placed[since.placed :])
+
+    def _go_back_to(self, start: _Start, done: _Done) -> None:
+        """Have that done and nothing else since."""
+        self._board.back(start.mark)
+        self._board.carry_out(*done)
+
+    # -- hosts --------------------------------------------------------------------------------------
 
     def empty(self, roots: Sequence[int]) -> Reached:
         """Move everybody away from hosts."""
         reached = Reached(len(roots))
-        here = [len(self._board.on.get(root, ())) for root in roots]
-        reached.bound = Bound(sum(here), SUMS)
         for root in roots:
             self._board.close(root)
-        for root in roots:
-            before = len(reached.left)
-            self._vacate(root, reached)
-            if len(reached.left) == before and not self._board.on.get(root):
-                reached.achieved += 1
-                reached.emptied.append(root)
-        return reached
+        here = [each for root in roots for each in self._by_size(root)]
+        reached.bound = Bound(len(here), SUMS)
+        stays = {each.uuid: why for each in here if (why := self._why_not(each))}
+        going = [each for each in here if each.uuid not in stays]
+        why = self._too_little(going)
+        if why:
+            reached.bound = Bound(0, IMPOSSIBLE)
+        elif len(going) > self.spare:
+            why = f"{len(going)} moves are needed, at most {self.spare} are allowed"
+        start = self._now()
+        vacated = self._vacate(going, others=not why)
+        if vacated.left and not vacated.proven and not why:
+            before = self._done(start)
+            self._board.back(start.mark)
+            if self._all(self._tasks(going), len(going)):
+                vacated = _Vacated([], proven=False)
+            else:
+                self._board.carry_out(*before)
+        reached.left = [(each, stays[each.uuid]) for each in here if each.uuid in stays] + vacated.left
+        reached.emptied = [root for root in roots if not self._board.on.get(root)]
+        reached.achieved = len(reached.emptied)
+        if stays:
+            why = why or "not everybody who is there may leave"
+        return self._told(reached, why)
 
-    def _vacate(self, root: int, reached: Reached) -> None:
-        # Chains of moves are looked for when everybody has gone who can go without.
-        for others in (0, self._most):
-            left = self._left_of(root, others, reached)
-        reached.left += left
+    def _why_not(self, consumer: Consumer) -> str:
+        """Why a consumer can never go, if that is known at once."""
+        why = self._maker.why_not(consumer)
+        if why or consumer.wish is None:
+            return why
+        try:
+            hosts = consumer.wish.hosts(self._board)
+        except SearchEnded as ended:
+            if ended.abandoned:
+                raise
+            return ""
+        return (
+            "" if any(self._board.closed[root] <= 0 for root in hosts) else "no other host could ever take it"
+        )
 
-    def _left_of(self, root: int, others: int, reached: Reached) -> list[tuple[Consumer, str]]:
-        """Move whom so many moves of others let go; who stays, and why."""
+    def _too_little(self, going: Sequence[Consumer]) -> str:
+        """Why the hosts that are open never have room for all of these, as far as sums tell."""
+        open_ = {root for root in self._board.ground.roots_in_order() if self._board.closed[root] <= 0}
+        return too_little(self._board, needs(going), open_, "the hosts that may take them")
+
+    def _tasks(self, going: Sequence[Consumer]) -> list[Task]:
+        return [partial(self._ways, each) for each in going]
+
+    def _ways(self, consumer: Consumer, spare: int) -> Iterator[int]:
+        """Each way to have a consumer go; none if it may not be moved any more."""
+        return iter(()) if self._maker.why_not(consumer) else self._maker.moves(consumer, spare)
+
+    def _vacate(self, going: Sequence[Consumer], *, others: bool = True) -> _Vacated:
+        """Have all of these leave where they are, in one order after another.
+
+        Whoever found no place goes first in the next one, when others are moved for it only if that does not
+        help. The board has the moves of the order that left fewest behind.
+        """
+        start, best, ahead = self._now(), None, list[Consumer]()
+        for most in (0, self._most) if others else (0,):
+            promoted = set[str]()
+            while True:
+                left = self._gone(ahead, going, most)
+                if best is None or len(left) < len(best[1]):
+                    best = self._done(start), left
+                if not left:
+                    return _Vacated([], proven=False)
+                failed = left[0][0]
+                is_first = failed is (ahead or going)[0]
+                if most and is_first and not self._cut:
+                    # Nobody was before it, and everybody else might be moved for it.
+                    self._go_back_to(start, best[0])
+                    return _Vacated(best[1], proven=True)
+                if is_first or failed.uuid in promoted or self._cut == TIME_UP:
+                    break
+                promoted.add(failed.uuid)
+                ahead = [failed, *(each for each in ahead if each is not failed)]
+                self._board.back(start.mark)
+            if self._cut == TIME_UP:
+                break
+            self._board.back(start.mark)
+        assert best is not None
+        self._go_back_to(start, best[0])
+        return _Vacated(best[1], proven=False)
+
+    def _gone(
+        self, ahead: Sequence[Consumer], going: Sequence[Consumer], most: int
+    ) -> list[tuple[Consumer, str]]:
+        """Move those who can go with at most so many moves of others each; who cannot, and why."""
         left = []
-        for consumer in self._by_size(root):
+        first = {each.uuid for each in ahead}
+        for consumer in [*ahead, *(each for each in going if each.uuid not in first)]:
             why = self._maker.why_not(consumer)
             if not why and self.spare < 1:
                 why = "no more moves are allowed"
-            if not why and not reached.complete:
-                why = "found no other place before the time was up"
+            if not why and self._cut == TIME_UP:
+                why = f"{NO_PLACE} before the time was up"
             if not why:
-                most = min(self.spare - 1, others)
-                found = self._first(partial(self._maker.moves, consumer), most, reached)
-                if not found.found:
-                    why = "found no other place"
+                ways = partial(self._maker.moves, consumer)
+                if not self._first(ways, min(self.spare - 1, most)).found:
+                    why = NO_PLACE
             if why:
                 left.append((consumer, why))
         return left
@@ -150,28 +326,97 @@ class Goals:
         here = self._board.on.get(root, {}).values()
         return sorted(here, key=lambda each: (-sum(draw.amount for draw in each.spot.draws), each.uuid))
 
+    # -- free hosts ---------------------------------------------------------------------------------
+
     def free(self, wanted: int, roots: Sequence[int]) -> Reached:
-        """Empty so many more of these hosts; those that are empty already stay so."""
+        """Empty so many more of these hosts; of those that are empty now some are filled where that helps."""
         board, reached = self._board, Reached(wanted)
         counts = sorted((len(board.on.get(root, ())), at, root) for at, root in enumerate(roots))
-        reached.bound = Bound(sum(each for each, _, _ in [one for one in counts if one[0]][:wanted]), SUMS)
-        for each, _, root in counts:
-            if not each:
-                board.close(root)
-        for each, _, root in counts:
-            if reached.achieved == wanted or not reached.complete:
+        empty = [root for count, _, root in counts if not count]
+        occupied = [root for count, _, root in counts if count]
+        staying = {root for root in occupied if any(map(self._maker.why_not, board.on[root].values()))}
+        leaving = [root for root in occupied if root not in staying]
+        possible, why = most_free(board, roots, wanted, staying)
+        if not possible:
+            reached.bound = Bound(0, IMPOSSIBLE)
+            return self._told(reached, why)
+        reached.bound = Bound(sum(len(board.on[root]) for root in leaving[:wanted]), SUMS)
+        start = self._now()
+        self._one_by_one(empty, leaving, possible, reached)
+        while reached.achieved < possible and self._cut != TIME_UP:
+            before = self._done(start)
+            chosen = self._together(start.mark, empty, leaving, reached.achieved + 1)
+            if not chosen:
+                self._go_back_to(start, before)
                 break
-            if each and each <= self.spare:
-                mark, trial = board.mark(), Reached(1)
+            reached.emptied = list(chosen)
+            reached.achieved = sum(not board.on.get(root) for root in roots) - len(empty)
+        return self._told(reached, why)
+
+    def _one_by_one(
+        self, empty: Sequence[int], leaving: Sequence[int], wanted: int, reached: Reached
+    ) -> None:
+        """Empty one host after the other, those with fewest consumers first; those empty now stay so."""
+        board = self._board
+        for root in empty:
+            board.close(root)
+        for root in leaving:
+            if reached.achieved == wanted or self._cut == TIME_UP:
+                break
+            if len(board.on[root]) <= self.spare:
+                mark = board.mark()
                 board.close(root)
-                self._vacate(root, trial)
-                reached.complete = trial.complete
-                if trial.left or board.on.get(root):
+                if self._vacate(self._by_size(root)).left:
                     board.back(mark)
                     continue
                 reached.achieved += 1
                 reached.emptied.append(root)
-        return reached
+
+    def _together(
+        self, start: int, empty: Sequence[int], leaving: Sequence[int], wanted: int
+    ) -> Sequence[int]:
+        """Have so many more hosts empty, whichever, where some that are empty now may be filled instead.
+
+        Every choice of hosts is tried in the orders that are quick first, and then in all ways.
+        """
+        open_: list[tuple[Sequence[int], Sequence[int]]] = []
+        try:
+            for filled, chosen in _choices(empty, leaving, wanted):
+                going = self._closed_for(start, empty, filled, chosen)
+                if len(going) > self.spare or self._too_little(going):
+                    continue
+                vacated = self._vacate(going)
+                if not vacated.left:
+                    return chosen
+                if not vacated.proven:
+                    open_.append((filled, chosen))
+            for filled, chosen in open_:
+                going = self._closed_for(start, empty, filled, chosen)
+                if self._all(self._tasks(going), len(going)):
+                    return chosen
+        except SearchEnded as ended:
+            self._end(ended, start)
+        return ()
+
+    def _closed_for(
+        self, start: int, empty: Sequence[int], filled: Sequence[int], chosen: Sequence[int]
+    ) -> list[Consumer]:
+        """Begin anew with these hosts closed; who is on them. Raises SearchEnded."""
+        self._maker.look()
+        self._board.back(start)
+        for root in {*empty, *chosen} - {*filled}:
+            self._board.close(root)
+        return [each for root in chosen for each in self._by_size(root)]
+
+
+def _choices(
+    empty: Sequence[int], leaving: Sequence[int], wanted: int
+) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+    """Which hosts that are empty may be filled, and which that are not to leave: so many more of them."""
+    for count in range(min(len(empty), len(leaving) - wanted) + 1):
+        for filled in combinations(empty, count):
+            for chosen in combinations(leaving, wanted + count):
+                yield filled, chosen
 
 
 def fewest_hosts(stranded: Sequence[int], regained: int) -> int:

@@ -7,6 +7,7 @@ when those before it are made.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import combinations, permutations
 
@@ -46,6 +47,30 @@ class RoomMaker:
     def forget(self) -> None:
         """Begin anew after the time was up in the middle of something."""
         self._moving.clear()
+
+    def look(self) -> None:
+        """Look whether there is time left. Raises SearchEnded."""
+        self._budget.look()
+
+    def state(self) -> Hashable:
+        """Equal when the same is placed, and consumers that can stand for each other went to equal places."""
+        board = self._board
+        moved = Counter((self._look(each.consumer), each.to.root, each.to.draws) for each in board.moved)
+        return frozenset(moved.items()), tuple(sorted(spot.draws for spot in board.placed))
+
+    def tells_all(self, consumers: Iterable[Consumer]) -> bool:
+        """Whether no way is left out where it would be these that are moved.
+
+        Of trees with too many candidates some are left out, and so are moves of consumers elsewhere that
+        would make room on providers that are shared.
+        """
+        board = self._board
+        wishes = {each.wish.key: each.wish for each in consumers if each.wish is not None}
+        return (
+            not board.ground.was_cut
+            and all(wish.tells_all(board) for wish in wishes.values())
+            and not any(board.ground.is_shared(draw.row) for each in consumers for draw in each.spot.draws)
+        )
 
     # -- ways ---------------------------------------------------------------------------------------
 

@@ -84,7 +84,8 @@ class Left:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`wanted` and `achieved` count what the goal is about: requests, hosts, or stranded units (then `wanted`
-    is what there was). `complete`: the search ended by itself. `placements`: where requests would go.
+    is what there was). `complete`: the goal is reached, or proven to be out of reach within the limits. `why`
+    it was not reached, empty if it was. `placements`: where requests would go.
     """
 
     goal: str
@@ -93,6 +94,7 @@ class Plan:
     complete: bool
     moves: Sequence[Move]
     bound: Bound
+    why: str
     hosts: Sequence[PlannedHost]
     placements: Sequence[Resources] = ()
     left: Sequence[Left] = ()

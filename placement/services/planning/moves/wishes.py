@@ -34,6 +34,13 @@ class Wish(Protocol):
     def key(self) -> Hashable:
         """Equal for requests that get the same spots."""
 
+    @property
+    def wanted(self) -> Amounts:
+        """What it takes at least of classes that only hosts offer, wherever it goes."""
+
+    def tells_all(self, board: Board) -> bool:
+        """Whether its spots are all that make a difference."""
+
     def spots(self, board: Board) -> Iterator[Spot]:
         """Where it fits as the board is, on hosts that are open. Raises SearchEnded."""
 
@@ -59,8 +66,13 @@ class QueryWish:
         self.classes = frozenset(
             class_id for query in queries for group in query.groups for class_id, _ in group.resources
         )
-        self._wanted = _least_wanted(queries, shared_classes)
+        self.wanted: Amounts = _least_wanted(queries, shared_classes)
         self._hosts: list[int] | None = None
+
+    def tells_all(self, board: Board) -> bool:
+        """Whether amounts that are split can be so in one way only: each provider gives one unit of them."""
+        split = {name for query in self.queries for group in query.groups for name in group.split}
+        return all(board.ground.most_of_one(name) <= 1 for name in split)
 
     def spots(self, board: Board) -> Iterator[Spot]:
         """Where it fits as the board is, on hosts that are open."""
@@ -113,8 +125,8 @@ class QueryWish:
 
     def lacking(self, board: Board, root: int) -> Amounts:
         """What is missing of each class on the host in all."""
-        free = board.ground.sums(root, self._wanted)
-        return {name: amount - free[name] for name, amount in self._wanted.items() if amount > free[name]}
+        free = board.ground.sums(root, self.wanted)
+        return {name: amount - free[name] for name, amount in self.wanted.items() if amount > free[name]}
 
     def freed(self, board: Board, consumer: Consumer) -> Amounts:
         """What a consumer holds of each class there."""
@@ -145,6 +157,12 @@ class PodWish:
             document.consumer if self._placed else "",
         )
         self._hosts: list[int] | None = None
+        # What a pod holds of a provider follows from the node; sums of these show nothing.
+        self.wanted: Amounts = {}
+
+    def tells_all(self, board: Board) -> bool:
+        """False: of the ways to give it CPUs of a node the pod scheduler tells one."""
+        return False
 
     def spots(self, board: Board) -> Iterator[Spot]:
         """Where it fits, in the order of the pod scheduler."""
