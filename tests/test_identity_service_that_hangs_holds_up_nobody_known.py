@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from placement.api.application import ApiSettings
 from placement.api.keystone import Keystone
-from placement.api.waiting_room import Full, WaitingRoom
+from placement.services.waiting_room import Full, WaitingRoom
 from placement.app import build
 from placement.storage.database import Database
 from tests.client import Client, detail

@@ -23,7 +23,7 @@ from oslo_config import cfg
 
 from placement.api.context import Caller
 from placement.api.errors import HttpError, Misconfigured, Relayed
-from placement.api.waiting_room import Full, WaitingRoom
+from placement.services.waiting_room import Full, WaitingRoom
 
 LOG = logging.getLogger(__name__)
 _GROUP = "keystone_authtoken"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from placement.forest.forest import Forest
 from placement.forest.sharing import Sharing
+
+# So many rows are added between two looks at the clock: some milliseconds of work.
+_ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +49,24 @@ class Altered:
     like: dict[int, int]
 
 
-def altered(forest: Forest, world: World) -> Altered:
-    """The snapshot of a forest with what is to be different."""
+def altered(forest: Forest, world: World, look: Callable[[], None]) -> Altered:
+    """The snapshot of a forest with what is to be different.
+
+    `look` is called between pieces of work and raises what ends it.
+    """
+    look()
     copy = forest.writable_copy()
     for change in world.reoffered:
+        look()
         rows = copy.in_trees(np.array(change.roots, np.intp))
         copy.column(change.class_id).reoffer(rows, change.ratio, change.reserved)
     like: dict[int, int] = {}
     for each in world.added:
-        like.update(dict.fromkeys(copy.repeat(each.root, each.count).tolist(), each.root))
+        at_once = max(1, _ROWS_AT_ONCE // int(forest.providers.tree_size[each.root]))
+        for done in range(0, each.count, at_once):
+            look()
+            rows = copy.repeat(each.root, min(at_once, each.count - done))
+            like.update(dict.fromkeys(rows.tolist(), each.root))
     if world.without:
         copy.cut(np.unique(np.array(world.without, np.intp)))
     return Altered(copy, like)

@@ -49,7 +49,7 @@ from placement.services.placement.shortlists import (
     Shortlist,
     Wish,
 )
-from placement.services.planning.world import WorldRequest
+from placement.services.planning.world import WorldRequest, imagining
 
 # So many consumers that need not have all or nothing claim in one transaction.
 _AT_ONCE = 1000
@@ -109,9 +109,10 @@ class BestFit:
         self, applications: Sequence[Application], together: Together, world: WorldRequest
     ) -> Settled:
         """What `claim_together` would give in such a world; nothing is written. Raises as it does."""
-        view = self._ruled.view(world)
-        wanted, together = _in_groups(applications), _of_groups(together)
-        return in_rounds(wanted, lambda some, given: self._previewed(some, together, view, given))
+        with imagining(world):
+            view = self._ruled.view(world)
+            wanted, together = _in_groups(applications), _of_groups(together)
+            return in_rounds(wanted, lambda some, given: self._previewed(some, together, view, given))
 
     def _previewed(
         self, applications: Sequence[Application], together: Together, view: View, given: Sequence[Outcome]

@@ -124,6 +124,10 @@ class Candidates:
             LOG.info("no candidates: %s", first_obstacle(found.explanation))
         return found
 
+    def budget(self) -> Budget:
+        """The time of one search from now on, as long as the caller stays."""
+        return Budget(deadline.remaining(self._settings.seconds), deadline.caller_is_gone)
+
     def wanted(self, view: View, query: CandidateQuery, options: SearchOptions) -> tuple[ForestQuery, ...]:
         """The query by ids; where it asks core trees something else, that for others and that for these.
 
@@ -258,7 +262,7 @@ class Candidates:
             depth_first=self._settings.depth_first,
             order=by_score,
             considered=self._settings.maximum or 2**31,
-            budget=Budget(deadline.remaining(self._settings.seconds), deadline.caller_is_gone),
+            budget=self.budget(),
         )
 
     def options(

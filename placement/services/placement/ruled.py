@@ -81,9 +81,14 @@ class Ruled:
         self._holdings = holdings
 
     def view(self, world: WorldRequest) -> View:
-        """The newest forest with what is to be different. Raises BadRequest naming the member, NotFound."""
+        """The newest forest with what is to be different.
+
+        Raises BadRequest naming the member, SearchTimeout.
+        """
         view = self._candidates.view()
-        return view if world == NOTHING_DIFFERENT else imagined(self._database, view, world, None).view
+        if world == NOTHING_DIFFERENT:
+            return view
+        return imagined(self._database, view, world, None, self._candidates.budget()).view
 
     def decide(
         self,

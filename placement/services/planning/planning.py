@@ -22,7 +22,7 @@ from placement.services.planning.answer import KindRoom
 from placement.services.planning.by_pod import PodCapacity
 from placement.services.planning.by_query import QueryCapacity
 from placement.services.planning.pod_world import ImaginedCluster, imagined_cluster
-from placement.services.planning.world import NOTHING_DIFFERENT, Imagined, WorldRequest, imagined
+from placement.services.planning.world import NOTHING_DIFFERENT, Imagined, WorldRequest, imagined, imagining
 from placement.storage.database import Database
 from placement.storage.statements import clusters, provider_rows
 
@@ -76,11 +76,15 @@ class Planning:
         Raises NotFound for the cluster, BadRequest naming the field, FlavorRefused, ManifestError,
         SearchTimeout, Unavailable.
         """
+        with imagining(question.world):
+            return self._capacity(question, parse)
+
+    def _capacity(self, question: Question, parse: ParseQuery) -> dict[str, KindRoom]:
         aggregate = self._cluster_aggregate(question.cluster)
         options = SearchOptions(default_order=False, cluster=question.cluster, cluster_aggregate=aggregate)
-        seen = self._seen(question, aggregate)
-        nodes = self._nodes_seen(question)
         budget = Budget(deadline.remaining(self._seconds), deadline.caller_is_gone)
+        seen = self._seen(question, aggregate, budget)
+        nodes = self._nodes_seen(question, budget)
         rooms = {}
         for name, kind in question.kinds.items():
             try:
@@ -97,9 +101,10 @@ class Planning:
 
     def candidates(self, query: CandidateQuery, options: SearchOptions, world: WorldRequest) -> Search:
         """Where a query would fit. Raises BadRequest naming the member of the world, as Candidates.find."""
-        view = self._keeper.current()
-        seen = imagined(self._database, view, world, options.cluster_aggregate)
-        return self._candidates.find_in(seen.view, query, options)
+        with imagining(world):
+            view, budget = self._keeper.current(), self._candidates.budget()
+            seen = imagined(self._database, view, world, options.cluster_aggregate, budget)
+            return self._candidates.find_in(seen.view, query, options)
 
     def _cluster_aggregate(self, cluster: str | None) -> str | None:
         if cluster is None:
@@ -107,14 +112,14 @@ class Planning:
         with self._database.read() as connection:
             return found(connection, cluster).aggregate_uuid
 
-    def _seen(self, question: Question, aggregate: str | None) -> Imagined | None:
+    def _seen(self, question: Question, aggregate: str | None, budget: Budget) -> Imagined | None:
         """The forest that is asked about, None if only pods are."""
         if all(kind.pod is not None for kind in question.kinds.values()):
             return None
         view = self._keeper.current()
         if question.world == NOTHING_DIFFERENT:
             return Imagined(view, {})
-        return imagined(self._database, view, question.world, aggregate)
+        return imagined(self._database, view, question.world, aggregate, budget)
 
     def _of_query(
         self, seen: Imagined | None, query: CandidateQuery, options: SearchOptions, question: Question
@@ -146,12 +151,12 @@ class Planning:
                 groups[kind][cluster or uuid] = id_
         return groups
 
-    def _nodes_seen(self, question: Question) -> ImaginedCluster | None:
+    def _nodes_seen(self, question: Question, budget: Budget) -> ImaginedCluster | None:
         """The nodes that are asked about, None if no pods or no cluster are."""
         if question.cluster is None or all(kind.pod is None for kind in question.kinds.values()):
             return None
         view = self._cluster_cache.view(question.cluster)
-        return imagined_cluster(self._database, self._cluster_cache.loader, view, question.world)
+        return imagined_cluster(self._database, self._cluster_cache.loader, view, question.world, budget)
 
     def _of_pod(
         self, nodes: ImaginedCluster | None, pod: Mapping[str, Any], question: Question, budget: Budget

@@ -17,9 +17,10 @@ from placement.numa.host_score import HostTotals
 from placement.scheduling.node_info import NodeInfo, NodeTemplate
 from placement.scheduling.node_offers import HOST
 from placement.scheduling.pod_rules.placed_pods import PlacedPods
+from placement.search.budget import Budget, SearchEnded
 from placement.services.clusters.node_loading import NodeLoader
 from placement.services.following.cluster_cache import ClusterSnapshot
-from placement.services.planning.world import NOTHING_DIFFERENT, WorldRequest
+from placement.services.planning.world import NOTHING_DIFFERENT, WorldRequest, ended
 from placement.storage.database import Database
 from placement.storage.statements import node_rows
 
@@ -36,29 +37,41 @@ class ImaginedCluster:
 
 
 def imagined_cluster(
-    database: Database, loader: NodeLoader, view: ClusterSnapshot, request: WorldRequest
+    database: Database, loader: NodeLoader, view: ClusterSnapshot, request: WorldRequest, budget: Budget
 ) -> ImaginedCluster:
     """The view with what is to be different: nodes that come, on which nobody is, and nodes that go.
 
-    Nodes by name, or as hosts by name or uuid. Raises BadRequest naming the member.
+    Nodes by name, or as hosts by name or uuid. Raises BadRequest naming the member, SearchTimeout.
     """
     if request == NOTHING_DIFFERENT:
         return ImaginedCluster(view, {})
     if request.inventories:
         raise BadRequest("world.inventories: is not for pods; what nodes offer them follows from manifests")
-    if sum(each.count for each in request.more) > _MOST_NODES:
-        raise BadRequest(f"world.more: at most {_MOST_NODES} nodes are imagined")
+    try:
+        return _imagined(database, loader, view, request, budget)
+    except SearchEnded as error:
+        raise ended(error) from error
+
+
+def _imagined(
+    database: Database, loader: NodeLoader, view: ClusterSnapshot, request: WorldRequest, budget: Budget
+) -> ImaginedCluster:
     called = _called(view)
     new: list[NodeInfo] = []
     like: dict[str, str] = {}
     for at, each in enumerate(request.more):
+        if len(new) + each.count > _MOST_NODES:
+            raise BadRequest(f"world.more[{at}].count: at most {_MOST_NODES} nodes are imagined")
         node = _found(called, each.like)
         template = None if node is None else _without_pods(database, loader, node)
         if node is None or template is None:
             raise BadRequest(
                 f"world.more[{at}].like: there is no node {each.like!r} in cluster {view.facts.name}"
             )
-        copies = [_empty(node, template, len(new) + number) for number in range(1, each.count + 1)]
+        copies = []
+        for number in range(1, each.count + 1):
+            budget.spend()
+            copies.append(_empty(node, template, len(new) + number))
         like |= {copy.name: node.root_uuid for copy in copies}
         new += copies
     gone = {node.name for node in (_found(called, name) for name in request.without) if node is not None}

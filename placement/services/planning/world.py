@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from placement.domain.errors import BadRequest
+from placement.domain.errors import BadRequest, SearchTimeout, Unavailable
 from placement.domain.identifiers import normalize_uuid
 from placement.forest import world as forest_world
+from placement.forest.forest import Forest
 from placement.forest.sharing import SharingMap
+from placement.search.budget import Budget, SearchEnded
 from placement.search.score_cache import ScoreCache
 from placement.services.following.forest_keeper import View
+from placement.services.waiting_room import Full, WaitingRoom
 from placement.storage.database import Database
 from placement.storage.statements import names, provider_rows
 
-_MOST_ROWS = 1_000_000
+# A copy of a fleet with so many times the providers that there are; small fleets may grow to the least.
+_MOST_TIMES, _LEAST_ROWS, _MOST_ROWS = 4, 1_000, 100_000
+# One process holds one altered copy at a time.
+_imagining = WaitingRoom(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +62,41 @@ class Imagined:
     like: Mapping[int, str]
 
 
-def imagined(database: Database, view: View, request: WorldRequest, aggregate: str | None) -> Imagined:
+@contextmanager
+def imagining(request: WorldRequest) -> Iterator[None]:
+    """Look at a world for the time of the block, while no other thread does. Raises Unavailable."""
+    if request == NOTHING_DIFFERENT:
+        yield
+        return
+    try:
+        with _imagining.entered():
+            yield
+    except Full:
+        raise Unavailable("world: another one is looked at, and others wait already; ask again") from None
+
+
+def ended(error: SearchEnded) -> SearchTimeout:
+    """The error of a world that was not made in time."""
+    why = "The caller went away" if error.abandoned else "The time was up ([placement] search_timeout)"
+    return SearchTimeout(f"world: {why} before the hosts were imagined.")
+
+
+def most_imagined(forest: Forest) -> int:
+    """How many providers are imagined beside those of a forest at most."""
+    return min(_MOST_ROWS, max(_LEAST_ROWS, _MOST_TIMES * forest.count))
+
+
+def imagined(
+    database: Database, view: View, request: WorldRequest, aggregate: str | None, budget: Budget
+) -> Imagined:
     """The view with what is to be different; only hosts in the aggregate are known, if it is given.
 
-    Raises BadRequest naming the member.
+    Raises BadRequest naming the member, SearchTimeout.
     """
-    return _Reading(database, view, request, aggregate).imagined(request)
+    try:
+        return _Reading(database, view, request, aggregate).imagined(request, budget)
+    except SearchEnded as error:
+        raise ended(error) from error
 
 
 class _Reading:
@@ -74,21 +110,29 @@ class _Reading:
         called |= {name for each in request.inventories for name in each.hosts or ()}
         self._uuids = host_uuids(database, called)
 
-    def imagined(self, request: WorldRequest) -> Imagined:
+    def imagined(self, request: WorldRequest, budget: Budget) -> Imagined:
         forest = self._view.forest
         reoffered = [self._reoffered(at, each) for at, each in enumerate(request.inventories)]
         added = [
             forest_world.Added(self._row(f"world.more[{at}].like", each.like), each.count)
             for at, each in enumerate(request.more)
         ]
-        rows = sum(each.count * int(forest.providers.tree_size[each.root]) for each in added)
-        if rows > _MOST_ROWS:
-            raise BadRequest(f"world.more: {rows} providers are too many, at most {_MOST_ROWS} are imagined")
+        self._refuse_too_many(added)
         without = self._rows("world.without", request.without)
-        changed = forest_world.altered(forest, forest_world.World(reoffered, added, without))
+        changed = forest_world.altered(forest, forest_world.World(reoffered, added, without), budget.look)
         uuids = {self._row("", name): self._uuids[name] for name in self._uuids if self._known(name) >= 0}
         view = View(changed.forest, SharingMap(), ScoreCache(), self._view.names)
         return Imagined(view, {row: uuids[root] for row, root in changed.like.items()})
+
+    def _refuse_too_many(self, added: Sequence[forest_world.Added]) -> None:
+        forest = self._view.forest
+        most, rows = most_imagined(forest), 0
+        for at, each in enumerate(added):
+            rows += each.count * int(forest.providers.tree_size[each.root])
+            if rows > most:
+                raise BadRequest(
+                    f"world.more[{at}].count: makes {rows} providers, at most {most} are imagined here"
+                )
 
     def _reoffered(self, at: int, each: Reoffered) -> forest_world.Reoffered:
         place = f"world.inventories[{at}]"
