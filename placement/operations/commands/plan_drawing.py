@@ -13,22 +13,34 @@ _OF = {"fit": "requests fit", "empty": "hosts are empty", "free": "more hosts ar
 def summary(plan: Mapping[str, Any]) -> str:
     """What a plan achieves, and how far from the best it may be, in a sentence or two."""
     moves, bound = len(plan["moves"]), plan["bound"]
-    told = f"{_achieved(plan)} after {moves} {'move' if moves == 1 else 'moves'}"
-    if not plan["complete"]:
-        return f"{told}; the time was up before all was tried"
-    if bound["by"] == "impossible":
-        return f"{told}; no number of moves does it"
-    if plan["reached"]:
+    told = _achieved(plan)
+    if moves:
+        told += f" after {moves} {'move' if moves == 1 else 'moves'}"
+    if not plan["reached"]:
+        return f"{told}; {_out_of_reach(plan)}"
+    if moves and bound["moves"] >= moves:
         how = {"sums": "sums show", "search": "all with fewer were tried"}[bound["by"]]
-        least = "no plan has fewer" if bound["moves"] >= moves else f"no plan has fewer than {bound['moves']}"
-        return f"{told}; {least}: {how}" if moves else told
+        told += f"; no plan has fewer: {how}"
+    elif moves and bound["moves"]:
+        told += f"; {bound['moves']} at least are needed, whether so few do is not known"
     return told
+
+
+def _out_of_reach(plan: Mapping[str, Any]) -> str:
+    """Why a plan does not reach its goal; plans that were written before they told so have no `why`."""
+    if not plan["complete"]:
+        return f"more may be possible: {plan.get('why') or 'the time was up before all was tried'}"
+    impossible = plan["bound"]["by"] == "impossible"
+    certain = "no number of moves does it" if impossible else "no plan within the limits does it"
+    return f"{certain}: {plan['why']}" if plan.get("why") else certain
 
 
 def _achieved(plan: Mapping[str, Any]) -> str:
     if plan["goal"] == "defragment":
         return ", ".join(
             f"{each['after']} of {each['before']} {name} are stranded"
+            if each["before"]
+            else f"no {name} is stranded"
             for name, each in plan["stranded"].items()
         )
     return f"{plan['achieved']} of {plan['wanted']} {_OF[plan['goal']]}"
