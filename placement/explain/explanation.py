@@ -6,6 +6,8 @@ Worked out from the trace that the search's own stages left; there is no second 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
 
 import numpy as np
 
@@ -47,7 +49,7 @@ def explain(
 
     Providers stay uuids.
     """
-    trees = [*trace.trees, TreesPassed(Combines(), _combined(forest, sharing, trace))]
+    trees = [*_whole_groups(trace.trees), TreesPassed(Combines(), _combined(forest, sharing, trace))]
     stages = (
         *(_stage_of_providers(forest, passed, words) for passed in trace.providers),
         *_stages_of_trees(forest, trees, words),
@@ -62,6 +64,16 @@ def explain(
             misses = tuple(near.trees(trees, empty - len(trace.providers)))
     other = None if empty is None else _alternative(forest, sharing, query, trace, words)
     return Explanation(stages, misses, trace.complete, alternative=other)
+
+
+def _whole_groups(trees: Sequence[TreesPassed]) -> Iterator[TreesPassed]:
+    """The conditions on trees, with one for each group, also if several classes were looked for apart."""
+    for _, several in groupby(trees, key=lambda each: each.condition):
+        *before, last = several
+        for each in before:
+            if last.alone is not None and each.alone is not None:
+                last = replace(last, alone=last.alone & each.alone)
+        yield last
 
 
 def _alternative(

@@ -27,9 +27,21 @@ def sentences(explanation: Explanation) -> list[str]:
         said.append(told(stage, explanation))
         if at == empty:
             said += [text for miss in explanation.misses for text in lacks(miss, stage, explanation.names)]
+            if not explanation.misses:
+                said.append(_nothing_near(stage))
     if explanation.alternative is not None:
         said.append(_splitting(explanation.alternative, explanation.names))
     return said
+
+
+def _nothing_near(stage: Stage) -> str:
+    """Why there is nothing that came close to a condition."""
+    condition = stage.condition
+    if condition.resource_class is not None and not stage.came:
+        return f"no provider offers {condition.resource_class}"
+    if not stage.came:
+        return f"nothing came to this condition: {condition.text}"
+    return f"nothing that came to this condition is on a host that the others admit: {condition.text}"
 
 
 def _splitting(found: Alternative, names: Names) -> str:
@@ -81,9 +93,13 @@ def lacks(miss: Miss, stage: Stage, names: Names) -> list[str]:
         return [tell(shortage, name, names) for shortage in miss.shortages]
     if miss.words:
         return [f"{name}: {words}" for words in miss.words]
-    if stage.counted is Counted.TREES:
-        return [f"the tree of {name} met everything before"]
-    return [f"{name} met everything before"]
+    subject = f"the tree of {name}" if stage.counted is Counted.TREES else name
+    said = [f"{subject} met everything before"]
+    if miss.lacking:
+        said.append(f"missing: {', '.join(miss.lacking)}")
+    if miss.unwanted:
+        said.append(f"forbidden: {', '.join(miss.unwanted)}")
+    return ["; ".join(said)]
 
 
 def _alone(shortage: Shortage, name: str, _names: Names) -> str:
@@ -133,7 +149,17 @@ def _split(shortage: Shortage, root: str, names: Names) -> str:
     place = f"the tree of {root}"
     if shortage.provider is not None:
         place = f"{'NUMA node' if shortage.is_numa else 'below'} {_name(shortage, names)}"
-    return f"{place}: {shortage.free} of {shortage.wanted} {shortage.resource_class} for {_groups(shortage)}"
+    amount = f"{shortage.free} of {shortage.wanted} {shortage.resource_class}"
+    if shortage.condition is not None:
+        amount += f" with {shortage.condition.text}"
+    return f"{place}: {amount} for {_groups(shortage)}"
+
+
+def _together(shortage: Shortage, root: str, _names: Names) -> str:
+    if shortage.condition is not None:
+        condition = shortage.condition.text
+        return f"the tree of {root} has most room for {_groups(shortage)} on providers without {condition}"
+    return f"the tree of {root} could serve {_groups(shortage)} each alone, not side by side"
 
 
 def _name(shortage: Shortage, names: Names) -> str:
@@ -158,4 +184,5 @@ _SHORTAGE: Mapping[Reason, Callable[[Shortage, str, Names], str]] = {
     Reason.BELOW: _below,
     Reason.APART: _apart,
     Reason.SPLIT: _split,
+    Reason.TOGETHER: _together,
 }

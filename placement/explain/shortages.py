@@ -10,17 +10,17 @@ import numpy as np
 from placement.domain.explanation import Reason, Shortage
 from placement.domain.traits import NUMA_ROOT
 from placement.explain.arrangement import NO_POSITION, Want, arrange
-from placement.explain.split_shortages import lacks
+from placement.explain.split_shortages import Lack, lacks, tops_of
 from placement.explain.vocabulary import Vocabulary
 from placement.forest.arrays import Indices, Rows, Shares
 from placement.forest.forest import Forest
 from placement.forest.sharing import Sharing
 from placement.forest.uuids import to_text
-from placement.search.conditions import Condition, OffersClass
+from placement.search.conditions import Carries, Condition, OffersClass
 from placement.search.equivalence import EquivalenceClasses
 from placement.search.filters import Choices, choices_of
-from placement.search.problem import Problem
-from placement.search.query import ForestQuery, Slot, demands_of, slots_of
+from placement.search.problem import Problem, bits
+from placement.search.query import ForestQuery, Ids, Slot, demands_of, slots_of
 from placement.search.trace import Trace
 
 # The distance of a tree without any provider for a group; missing amounts make at most 1.
@@ -116,7 +116,7 @@ class Shortages:
     # -- closely, for one tree ----------------------------------------------------------------------
 
     def of(self, root: int) -> tuple[Shortage, ...]:
-        """What the tree lacks; empty only if conditions that several slots meet together are in the way."""
+        """What the tree lacks, or that conditions which several slots meet together are in the way."""
         trees = next(self._equivalence.of(np.array([root], np.int32)), None)
         if trees is None:
             nowhere = (NO_POSITION,) * len(self._slots)
@@ -127,28 +127,81 @@ class Shortages:
             for class_id, demand in self._demands.items()
         ]
         found = arrange(trees.problem, wants, self._budget)
-        return (
+        told = (
             *self._unserved(root, found.positions, found.tops, rows),
             *self._overdrawn(found.positions, rows),
             *self._unsplit(trees.problem, rows),
         )
+        told = told or tuple(self._elsewhere(trees.problem, rows))
+        told = (*told, *self._uncovered(trees.problem, found.positions, rows))
+        return told or (Shortage(Reason.TOGETHER, self._groups(range(len(self._slots)))),)
 
     def _unsplit(self, problem: Problem, rows: Indices) -> Iterator[Shortage]:
         """The subtrees that can give too little of what is split."""
         if problem.splitting is None:
             return
         for lack in lacks(problem, problem.splitting):
-            ((class_id, _),) = self._slots[lack.slots[0]].resources
-            yield Shortage(
-                Reason.SPLIT,
-                self._groups(lack.slots),
-                None if lack.top is None else self._uuid(int(rows[lack.top])),
-                self._words.resource_class(class_id),
-                wanted=lack.wanted,
-                free=lack.free,
-                missing=lack.wanted - lack.free,
-                is_numa=lack.top is not None and self._is_numa(int(rows[lack.top])),
+            yield self._split(lack, rows)
+
+    def _split(self, lack: Lack, rows: Indices) -> Shortage:
+        slot = self._slots[lack.slots[0]]
+        ((class_id, _),) = slot.resources
+        asked = Carries(slot.group.required, slot.group.forbidden)
+        return Shortage(
+            Reason.SPLIT,
+            self._groups(lack.slots),
+            None if lack.top is None else self._uuid(int(rows[lack.top])),
+            self._words.resource_class(class_id),
+            wanted=lack.wanted,
+            free=lack.free,
+            missing=lack.wanted - lack.free,
+            condition=self._words.condition(asked) if asked.required or asked.forbidden else None,
+            is_numa=lack.top is not None and self._is_numa(int(rows[lack.top])),
+        )
+
+    def _elsewhere(self, problem: Problem, rows: Indices) -> Iterator[Shortage]:
+        """What each subtree lacks where one has enough of what is split, and another one of all else."""
+        if problem.splitting is None:
+            return
+        told = set()
+        for lack, slots in tops_of(problem, problem.splitting):
+            if lack.free < lack.wanted:
+                yield self._split(lack, rows)
+            elif lack.top is not None:
+                row = int(rows[lack.top])
+                for class_id, demand in self._demands.items():
+                    drawn = [slot for slot in slots if demand[slot]]
+                    if drawn and (class_id, row) not in told:
+                        told.add((class_id, row))
+                        yield from self._short(class_id, demand, {row: drawn})
+
+    def _uncovered(self, problem: Problem, positions: Sequence[int], rows: Indices) -> Iterator[Shortage]:
+        """The traits of the unsuffixed group for which no provider has room beside all else."""
+        slots = [slot for slot, each in enumerate(self._slots) if not each.suffixed]
+        if not slots or any(positions[slot] == NO_POSITION for slot in slots):
+            return
+        for any_of in self._slots[slots[0]].group.required:
+            if not any(self._covers(problem, positions, rows, slot, any_of) for slot in slots):
+                condition = self._words.condition(Carries((any_of,), frozenset()))
+                yield Shortage(Reason.TOGETHER, self._groups(slots), condition=condition)
+
+    def _covers(
+        self, problem: Problem, positions: Sequence[int], rows: Indices, slot: int, any_of: Ids
+    ) -> bool:
+        """Whether a provider with such a trait serves a slot, or could beside the other slots."""
+        ((class_id, amount),) = self._slots[slot].resources
+        demand = self._demands[class_id]
+        for position in bits(problem.options[slot]):
+            row = int(rows[position])
+            others = sum(
+                demand[other] for other, at in enumerate(positions) if at == position and other != slot
             )
+            free = int(self._forest.column(class_id).free_of(np.array([row], np.intp))[0])
+            if any_of & self._forest.traits.of(row) and (
+                position == positions[slot] or free - others >= amount
+            ):
+                return True
+        return False
 
     def _is_numa(self, row: int) -> bool:
         return any(self._words.trait(trait) == NUMA_ROOT for trait in self._forest.traits.of(row))

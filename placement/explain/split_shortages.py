@@ -49,6 +49,18 @@ def lacks(problem: Problem, splitting: Splitting) -> Iterator[Lack]:
         yield from _in_subtrees(problem, splitting, splits)
 
 
+def tops_of(problem: Problem, splitting: Splitting) -> Iterator[tuple[Lack, Sequence[int]]]:
+    """What each subtree can give of an amount that is split, and the slots that its top would have to serve.
+
+    For trees where one subtree has enough of it and another one has what else the group asks for.
+    """
+    for split in splitting.splits:
+        slots = list(bits(min(split.tops, key=int.bit_count))) if split.tops else []
+        for top, reach in _subtrees(problem, splitting, split):
+            given = _given(splitting, split, reach, several=False)
+            yield Lack((split.slot,), top, split.amount, given), slots
+
+
 def _in_subtrees(problem: Problem, splitting: Splitting, splits: Sequence[Split]) -> list[Lack]:
     slots, wanted = tuple(split.slot for split in splits), sum(split.amount for split in splits)
     subtrees = list(_subtrees(problem, splitting, splits[0]))

@@ -82,18 +82,16 @@ class RuleReader:
         if rule.per is Per.HOST:
             return HostPlaces(forest, self.sharers)
         if rule.per is Per.AGGREGATE:
-            return AggregatePlaces(forest, self.sharers, self._aggregates(where, rule))
+            return AggregatePlaces(forest, self.sharers, self._aggregates(rule))
         return ProviderPlaces(forest, self._marker(where, rule))
 
-    def _aggregates(self, where: str, rule: MemberRule) -> list[int]:
+    def _aggregates(self, rule: MemberRule) -> list[int]:
+        """The ids of the aggregates that a rule lists; one that no provider was ever in has one of its own."""
         if not rule.aggregates:
             return []
         with self._database.read() as connection:
             known = scoping.aggregates(self._view.forest, names.aggregate_ids(connection, rule.aggregates))
-        for at, uuid in enumerate(rule.aggregates):
-            if uuid not in known:
-                raise BadRequest(f"{where}.aggregates[{at}]: no provider was ever in an aggregate {uuid}")
-        return [known[uuid] for uuid in rule.aggregates]
+        return [known.get(uuid, -at) for at, uuid in enumerate(rule.aggregates, start=1)]
 
     def _marker(self, where: str, rule: MemberRule) -> Marker:
         known = self._view.names

@@ -98,7 +98,7 @@ def explained(made: World, *pairs: tuple[str, str]) -> Explanation:
                 "group 1, room for 1 VCPU: 2 of 2 providers, in 2 trees",
                 "group 1, trait CUSTOM_SSD: 1 of 2 providers, in 1 tree",
                 "group 1, no trait CUSTOM_SSD: 0 of 1 provider, in 0 trees",
-                "one met everything before",
+                "one met everything before; forbidden: CUSTOM_SSD",
                 "trees with somebody for every group up to 1: 0 of 2 trees",
                 "trees that serve all groups side by side (sums, group_policy, same_subtree): 0 of 0 trees",
             ],
@@ -172,7 +172,16 @@ def test_explaining_changes_nothing_and_finds_a_reason_for_nothing(
         stage.counted is Counted.TREES or stage.trees <= stage.passed <= stage.came
         for stage in explanation.stages
     )
-    assert all(sentences(explanation))
+    said = sentences(explanation)
+    assert all(said)
+    on_trees = [stage.condition.text for stage in explanation.stages if stage.counted is Counted.TREES]
+    assert len(set(on_trees)) == len(on_trees)
+    if explanation.first_empty is not None:
+        unexplained = [
+            miss for miss in explanation.misses if not (miss.shortages or miss.lacking or miss.unwanted)
+        ]
+        assert not unexplained, explanation.stages[explanation.first_empty]
+        assert len(said) > len(explanation.stages)
     carried = {provider.uuid: provider.traits for provider in providers}
     empty = explanation.first_empty
     if empty is None or explanation.stages[empty].condition.kind is not Kind.TRAITS:

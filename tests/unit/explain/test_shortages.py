@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.domain.explanation import Kind, Miss, Reason, Shortage
-from placement.domain.groups import UNSUFFIXED, CandidateQuery
+from placement.domain.groups import UNSUFFIXED, CandidateQuery, RequestGroup
 from placement.domain.inventory import Inventory
 from placement.explain.explanation import explain
 from placement.explain.sentences import sentences
@@ -102,6 +103,77 @@ def explained(providers: list[NaiveProvider], query: CandidateQuery) -> tuple[li
 def test_what_is_missing_is_told(query: str, said: list[str]) -> None:
     pairs = [tuple(pair.split("=", 1)) for pair in query.split("&")]
     assert explained(host(), parsed(pairs))[1] == said
+
+
+def split_cores(cores: int, memory: int, *traits: str) -> CandidateQuery:
+    """Memory of a provider and cores below it, each of which has the traits."""
+    required = tuple(frozenset((name,)) for name in traits)
+    wanted = {"MEMORY_MB": memory, "PCPU": cores}
+    return CandidateQuery((RequestGroup("_c", wanted, required, split=frozenset({"PCPU"})),))
+
+
+def test_what_is_on_different_subtrees_is_told_of_each() -> None:
+    # n0 has three cores of two and little memory, n1 has two of them and more memory.
+    _, said = explained(host(), split_cores(5, 150))
+    assert said == [
+        "n0 lacks 50 MEMORY_MB for group _c: 150 wanted, 100 free",
+        "below n1: 4 of 5 PCPU for group _c",
+    ]
+
+
+def test_a_trait_that_cores_lack_is_named_with_the_amount() -> None:
+    providers = [
+        replace(each, traits=frozenset({"CUSTOM_T"})) if "MEMORY_MB" in each.inventories else each
+        for each in host()
+    ]
+    one = next(at for at, each in enumerate(providers) if "PCPU" in each.inventories)
+    providers[one] = replace(providers[one], traits=frozenset({"CUSTOM_T"}))
+    _, said = explained(providers, split_cores(3, 50, "CUSTOM_T"))
+    assert "below n0: 2 of 3 PCPU with trait CUSTOM_T for group _c" in said
+
+
+def test_a_trait_that_the_unsuffixed_group_lacks_besides_is_named() -> None:
+    # n1 has room for one of the two that may only be there.
+    providers = [
+        provider("host", None, DISK_GB=10),
+        provider("n0", "host", VCPU=8),
+        replace(provider("n1", "host", VCPU=4), traits=frozenset({"CUSTOM_T", "CUSTOM_U"})),
+    ]
+    asked = (
+        "resources=DISK_GB:6,VCPU:4&required=CUSTOM_T&resources1=VCPU:4&required1=CUSTOM_U&group_policy=none"
+    )
+    pairs = [tuple(pair.split("=", 1)) for pair in asked.split("&")]
+    trait = "the tree of host has most room for the unsuffixed group on providers without trait CUSTOM_T"
+    assert explained(providers, parsed(pairs))[1] == [trait]
+    short = explained(providers, parsed([*pairs, ("resources2", "DISK_GB:7")]))[1]
+    assert short == ["host lacks 3 DISK_GB for the unsuffixed group and 2: 13 wanted, 10 free", trait]
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_every_refusal_of_split_amounts_has_a_reason(seed: int) -> None:
+    chance = random.Random(seed)
+    providers = [provider("host", None, DISK_GB=10)]
+    for node in range(chance.randint(1, 3)):
+        traits = frozenset(name for name in ("CUSTOM_T", "CUSTOM_U") if chance.random() < 0.5)
+        top = provider(f"n{node}", "host", MEMORY_MB=chance.randint(1, 5))
+        providers.append(replace(top, traits=traits))
+        for at in range(chance.randint(0, 3)):
+            core = provider(f"c{node}{at}", f"n{node}", PCPU=chance.randint(1, 2))
+            providers.append(replace(core, traits=traits if chance.random() < 0.5 else frozenset()))
+    groups = [
+        RequestGroup(
+            suffix,
+            {"MEMORY_MB": chance.randint(1, 4), "PCPU": chance.randint(1, 5)},
+            (frozenset({"CUSTOM_T"}),) if chance.random() < 0.3 else (),
+            split=frozenset({"PCPU"}),
+        )
+        for suffix in ("_a", "_b")[: chance.randint(1, 2)]
+    ]
+    misses, said = explained(providers, CandidateQuery(tuple(groups), isolate=chance.random() < 0.5))
+    assert all(miss.shortages or miss.lacking or miss.unwanted for miss in misses)
+    if not enumerate_candidates(providers, CandidateQuery(tuple(groups))):
+        assert said
+    assert "the tree of host met everything before" not in said
 
 
 def test_cores_that_are_short_are_told_together() -> None:
