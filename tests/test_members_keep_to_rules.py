@@ -98,6 +98,19 @@ def test_members_are_spread_over_zones(api: Client):
     assert (sorted(per_zone), placed.count(None)) == ([1, 2, 2], 4)
 
 
+def test_a_zone_that_no_host_was_ever_in_counts_as_empty(api: Client):
+    inside = [hosts(api, 3), hosts(api, 3)]
+    made = [*zones(api, *inside), str(uuid.uuid4())]
+    spread = {"kind": "spread", "per": "aggregate", "aggregates": made}
+    placed = places(api.post(PATH, wish(9, APART, spread)))
+    # The empty zone has none, so the others may have one each.
+    assert [sum(host in each for host in placed) for each in inside] == [1, 1]
+    together = {"kind": "together", "per": "aggregate", "aggregates": made}
+    placed = places(api.post(PATH, wish(2, together)))
+    assert any({*placed} <= {*each} for each in inside)
+    assert places(api.post(PATH, wish(1, {**together, "aggregates": made[2:]}))) == [None]
+
+
 def test_at_most_so_many_are_in_an_aggregate(api: Client):
     inside = [hosts(api, 2), hosts(api, 2)]
     made = zones(api, *inside)
@@ -289,7 +302,6 @@ def test_flavors_fall_back(api: Client):
             wish(1, {**APART, "aggregates": [str(uuid.uuid4())]}),
             "rules[0].aggregates: is for rules per aggregate",
         ),
-        (wish(1, {**APART, "per": "aggregate", "aggregates": [str(uuid.uuid4())]}), "rules[0].aggregates[0]"),
         (wish(1, {**APART, "per": "provider"}), "rules[0].per: provider needs one of"),
         (wish(1, {**APART, "per": "provider", "trait": "CUSTOM_NO"}), "rules[0].trait: No such trait"),
         (wish(1, {**APART, "per": "provider", "resource_class": "CUSTOM_NO"}), "rules[0].resource_class"),
