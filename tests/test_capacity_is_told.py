@@ -112,12 +112,8 @@ def test_worlds_that_differ_are_counted_and_nothing_is_written(api, hosts):
     on_a, like_a = [{**ratio, "hosts": ["a"]}], [{"like": "a", "count": 2}]
     # Hosts like one are offered on the terms that it has in this world, in either order.
     assert total(api, SMALL, world={"inventories": on_a}) == 8 + 2 + 1
-    assert (
-        total(api, SMALL, world={"inventories": on_a, "more": like_a}) == 27
-    )
-    assert (
-        total(api, SMALL, world={"more": like_a, "inventories": on_a}) == 27
-    )
+    assert total(api, SMALL, world={"inventories": on_a, "more": like_a}) == 27
+    assert total(api, SMALL, world={"more": like_a, "inventories": on_a}) == 27
     assert total(api, SMALL, world={"more": [{"like": "c", "count": 2}], "inventories": on_a}) == 8 + 2 + 3
     reserved = {"resource_class": "VCPU", "reserved": 7, "hosts": ["a", "b"]}
     assert total(api, SMALL, world={"inventories": [reserved]}) == 1

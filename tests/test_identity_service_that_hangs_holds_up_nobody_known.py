@@ -15,8 +15,8 @@ from oslo_config import cfg
 
 from placement.api.application import ApiSettings
 from placement.api.keystone import Keystone
-from placement.services.waiting_room import Full, WaitingRoom
 from placement.app import build
+from placement.services.waiting_room import Full, WaitingRoom
 from placement.storage.database import Database
 from tests.client import Client, detail
 from tests.identity_service import IdentityService, project_token

@@ -137,7 +137,10 @@ def test_imagined_nodes_say_what_they_are_like(api, imagined):
         ),
         ({"more": [{"like": "elsewhere/n9", "count": 1}]}, "world.more[0].like: there is no node"),
         ({"more": [{"like": "n1", "count": 0}]}, "['world']['more'][0]['count']"),
-        ({"more": [{"like": "n1", "count": 6000}] * 2}, "world.more[1].count: at most 10000 nodes are imagined"),
+        (
+            {"more": [{"like": "n1", "count": 6000}] * 2},
+            "world.more[1].count: at most 10000 nodes are imagined",
+        ),
         ({"inventories": [{"resource_class": "VCPU", "reserved": 1}]}, "world.inventories: is not for pods"),
     ],
 )

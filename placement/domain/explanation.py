@@ -119,8 +119,8 @@ class Shortage:
     provider of the tree meets `condition`, or none offers the class. BELOW: no provider is left below
     `provider`, where same_subtree wants the groups. APART: isolated groups take all that could serve. SPLIT:
     the providers below `provider` (None: of the whole tree) that meet `condition` give too little of an
-    amount that is split; `is_numa` tells that this provider is a NUMA node. TOGETHER: each group could be served alone, but not
-    beside the others; with a `condition`, those that lack least do not meet it together.
+    amount that is split; `is_numa` tells that this provider is a NUMA node. TOGETHER: each group could be
+    served alone, but not beside the others; with a `condition`, those that lack least do not meet it.
     """
 
     reason: Reason

@@ -86,7 +86,7 @@ class RuleReader:
         return ProviderPlaces(forest, self._marker(where, rule))
 
     def _aggregates(self, rule: MemberRule) -> list[int]:
-        """The ids of the aggregates that a rule lists; one that no provider was ever in has one of its own."""
+        """The ids of the aggregates that a rule lists, also where no provider was ever in one."""
         if not rule.aggregates:
             return []
         with self._database.read() as connection:
