@@ -59,7 +59,8 @@ class MakePlan(_Telling):
     `fit KIND` is for requests that do not fit, `empty HOST...` and `free N` for hosts, `defragment KIND`
     strands less for such requests. KIND is a .json file with a flavor, a file with the manifest of a pod
     (needs --cluster; not for `defragment`), or a query such as resources=VCPU:2; options of flavors say one
-    without a file. Nothing is written. If the goal is not reached, the moves that were found are shown and the command ends with 1.
+    without a file. Nothing is written. If the goal is not reached, the moves that were found are shown and
+    the command ends with 1.
     """
 
     arguments = (
