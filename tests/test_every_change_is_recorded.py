@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -158,6 +159,24 @@ def test_pods_and_nodes_are_told_by_their_names(api: Client):
     assert [event["action"] for event in audited(api, target="edge/n1")] == ["delete", "create"]
     gone = audited(api, target_type="resource_provider", action="delete")
     assert len(gone) == documents(audited(api, target="edge/n1")[1])["after"]["providers_created"]
+
+
+def test_the_page_of_a_pod_shows_its_own_changes_only(api: Client, database: Database):
+    cluster = "/ext/v1/clusters/edge"
+    api.put(cluster)
+    api.put(f"{cluster}/nodes/n1", node_manifests("n1"))
+    api.put(f"{cluster}/pods/default/web", pod_manifest())
+    written = datetime.datetime(2021, 3, 4, 5, 6, 7)
+    with database.write() as transaction:
+        transaction.execute(sa.update(tables.audit_records).values(recorded_at=written))
+    # What others do later is neither its history nor its last change.
+    api.put("/traits/CUSTOM_LATER")
+    api.put(f"{cluster}/pods/default/web-2", pod_manifest())
+    page = api.get("/ui/pods/edge/default/web").text
+    (own,) = audited(api, target="edge/default/web")
+    history = page[page.index('id="history"') :]
+    assert re.findall(r"/ui/changes/(\d+)", history) == [own["id"]]
+    assert set(re.findall(r'datetime="([^"]+)"', page)) == {"2021-03-04 05:06:07Z"}
 
 
 def test_pages_lead_through_all_records_newest_first(api: Client):

@@ -103,7 +103,6 @@ class AuditFilter:
     request_id: str | None = None
     action: str | None = None
     kind: str | None = None
-    target: str | None = None
     consumer_id: str | None = None
     since: datetime.datetime | None = None
     until: datetime.datetime | None = None

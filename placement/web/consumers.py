@@ -196,8 +196,7 @@ def _pod(cluster: str, namespace: str, name: str) -> Response:
     """One pod."""
     answer = use_cases().pods.get(cluster, namespace, name)
     document = pod_body(cluster, answer)
-    target = f"{cluster}/{namespace}/{name}"
-    history = history_of(AuditFilter(target=target))
+    history = history_of(AuditFilter(targets=(f"{cluster}/{namespace}/{name}",)))
     places = [answer.resource_provider] if answer.resource_provider and wanted() == HTML else ()
     return shown(
         "pod.html",

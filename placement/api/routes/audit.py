@@ -42,7 +42,6 @@ _FILTERS = {
     "user_id": "user_id",
     "project_id": "project_id",
     "request_id": "request_id",
-    "target": "target",
     "consumer_uuid": "consumer_id",
 }
 _QUERY = (
@@ -92,8 +91,10 @@ def audit() -> Response:
     given = parameters()
     refuse_unknown(given, names_of(_QUERY, NEWEST))
     texts: dict[str, Any] = {name: single(given, key) for key, name in _FILTERS.items()}
+    target = single(given, "target")
     wanted = AuditFilter(
         **texts,
+        targets=() if target is None else (target,),
         action=_one_of(given, "action", [str(action) for action in Action]),
         kind=_one_of(given, "target_type", [str(kind) for kind in Kind]),
         since=_time(given, "since"),

@@ -135,6 +135,7 @@ class Pods:
                 namespace=wanted.namespace,
                 node=wanted.node,
                 qos=wanted.qos,
+                scheduled=wanted.scheduled,
                 after=after,
                 count=count + 1,
             )

@@ -68,7 +68,7 @@ class Listings:
     ) -> tuple[list[ConsumerSum], str | None]:
         """What the next consumers hold by class, and what the page after that begins behind.
 
-        Of what is wanted, projects, users, types and clusters count. Raises BadRequest as `allocations`.
+        Neither one consumer nor one provider can be wanted. Raises BadRequest as `allocations`.
         """
         with self._database.read() as connection:
             _check_cluster(connection, wanted.cluster)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -13,72 +15,52 @@ from placement.storage.backends.backend import Backend
 from placement.storage.database import Executor
 
 _table = tables.audit_records
-
-
 _LAST = 2**62
-_records = sa.select(*(_table.c[name] for name in StoredRecord._fields)).order_by(_table.c.id.desc())
-
-
-def page(connection: Executor, wanted: AuditFilter, before: int | None, count: int) -> list[StoredRecord]:
-    """Records from the newest to the oldest, those with smaller ids than `before`, at most `count`."""
-    rows = connection.execute(_narrowed(_records, wanted, before).limit(count))
-    return [StoredRecord(*row) for row in rows]
-
-
-def heads(connection: Executor, wanted: AuditFilter, before: int | None, count: int) -> list[RecordHead]:
-    """The same as lists show them, without what was before and after.
-
-    Of what is wanted, users, projects, kinds, targets, consumers and the beginning count.
-    """
-    given = {name: value for name in _CONDITIONS if (value := getattr(wanted, name, None))}
-    values = {**given, **({} if before is None else {"before": before}), "count": count}
-    return [RecordHead(*row) for row in connection.execute(_heads(frozenset(values)), values)]
-
-
+# What a field of AuditFilter asks of a record; `before` is the marker of a page.
 _CONDITIONS = {
     "user_id": "user_id = :user_id",
     "project_id": "project_id = :project_id",
+    "request_id": "(request_id = :request_id OR global_request_id = :request_id)",
+    "action": "action = :action",
     "kind": "kind = :kind",
     "targets": "target IN :targets",
     "consumer_id": "consumer_id = :consumer_id",
     "since": "recorded_at >= :since",
+    "until": "recorded_at < :until",
     "before": "id < :before",
 }
+_TIMES = {"since", "until"}
+
+
+def page(connection: Executor, wanted: AuditFilter, before: int | None, count: int) -> list[StoredRecord]:
+    """Return records from the newest to the oldest, those with smaller ids than `before`, at most `count`."""
+    return [StoredRecord(*row) for row in _rows(connection, StoredRecord._fields, wanted, before, count)]
+
+
+def heads(connection: Executor, wanted: AuditFilter, before: int | None, count: int) -> list[RecordHead]:
+    """Return the records of `page` as lists show them, without what was before and after."""
+    return [RecordHead(*row) for row in _rows(connection, RecordHead._fields, wanted, before, count)]
+
+
+def _rows(
+    connection: Executor, columns: tuple[str, ...], wanted: AuditFilter, before: int | None, count: int
+) -> Iterable[sa.Row[Any]]:
+    """Return rows to which all that is wanted applies. Raises KeyError for a field without a condition."""
+    given = {field.name: getattr(wanted, field.name) for field in fields(wanted)} | {"before": before}
+    values = {name: value for name, value in given.items() if value not in (None, ())}
+    return connection.execute(_statement(columns, frozenset(values)), {**values, "count": count})
 
 
 @cache
-def _heads(given: frozenset[str]) -> sa.TextualSelect:
-    """The statement for these parameters: building one anew takes as long as its execution."""
-    conditions = [_CONDITIONS[name] for name in sorted(given & _CONDITIONS.keys())]
+def _statement(columns: tuple[str, ...], given: frozenset[str]) -> sa.TextualSelect:
+    """Return the statement for these parameters: building one anew takes as long as its execution."""
+    conditions = [_CONDITIONS[name] for name in sorted(given)]
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    columns = ", ".join(RecordHead._fields)
-    text = sa.text(f"SELECT {columns} FROM audit_records {where} ORDER BY id DESC LIMIT :count")
+    text = sa.text(f"SELECT {', '.join(columns)} FROM audit_records {where} ORDER BY id DESC LIMIT :count")
     if "targets" in given:
         text = text.bindparams(sa.bindparam("targets", expanding=True))
-    if "since" in given:
-        text = text.bindparams(sa.bindparam("since", type_=sa.DateTime))
-    return text.columns(*(_table.c[name] for name in RecordHead._fields))
-
-
-def _narrowed(
-    statement: sa.Select[tuple[Any, ...]], wanted: AuditFilter, before: int | None
-) -> sa.Select[tuple[Any, ...]]:
-    for name in ("user_id", "project_id", "action", "kind", "target", "consumer_id"):
-        value = getattr(wanted, name)
-        if value is not None:
-            statement = statement.where(_table.c[name] == value)
-    if wanted.targets:
-        statement = statement.where(_table.c.target.in_(wanted.targets))
-    if wanted.request_id is not None:
-        own, callers = _table.c.request_id, _table.c.global_request_id
-        statement = statement.where(sa.or_(own == wanted.request_id, callers == wanted.request_id))
-    if wanted.since is not None:
-        statement = statement.where(_table.c.recorded_at >= wanted.since)
-    if wanted.until is not None:
-        statement = statement.where(_table.c.recorded_at < wanted.until)
-    if before is not None:
-        statement = statement.where(_table.c.id < before)
-    return statement
+    text = text.bindparams(*(sa.bindparam(name, type_=sa.DateTime) for name in sorted(_TIMES & given)))
+    return text.columns(*(_table.c[name] for name in columns))
 
 
 def moment(connection: Executor, backend: Backend) -> str:

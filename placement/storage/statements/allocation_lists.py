@@ -6,6 +6,7 @@ the while is on exactly one page, also if it is replaced between two of them.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -94,7 +95,7 @@ _IN_CLUSTER = """
 @cache
 def _sums(given: frozenset[str], *, untyped: bool, later: bool) -> sa.TextClause:
     """The statement for these parameters: building one anew takes as long as its execution."""
-    conditions = [_FILTERS[name] for name in sorted(given & _FILTERS.keys())]
+    conditions = [_FILTERS[name] for name in sorted(given - {"cluster"})]
     conditions += ["consumers.consumer_type_id IS NULL"] * untyped + ["consumers.uuid > :after"] * later
     narrowed = "".join(f" AND {each}" for each in conditions)
     in_cluster = _IN_CLUSTER if "cluster" in given else ""
@@ -123,11 +124,11 @@ def _sums(given: frozenset[str], *, untyped: bool, later: bool) -> sa.TextClause
 def sums(
     connection: Executor, wanted: AllocationFilter, after: str | None, consumers: int
 ) -> list[ConsumerSum]:
-    """What the next consumers hold of each class, in order of their uuids, at most so many consumers.
+    """Return what the next consumers hold of each class, in order of their uuids, at most so many consumers.
 
-    Of what is wanted, projects, users, types and clusters count.
+    Raises KeyError where one consumer or one provider is wanted, for which there is no statement.
     """
-    given = {name: getattr(wanted, name) for name in (*_FILTERS, "cluster")}
+    given = {field.name: getattr(wanted, field.name) for field in fields(wanted) if field.name != "untyped"}
     given = {name: value for name, value in given.items() if value is not None}
     statement = _sums(frozenset(given), untyped=wanted.untyped, later=after is not None)
     values = {**given, "count": consumers, **({} if after is None else {"after": after})}

@@ -245,9 +245,7 @@ def page(
     `scheduled`: only those that were placed here and not reported since.
     """
     kind = _pods.c.namespace == RESERVED if reservations else _pods.c.namespace != RESERVED
-    statement = _narrowed(_stored.where(kind), cluster_id, namespace, node, qos, after)
-    if scheduled:
-        statement = statement.where(_pods.c.status["told"]["scheduled"].as_boolean())
+    statement = _narrowed(_stored.where(kind), cluster_id, namespace, node, qos, scheduled, after)
     return [StoredPod(*row) for row in connection.execute(statement.limit(count))]
 
 
@@ -286,11 +284,12 @@ def heads(
     namespace: str | None,
     node: str | None,
     qos: str | None,
+    scheduled: bool,
     after: int,
     count: int,
 ) -> list[PodHead]:
     """The next pods of a cluster as a list shows them, in the order in which they were recorded."""
-    statement = _narrowed(_head, cluster_id, namespace, node, qos, after)
+    statement = _narrowed(_head, cluster_id, namespace, node, qos, scheduled, after)
     return [PodHead(*row) for row in connection.execute(statement.limit(count))]
 
 
@@ -300,6 +299,7 @@ def _narrowed(
     namespace: str | None,
     node: str | None,
     qos: str | None,
+    scheduled: bool,
     after: int,
 ) -> sa.Select[Any]:
     statement = statement.where(_pods.c.cluster_id == cluster_id, _pods.c.id > after)
@@ -310,6 +310,8 @@ def _narrowed(
     ):
         if value is not None:
             statement = statement.where(column == value)
+    if scheduled:
+        statement = statement.where(_pods.c.status["told"]["scheduled"].as_boolean())
     return statement.order_by(_pods.c.id)
 
 

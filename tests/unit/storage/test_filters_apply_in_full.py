@@ -1,0 +1,73 @@
+"""No reader of a filter leaves a field of it out: lists and pages show the records that were asked for."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from dataclasses import dataclass, fields
+from typing import Any
+
+import pytest
+
+from placement.domain.allocation import AllocationFilter
+from placement.domain.audit import AuditFilter
+from placement.storage.audit import reading
+from placement.storage.database import Database
+from placement.storage.statements import allocation_lists
+from tests.client import Client
+
+SENT = f"req-{uuid.UUID(int=7)}"
+# For each field, what applies to one of the two changes below and not to the other.
+WANTED: dict[str, Any] = {
+    "user_id": "first",
+    "project_id": "of-first",
+    "request_id": SENT,
+    "action": "create",
+    "kind": "trait",
+    "consumer_id": str(uuid.UUID(int=1)),
+    "targets": ("CUSTOM_A",),
+}
+
+
+def ids(database: Database, wanted: AuditFilter) -> list[int]:
+    """Return the ids of the records that apply; lists and pages must agree on them."""
+    with database.read() as connection:
+        found = [each.id for each in reading.page(connection, wanted, None, 10)]
+        assert [each.id for each in reading.heads(connection, wanted, None, 10)] == found
+        newer = [each.id for each in reading.heads(connection, wanted, found[0] if found else None, 10)]
+        assert newer == found[1:]
+    return found
+
+
+def test_each_field_of_the_filter_of_changes_narrows(api: Client, database: Database):
+    root = api.provider("root", VCPU=8)
+    api.claim({root: {"VCPU": 1}}, WANTED["consumer_id"])
+    before = ids(database, AuditFilter())
+    first = api.as_("first:of-first", X_Roles="admin")
+    first.put("/traits/CUSTOM_A", X_Openstack_Request_Id=SENT)
+    (made,) = set(ids(database, AuditFilter())) - set(before)
+    api.delete(f"/allocations/{WANTED['consumer_id']}")
+    everything = ids(database, AuditFilter())
+    with database.read() as connection:
+        moment = {each.id: each.recorded_at for each in reading.page(connection, AuditFilter(), None, 10)}
+    times = {"since": moment[made], "until": moment[made] + datetime.timedelta(microseconds=1)}
+    for field in fields(AuditFilter):
+        found = ids(database, AuditFilter(**{field.name: {**WANTED, **times}[field.name]}))
+        assert 0 < len(found) < len(everything), field.name
+        assert (made in found) == (field.name != "consumer_id"), field.name
+
+
+@dataclass(frozen=True)
+class Newer(AuditFilter):
+    """A filter with a field that no reader knows."""
+
+    address: str | None = None
+
+
+def test_a_field_that_a_reader_does_not_know_is_an_error(database: Database):
+    with database.read() as connection:
+        for read in (reading.page, reading.heads):
+            with pytest.raises(KeyError, match="address"):
+                read(connection, Newer(address="127.0.0.1"), None, 1)
+        with pytest.raises(KeyError, match="consumer_uuid"):
+            allocation_lists.sums(connection, AllocationFilter(consumer_uuid="x"), None, 1)
