@@ -9,6 +9,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
@@ -21,6 +22,7 @@ from tests.reservations import reservation
 from tests.server import BACKENDS, RunningServer, database_url, running_service
 from tests.service import Service
 
+_CLAIMS = "placement_claims_total"
 _SEARCH = "/allocation_candidates?resources=DISK_GB:1"
 
 
@@ -102,6 +104,40 @@ def test_only_who_gets_a_place_has_won_it(api: Client):
         assert api.put(f"{cluster}/pods/default/ended", ended).status_code < 300
         assert api.put(f"{cluster}/reservations/kept", reservation()).status_code < 300
     assert (won("pod"), won("reservation")) == (before[0] + 1, before[1] + 1)
+
+
+def test_a_claim_that_is_repeated_is_not_refused(api: Client):
+    outcomes = ("won", "repeated", "concurrent", "conflict", "no_room", "other")
+
+    def counts(kind: str) -> dict[str, float]:
+        labels = [{"kind": kind, "outcome": outcome} for outcome in outcomes]
+        return {each["outcome"]: REGISTRY.get_sample_value(_CLAIMS, each) or 0 for each in labels}
+
+    cluster = "/ext/v1/clusters/edge"
+    api.put(cluster)
+    api.put(f"{cluster}/nodes/n1", node_manifests("n1"))
+    api.provider("host", VCPU=100, MEMORY_MB=100_000, DISK_GB=1000)
+    who = {"project_id": "p", "user_id": "u", "consumer_type": "T"}
+    members = [{"consumer_uuid": str(uuid.uuid4())} for _ in range(3)]
+    query = {**who, "query": "resources=VCPU:1"}
+    flavor = {**who, "flavor": {"vcpus": 2, "memory_mb": 2048, "root_gb": 10}}
+    claims: list[tuple[str, str, dict[str, Any], str, int]] = [
+        ("POST", "/ext/v1/claims", {**query, "consumer_uuid": str(uuid.uuid4())}, "consumer", 1),
+        ("POST", "/ext/v1/claims", {**query, "members": members[:2]}, "consumer", 2),
+        ("POST", "/ext/v1/claims", {**query, "members": members[2:], "minimum": 1}, "consumer", 1),
+        ("POST", "/ext/v1/claims", {**flavor, "consumer_uuid": str(uuid.uuid4())}, "consumer", 1),
+        ("PUT", f"{cluster}/pods/default/web", pod_manifest("2"), "pod", 1),
+        ("PUT", f"{cluster}/reservations/kept", reservation(), "reservation", 1),
+    ]
+    for method, path, body, kind, consumers in claims:
+        before = counts(kind)
+        for _ in range(3):
+            answer = api.call(method, path, body)
+            assert answer.status_code < 300, answer.text
+        rise = {name: now - before[name] for name, now in counts(kind).items()}
+        assert rise == {**dict.fromkeys(outcomes, 0), "won": consumers, "repeated": 2 * consumers}, path
+    refused = api.get("/ui/refusals?format=json").json
+    assert not [each for each in refused["refused"] if each["outcome"] in ("won", "repeated")]
 
 
 def test_capacity_is_that_of_the_inventories_by_aggregate(server: RunningServer):

@@ -56,7 +56,7 @@ CANDIDATES = Histogram(
 )
 CLAIMS = Counter(
     "placement_claims",
-    "Attempts of consumers, pods and reservations to get something: won, or refused by reason",
+    "Attempts of consumers, pods and reservations to get something: won, repeated, or refused by reason",
     ["kind", "outcome"],
 )
 RETRIES = Counter(

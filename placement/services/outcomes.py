@@ -1,4 +1,4 @@
-"""Counts what becomes of those who ask for something to have: won, or refused by reason."""
+"""Counts what becomes of those who ask for something to have: won, repeated, or refused by reason."""
 
 from __future__ import annotations
 
@@ -38,26 +38,32 @@ def counted(kind: str) -> Callable[[Callable[Parameters, Result]], Callable[Para
 
 
 def attempted(
-    kind: str, attempt: Callable[[], Result], has_won: Callable[[Result], bool] = lambda _: True
+    kind: str, attempt: Callable[[], Result], is_repeated: Callable[[Result], bool] = lambda _: False
 ) -> Result:
     """Count one attempt to get something for a consumer of this kind, and what became of it.
 
-    `has_won`: whether it got something; who has all already that it asks for is not counted.
+    `is_repeated`: whether it had all that it asks for already.
     """
     try:
         result = attempt()
     except errors.PlacementError as error:
-        CLAIMS.labels(kind, _outcome(error)).inc()
+        count_refused(kind, error)
         raise
-    if has_won(result):
-        count_won(kind)
+    (count_repeated if is_repeated(result) else count_won)(kind)
     return result
 
 
 def count_won(kind: str, number: int = 1) -> None:
-    """Count so many attempts of different callers that got something for a consumer of this kind."""
+    """Count so many attempts that got something, each for a consumer of this kind."""
     CLAIMS.labels(kind, "won").inc(number)
 
 
-def _outcome(error: errors.PlacementError) -> str:
-    return next((name for one, name in _OUTCOMES.items() if isinstance(error, one)), "other")
+def count_repeated(kind: str, number: int = 1) -> None:
+    """Count so many attempts for consumers of this kind that had all that was asked for already."""
+    CLAIMS.labels(kind, "repeated").inc(number)
+
+
+def count_refused(kind: str, error: errors.PlacementError) -> None:
+    """Count an attempt for a consumer of this kind that failed, by its reason."""
+    name = next((name for one, name in _OUTCOMES.items() if isinstance(error, one)), "other")
+    CLAIMS.labels(kind, name).inc()

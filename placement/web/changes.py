@@ -38,7 +38,8 @@ _MOST_OVERFULL = 50
 _MOST_NODES = 2000
 _MOST_RESERVATIONS, _READ_AT_ONCE = 200, 1000
 _CLAIMS = "placement_claims"
-_WON = "won"
+# A consumer that holds already what it asks for is not refused.
+_GRANTED = {"won", "repeated"}
 _SAID = {
     "no_room": "nothing had room",
     "concurrent": "somebody else was faster",
@@ -210,6 +211,6 @@ def _counted() -> list[dict[str, Any]]:
             "count": count,
         }
         for labels, count in counts(_CLAIMS)
-        if labels["outcome"] != _WON
+        if labels["outcome"] not in _GRANTED
     ]
     return sorted(found, key=lambda each: (-each["count"], each["kind"], each["outcome"]))

@@ -95,7 +95,7 @@ def replace(consumer: str) -> Response:
             for entry in body["allocations"]
         }
     is_move = request.headers.get(MOVE_HEADER) == "true"
-    use_cases().claims.replace([dataclasses.replace(claim_from(uuid, body), is_move=is_move)])
+    use_cases().claims.put([dataclasses.replace(claim_from(uuid, body), is_move=is_move)])
     return empty_response()
 
 
@@ -130,7 +130,7 @@ def delete(consumer: str) -> Response:
 )
 def manage() -> Response:
     """Replace what many consumers hold, all or nothing."""
-    use_cases().claims.replace(claims_from(validated()), of_one_consumer=False)
+    use_cases().claims.put(claims_from(validated()), of_one_consumer=False)
     return empty_response()
 
 

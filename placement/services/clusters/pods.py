@@ -258,7 +258,7 @@ class Pods:
         if document.host or document.has_ended:
             return patiently(lambda: self._record(cluster, document))
         kind = "pod" if document.keeps is None else "reservation"
-        return attempted(kind, lambda: patiently(once), lambda taken: taken.is_placed)
+        return attempted(kind, lambda: patiently(once), lambda taken: not taken.is_placed)
 
     def _record(self, cluster: str, document: PodDocument) -> Taken:
         view = self._ends.current(cluster)

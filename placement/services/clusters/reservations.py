@@ -27,6 +27,7 @@ from placement.services.clusters.pod_writing import PodKey
 from placement.services.clusters.pods import Pods
 from placement.services.clusters.reservation_ends import ReservationEnds
 from placement.services.following.cluster_cache import ClusterSnapshot
+from placement.services.outcomes import count_repeated
 from placement.services.transactions import patiently
 from placement.storage.database import Database, utcnow
 from placement.storage.statements import pods, providers
@@ -109,7 +110,10 @@ class Reservations:
             document, node, warnings = _read(view, known, name, manifest)
             same = known.get(document.uid)
             if same is not None:
-                return False, self._changed(view, same, document)
+                answer = self._changed(view, same, document)
+                if same.root_id is not None:
+                    count_repeated("reservation")
+                return False, answer
             taken = self._pods.place(cluster, document, node)
             answer = self.get(cluster, name)
             pod = replace(answer.pod, warnings=(*warnings, *answer.pod.warnings))

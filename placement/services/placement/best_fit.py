@@ -27,6 +27,7 @@ from placement.domain.errors import (
 from placement.domain.portions import portions
 from placement.services import scoping
 from placement.services.following.forest_keeper import View
+from placement.services.outcomes import count_refused, count_repeated, count_won
 from placement.services.placement.applications import (
     Application,
     Fitted,
@@ -51,6 +52,7 @@ from placement.services.placement.shortlists import (
 )
 from placement.services.planning.world import WorldRequest, imagining
 
+_KIND = "consumer"
 # So many consumers that need not have all or nothing claim in one transaction.
 _AT_ONCE = 1000
 
@@ -93,7 +95,9 @@ class BestFit:
                     raise
                 # What the others got is written, and nobody else knows the uuids of those that are new.
                 return [*found, *[error] * (len(applications) - len(found))]
-            found += [outcomes[place] for place in range(len(some))]
+            some_found = [outcomes[place] for place in range(len(some))]
+            _count_repeated(some_found)
+            found += some_found
         return found
 
     def claim_together(self, applications: Sequence[Application], together: Together) -> Settled:
@@ -103,7 +107,9 @@ class BestFit:
         rule, Unavailable, SearchTimeout.
         """
         wanted, together = _in_groups(applications), _of_groups(together)
-        return in_rounds(wanted, lambda some, _: self._settled(some, together).settled())
+        settled = in_rounds(wanted, lambda some, _: self._settled(some, together).settled())
+        _count_repeated(settled.outcomes)
+        return settled
 
     def preview(
         self, applications: Sequence[Application], together: Together, world: WorldRequest
@@ -207,15 +213,23 @@ class BestFit:
         }
         try:
             self._claims.replace(list(claims.values()), terms=contest.terms())
-        except (CapacityExceeded, ConcurrentUpdate, BadRequest):
+        except (CapacityExceeded, ConcurrentUpdate, BadRequest) as error:
             # Taken, taken by a twin of this call, or deleted with its provider: the next look will tell.
-            contest.lose(wanted.values())
-            self._look(contest)
-        except Conflict:
-            # Some consumer is not one that may claim.
-            if not self._look(contest):
+            is_settled = False
+            try:
+                contest.lose(wanted.values())
+                is_settled = self._look(contest)
+            finally:
+                # A consumer that holds it already has lost nothing.
+                if not is_settled:
+                    count_refused(_KIND, error)
+        except PlacementError as error:
+            # In a conflict some consumer is not one that may claim.
+            if not isinstance(error, Conflict) or not self._look(contest):
+                count_refused(_KIND, error)
                 raise
         else:
+            count_won(_KIND, len(wanted))
             contest.settle(
                 {
                     place: fitted(contest.waiting[place].applicant, claims[place], proposal)
@@ -275,3 +289,10 @@ def _of_groups(together: Together) -> Together:
         replace(rule, groups=tuple(scoping.group(name) for name in rule.groups)) for rule in together.rules
     )
     return replace(together, rules=tuple(rules))
+
+
+def _count_repeated(outcomes: Sequence[Outcome]) -> None:
+    """Count those that held what they asked for before the call."""
+    held = sum(isinstance(each, Fitted) and not each.fresh for each in outcomes)
+    if held:
+        count_repeated(_KIND, held)

@@ -74,6 +74,10 @@ class Claims:
         attempt(self._database, lambda transaction: _note_cpus(transaction, consumer_uuid, generation, cpus))
 
     @counted("consumer")
+    def put(self, claims: Sequence[ConsumerClaim], *, of_one_consumer: bool = True) -> None:
+        """Replace what consumers hold, and count what became of it. Raises as `replace`."""
+        self.replace(claims, of_one_consumer=of_one_consumer)
+
     def replace(
         self, claims: Sequence[ConsumerClaim], *, of_one_consumer: bool = True, terms: Terms | None = None
     ) -> None:
