@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -86,7 +88,8 @@ def test_all_of_it_and_again(client, plan):
 def test_after_it_was_killed(client, server, plan, tmp_path: Path):
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(plan))
-    command = [sys.executable, "-m", "placement.operations", "--url", server.url, "plan", "apply", str(file)]
+    command = [sys.executable, "-m", "placement.operations", "--url", server.url, "plan", "apply", "--yes"]
+    command.append(str(file))
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         first = {"moves": plan["moves"][:1]}
@@ -101,6 +104,54 @@ def test_after_it_was_killed(client, server, plan, tmp_path: Path):
     assert before <= known <= before + 1
     assert states == [MADE_BEFORE] * known + [MADE] * (GUESTS - known)
     assert moved(client, plan) == GUESTS
+
+
+def applying(server: RunningServer, file: Path, *options: str, terminal: str | None = None) -> Any:
+    """Return the ended command; `terminal`: what is typed at one."""
+    command = [sys.executable, "-m", "placement.operations", "--url", server.url]
+    command += ["plan", "apply", str(file), *options]
+    if terminal is None:
+        return subprocess.run(
+            command, input="y\n", capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+        )
+    master, slave = pty.openpty()
+    try:
+        os.write(master, terminal.encode())
+        done = subprocess.run(
+            command, stdin=slave, stdout=subprocess.PIPE, stderr=slave, text=True,
+            timeout=PATIENCE_SECONDS, check=False,
+        )  # fmt: skip
+        done.stderr = os.read(master, 65536).decode()
+        return done
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def test_records_are_moved_with_consent_only(client, server, plan, tmp_path: Path):
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(plan))
+    warning = "records, not machines"
+    unasked = applying(server, file)
+    assert (unasked.returncode, moved(client, plan)) == (2, 0)
+    assert "--yes" in unasked.stderr
+    assert warning in unasked.stderr
+    rehearsed = applying(server, file, "--dry-run", "-f", "value", "-c", "State")
+    assert (rehearsed.stdout.split(), moved(client, plan)) == (["possible"] * GUESTS, 0)
+    refused = applying(server, file, terminal="n\n")
+    assert (refused.returncode, moved(client, plan)) == (1, 0)
+    assert warning in refused.stderr
+    assert "nothing was written" in refused.stderr
+    agreed = applying(server, file, terminal="y\n")
+    assert (agreed.returncode, moved(client, plan)) == (0, GUESTS)
+    again = applying(server, file, "--yes")
+    assert again.returncode == 0
+    assert warning in again.stderr
+    shown = subprocess.run(
+        [sys.executable, "-m", "placement.operations", "plan", "apply", "--help"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert warning in " ".join(shown.stdout.split())
 
 
 def test_no_further_than_a_generation_that_changed(client, plan):

@@ -38,6 +38,7 @@ _MEMBERS = (
     "from_allocations",
     "to_allocations",
 )
+_RECORDS = "this moves records, not machines: migrate first, with the plan as the list of live migrations"
 _FILE = argument("file", metavar="FILE", help="a plan as `placement plan make --save` writes it; - for input")
 
 
@@ -113,18 +114,13 @@ class ShowPlan(_Telling):
         return self.told(parsed_args, _read(parsed_args.file, _SHOWN))
 
 
-class CheckPlan(Listing):
-    """Check whether the moves of a plan are still possible, each after those before it.
+class _Checking(Listing):
+    """A command that tells which moves of a plan are still possible."""
 
-    If one is not, the command ends with 1.
-    """
-
-    arguments = (_FILE,)
     left_out_first = ("Why",)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Ask and list."""
-        plan = _read(parsed_args.file)
+    def checked(self, plan: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Ask the service, and list the answer; the command ends with 1 if a move is not possible."""
         question = {"moves": plan["moves"]}
         if plan.get("cluster") is not None:
             question["cluster"] = plan["cluster"]
@@ -137,24 +133,64 @@ class CheckPlan(Listing):
         ]
 
 
-class ApplyPlan(Listing):
+class CheckPlan(_Checking):
+    """Check whether the moves of a plan are still possible, each after those before it.
+
+    If one is not, the command ends with 1.
+    """
+
+    arguments = (_FILE,)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Ask and list."""
+        return self.checked(_read(parsed_args.file))
+
+
+class ApplyPlan(_Checking):
     """Make the moves of a plan by rewriting what consumers hold, one after the other.
+
+    This moves records, not machines: a guest stays on its host. Migrate first, with the plan as the list of
+    live migrations. The command asks before it writes; without a terminal it needs --yes, or ends with 2.
 
     A move that was made before is recognised, so a plan that was broken off may be applied again. It stops at
     the first move that is refused: the consumer holds something else or has another generation by now, there
     is no room any more, or it is a pod, which Kubernetes has to evict.
     """
 
-    arguments = (_FILE,)
+    arguments = (
+        _FILE,
+        argument("--yes", action="store_true", help="move the records without a question"),
+        argument("--dry-run", action="store_true", help="write nothing; tell what `plan check` tells"),
+    )
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser, which also refuses a command that may not ask."""
+        self._parser = super().get_parser(prog_name)
+        return self._parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Make the moves and list them."""
-        moves = Moves(self.client, _read(parsed_args.file)["moves"])
-        return ("#", "Consumer", "State"), self._made(moves)
+        """Make the moves and list them, or tell whether they can be made."""
+        plan = _read(parsed_args.file)
+        if parsed_args.dry_run:
+            return self.checked(plan)
+        if not parsed_args.yes:
+            self._ask(len(plan["moves"]))
+        return ("#", "Consumer", "State"), self._made(Moves(self.client, plan["moves"]))
+
+    def _ask(self, moves: int) -> None:
+        """Ask for consent. Raises PlacementError without it; exits with 2 where no terminal can answer."""
+        if not (self.app.stdin.isatty() and self.app.stderr.isatty()):
+            self._parser.error(f"--yes: is missing, and there is no terminal to ask at; {_RECORDS}")
+        question = f"{_RECORDS[0].upper()}{_RECORDS[1:]}. Rewrite the records of {moves} moves? [y/N] "
+        self.app.stderr.write(question)
+        self.app.stderr.flush()
+        if self.app.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise PlacementError("not confirmed; nothing was written")
 
     def _made(self, moves: Moves) -> Iterator[tuple[int, str, str]]:
         for at, move, state in moves.made():
             yield at, _who(move), state
+        self.note(f"Written: {_RECORDS}.")
 
 
 def _read(file: str, members: Iterable[str] = ()) -> Mapping[str, Any]:
