@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
+import sqlalchemy as sa
 
+from placement.storage import tables
+from placement.storage.database import Database
 from tests.browser import drawn, findings, page_of
 from tests.patience import PATIENCE_SECONDS
-from tests.server import RunningServer
+from tests.server import RunningServer, database_url, running_service
 
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 CLAIMED = "text=Claimed."
@@ -40,6 +45,90 @@ PAGES = {
     "/ui/refusals": "What is refused at present",
     "/ui/search?q=edge-0": "“edge-0”",
 }
+
+
+TOKEN = "token-of-the-administrator-" + "a" * 20
+# Hosts and aggregates of clouds as operators have them; 14 of 512 hosts were seen as hairlines.
+SITUATIONS = {"empty": (0, 0), "14 aggregates": (512, 14), "20 aggregates": (5000, 20)}
+LEAST_CELL = 8
+
+
+@pytest.fixture(scope="module", params=SITUATIONS, ids=str)
+def cloud(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A service that demands tokens, with so many hosts in so many aggregates."""
+    hosts, aggregates = SITUATIONS[request.param]
+    tokens = tmp_path_factory.mktemp("tokens") / "tokens.yaml"
+    tokens.write_text(f"{TOKEN}: {{user: administrator, project: ops, roles: [admin]}}\n")
+    tokens.chmod(0o600)
+    with database_url("sqlite") as url:
+        fill(url, hosts, aggregates)
+        settings = tokens.with_name("placement.conf")
+        settings.write_text(f"[api]\nauth_strategy = token\ntokens_file = {tokens}\n")
+        arguments = ["--auth", "token", "--config-file", str(settings)]
+        with running_service(url, workers=1, arguments=arguments) as running:
+            yield running, hosts
+
+
+def fill(url: str, hosts: int, aggregates: int) -> None:
+    """Write hosts in turn into aggregates, each with 64 VCPU of which a part is used."""
+    if not hosts:
+        return
+    database = Database(url)
+    numbers = range(1, hosts + 1)
+    roots = [
+        {
+            "id": n,
+            "uuid": str(uuid.UUID(int=n)),
+            "name": f"compute-{n:04}",
+            "root_provider_id": n,
+            "generation": 1,
+            "revision": 1,
+        }
+        for n in numbers
+    ]
+    offered = {"reserved": 0, "min_unit": 1, "max_unit": 64, "step_size": 1, "allocation_ratio": 1.0}
+    with database.write() as transaction:
+        kind = sa.select(tables.resource_classes.c.id).where(tables.resource_classes.c.name == "VCPU")
+        vcpu = transaction.execute(kind).scalar_one()
+        groups = [{"id": n, "uuid": str(uuid.UUID(int=10**6 + n))} for n in range(1, aggregates + 1)]
+        inventories = [
+            {"resource_provider_id": n, "resource_class_id": vcpu, "total": 64, "used": 7 * n % 65, **offered}
+            for n in numbers
+        ]
+        inside = [{"resource_provider_id": n, "aggregate_id": n % aggregates + 1} for n in numbers]
+        for table, rows in (
+            (tables.providers, roots),
+            (tables.aggregates, groups),
+            (tables.inventories, inventories),
+            (tables.provider_aggregates, inside),
+        ):
+            transaction.execute(sa.insert(table), rows)
+    database.dispose()
+
+
+@pytest.mark.parametrize("path", ["/ui/", "/ui/map?by=use&class=VCPU"])
+def test_pages_of_clouds_as_operators_have_them(browser: Any, cloud: Any, path: str):
+    server, hosts = cloud
+    with page_of(browser, server.url, viewport={"width": 1280, "height": 800}) as (page, complaints):
+        page.goto("/ui/sign-in")
+        page.fill("[name=token]", TOKEN)
+        page.click("main button")
+        page.wait_for_selector("text=Sign out")
+        for theme, width in (("light", 1280), ("dark", 360)):
+            page.emulate_media(color_scheme=theme)
+            page.set_viewport_size({"width": width, "height": 800})
+            drawn(page, path)
+            brand, out = (
+                page.locator(f".top {part}").bounding_box() for part in (".brand", ".tools form button")
+            )
+            middle = out["y"] + out["height"] / 2
+            assert brand["y"] <= middle <= brand["y"] + brand["height"], "not on the first line of the header"
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert findings(page) == []
+            if hosts:
+                assert int(page.get_attribute("[data-map]", "data-drawn")) == hosts
+                assert int(page.get_attribute("[data-map]", "data-cell")) >= LEAST_CELL
+        assert complaints == []
 
 
 def call(server: RunningServer, method: str, path: str, body: Any = None) -> Any:

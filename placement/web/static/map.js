@@ -8,6 +8,8 @@ const NOTHING = 255, OVER = [208, 28, 139];
 const LIGHT = [[237, 243, 251], [168, 204, 236], [92, 156, 214], [33, 102, 172], [8, 45, 100]];
 const DARK = [[27, 38, 56], [26, 72, 122], [38, 122, 178], [92, 184, 214], [222, 243, 200]];
 const MOST_SCALE = 96, FRESH_SECONDS = 15, NUMBERS_FROM = 30, LARGEST_CELL = 60;
+// Smaller cells are not seen; a map grows for them, up to a height that is still scrolled through.
+const LEAST_CELL = 8, TALLEST = 1600, TITLE = 20;
 
 const isDark = () => {
   const theme = document.documentElement.dataset.theme;
@@ -62,26 +64,31 @@ class FleetMap {
     const percent = head.whole ? Math.round(100 * head.part / head.whole) : 0;
     this.around.querySelector(".map-total").textContent = head.whole ? `All together: ${percent} %` : "";
     this.around.dataset.drawn = head.count;
+    this.around.dataset.cell = Math.floor(this.widest);
   }
 
   // Rows of cells, a band for each group, in the shape of the canvas; above each band its name.
   lay() {
     // What the page allows; a few hosts need less.
     this.canvas.style.removeProperty("height");
-    const width = this.canvas.clientWidth, height = this.canvas.clientHeight;
-    const shape = Math.max(width / Math.max(height, 1), .2);
+    const width = this.canvas.clientWidth, given = this.canvas.clientHeight;
+    const shape = Math.max(width / Math.max(given, 1), .2);
     const fits = (columns) => this.groups.reduce((rows, group) => rows + Math.ceil((group.to - group.from) / columns), 0);
-    const titles = this.groups.length;
+    const titles = this.groups.length, most = Math.max(1, Math.floor(width / LEAST_CELL));
+    // Each of many groups has its title and a row, however many there are.
+    const tallest = Math.max(given, TALLEST, titles * (TITLE + LEAST_CELL) + 10);
+    const height = Math.min(Math.max(given, titles * TITLE + fits(most) * LEAST_CELL + 10), tallest);
     let columns = Math.max(1, Math.ceil(Math.sqrt(this.head.count * shape)));
-    const scale = (count) => Math.min(width / count, (height - titles * 20) / Math.max(fits(count), 1));
+    const scale = (count) => Math.min(width / count, (height - titles * TITLE - 10) / Math.max(fits(count), 1));
     for (let more = columns; more < columns * 3; more = Math.ceil(more * 1.08)) if (scale(more) > scale(columns)) columns = more;
+    if (scale(most) > scale(columns)) columns = most;
     columns = Math.min(columns, Math.max(1, ...this.groups.map((group) => group.to - group.from)));
     let row = 0;
     for (const group of this.groups) { group.row = row; row += Math.ceil((group.to - group.from) / columns); }
     const sized = this.columns !== columns || this.rows !== row || this.size !== `${width},${height}`;
     this.columns = columns; this.rows = row; this.size = `${width},${height}`;
-    this.widest = Math.min(width / Math.max(columns, 1), Math.max(height - titles * 20 - 8, 20) / Math.max(row, 1), LARGEST_CELL);
-    this.canvas.style.setProperty("height", `${Math.min(height, Math.ceil(row * this.widest + titles * 20 + 10))}px`);
+    this.widest = Math.min(width / Math.max(columns, 1), Math.max(height - titles * TITLE - 10, TITLE) / Math.max(row, 1), LARGEST_CELL);
+    this.canvas.style.setProperty("height", `${Math.min(height, Math.ceil(row * this.widest + titles * TITLE + 10))}px`);
     if (sized || !this.view) this.fit();
   }
 
