@@ -52,7 +52,7 @@ def check_cpus(state: NodeInfo) -> None:
     everything = set(state.offers.cores)
     shared = {cpu for pool in view.ls_pools for cpu in pool.cpus}
     exclusive = {cpu for pod in state.pods for cpu in pod.holding.cpus}
-    exclusive |= {cpu for _, pod in state.kubelet_pods for cpu in pod.cpus}
+    exclusive |= {cpu for _, pod in state.reported_pods for cpu in pod.cpus}
     withheld = set(state.template.imported.withheld)
     foreign = foreign_cpus(state.offers, state.others)
     assert shared | (exclusive & everything) | withheld | foreign == everything

@@ -22,6 +22,10 @@ class TryAgain(Unavailable):
     """The transaction was rolled back for a passing reason; running it again is safe and likely to work."""
 
 
+class Faster(TryAgain):
+    """A key refused a row: another transaction was faster, or what is stored contradicts what is written."""
+
+
 class Unreachable(TryAgain):
     """There is no connection to the database, or it was lost before anything was stored."""
 
@@ -48,7 +52,7 @@ CONCURRENT = Diagnosis(
     TryAgain, "The database could not finish the transaction because of concurrent ones.", is_incident=False
 )
 FASTER = Diagnosis(
-    TryAgain, "The database refused the transaction because of a concurrent one.", is_incident=False
+    Faster, "The database refused the transaction because of a concurrent one.", is_incident=False
 )
 LOCKED = Diagnosis(TryAgain, "The database stayed locked by other writers.", is_incident=False)
 NO_SLOT = Diagnosis(

@@ -121,10 +121,16 @@ class Storm(ServiceMachine):
     def amplify(self, node, ratio):
         self.import_(node, {"annotations": {RATIO: {"cpu": ratio}}, "cpu": str(int(16 * ratio))})
 
-    @rule(node=nodes, uid=uids, cpus=cpu_sets, other=uids)
-    def pin(self, node, uid, cpus, other):
+    @rule(profile=st.sampled_from(["design", "koord-scheduler"]), guaranteed=st.sampled_from(["LSR", "LS"]))
+    def change_settings(self, profile, guaranteed):
+        """What was given to pods that are only reported may have gone elsewhere meanwhile."""
+        answer = self.api.put(CLUSTER, {"profile": profile, "guaranteedQoS": guaranteed})
+        assert answer.status_code in (200, 409), answer.text
+
+    @rule(node=nodes, uid=uids, cpus=cpu_sets, other=uids, managed=st.booleans())
+    def pin(self, node, uid, cpus, other, managed):
         allocs = [
-            {"namespace": "kube", "name": "k", "uid": own, "cpuset": cpuset, "managedByKubelet": True}
+            {"namespace": "kube", "name": "k", "uid": own, "cpuset": cpuset, "managedByKubelet": managed}
             for own, cpuset in ((uid, cpus), (other, "0-1"))
         ]
         self.import_(node, {"nrt": {ALLOCS: allocs, KUBELET: {"policy": "static"}}})

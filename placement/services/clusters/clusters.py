@@ -16,8 +16,9 @@ from placement.services.clusters.cluster_lookup import NAME, found, unknown_node
 from placement.services.clusters.node_imports import NodeImports
 from placement.services.clusters.node_loading import facts_of
 from placement.services.clusters.node_views import NodeView, view_of
+from placement.services.clusters.node_writing import NodeChanged, PodAttributes
 from placement.services.clusters.reservation_ends import ReservationEnds
-from placement.services.transactions import attempt, patiently
+from placement.services.transactions import attempt, ensure, patiently
 from placement.storage.database import Database, Transaction
 from placement.storage.failures import TryAgain
 from placement.storage.statements import clusters, inventories, trees
@@ -66,8 +67,9 @@ class Clusters:
     def put(self, name: str, settings: Mapping[str, Any]) -> tuple[bool, Cluster]:
         """Create a cluster or replace its settings; whether it is new.
 
-        Settings: `description`, and those of the scheduler (dialects.koordinator.settings). Raises BadRequest
-        naming the field, Conflict naming the nodes that could not be read under another profile.
+        Settings: `description`, and those of the scheduler (dialects.koordinator.settings). When the profile
+        changes, all nodes are imported again from their stored manifests, all of them or none. Raises
+        BadRequest naming the field, Conflict naming the nodes that keep the profile from changing.
         """
         if not NAME.fullmatch(name):
             raise BadRequest(
@@ -76,17 +78,26 @@ class Clusters:
             )
         checked = _check_settings(settings)
 
-        def work(transaction: Transaction) -> tuple[bool, Cluster]:
+        def once() -> tuple[bool, Cluster]:
+            with self._database.read() as connection:
+                known = clusters.find(connection, name)
+            attributes = self._imports.attributes(known) if known is not None and known.nodes else None
+            with self._database.write() as transaction:
+                return work(transaction, attributes)
+
+        def work(transaction: Transaction, attributes: PodAttributes | None) -> tuple[bool, Cluster]:
             id_ = clusters.lock(transaction, name)
             if id_ is not None:
                 former = found(transaction, name)
-                if former.settings["profile"] != checked["profile"]:
-                    self._imports.check_readable(transaction, former._replace(settings=checked))
                 if former.settings != checked:
                     clusters.update_settings(transaction, id_, checked)
                     transaction.record(
                         Action.UPDATE, Kind.CLUSTER, name, before=former.settings, after=checked
                     )
+                if former.nodes and former.settings["profile"] != checked["profile"]:
+                    if attributes is None or attributes.cluster_id != id_:
+                        raise NodeChanged("Another writer imported nodes at the same moment.")
+                    self._imports.import_again(transaction, former, attributes)
             else:
                 own = str(uuid.uuid5(_NAMESPACE, name))
                 aggregate = str(uuid.uuid5(_NAMESPACE, f"{name}/aggregate"))
@@ -95,7 +106,7 @@ class Clusters:
                 transaction.record(Action.CREATE, Kind.CLUSTER, name, after=checked)
             return id_ is None, found(transaction, name)
 
-        return attempt(self._database, work)
+        return ensure(self._database, once)
 
     def delete(self, name: str) -> None:
         """Delete a cluster without nodes. Raises NotFound, Conflict."""

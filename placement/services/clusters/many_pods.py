@@ -9,7 +9,7 @@ as if it had come alone. So is each pod if others get in the way again and again
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -41,7 +41,7 @@ from placement.services.clusters.node_writing import (
 from placement.services.clusters.pod_audit import arrived
 from placement.services.clusters.pod_documents import PodDocument
 from placement.services.clusters.pod_pages import Unschedulable
-from placement.services.clusters.pod_scheduler import PodScheduler, Taken
+from placement.services.clusters.pod_scheduler import PodScheduler, Refusing, Taken
 from placement.services.clusters.pod_writing import Arrival, bearers_of, keeps_off, pod_values
 from placement.services.clusters.repeated_pods import RepeatedPods, reported_once
 from placement.services.clusters.reservation_ends import ReservationEnds
@@ -50,6 +50,7 @@ from placement.services.following.cluster_cache import ClusterCache, ClusterSnap
 from placement.services.outcomes import attempted
 from placement.services.transactions import patiently
 from placement.storage.database import Database, Transaction
+from placement.storage.failures import Faster
 from placement.storage.statements import clusters, pods, providers
 
 # So many pods are decided and written together.
@@ -71,7 +72,7 @@ class _Decided:
 
     before: ClusterSnapshot
     after: ClusterSnapshot
-    refusing: set[NodeInfo]
+    refusing: Refusing
     arrivals: dict[int, Arrival] = field(default_factory=dict)
     refused: dict[int, PlacementError] = field(default_factory=dict)
     freed: list[Waiting] = field(default_factory=list)
@@ -157,7 +158,7 @@ class ManyPods:
 
         The first try is on `view`, if the cluster was looked at just now.
         """
-        refusing: set[NodeInfo] = set()
+        refusing = Refusing()
         tries, looks = count(1), [] if view is None else [view]
 
         def once() -> dict[int, PodOutcome]:
@@ -174,7 +175,7 @@ class ManyPods:
             outcomes |= patiently(once)
 
     def _together(
-        self, view: ClusterSnapshot, documents: Mapping[int, PodDocument], refusing: set[NodeInfo]
+        self, view: ClusterSnapshot, documents: Mapping[int, PodDocument], refusing: Refusing
     ) -> dict[int, PodOutcome]:
         """What became of the pods that are new; `refusing` nodes take none, and whichever refuses is added.
 
@@ -198,17 +199,19 @@ class ManyPods:
         return outcomes
 
     def _decided_alone(
-        self, view: ClusterSnapshot, documents: Mapping[int, PodDocument], refusing: set[NodeInfo]
+        self, view: ClusterSnapshot, documents: Mapping[int, PodDocument], refusing: Refusing
     ) -> tuple[_Decided, str]:
         """Decide and write while no other pod can come: what pods require may be about all of them."""
         attributes = self._attributes(view, documents.values())
-        with self._database.write() as transaction:
+        tried: list[NodeInfo] = []
+        with _clashing(refusing, tried), self._database.write() as transaction:
             clusters.lock_alone(transaction, view.facts.id)
             now = self._cluster_cache.view(view.facts.name)
             if now.facts != view.facts:
                 raise NodeChanged("The cluster changed meanwhile.")
             decided = self._decided(now, documents, refusing)
             if decided.arrivals:
+                tried += _targets(decided)
                 self._write(transaction, decided, attributes, alone=True)
         return decided, transaction.now.isoformat()
 
@@ -218,7 +221,8 @@ class ManyPods:
             return ""
         documents = [arrival.document for arrival in decided.arrivals.values()]
         attributes = self._attributes(decided.before, documents)
-        with self._database.write() as transaction:
+        tried = _targets(decided)
+        with _clashing(decided.refusing, tried), self._database.write() as transaction:
             self._write(transaction, decided, attributes)
         return transaction.now.isoformat()
 
@@ -248,7 +252,7 @@ class ManyPods:
         return found
 
     def _decided(
-        self, view: ClusterSnapshot, documents: Mapping[int, PodDocument], refusing: set[NodeInfo]
+        self, view: ClusterSnapshot, documents: Mapping[int, PodDocument], refusing: Refusing
     ) -> _Decided:
         """Where they go, one after another; members of gangs that are placed together in a row."""
         decided = _Decided(view, view, refusing)
@@ -338,6 +342,12 @@ class ManyPods:
         pods.insert(transaction, view.facts.id, rows)
 
 
+def _targets(decided: _Decided) -> list[NodeInfo]:
+    """The nodes to which pods go, as they were before."""
+    roots = {each.root_id for each in decided.arrivals.values() if each.root_id is not None}
+    return [decided.before.nodes[root_id] for root_id in roots]
+
+
 @contextmanager
 def _noting(decided: _Decided) -> Iterator[None]:
     """Notes a node that refuses pods. Raises NodeChanged then, Conflict if that helped nothing before."""
@@ -351,6 +361,17 @@ def _noting(decided: _Decided) -> Iterator[None]:
             raise Conflict(str(refusal)) from refusal
         decided.refusing.add(node)
         raise NodeChanged(str(refusal)) from refusal
+
+
+@contextmanager
+def _clashing(refusing: Refusing, tried: Collection[NodeInfo]) -> Iterator[None]:
+    """Raises NodeChanged if a key of the database refused what was written, Conflict if it did so twice."""
+    try:
+        yield
+    except Faster as clash:
+        if refusing.note_clash(tried):
+            raise NodeChanged(str(clash)) from clash
+        raise Conflict(str(clash)) from clash
 
 
 def _raised(outcome: PodOutcome) -> Taken:

@@ -24,6 +24,7 @@ from placement.scheduling.node_info import NodeInfo, reported_pods
 from placement.scheduling.node_offers import NodeOffers
 from placement.scheduling.reserved import holders
 from placement.services.clusters.node_loading import (
+    ClusterFacts,
     NodeDescription,
     NodeLoader,
     all_stored_accounts,
@@ -107,7 +108,7 @@ def predates_settings(known: Node, cluster: Cluster) -> bool:
 
 
 class NodeImporting:
-    """One import of some nodes of a cluster."""
+    """One import of some nodes of a cluster; `former` are its facts when the stored trees were made."""
 
     def __init__(
         self,
@@ -118,12 +119,14 @@ class NodeImporting:
         attributes: PodAttributes,
         *,
         cuts: bool,
+        former: ClusterFacts | None = None,
     ) -> None:
         """`cuts`: a node that offers less than its pods hold is taken as it is; otherwise it is refused."""
         self._cuts = cuts
         self._transaction = transaction
         self._cluster = cluster
         self._facts = facts_of(cluster)
+        self._former = former or self._facts
         self._loader = loader
         self._writer = writer
         self._attributes = attributes
@@ -187,19 +190,19 @@ class NodeImporting:
 
     def _states(self, nodes: Mapping[int, Importing], roots: list[int]) -> Mapping[int, NodeInfo]:
         try:
-            return self._loader.load(self._transaction, self._facts, roots)
+            return self._loader.load(self._transaction, self._former, roots)
         except ManifestError:
             # The manifests sent now replace stored ones that cannot be read.
             given = {}
             for each in nodes.values():
                 if each.known is not None and not self._is_readable(each.known):
-                    former = identity_of(self._facts, each.name, each.known.manifest)
+                    former = identity_of(self._former, each.name, each.known.manifest)
                     given[each.known.provider_id] = replace(each.described, identity=former)
-            return self._loader.load(self._transaction, self._facts, roots, given=given)
+            return self._loader.load(self._transaction, self._former, roots, given=given)
 
     def _is_readable(self, node: Node) -> bool:
         try:
-            self._loader.description(self._facts, node.name, node.manifest, node.topology_manifest)
+            self._loader.description(self._former, node.name, node.manifest, node.topology_manifest)
         except ManifestError:
             return False
         return True
@@ -269,25 +272,30 @@ class NodeImporting:
         roots = [each.root_id for each in nodes.values()]
         joined = memberships.add_to_aggregate(transaction, roots, cluster.aggregate_uuid)
         news = [each for each in nodes.values() if each.root_id in joined or not each.is_same]
-        # Caches of the node learn of new manifests by the stamp of the host.
-        providers.touch(transaction, (), [each.root_id for each in news])
+        # Of nodes that were read anew for the sake of new settings it is noted that they were.
+        reread = [each.known for each in nodes.values() if each.known is not None and self._is_reread(each)]
+        # Caches of the node learn of new manifests and times by the stamp of the host.
+        touched = {each.root_id for each in news} | {node.provider_id for node in reread}
+        providers.touch(transaction, (), touched)
         for each in nodes.values():
             if each.root_id in joined or not each.is_same or each.change != TreeChange():
                 self._record(each)
         fresh = [_row(each) for each in nodes.values() if each.known is None]
         ids = clusters.insert_nodes(transaction, cluster.id, fresh)
-        # Of nodes that were read anew for the sake of new settings it is noted that they were.
-        changed = [
-            each
+        changed = {
+            each.known.id: _row(each)
             for each in nodes.values()
-            if each.known is not None and (not each.is_same or predates_settings(each.known, cluster))
-        ]
-        clusters.update_nodes(
-            transaction, {each.known.id: _row(each) for each in changed if each.known is not None}
-        )
+            if each.known is not None and not each.is_same
+        }
+        clusters.update_nodes(transaction, changed)
+        clusters.note_import(transaction, [node.id for node in reread])
         self._ids = {
             each.name: ids[each.name] if each.known is None else each.known.id for each in nodes.values()
         }
+
+    def _is_reread(self, each: Importing) -> bool:
+        """Whether a node is sent unchanged that may have been read under other settings."""
+        return each.is_same and each.known is not None and predates_settings(each.known, self._cluster)
 
     def _write(self, each: Importing, before: NodeAllocations, after: NodeAllocations) -> bool:
         imported = each.imported

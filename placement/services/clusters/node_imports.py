@@ -10,6 +10,7 @@ from placement.dialects.koordinator.node.node import NodeImport, import_like, im
 from placement.dialects.koordinator.settings.settings import node_labels
 from placement.domain.audit import Action, Kind
 from placement.domain.errors import BadRequest, Conflict, PlacementError
+from placement.domain.portions import portions
 from placement.kubernetes.errors import ManifestError
 from placement.scheduling.node_info import NodeInfo, NodeTemplate
 from placement.services.clusters.cluster_lookup import found, unknown, unknown_node
@@ -22,13 +23,14 @@ from placement.services.clusters.node_importing import (
     withdraw,
 )
 from placement.services.clusters.node_loading import NodeLoader, facts_of
-from placement.services.clusters.node_writing import NodeChanged, NodeWriter
+from placement.services.clusters.node_writing import NodeChanged, NodeWriter, PodAttributes
 from placement.services.clusters.trees import TreeChange
 from placement.services.transactions import patiently
 from placement.storage.database import Database, Executor, Transaction
 from placement.storage.statements import clusters, node_rows
 from placement.storage.statements.clusters import Cluster, Node
 
+_AT_ONCE = 500
 _SHOWN = 10
 _LONGEST_FINDING = 200
 
@@ -129,6 +131,10 @@ class NodeImports:
             writing = NodeImporting(transaction, cluster, self._loader, self._writer, attributes, cuts=cuts)
             return writing.run(importing)
 
+    def attributes(self, cluster: Cluster) -> PodAttributes:
+        """The attributes of consumers of a cluster; to be asked for before the transaction begins."""
+        return self._writer.attributes(cluster.name, cluster.id)
+
     def delete(self, name: str, node_name: str) -> None:
         """Delete a node with its tree. Raises NotFound, InTheWay while pods or others use it."""
 
@@ -148,25 +154,63 @@ class NodeImports:
 
         patiently(once)
 
-    def check_readable(self, transaction: Transaction, cluster: Cluster) -> None:
-        """Raises Conflict naming the nodes whose manifests cannot be read with these settings of the cluster.
+    def import_again(self, transaction: Transaction, former: Cluster, attributes: PodAttributes) -> None:
+        """Import all nodes of a cluster from the manifests that are stored, under its new settings.
 
-        The caller has locked the cluster.
+        `former` is the cluster with the settings before. What a node offers and what its pods hold depends
+        on the profile. The caller has locked the cluster and written the settings. Raises Conflict naming
+        the nodes that cannot be read or refuse the change, NodeChanged, Unavailable.
         """
-        facts = facts_of(cluster)
-        errors = self._loader.unreadable(transaction, facts)
-        if errors:
-            shown = [f"{name}: {str(error)[:_LONGEST_FINDING]}" for name, error in sorted(errors.items())]
-            if len(shown) > _SHOWN:
-                shown[_SHOWN:] = [f"and {len(shown) - _SHOWN} more"]
-            raise Conflict(
-                f"profile: {len(errors)} nodes of cluster {cluster.name} cannot be read under profile "
-                f"{facts.settings.profile}; import them first with manifests that can. {'; '.join(shown)}"
-            )
+        cluster, before = found(transaction, former.name), facts_of(former)
+        rows = sorted(node_rows.nodes(transaction, cluster.id), key=lambda row: row.root_id)
+        for some in portions(rows, _AT_ONCE):
+            node_rows.lock(transaction, [row.root_id for row in some])
+        reading = _Reading(self._loader, cluster, many=True)
+        importing = NodeImporting(
+            transaction, cluster, self._loader, self._writer, attributes, cuts=False, former=before
+        )
+        unread: dict[str, PlacementError] = {}
+        for some in portions(rows, _AT_ONCE):
+            nodes: dict[int, Importing] = {}
+            stored = clusters.find_nodes(transaction, cluster.id, [row.name for row in some])
+            for place, node in enumerate(stored.values()):
+                try:
+                    nodes[place] = reading.of(Described(node.name, node.manifest, node.topology_manifest))
+                except BadRequest as error:
+                    unread[node.name] = error
+            if not unread:
+                _import_or_refuse(importing, nodes, cluster)
+        if unread:
+            raise _refusal(cluster, unread, "cannot be read", "import them first with manifests that can.")
 
     def state(self, connection: Executor, cluster: Cluster, node: Node) -> NodeInfo:
         """A node with its pods and its other consumers."""
         return self._loader.load(connection, facts_of(cluster), [node.provider_id])[node.provider_id]
+
+
+def _import_or_refuse(importing: NodeImporting, nodes: Mapping[int, Importing], cluster: Cluster) -> None:
+    """Import nodes. Raises Conflict naming the nodes that refuse it."""
+    try:
+        outcomes = importing.run(nodes)
+    except NodeStopped as stopped:
+        outcomes = {stopped.place: stopped.reason}
+    refused = {
+        nodes[place].name: outcome
+        for place, outcome in outcomes.items()
+        if isinstance(outcome, PlacementError)
+    }
+    if refused:
+        raise _refusal(cluster, refused, "cannot be imported again", "release first what is in the way.")
+
+
+def _refusal(cluster: Cluster, errors: Mapping[str, PlacementError], what: str, advice: str) -> Conflict:
+    shown = [f"{name}: {str(error)[:_LONGEST_FINDING]}" for name, error in sorted(errors.items())]
+    if len(shown) > _SHOWN:
+        shown[_SHOWN:] = [f"and {len(shown) - _SHOWN} more"]
+    return Conflict(
+        f"profile: {len(errors)} nodes of cluster {cluster.name} {what} under profile "
+        f"{cluster.settings['profile']}; {advice} {'; '.join(shown)}"
+    )
 
 
 def _is_known(described: Described, known: Node | None, cluster: Cluster) -> bool:

@@ -185,17 +185,6 @@ class NodeLoader:
             descriptions[row.root_id] = self._description(cluster, row.name, *manifests)
         return descriptions
 
-    def unreadable(self, connection: Executor, cluster: ClusterFacts) -> dict[str, ManifestError]:
-        """What is wrong with stored manifests under these settings of the cluster, by name of node."""
-        errors = {}
-        readable = []  # what was read of a node helps with like ones as long as it is kept
-        for row, manifests in _with_manifests(connection, node_rows.nodes(connection, cluster.id)):
-            try:
-                readable.append(self._description(cluster, row.name, *manifests))
-            except ManifestError as error:
-                errors[row.name] = error
-        return errors
-
     def description(
         self, cluster: ClusterFacts, name: str, node: Mapping[str, Any], nrt: Mapping[str, Any] | None
     ) -> NodeDescription:
@@ -276,13 +265,8 @@ def stored_accounts(connection: Executor, state: NodeInfo) -> NodeAllocations:
     return all_stored_accounts(connection, [state])[state.root_id]
 
 
-def all_stored_accounts(
-    connection: Executor, states: Collection[NodeInfo], *, known_owners: bool = False
-) -> dict[int, NodeAllocations]:
-    """The stored allocations and CPU owners of some nodes of one cluster, by their host providers.
-
-    `known_owners`: the owners of CPUs are those that the states have, and are not read.
-    """
+def all_stored_accounts(connection: Executor, states: Collection[NodeInfo]) -> dict[int, NodeAllocations]:
+    """The stored allocations and CPU owners of some nodes of one cluster, by their host providers."""
     if not states:
         return {}
     by_root = {state.root_id: state for state in states}
@@ -293,12 +277,9 @@ def all_stored_accounts(
         held = shares[use.root_id].setdefault(use.consumer_uuid, {})
         held[Place(path, use.class_name)] = use.amount
     owners: dict[int, Mapping[int, CpuOwner]] = {}
-    stored = {} if known_owners else pods.owners(connection, [state.id for state in states])
+    stored = pods.owners(connection, [state.id for state in states])
     for root_id, state in by_root.items():
-        found = stored.get(state.id, {})
-        owners[root_id] = (
-            state.accounts.cpus if known_owners else {cpu: CpuOwner(*owner) for cpu, owner in found.items()}
-        )
+        owners[root_id] = {cpu: CpuOwner(*owner) for cpu, owner in stored.get(state.id, {}).items()}
         for owner in owners[root_id].values():
             shares[root_id].setdefault(owner.consumer, {})
     return {root_id: NodeAllocations(shares[root_id], owners[root_id]) for root_id in by_root}

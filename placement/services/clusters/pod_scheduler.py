@@ -59,6 +59,7 @@ from placement.services.clusters.pod_writing import (
 from placement.services.clusters.reservation_ends import due_on, ending
 from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
 from placement.storage.database import Database, Transaction, utcnow
+from placement.storage.failures import Faster
 from placement.storage.statements import clusters, pods
 from placement.storage.statements.pods import StoredPod
 
@@ -80,6 +81,25 @@ class Taken(NamedTuple):
     before: datetime.datetime | None = None
     waits: str = ""
     freed: Sequence[Waiting] = ()
+
+
+class Refusing(set[NodeInfo]):
+    """The nodes that refuse a pod, or several, for as long as they do not change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._clashed: list[NodeInfo] = []
+
+    def note_clash(self, nodes: Collection[NodeInfo]) -> bool:
+        """A key of the database refused what was written to one of these nodes; whether that may pass.
+
+        The first time another writer may have been faster. Nodes that have not changed by the second time
+        refuse for good: a CPU has an owner that follows from no pod, for example.
+        """
+        for_good = [node for node in nodes if any(_is_same(node, former) for former in self._clashed)]
+        self.update(for_good)
+        self._clashed += nodes
+        return not for_good
 
 
 class _Choice(NamedTuple):
@@ -148,7 +168,7 @@ class PodScheduler:
         view: ClusterSnapshot,
         document: PodDocument,
         node: str | None,
-        refusing: set[NodeInfo],
+        refusing: Refusing,
         *,
         may_wait: bool = False,
     ) -> Taken:
@@ -192,7 +212,12 @@ class PodScheduler:
         if hoped.alone:
             return self._place_alone(view, document, incoming, node, refusing, known, same, may_wait)
         attributes = self.attributes(view, document)
-        with self._refused(view, hoped.place, refusing), self._database.write() as transaction:
+        tried = [view.nodes[hoped.place.state.root_id]]
+        with (
+            self._refused(view, hoped.place, refusing),
+            _clashing(refusing, tried),
+            self._database.write() as transaction,
+        ):
             self._claim(transaction, view, document, known, hoped.place, attributes)
         return _taken(hoped.place, transaction.now, known, same)
 
@@ -202,14 +227,15 @@ class PodScheduler:
         document: PodDocument,
         incoming: PodImport,
         node: str | None,
-        refusing: set[NodeInfo],
+        refusing: Refusing,
         known: Sequence[StoredPod],
         same: StoredPod | None,
         may_wait: bool,
     ) -> Taken:
         """Decide while no other pod can come to the cluster: what the pod requires is about all of them."""
         attributes = self.attributes(view, document)
-        with self._database.write() as transaction:
+        tried: list[NodeInfo] = []
+        with _clashing(refusing, tried), self._database.write() as transaction:
             clusters.lock_alone(transaction, view.facts.id)
             now = self._cluster_cache.view(view.facts.name)
             place = self._choice(now, document, incoming, node, refusing, known).place
@@ -222,6 +248,7 @@ class PodScheduler:
                     raise GangWaits(f"{pod}: with it, there are places for {standing}.")
                 place = waiting_there(place, standing)
             freed = standing.waiting if standing is not None and standing.is_whole else ()
+            tried.append(now.nodes[place.state.root_id])
             with self._refused(now, place, refusing):
                 self._claim(transaction, now, document, known, place, attributes, alone=True, freed=freed)
         taken = _taken(place, transaction.now, known, same)
@@ -229,7 +256,7 @@ class PodScheduler:
         return taken._replace(waits=str(standing) if is_waiting else "", freed=freed)
 
     @contextmanager
-    def _refused(self, view: ClusterSnapshot, place: Placed, refusing: set[NodeInfo]) -> Iterator[None]:
+    def _refused(self, view: ClusterSnapshot, place: Placed, refusing: Refusing) -> Iterator[None]:
         """Notes the node if it refuses the pod. Raises NodeChanged then."""
         try:
             yield
@@ -328,9 +355,19 @@ class PodScheduler:
             return pods.namesakes(connection, view.facts.id, *sought)
 
 
+@contextmanager
+def _clashing(refusing: Refusing, tried: Collection[NodeInfo]) -> Iterator[None]:
+    """Notes that a key of the database refused what was written to the nodes. Raises NodeChanged then."""
+    try:
+        yield
+    except Faster as clash:
+        refusing.note_clash(tried)
+        raise NodeChanged(str(clash)) from clash
+
+
 def _is_same(now: NodeInfo | None, before: NodeInfo) -> bool:
     """Whether nothing of a node that is stored has changed."""
-    return now is not None and now.revision == before.revision
+    return now is not None and (now.root_id, now.revision) == (before.root_id, before.revision)
 
 
 def _key(document: PodDocument) -> PodKey:

@@ -15,7 +15,12 @@ from placement.domain.errors import Conflict, NotFound
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.scheduling.node_allocations import NodeAllocations
 from placement.scheduling.node_info import NodeInfo
-from placement.services.clusters.node_loading import ClusterFacts, NodeLoader, all_stored_accounts
+from placement.services.clusters.node_loading import (
+    ClusterFacts,
+    NodeLoader,
+    all_stored_accounts,
+    facts_of,
+)
 from placement.services.clusters.node_writing import (
     NodeChanged,
     NodePlace,
@@ -109,8 +114,8 @@ class PodWriting:
     ) -> LockedNodes:
         """Lock nodes that must be as they are in the view. Raises NodeChanged.
 
-        Their pods are the known ones and so the owners of CPUs; but less may be held than what is due. Only
-        then what is stored is read: nobody ever holds more, so that sums tell. `checks_rules`: a pod comes
+        Their pods are the known ones, but less may be held than what is due. Only then what is stored is
+        read, owners of CPUs included: nobody ever holds more, so that sums tell. `checks_rules`: a pod comes
         and the cluster is not locked, so no pod with required anti-affinity may have come since.
         """
         generation = view.rules_generation if checks_rules else None
@@ -122,17 +127,24 @@ class PodWriting:
         states = {root_id: view.nodes[root_id] for root_id in roots}
         owed = [state for root_id, state in states.items() if trees[root_id].used != state.due]
         stored = {root_id: state.accounts for root_id, state in states.items()}
-        stored |= all_stored_accounts(transaction, owed, known_owners=True)
+        stored |= all_stored_accounts(transaction, owed)
         return LockedNodes(states, stored)
 
     def lock(self, transaction: Transaction, view: ClusterSnapshot, roots: Collection[int]) -> LockedNodes:
         """Lock nodes as they are now, with what is really stored of them.
 
         That is less than what follows from the pods where others gave something back that a pod lacked.
+        Raises NodeChanged if the settings of the cluster have changed since the view.
         """
         if not roots:
             return LockedNodes({}, {})
-        node_rows.lock(transaction, roots, view.facts.id)
+        stamps = node_rows.lock(transaction, roots, view.facts.id)
+        known = {root_id: view.nodes[root_id].revision for root_id in roots if root_id in view.nodes}
+        # A change of the profile stamps every node, so unchanged nodes need no look at the settings.
+        if stamps != known:
+            cluster = clusters.find(transaction, view.facts.name)
+            if cluster is None or facts_of(cluster) != view.facts:
+                raise NodeChanged("The settings of the cluster changed meanwhile.")
         states = self._loader.load(transaction, view.facts, roots, view.nodes)
         return LockedNodes(states, all_stored_accounts(transaction, states.values()))
 

@@ -12,7 +12,6 @@ from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import canonical_uid
-from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.priorities import priorities
 from placement.services.clusters.cluster_lookup import found, unknown_pod
 from placement.services.clusters.gangs import GangWaits
@@ -35,7 +34,7 @@ from placement.services.clusters.pod_placing import (
     with_own_cpus,
 )
 from placement.services.clusters.pod_rows import answer_of
-from placement.services.clusters.pod_scheduler import PodScheduler, Taken
+from placement.services.clusters.pod_scheduler import PodScheduler, Refusing, Taken
 from placement.services.clusters.pod_writing import (
     PodKey,
     Precondition,
@@ -249,7 +248,7 @@ class Pods:
 
         Raises as `put` does.
         """
-        refusing: set[NodeInfo] = set()
+        refusing = Refusing()
 
         def once() -> Taken:
             view = self._ends.current(cluster)

@@ -276,6 +276,12 @@ def update_nodes(transaction: Transaction, changed: Mapping[int, NewNode]) -> No
         )
 
 
+def note_import(transaction: Transaction, node_ids: Collection[int]) -> None:
+    """Note that nodes were imported again now, from the manifests that are stored."""
+    for some in portions(sorted(node_ids), _AT_ONCE):
+        transaction.execute(sa.update(_nodes).where(_nodes.c.id.in_(some)).values(updated_at=transaction.now))
+
+
 def _values(node: NewNode) -> dict[str, Any]:
     return {
         "resource_provider_id": node.provider_id,
