@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from placement.app import build
 from placement.operations.kubernetes.binders import Binders
-from placement.services.clusters import gangs
+from placement.services.clusters import gangs, reservation_ends
 from placement.storage.database import Database, utcnow
 from placement.storage.statements import clusters, provider_rows, providers
 from tests.api_server import ApiServer
@@ -20,6 +20,7 @@ from tests.client import Client
 from tests.conftest import compatible
 from tests.kubernetes import node_manifests, pod_manifest
 from tests.pod_invariants import check
+from tests.reservations import WEB, reservation
 
 CLUSTER = "/ext/v1/clusters/edge"
 PODS = f"{CLUSTER}/pods"
@@ -246,3 +247,62 @@ def test_a_gang_in_a_call_frees_those_who_wait(cluster, api_server):
     assert put_all(cluster, member("b"), member("c")) == {"b": 201, "c": 201}
     assert cluster.get(f"{PODS}/default/a").json["remarks"] == []
     assert bind(cluster, api_server, member("a", cpu="4"), "host-0") == ""
+
+
+def late(monkeypatch: pytest.MonkeyPatch) -> None:
+    later = utcnow() + datetime.timedelta(hours=11)
+    monkeypatch.setattr(gangs, "utcnow", lambda: later)
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object]) -> list[object]:
+    """Have another writer come between the look that finds waiting over and the lock, once; how often it came."""
+    calls: list[object] = []
+
+    def give_up(*arguments: Any) -> None:
+        if not calls:
+            calls.append(arguments)
+            other()
+        gangs.give_up(*arguments)
+
+    monkeypatch.setattr(reservation_ends, "give_up", give_up)
+    return calls
+
+
+def test_a_member_that_was_bound_meanwhile_keeps_its_place(cluster, api_server, monkeypatch):
+    assert "1 of 2" in bind(cluster, api_server, member("a", least=2), "host-0")
+
+    def others_come() -> None:
+        monkeypatch.setattr(gangs, "utcnow", utcnow)
+        assert bind(cluster, api_server, member("b", least=2), "host-1") == ""
+        late(monkeypatch)
+
+    late(monkeypatch)
+    calls = meanwhile(monkeypatch, others_come)
+    assert cluster.put(f"{PODS}/default/other", pod_manifest("2", uid="uid-other")).status_code == 201
+    assert len(calls) == 1
+    assert placed(cluster) == {"a", "b", "other"}
+
+
+def test_a_member_that_waits_anew_is_not_released_for_its_former_end(cluster, api_server, monkeypatch):
+    assert "1 of 2" in bind(cluster, api_server, member("a", least=2), "host-0")
+    late(monkeypatch)
+    calls = meanwhile(monkeypatch, lambda: bind(cluster, api_server, member("a", least=2), "host-0"))
+    assert cluster.put(f"{PODS}/default/other", pod_manifest("2", uid="uid-other")).status_code == 201
+    assert len(calls) == 1
+    assert placed(cluster) == {"a", "other"}
+    assert any("waits" in remark for remark in cluster.get(f"{PODS}/default/a").json["remarks"])
+
+
+def test_members_that_give_up_give_their_reservations_back(cluster, api_server, monkeypatch):
+    template = pod_manifest("8", nodeName="host-0")
+    assert cluster.put(f"{CLUSTER}/reservations/kept", reservation(template=template)).status_code == 201
+    before = cluster.get(f"{CLUSTER}/reservations/kept").json
+    pod = member("a", least=2)
+    pod["metadata"]["labels"] |= WEB
+    assert "1 of 2" in bind(cluster, api_server, pod, "host-0")
+    assert cluster.get(f"{CLUSTER}/reservations/kept").json["phase"] == "Succeeded"
+    late(monkeypatch)
+    assert cluster.put(f"{PODS}/default/other", pod_manifest("2", uid="uid-other")).status_code == 201
+    assert placed(cluster) == {"other"}
+    after = cluster.get(f"{CLUSTER}/reservations/kept").json
+    assert {**after, "changed_at": ""} == {**before, "changed_at": ""}

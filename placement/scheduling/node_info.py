@@ -270,6 +270,14 @@ class NodeInfo:
             counted=(accountant, len(self.pods) + 1),
         )
 
+    def has_room_for(self, reservation: RecordedPod) -> bool:
+        """Return whether a reservation would have all here that it would have if it were alone here."""
+        after, consumer = self.with_pod(reservation), reservation.consumer
+        if after.reservations_left[-1] != reservation:
+            return False
+        alone = counted(self.offers, [reservation], {})
+        return after.accountant.shares_of(consumer) == alone.shares_of(consumer)
+
     def without(self, consumers: frozenset[str]) -> NodeInfo:
         """The same node without pods and reservations; what they held of the host itself is free again."""
         pods = tuple(pod for pod in self.pods if pod.consumer not in consumers)

@@ -122,16 +122,23 @@ def give_up(
     view: ClusterSnapshot,
     waiting: Sequence[Waiting],
 ) -> None:
-    """Release those who still wait, all of them at once. Raises NodeChanged, Unavailable."""
+    """Release the pods that still wait as they did, all of them at once. Raises NodeChanged, Unavailable.
+
+    A pod that was bound again meanwhile, and waits anew with a later end, stays.
+    """
     if not waiting:
         return
     attributes = writer.attributes(view.facts.name, view.facts.id)
     with database.write() as transaction:
         locked = writing.lock(transaction, view, {each.node.root_id for each in waiting})
-        wanted = {each.pod.uid for each in waiting}
-        rows = pods.any_namesakes(transaction, view.facts.id, (), wanted)
-        leaving = [row for row in rows if waits(row) and row.root_id in locked.states]
-        writing.change(transaction, view.facts, locked, leaving, None, attributes)
+        now = {pod.uid: pod for state in locked.states.values() for pod in state.waiting}
+        still = {each.pod.uid for each in waiting if _waits_as_before(each.pod, now.get(each.pod.uid))}
+        rows = pods.any_namesakes(transaction, view.facts.id, (), still)
+        writing.change(transaction, view.facts, locked, rows, None, attributes, unreserves=True)
+
+
+def _waits_as_before(before: RecordedPod, now: RecordedPod | None) -> bool:
+    return now is not None and now.membership == before.membership
 
 
 def rows_of(database_rows: Sequence[StoredPod], waiting: Sequence[Waiting]) -> list[StoredPod]:

@@ -23,6 +23,8 @@ from placement.storage.statements.pods import StoredPod
 
 FORMAT = 2
 _MEMBERS = frozenset({"qos", "consumer", "told", "record"})
+# Of a claim: the uid of the reservation that it ended. Of that reservation: what was told of it before.
+_ENDED, _TOLD_BEFORE = "ended", "told_before"
 _UNREADABLE = "the stored row of this pod cannot be read"
 # What a row may hold where it is damaged, or written by who knows whom.
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
@@ -68,11 +70,15 @@ _TOLD_NAMES = frozenset(told.name for told in _TOLD.values())
 
 
 def status_of(
-    answer: PodAnswer, recorded: RecordedPod | None, before: Mapping[str, Any] | None = None
+    answer: PodAnswer,
+    recorded: RecordedPod | None,
+    before: Mapping[str, Any] | None = None,
+    ended: str = "",
 ) -> dict[str, Any]:
     """What is stored of a pod beside names and place; `recorded` is what it holds, if it is on a node.
 
-    Of `before`, what was stored of the same pod, names are kept that this release does not know.
+    `ended` is the uid of the reservation that is over because the pod came. Of `before`, what was stored of
+    the same pod, names are kept that this release does not know.
     """
     told = {entry.name: getattr(answer, attribute) for attribute, entry in _TOLD.items()}
     blanks = {entry.name: entry.blank for entry in _TOLD.values()}
@@ -83,13 +89,36 @@ def status_of(
         "qos": answer.qos,
         "consumer": answer.consumer_uuid,
         "told": {**unknown_told, **said},
+        **({_ENDED: ended} if ended else {}),
     }
     return document if recorded is None else {**document, "record": recorded.document()}
 
 
 def ended_status(status: Mapping[str, Any], phase: str, remark: str) -> dict[str, Any]:
-    """What is stored of a reservation that is over: that it is, and why."""
-    return {**status, "told": {**_told(status), "phase": phase, "remarks": [remark]}}
+    """What is stored of a reservation that is over: that it is, and why, and what was told of it before."""
+    told = _told(status)
+    return {**status, "told": {**told, "phase": phase, "remarks": [remark]}, _TOLD_BEFORE: told}
+
+
+def resumed_status(status: Mapping[str, Any]) -> dict[str, Any]:
+    """What is stored of a reservation that is there again after it was over."""
+    rest = {name: value for name, value in status.items() if name != _TOLD_BEFORE}
+    return {**rest, "told": status[_TOLD_BEFORE]}
+
+
+def reservation_ended_by(pod: StoredPod) -> str:
+    """The uid of the reservation that is over because a claim came, empty without one.
+
+    A pod that was reported on its node since is no claim any more: it runs, so it has used the reservation.
+    """
+    ended = pod.status.get(_ENDED) if is_claim(pod) else None
+    return ended if isinstance(ended, str) else ""
+
+
+def was_ended_by(reservation: StoredPod, remark: str) -> bool:
+    """Whether a reservation is over for the reason that the remark gives, and can be brought back."""
+    is_off = reservation.root_id is None and isinstance(reservation.status.get(_TOLD_BEFORE), Mapping)
+    return is_off and _told(reservation.status).get("remarks") == [remark]
 
 
 def _plain(value: Any) -> Any:

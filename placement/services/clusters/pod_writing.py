@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from placement.dialects.koordinator.status.recorded_pod import RecordedPod
+from placement.dialects.koordinator.status.recorded_pod import RecordedPod, recorded_pod
 from placement.domain.errors import Conflict, NotFound
 from placement.kubernetes.pod_identity import canonical_uid
 from placement.scheduling.node_allocations import NodeAllocations
@@ -30,7 +30,16 @@ from placement.services.clusters.node_writing import (
 from placement.services.clusters.pod_answers import PodAnswer
 from placement.services.clusters.pod_audit import came_and_left, changed, ended
 from placement.services.clusters.pod_documents import PodDocument
-from placement.services.clusters.pod_rows import FORMAT, consumer_of, ended_status, status_of, without_wait
+from placement.services.clusters.pod_rows import (
+    FORMAT,
+    consumer_of,
+    ended_status,
+    reservation_ended_by,
+    resumed_status,
+    status_of,
+    was_ended_by,
+    without_wait,
+)
 from placement.services.following.cluster_cache import ClusterSnapshot
 from placement.storage.database import Transaction
 from placement.storage.statements import (
@@ -42,6 +51,9 @@ from placement.storage.statements import (
 )
 from placement.storage.statements.consumers import ConsumerAttributes
 from placement.storage.statements.pods import PodValues, StoredPod
+
+AVAILABLE = "Available"
+"""The phase of a reservation that is on its node."""
 
 
 class PodKey(NamedTuple):
@@ -152,6 +164,9 @@ class PodWriting:
         self, transaction: Transaction, facts: ClusterFacts, sought: PodKey, known: Sequence[StoredPod]
     ) -> None:
         """Raises NodeChanged unless the pods of that name or uid are the known ones, where they were."""
+        # A reservation that is over may be brought back to its node meanwhile.
+        if off := [pod.id for pod in known if pod.root_id is None]:
+            pods.lock(transaction, off)
         now = pods.namesakes(transaction, facts.id, *sought)
         if [_state_of(pod) for pod in now] != [_state_of(pod) for pod in known]:
             raise NodeChanged("The pod itself changed meanwhile.")
@@ -179,10 +194,13 @@ class PodWriting:
         arrival: Arrival | None,
         attributes: PodAttributes,
         ending: Sequence[Ending] = (),
+        *,
+        unreserves: bool = False,
     ) -> None:
         """Let pods leave, reservations end and one pod arrive on nodes that are locked.
 
-        So is the cluster, alone, if the pod keeps others off.
+        So is the cluster, alone, if the pod keeps others off. `unreserves`: the pods that leave never ran,
+        so reservations that they ended are brought back where their room is still free.
 
         Raises NodeChanged (NodeRefused if a node does not take it), Conflict (ProviderGone likewise).
         """
@@ -191,6 +209,7 @@ class PodWriting:
         left = {pod.root_id for pod in leaving if pod.root_id is not None}
         left |= {each.root_id for each in ending}
         target = None if arrival is None else arrival.root_id
+        returning = _returning(transaction, facts, leaving) if unreserves else {}
         for root_id in sorted(left - {target}) + ([] if target is None else [target]):
             before = locked.states[root_id]
             after = before.without(gone)
@@ -200,6 +219,12 @@ class PodWriting:
                 after = after.with_pod(arrival.recorded)
                 consumer = arrival.recorded.consumer
                 bearers[consumer] = attributes.pod(consumer, arrival.recorded.namespace)
+            for row in returning.get(root_id, ()):
+                back = _held(row)
+                if after.has_room_for(back):
+                    after = after.with_pod(back)
+                    bearers[back.consumer] = attributes.pod(back.consumer, back.namespace)
+                    _resume(transaction, facts, row, before.id)
             place = NodePlace(before.id, before.cluster_id, before.identity)
             if not self._writer.write(transaction, place, stored, after.accounts, bearers):
                 # Pods that hold nothing come and go, too.
@@ -231,7 +256,12 @@ def pod_values(arrival: Arrival, node_id: int | None, before: StoredPod | None =
         name=document.name,
         uid=document.uid,
         manifest=document.manifest,
-        status=status_of(arrival.answer, arrival.recorded, None if before is None else before.status),
+        status=status_of(
+            arrival.answer,
+            arrival.recorded,
+            None if before is None else before.status,
+            "" if arrival.ends is None else arrival.ends.reservation.uid,
+        ),
         format=FORMAT,
         node_id=node_id,
     )
@@ -245,6 +275,39 @@ def _end(transaction: Transaction, facts: ClusterFacts, ending: Sequence[Ending]
         statuses[row.id] = ended_status(row.status, end.phase, end.remark)
         transaction.records.append(ended(facts.name, row, end.phase, end.remark))
     pods.leave_nodes(transaction, statuses, FORMAT)
+
+
+def _returning(
+    transaction: Transaction, facts: ClusterFacts, leaving: Sequence[StoredPod]
+) -> dict[int, list[StoredPod]]:
+    """The rows of reservations that pods ended which leave, locked, by the host provider they were on."""
+    by_uid = {uid: pod for pod in leaving if (uid := reservation_ended_by(pod))}
+    if not by_uid:
+        return {}
+    pods.lock(transaction, [row.id for row in pods.reservations(transaction, facts.id, by_uid.keys())])
+    found: dict[int, list[StoredPod]] = {}
+    for row in pods.reservations(transaction, facts.id, by_uid.keys()):
+        pod = by_uid[row.uid]
+        keeps = _held(row).keeps
+        if pod.root_id is None or keeps is None or keeps.is_over(transaction.now):
+            continue
+        if was_ended_by(row, used_by(f"{pod.namespace}/{pod.name}", pod.uid)):
+            found.setdefault(pod.root_id, []).append(row)
+    return found
+
+
+def _resume(transaction: Transaction, facts: ClusterFacts, row: StoredPod, node_id: int) -> None:
+    pods.update(transaction, row.id, row.values(resumed_status(row.status), FORMAT, node_id))
+    transaction.records.append(changed(facts.name, row, phase=AVAILABLE))
+
+
+def _held(row: StoredPod) -> RecordedPod:
+    return recorded_pod(row.namespace, row.name, row.uid, row.status["record"])
+
+
+def used_by(full_name: str, uid: str) -> str:
+    """The remark on a reservation that one pod has used up."""
+    return f"used by pod {full_name}, uid {uid}"
 
 
 def _state_of(pod: StoredPod) -> tuple[object, ...]:

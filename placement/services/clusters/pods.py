@@ -213,9 +213,18 @@ class Pods:
             raise Conflict(words) if taken.answer.node is None else ClaimedElsewhere(words, taken.answer)
         return taken
 
-    def delete(self, cluster: str, namespace: str, name: str, precondition: Precondition = ANY_POD) -> None:
+    def delete(
+        self,
+        cluster: str,
+        namespace: str,
+        name: str,
+        precondition: Precondition = ANY_POD,
+        *,
+        unreserves: bool = False,
+    ) -> None:
         """Release what a pod holds, and forget it, if the precondition holds.
 
+        `unreserves`: it never ran, so the reservation that it ended comes back if its room is still free.
         Raises NotFound, also for a pod of another uid; Conflict if it was changed since; Unavailable.
         """
         sought = PodKey(namespace, name)
@@ -231,7 +240,9 @@ class Pods:
             with self._database.write() as transaction:
                 locked = self._writing.lock(transaction, view, roots)
                 self._writing.check_namesakes(transaction, view.facts, sought, leaving)
-                self._writing.change(transaction, view.facts, locked, leaving, None, attributes)
+                self._writing.change(
+                    transaction, view.facts, locked, leaving, None, attributes, unreserves=unreserves
+                )
 
         patiently(once)
 

@@ -16,7 +16,7 @@ from placement.services.clusters.gangs import give_up, overdue, standing_of
 from placement.services.clusters.node_loading import ClusterFacts
 from placement.services.clusters.node_writing import NodeWriter
 from placement.services.clusters.pod_documents import PodDocument
-from placement.services.clusters.pod_writing import Ending, PodWriting
+from placement.services.clusters.pod_writing import Ending, PodWriting, used_by
 from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
 from placement.services.transactions import patiently
 from placement.storage.database import Database, utcnow
@@ -29,7 +29,7 @@ def ending(used: RecordedPod | None, node: NodeInfo, document: PodDocument) -> E
     """How the reservation ends that a pod uses; None if it uses none, or others may come."""
     if used is None or used.keeps is None or not used.keeps.allocate_once:
         return None
-    return Ending(used, node.root_id, SUCCEEDED, f"used by pod {document.full_name}, uid {document.uid}")
+    return Ending(used, node.root_id, SUCCEEDED, used_by(document.full_name, document.uid))
 
 
 def due_on(nodes: Mapping[int, NodeInfo]) -> list[Ending]:

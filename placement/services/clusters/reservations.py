@@ -23,7 +23,7 @@ from placement.services.clusters.pod_documents import PodDocument, check_name, c
 from placement.services.clusters.pod_pages import next_page
 from placement.services.clusters.pod_placing import asks_for_the_same
 from placement.services.clusters.pod_rows import FORMAT, answer_of
-from placement.services.clusters.pod_writing import PodKey
+from placement.services.clusters.pod_writing import AVAILABLE, PodKey
 from placement.services.clusters.pods import Pods
 from placement.services.clusters.reservation_ends import ReservationEnds
 from placement.services.following.cluster_cache import ClusterSnapshot
@@ -32,8 +32,6 @@ from placement.services.transactions import patiently
 from placement.storage.database import Database, utcnow
 from placement.storage.statements import pods, providers
 from placement.storage.statements.pods import StoredPod
-
-AVAILABLE = "Available"
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,6 +205,12 @@ def replace_statuses(transaction: Transaction, statuses: Mapping[int, Mapping[st
         _REPLACE.run(transaction, rows, now=transaction.now)
 
 
+def lock(transaction: Transaction, ids: Collection[int]) -> None:
+    """Lock rows by id: those of pods on no node, which no lock of a host protects."""
+    statement = sa.select(_pods.c.id).where(_pods.c.id.in_(sorted(ids))).order_by(_pods.c.id)
+    transaction.execute(transaction.locked(statement)).all()
+
+
 def touch(transaction: Transaction, id_: int) -> None:
     """Mark a pod's row as changed now."""
     transaction.execute(sa.update(_pods).where(_pods.c.id == id_).values(updated_at=transaction.now))

@@ -1,0 +1,128 @@
+"""A reservation for one pod is there again when that pod gives its claim back without having run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from placement.app import build
+from placement.domain.errors import PlacementError
+from placement.storage.database import Database
+from tests.client import Client
+from tests.conftest import compatible
+from tests.kubernetes import node_manifests, pod_manifest
+from tests.pod_invariants import check
+from tests.reservations import WEB, reservation
+
+CLUSTER = "/ext/v1/clusters/edge"
+PODS = f"{CLUSTER}/pods/default"
+UID = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d01"
+RESERVED = "6a1f0c52-7a3c-4c56-9d6b-0a8b2f1e5d02"
+
+
+class Refusing:
+    """An API server that refuses to bind a pod, after something else has happened."""
+
+    def __init__(self) -> None:
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def of(self, cluster: str) -> Refusing:
+        return self
+
+    def pod(self, namespace: str, name: str) -> Mapping[str, Any]:
+        pod = pod_manifest("4", uid=UID, labels=WEB)
+        pod["metadata"] |= {"name": name, "namespace": namespace}
+        return pod
+
+    def uids_on(self, node: str) -> set[str]:
+        return set()
+
+    def bind(self, *_: object) -> None:
+        self.meanwhile()
+        raise PlacementError("admission webhook denied the Binding")
+
+
+@pytest.fixture
+def kubernetes() -> Refusing:
+    return Refusing()
+
+
+@pytest.fixture
+def cluster(database: Database, kubernetes: Refusing) -> Iterator[Client]:
+    """A node of 16 CPUs, of which 8 are reserved."""
+    application = build(database, compatible(), binders=kubernetes)
+    api = Client(application.test_client())
+    assert api.put(CLUSTER).status_code == 201
+    assert api.put(f"{CLUSTER}/nodes/n1", node_manifests("n1")).status_code == 201
+    body = reservation("kept", template=pod_manifest("8"))
+    body["metadata"]["uid"] = RESERVED
+    assert api.put(f"{CLUSTER}/reservations/kept", body).status_code == 201
+    yield api
+    application.extensions["placement_use_cases"].close()
+
+
+def bind(api: Client) -> None:
+    body = {"PodName": "web-0", "PodNamespace": "default", "PodUID": UID, "Node": "n1"}
+    answer = api.post(f"{CLUSTER}/extender/bind", body).json
+    assert "admission webhook denied" in answer["Error"]
+    assert api.get(f"{PODS}/web-0").status_code == 404
+
+
+def shown(api: Client) -> dict[str, Any]:
+    answer = api.get(f"{CLUSTER}/reservations/kept")
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json
+    return {name: member for name, member in found.items() if name != "changed_at"}
+
+
+def test_a_refused_binding_gives_the_reservation_back(cluster: Client, database: Database):
+    before = shown(cluster)
+    for _ in range(2):
+        bind(cluster)
+        assert shown(cluster) == before
+        check(database, "edge")
+    assert cluster.put(f"{PODS}/other", pod_manifest("14")).status_code == 409
+    kept = cluster.put(f"{PODS}/web-1", pod_manifest("4", labels=WEB)).json
+    assert kept["cpuset"] == "0-3"
+    assert shown(cluster)["phase"] == "Succeeded"
+
+
+def test_its_room_may_be_another_pods_by_then(cluster: Client, kubernetes: Refusing, database: Database):
+    kubernetes.meanwhile = lambda: cluster.put(f"{PODS}/other", pod_manifest("12"))
+    bind(cluster)
+    assert cluster.get(f"{PODS}/other").json["cpuset"] == "4-15"
+    assert (shown(cluster)["phase"], shown(cluster)["node"]) == ("Succeeded", None)
+    check(database, "edge")
+
+
+def test_what_became_of_the_reservation_meanwhile_stands(
+    cluster: Client, kubernetes: Refusing, database: Database
+):
+    path = f"{CLUSTER}/reservations/kept"
+    kubernetes.meanwhile = lambda: cluster.delete(path)
+    bind(cluster)
+    assert cluster.get(path).status_code == 404
+    check(database, "edge")
+
+
+def test_a_pod_that_was_reported_has_used_it(cluster: Client, kubernetes: Refusing, database: Database):
+    def reported() -> None:
+        pod = dict(kubernetes.pod("default", "web-0"))
+        pod["spec"] = {**pod["spec"], "nodeName": "n1"}
+        assert cluster.put(f"{PODS}/web-0", pod).status_code == 200
+
+    # What is reported is no claim of the attempt any more, so another caller releases it.
+    kubernetes.meanwhile = reported
+    body = {"PodName": "web-0", "PodNamespace": "default", "PodUID": UID, "Node": "n1"}
+    cluster.post(f"{CLUSTER}/extender/bind", body)
+    assert cluster.delete(f"{PODS}/web-0").status_code == 204
+    assert shown(cluster)["phase"] == "Succeeded"
+    check(database, "edge")
+
+
+def test_a_pod_that_is_deleted_by_its_owner_has_used_it(cluster: Client):
+    assert cluster.put(f"{PODS}/web-1", pod_manifest("4", labels=WEB)).status_code == 201
+    assert cluster.delete(f"{PODS}/web-1").status_code == 204
+    assert shown(cluster)["phase"] == "Succeeded"
