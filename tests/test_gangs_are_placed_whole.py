@@ -255,7 +255,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object]) -> list[object]:
-    """Have another writer come between the look that finds waiting over and the lock, once; how often it came."""
+    """Have another writer come once, between the look that finds waiting over and the lock; its calls."""
     calls: list[object] = []
 
     def give_up(*arguments: Any) -> None:

@@ -10,9 +10,8 @@ from placement.domain import scope
 from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.node_loading import ClusterFacts, NodeLoader
 from placement.services.clusters.node_views import NodeView, view_of
-from placement.services.clusters.reservation_ends import ReservationEnds
+from placement.services.clusters.reservation_ends import records_after, without_expired
 from placement.services.placement.providers import missing
-from placement.services.transactions import patiently
 from placement.storage.database import Database, Executor
 from placement.storage.statements import (
     allocation_lists,
@@ -55,23 +54,13 @@ class HostView:
 class HostViews:
     """Reads whole trees."""
 
-    def __init__(self, database: Database, loader: NodeLoader, ends: ReservationEnds) -> None:
+    def __init__(self, database: Database, loader: NodeLoader) -> None:
         self._database = database
         self._loader = loader
-        self._ends = ends
         self._known: dict[int, NodeInfo] = {}
 
     def show(self, uuid: str, check: Check) -> HostView:
-        """The tree in which the provider is; what has expired there is released. Raises NotFound."""
-
-        def once() -> HostView:
-            host, facts, state = self._read(uuid, check)
-            expired = facts and state and self._ends.release_on(facts, state)
-            return self._read(uuid, check)[0] if expired else host
-
-        return patiently(once)
-
-    def _read(self, uuid: str, check: Check) -> tuple[HostView, ClusterFacts | None, NodeInfo | None]:
+        """The tree in which the provider is, without what has expired there. Raises NotFound."""
         with self._database.snapshot() as connection:
             found = clusters.place_of(connection, uuid)
             if found is None:
@@ -90,8 +79,19 @@ class HostViews:
         root = next((member for member in members if member.parent_id is None), None)
         if root is None:
             raise missing(uuid)
-        view = None if state is None else view_of(state)
-        return HostView(uuid, root, members, records, held, node, view), facts, state
+        if state is None:
+            return HostView(uuid, root, members, records, held, node, None)
+        current = without_expired(state)
+        gone = state.reserving - current.reserving
+        return HostView(
+            uuid,
+            root,
+            members,
+            records_after(members, records, state, current),
+            [each for each in held if each.consumer_uuid not in gone],
+            node,
+            view_of(current),
+        )
 
     def _state(self, connection: Executor, facts: ClusterFacts, root_id: int) -> NodeInfo:
         # The manifests of a node that was not imported again since need not be read again.

@@ -14,11 +14,10 @@ from placement.domain.errors import BadRequest, Conflict
 from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.cluster_lookup import NAME, found, unknown_node
 from placement.services.clusters.node_imports import NodeImports
-from placement.services.clusters.node_loading import facts_of
 from placement.services.clusters.node_views import NodeView, view_of
 from placement.services.clusters.node_writing import NodeChanged, PodAttributes
-from placement.services.clusters.reservation_ends import ReservationEnds
-from placement.services.transactions import attempt, ensure, patiently
+from placement.services.clusters.reservation_ends import records_after, without_expired
+from placement.services.transactions import attempt, ensure
 from placement.storage.database import Database, Transaction
 from placement.storage.failures import TryAgain
 from placement.storage.statements import clusters, inventories, trees
@@ -49,10 +48,9 @@ class NodeTree:
 class Clusters:
     """Creates, shows and deletes clusters, and shows their nodes."""
 
-    def __init__(self, database: Database, imports: NodeImports, ends: ReservationEnds) -> None:
+    def __init__(self, database: Database, imports: NodeImports) -> None:
         self._database = database
         self._imports = imports
-        self._ends = ends
 
     def listed(self) -> list[Cluster]:
         """All clusters."""
@@ -127,16 +125,7 @@ class Clusters:
             return clusters.nodes_of(connection, found(connection, name).id)
 
     def node(self, name: str, node_name: str) -> NodeTree:
-        """One node with its tree, capacity and use; what has expired there is released. Raises NotFound."""
-
-        def once() -> NodeTree:
-            tree = self._node(name, node_name)
-            expired = self._ends.release_on(facts_of(tree.cluster), tree.state)
-            return self._node(name, node_name) if expired else tree
-
-        return patiently(once)
-
-    def _node(self, name: str, node_name: str) -> NodeTree:
+        """One node with its tree, capacity and use, without what has expired there. Raises NotFound."""
         with self._database.snapshot() as connection:
             cluster = found(connection, name)
             node = clusters.find_node(connection, cluster.id, node_name)
@@ -145,7 +134,8 @@ class Clusters:
             members = trees.members(connection, node.provider_id)
             records = inventories.stored(connection, [member.id for member in members])
             state = self._imports.state(connection, cluster, node)
-        return NodeTree(cluster, node, members, records, state)
+        current = without_expired(state)
+        return NodeTree(cluster, node, members, records_after(members, records, state, current), current)
 
 
 def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,28 +1,30 @@
 """How reservations end, and waiting for a gang: used up by their one owner, expired, or deleted.
 
-Nothing runs by the clock here: whoever places a pod, or looks at reservations or their nodes, releases first
-what has expired.
+Nothing runs by the clock here. A request that places a pod or a reservation first releases what has expired;
+requests that only read leave it out and write nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from placement.dialects.koordinator.pod.gang import Gang
 from placement.dialects.koordinator.status.recorded_pod import RecordedPod
-from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.node_info import NodeInfo
+from placement.scheduling.node_offers import Place
 from placement.services.clusters.gangs import give_up, overdue, standing_of
-from placement.services.clusters.node_loading import ClusterFacts
 from placement.services.clusters.node_writing import NodeWriter
 from placement.services.clusters.pod_documents import PodDocument
 from placement.services.clusters.pod_writing import Ending, PodWriting, used_by
 from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
 from placement.services.transactions import patiently
 from placement.storage.database import Database, utcnow
+from placement.storage.statements.inventories import Stored
+from placement.storage.statements.trees import TreeMember
 
 SUCCEEDED, FAILED = "Succeeded", "Failed"
-_EXPIRED = "expired"
+EXPIRED = "expired"
 
 
 def ending(used: RecordedPod | None, node: NodeInfo, document: PodDocument) -> Ending | None:
@@ -34,13 +36,50 @@ def ending(used: RecordedPod | None, node: NodeInfo, document: PodDocument) -> E
 
 def due_on(nodes: Mapping[int, NodeInfo]) -> list[Ending]:
     """The reservations on nodes, by host provider, that have expired by now."""
-    now = utcnow()
     return [
-        Ending(each, root_id, FAILED, _EXPIRED)
+        Ending(each, root_id, FAILED, EXPIRED)
         for root_id, node in nodes.items()
         for each in node.reservations
-        if each.keeps is not None and each.keeps.is_over(now)
+        if has_expired(each)
     ]
+
+
+def has_expired(reservation: RecordedPod) -> bool:
+    """Return whether a reservation has expired by now."""
+    return reservation.keeps is not None and reservation.keeps.is_over(utcnow())
+
+
+def without_expired(node: NodeInfo) -> NodeInfo:
+    """Return a node as a reader sees it: without its reservations that have expired by now.
+
+    Readers write nothing; the next writer of the cluster releases what the reservations hold.
+    """
+    expired = frozenset(each.reservation.consumer for each in due_on({node.root_id: node}))
+    return node.without(expired) if expired else node
+
+
+def records_after(
+    members: Sequence[TreeMember],
+    records: Mapping[int, Mapping[int, Stored]],
+    before: NodeInfo,
+    after: NodeInfo,
+) -> Mapping[int, Mapping[int, Stored]]:
+    """Return the inventories of a tree, by provider id and class id, less what `after` does not hold."""
+    if after is before:
+        return records
+    freed = Counter[Place]()
+    for shares in before.accounts.shares.values():
+        freed.update(shares)
+    for shares in after.accounts.shares.values():
+        freed.subtract(shares)
+    paths = {member.id: before.identity.path(member.name) for member in members}
+    return {
+        id_: {
+            class_id: record._replace(used=max(0, record.used - freed[Place(paths[id_], record.class_name)]))
+            for class_id, record in of_provider.items()
+        }
+        for id_, of_provider in records.items()
+    }
 
 
 class ReservationEnds:
@@ -80,14 +119,7 @@ class ReservationEnds:
 
         patiently(once)
 
-    def release_on(self, facts: ClusterFacts, node: NodeInfo) -> bool:
-        """Release what has expired on one node; whether there was any. Raises NodeChanged, Unavailable."""
-        reserved = {node.root_id: node}
-        if not due_on(reserved):
-            return False
-        return self._release(ClusterSnapshot(facts, NodeColumns().updated([node]), reserved))
-
-    def _release(self, view: ClusterSnapshot) -> bool:
+    def _release(self, view: ClusterSnapshot) -> None:
         due = due_on(view.reserved)
         if due:
             attributes = self._writer.attributes(view.facts.name, view.facts.id)
@@ -95,4 +127,3 @@ class ReservationEnds:
                 roots = {each.root_id for each in due}
                 locked = self.writing.lock_unchanged(transaction, view, roots)
                 self.writing.change(transaction, view.facts, locked, (), None, attributes, due)
-        return bool(due)

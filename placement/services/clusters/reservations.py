@@ -22,11 +22,11 @@ from placement.services.clusters.pod_audit import changed
 from placement.services.clusters.pod_documents import PodDocument, check_name, checked_uid
 from placement.services.clusters.pod_pages import next_page
 from placement.services.clusters.pod_placing import asks_for_the_same
-from placement.services.clusters.pod_rows import FORMAT, answer_of
+from placement.services.clusters.pod_rows import FORMAT, answer_of, ended_status
 from placement.services.clusters.pod_writing import AVAILABLE, PodKey
 from placement.services.clusters.pods import Pods
-from placement.services.clusters.reservation_ends import ReservationEnds
-from placement.services.following.cluster_cache import ClusterSnapshot
+from placement.services.clusters.reservation_ends import EXPIRED, FAILED, ReservationEnds, has_expired
+from placement.services.following.cluster_cache import ClusterCache, ClusterSnapshot
 from placement.services.outcomes import count_repeated
 from placement.services.transactions import patiently
 from placement.storage.database import Database, utcnow
@@ -63,14 +63,17 @@ class ReservationPage:
 class Reservations:
     """What can be done with reservations."""
 
-    def __init__(self, database: Database, pods: Pods, ends: ReservationEnds) -> None:
+    def __init__(
+        self, database: Database, cluster_cache: ClusterCache, pods: Pods, ends: ReservationEnds
+    ) -> None:
         self._database = database
+        self._cluster_cache = cluster_cache
         self._pods = pods
         self._ends = ends
 
     def get(self, cluster: str, name: str) -> ReservationAnswer:
         """One reservation. Raises NotFound."""
-        view = self._ends.current(cluster)
+        view = self._cluster_cache.view(cluster)
         return _answer(view, self._one(view, cluster, name))
 
     def listed(self, cluster: str, node: str | None, after: int, count: int) -> ReservationPage:
@@ -78,7 +81,7 @@ class Reservations:
 
         Raises NotFound for the cluster.
         """
-        view = self._ends.current(cluster)
+        view = self._cluster_cache.view(cluster)
         with self._database.read() as connection:
             rows = pods.page(
                 connection,
@@ -91,7 +94,10 @@ class Reservations:
                 count=count + 1,
                 reservations=True,
             )
-        return ReservationPage([_answer(view, row) for row in rows[:count]], next_page(rows, count))
+        answers = [_answer(view, row) for row in rows[:count]]
+        # A reservation that has expired is on no node.
+        shown = [each for each in answers if node in (None, each.pod.node)]
+        return ReservationPage(shown, next_page(rows, count))
 
     def put(self, cluster: str, name: str, manifest: Mapping[str, Any]) -> tuple[bool, ReservationAnswer]:
         """Place a reservation, or change its terms; whether it is new.
@@ -206,7 +212,11 @@ def _held(row: StoredPod) -> RecordedPod:
 
 
 def _answer(view: ClusterSnapshot, row: StoredPod) -> ReservationAnswer:
-    pod, held = answer_of(row), _held(row)
+    held = _held(row)
+    if row.root_id is not None and has_expired(held):
+        over = ended_status(row.status, FAILED, EXPIRED)
+        row = row._replace(status=over, node_id=None, node=None, root_id=None, root_uuid=None)
+    pod = answer_of(row)
     state = None if row.root_id is None else view.nodes.get(row.root_id)
     if state is None:
         return ReservationAnswer(pod, held, None)
