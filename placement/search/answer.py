@@ -284,8 +284,12 @@ class Answer:
         return self._distinct(self._found.candidates[:, giving])
 
     def trees(self) -> Indices:
-        """The root of every tree that gives resources, ascending."""
-        return self._distinct(self._forest.providers.root[self.contributing()])
+        """The root of every tree that gives resources, in order of ids.
+
+        Rows of deleted providers are used again, so their order differs from process to process.
+        """
+        roots = self._distinct(self._forest.providers.root[self.contributing()])
+        return roots[np.argsort(self._forest.providers.id[roots])]
 
     def _distinct(self, rows: Indices) -> Indices:
         # Marking beats sorting and hashing up to millions of providers.

@@ -85,8 +85,8 @@ def translation_body(translation: PodQueries) -> dict[str, Any]:
 
 
 def refusals_body(refusals: Mapping[str, Refusal], most: int | None = None) -> list[dict[str, Any]]:
-    """Why nodes refuse a pod, at most so many of them."""
+    """Why nodes refuse a pod, by name, at most so many of them: equal questions have equal answers."""
     return [
         {"node": name, "reasons": refusal.reasons, "status": str(refusal.status)}
-        for name, refusal in list(refusals.items())[:most]
+        for name, refusal in sorted(refusals.items(), key=lambda item: item[0])[:most]
     ]

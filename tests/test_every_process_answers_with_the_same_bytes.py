@@ -1,0 +1,54 @@
+"""A question on unchanged data has one answer, whatever the process that is asked has followed before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from placement.app import build
+from placement.storage.database import Database
+from tests.client import Client
+from tests.conftest import compatible
+from tests.kubernetes import node_manifests, pod_manifest
+
+CLUSTER = "/ext/v1/clusters/edge"
+
+
+@pytest.fixture
+def fresh(api: Client, connection_url: str) -> Iterator[Client]:
+    """Requests to a process that has followed nothing yet."""
+    database = Database(connection_url)
+    application = build(database, compatible())
+    yield Client(application.test_client())
+    application.extensions["placement_use_cases"].close()
+    database.dispose()
+
+
+def test_summaries_are_in_the_order_of_trees_as_they_were_made(api: Client, fresh: Client):
+    question = "/allocation_candidates?resources=VCPU:1"
+    first = api.provider("first", VCPU=4)
+    second = api.provider("second", VCPU=4)
+    assert api.get(question).status_code == 200
+    # The process keeps the next provider in the row of the deleted one.
+    assert api.delete(f"/resource_providers/{first}").status_code == 204
+    assert api.get(question).status_code == 200
+    third = api.provider("third", VCPU=4)
+    answer = api.get(question)
+    assert list(answer.json["provider_summaries"]) == [second, third]
+    assert fresh.get(question).data == answer.data
+
+
+def test_nodes_that_refuse_a_pod_are_told_by_name(api: Client, fresh: Client):
+    assert api.put(CLUSTER).status_code == 201
+    for name in ("n1", "n2", "n0"):
+        assert api.put(f"{CLUSTER}/nodes/{name}", node_manifests(name)).status_code == 201
+    pod = pod_manifest("20")
+    assert api.post(f"{CLUSTER}/pods/preview", pod).status_code == 200
+    # The process looks again at the node that changed, and at no other.
+    assert api.put(f"{CLUSTER}/nodes/n0", node_manifests("n0", labels={"zone": "z"})).status_code == 200
+    answers = [each.post(f"{CLUSTER}/pods/preview", pod) for each in (api, fresh)]
+    assert [each["node"] for each in answers[0].json["rejected"]] == ["n0", "n1", "n2"]
+    assert answers[0].data == answers[1].data
+    refused = api.put(f"{CLUSTER}/pods/default/web", pod).json["errors"][0]
+    assert [each["node"] for each in refused["nodes"]] == ["n0", "n1", "n2"]
