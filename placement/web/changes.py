@@ -14,7 +14,7 @@ from placement.api.route_guard import PAGES, route
 from placement.domain.audit import Action, AuditFilter, Kind, RecordHead, StoredRecord
 from placement.domain.errors import BadRequest, NotFound
 from placement.metrics.sharing import counts
-from placement.services.clusters.reservations import AVAILABLE
+from placement.services.clusters.pod_writing import AVAILABLE
 from placement.services.fleet import Look, Overfull
 from placement.web.permissions import caller_clusters, clusters, may
 from placement.web.shown import HTML, address, same_page, shown, wanted

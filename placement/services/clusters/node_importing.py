@@ -36,6 +36,7 @@ from placement.services.clusters.node_writing import NodePlace, NodeWriter, PodA
 from placement.services.clusters.trees import (
     InTheWay,
     TakenName,
+    TooManyClasses,
     TreeChange,
     bring_about,
     remove,
@@ -253,7 +254,7 @@ class NodeImporting:
             trees = bring_about(
                 self._transaction, [each.imported.tree for each in nodes.values()], self._cluster.id
             )
-        except TakenName as error:
+        except (TakenName, TooManyClasses) as error:
             raise NodeStopped(places[error.root_uuid], error) from error
         refused: dict[int, PlacementError] = {}
         for uuid, outcome in trees.items():

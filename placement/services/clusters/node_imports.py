@@ -31,6 +31,8 @@ from placement.storage.statements import clusters, node_rows
 from placement.storage.statements.clusters import Cluster, Node
 
 _AT_ONCE = 500
+# Resource classes are shared by all clusters, and every list of them has all.
+_MOST_CLASSES = 64
 _SHOWN = 10
 _LONGEST_FINDING = 200
 
@@ -241,6 +243,11 @@ class _Reading:
         if imported.name != described.name:
             raise BadRequest(
                 f"Node.metadata.name: {imported.name!r} is not the node in the path, {described.name!r}"
+            )
+        if len(imported.resource_names) > _MOST_CLASSES:
+            raise BadRequest(
+                f"Node.status.allocatable: the node and its zones name {len(imported.resource_names)} resources, "
+                f"each of which needs a resource class; a node may have {_MOST_CLASSES}"
             )
         return Importing(imported, dict(node), dict(topology) if topology else None)
 

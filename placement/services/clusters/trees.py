@@ -23,6 +23,8 @@ from placement.storage.statements.providers import LockedProvider
 from placement.storage.statements.trees import NewProvider
 
 _SHOWN = 20
+# Clusters share the list of resource classes with everybody.
+_MOST_CLASSES = 1000
 
 
 class InTheWay(Conflict):
@@ -62,6 +64,20 @@ class TakenName(Conflict):
         self.root_uuid = root_uuid
 
 
+class TooManyClasses(Conflict):
+    """A tree needs new resource classes, and the cluster has as many as it may have.
+
+    `root_uuid` tells which tree that is. The transaction has to be given up.
+    """
+
+    def __init__(self, new: str, root_uuid: str) -> None:
+        super().__init__(
+            f"Node.status.allocatable: resource class {new} would be new, and the inventories of the cluster "
+            f"have {_MOST_CLASSES} classes already"
+        )
+        self.root_uuid = root_uuid
+
+
 def bring_about(
     transaction: Transaction, specs: Sequence[TreeSpec], cluster_id: int
 ) -> dict[str, Brought | Conflict]:
@@ -69,7 +85,7 @@ def bring_about(
 
     Unchanged providers keep their generation; providers that were not made by an import stay. A tree that
     may not be changed stays as it is: InTheWay when allocations would lose what they hold, or such providers
-    their parent; Conflict when a uuid belongs to another tree. Raises TakenName.
+    their parent; Conflict when a uuid belongs to another tree. Raises TakenName, TooManyClasses.
     """
     return _TreeWriter(transaction, specs, cluster_id).run()
 
@@ -116,7 +132,7 @@ class _TreeWriter:
         self._raised: set[int] = set()
 
     def run(self) -> dict[str, Brought | Conflict]:
-        """Bring them about. Raises TakenName."""
+        """Bring them about. Raises TakenName, TooManyClasses."""
         self._lock()
         class_ids = self._ids_of(tables.resource_classes, lambda spec: spec.inventories)
         trait_ids = self._ids_of(tables.traits, lambda spec: spec.traits)
@@ -175,9 +191,20 @@ class _TreeWriter:
         wanted = {name for tree in self._trees for spec in tree.spec.providers for name in named(spec)}
         found = names.ids_of(self._transaction, table, wanted)
         missing = sorted(wanted - found.keys())
+        if missing and table is tables.resource_classes:
+            self._check_classes(set(missing))
         for name in missing:
             names.create(self._transaction, table, name)
         return {**found, **names.ids_of(self._transaction, table, missing)}
+
+    def _check_classes(self, missing: set[str]) -> None:
+        """Raises TooManyClasses. The cluster is locked, so no other import adds classes meanwhile."""
+        room = _MOST_CLASSES - trees.count_classes(self._transaction, self._cluster_id)
+        fresh: set[str] = set()
+        for tree, spec in self._specs():
+            fresh |= missing & spec.inventories.keys()
+            if len(fresh) > room:
+                raise TooManyClasses(min(missing & spec.inventories.keys()), tree.spec.root.uuid)
 
     # -- what may not happen ------------------------------------------------------------------------
 

@@ -158,3 +158,14 @@ def members(connection: Executor, root_id: int) -> list[TreeMember]:
         if row[5] is not None:
             member.traits.append(row[5])
     return list(found.values())
+
+
+def count_classes(connection: Executor, cluster_id: int) -> int:
+    """Return how many resource classes the inventories have that imports of a cluster made."""
+    statement = (
+        sa.select(sa.func.count(sa.distinct(tables.inventories.c.resource_class_id)))
+        .join(tables.providers, tables.providers.c.id == tables.inventories.c.resource_provider_id)
+        .where(tables.providers.c.cluster_id == cluster_id)
+    )
+    found: int = connection.execute(statement).scalar_one()
+    return found
