@@ -246,8 +246,8 @@ class _Reading:
             )
         if len(imported.resource_names) > _MOST_CLASSES:
             raise BadRequest(
-                f"Node.status.allocatable: the node and its zones need {len(imported.resource_names)} resource "
-                f"classes, one for each resource; a node may have {_MOST_CLASSES}"
+                f"Node.status.allocatable: the node and its zones need {len(imported.resource_names)} "
+                f"resource classes, one for each resource; a node may have {_MOST_CLASSES}"
             )
         return Importing(imported, dict(node), dict(topology) if topology else None)
 
