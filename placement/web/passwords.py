@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from placement.api.errors import HttpError, Misconfigured
-from placement.api.waiting_room import Full, WaitingRoom
+from placement.services.waiting_room import Full, WaitingRoom
 
 _GROUP = "keystone_authtoken"
 _ANSWER_SECONDS = 5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any
@@ -34,21 +34,22 @@ _TIMES = {"since", "until"}
 
 def page(connection: Executor, wanted: AuditFilter, before: int | None, count: int) -> list[StoredRecord]:
     """Return records from the newest to the oldest, those with smaller ids than `before`, at most `count`."""
-    return [StoredRecord(*row) for row in _rows(connection, StoredRecord._fields, wanted, before, count)]
+    return [StoredRecord._make(row) for row in _rows(connection, StoredRecord._fields, wanted, before, count)]
 
 
 def heads(connection: Executor, wanted: AuditFilter, before: int | None, count: int) -> list[RecordHead]:
     """Return the records of `page` as lists show them, without what was before and after."""
-    return [RecordHead(*row) for row in _rows(connection, RecordHead._fields, wanted, before, count)]
+    return [RecordHead._make(row) for row in _rows(connection, RecordHead._fields, wanted, before, count)]
 
 
 def _rows(
     connection: Executor, columns: tuple[str, ...], wanted: AuditFilter, before: int | None, count: int
-) -> Iterable[sa.Row[Any]]:
+) -> Sequence[sa.Row[Any]]:
     """Return rows to which all that is wanted applies. Raises KeyError for a field without a condition."""
     given = {field.name: getattr(wanted, field.name) for field in fields(wanted)} | {"before": before}
     values = {name: value for name, value in given.items() if value not in (None, ())}
-    return connection.execute(_statement(columns, frozenset(values)), {**values, "count": count})
+    rows = connection.execute(_statement(columns, frozenset(values)), {**values, "count": count})
+    return list(rows)
 
 
 @cache

@@ -13,7 +13,7 @@ from tests.server import BACKENDS, database_url
 
 
 def threads_of(limits: Limits) -> int:
-    """The threads that answer requests; those that follow changes take turns at one, those that sign in need none."""
+    """Return the threads that need the database; all that follow changes take turns at one connection."""
     lanes = Lanes(limits)
     return sum(lane._threads for lane in lanes._all if lane not in (lanes.events, lanes._sign_ins)) + 1
 
