@@ -555,6 +555,7 @@ _PLAIN = frozenset(
         "/resource_providers/<uuid>/traits": "GET PUT DELETE", "/resource_providers/<uuid>/usages": "GET",
         "/traits": "GET", "/traits/<name>": "GET PUT DELETE",
         "/ui": "GET", "/ui/<path:rest>": "GET POST", "/ui/changes": "GET", "/ui/changes/<text>": "GET",
+        "/ui/why": "POST", "/ui/room": "POST", "/ui/moves": "POST",
         "/ui/claims": "POST", "/ui/consumers/<uuid>": "GET", "/ui/consumers/<uuid>/release": "POST",
         "/ui/hosts/<uuid>/drawing": "GET", "/ui/hosts/<uuid>/providers": "GET", "/ui/names/clusters": "GET",
         "/ui/pod-claims": "POST", "/ui/pods/<cluster>/<namespace>/<name>/release": "POST",

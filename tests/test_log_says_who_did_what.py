@@ -155,9 +155,14 @@ def test_reading_is_not_audited(nova: Client, written: Written):
     nova.get("/traits")
     nova.post("/ext/v1/flavors/translation", {"flavor": {"vcpus": 1, "ram": 64, "disk": 1}})
     nova.post("/ext/v1/clusters/none/pods/preview", {"pod": {}})
-    nova.post("/ext/v1/clusters/none/extender/filter", {})
-    assert len(written.lines("placement.requests")) == 4
+    assert len(written.lines("placement.requests")) == 3
     assert written.lines("placement.audit") == []
+
+
+def test_a_filter_of_the_extender_may_release_and_has_a_line(nova: Client, written: Written):
+    nova.post("/ext/v1/clusters/none/extender/filter", {})
+    (line,) = written.lines("placement.audit")
+    assert '"POST /ext/v1/clusters/none/extender/filter" status: 400' in line
 
 
 def test_names_of_callers_stay_one_word_of_one_line(embedded: Client, written: Written):

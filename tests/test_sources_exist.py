@@ -23,6 +23,7 @@ OUTSIDE = (
     'PostgreSQL documentation, "Array Value Input"',
     'Identity API v3, "Validate and show information for token"',
     "k8s.io/kube-scheduler, extender/v1",
+    'KEP-1287, "In-place Update of Pod Resources"',
     "the scheduler configuration of Kubernetes 1.16 to 1.31",
     'Kubernetes documentation, "Kubernetes API Concepts"',
     "Kubernetes effective requests",

@@ -91,16 +91,26 @@ class NearMisses:
 
     def _failing(self, condition: Condition | TreeCondition, rows: Rows | Indices) -> Iterator[Miss]:
         """Providers that do not meet a condition, each with what it lacks and what it has too much."""
-        lacking: list[list[str]] = [[] for _ in rows]
-        unwanted: list[list[str]] = [[] for _ in rows]
+        lacks = self._lacks(condition, rows)
+        if isinstance(condition, IsIn) and condition.or_root:
+            # A provider in aggregate A with its root in B meets either, though one of them needs both.
+            by_itself = self._lacks(replace(condition, or_root=False), rows)
+            lacks = [these if any(these) else own for these, own in zip(lacks, by_itself, strict=True)]
+        for uuid, (names, others) in zip(to_text(self._uuids[rows]), lacks, strict=True):
+            yield Miss(uuid, lacking=tuple(names), unwanted=tuple(others))
+
+    def _lacks(
+        self, condition: Condition | TreeCondition, rows: Rows | Indices
+    ) -> list[tuple[list[str], list[str]]]:
+        """Return for each row the names that it lacks and those it has too much, part by part."""
+        lacks: list[tuple[list[str], list[str]]] = [([], []) for _ in rows]
         for part in _parts(condition):
             asked = self._words.condition(part)
             failed = range(len(rows)) if isinstance(part, Together) else self._failed(part, rows)
             for at in failed:
-                lacking[at] += (name for any_of in asked.required for name in any_of)
-                unwanted[at] += asked.forbidden
-        told = zip(to_text(self._uuids[rows]), lacking, unwanted, strict=True)
-        yield from (Miss(uuid, lacking=tuple(names), unwanted=tuple(others)) for uuid, names, others in told)
+                lacks[at][0].extend(name for any_of in asked.required for name in any_of)
+                lacks[at][1].extend(asked.forbidden)
+        return lacks
 
     def _failed(self, part: _Part, rows: Rows | Indices) -> list[int]:
         if isinstance(part, RootCarries | RootIsIn):

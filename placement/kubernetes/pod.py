@@ -152,8 +152,9 @@ def occupied_amounts(pod: Pod) -> Quantities:
 def _occupied(requests: Quantities, status: Field, is_infeasible: bool) -> Quantities:
     """The larger of what is requested, was admitted and is in effect; without a resize the requests.
 
-    A request that the node can never meet does not count. Source: KEP-1287 "In-place Update of Pod Resources"
-    and `PodRequests` of k8s.io/component-helpers, as kube-scheduler counts.
+    A request that the node can never meet does not count, as in kube-scheduler.
+
+    Source: KEP-1287, "In-place Update of Pod Resources".
     """
     in_effect = _read_quantities(status.member("resources").member("requests"))
     if not in_effect:

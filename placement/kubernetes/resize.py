@@ -1,6 +1,6 @@
 """A resize in place: what of a pod's status tells that its containers have other amounts than they request.
 
-Source: Kubernetes, KEP-1287 "In-place Update of Pod Resources".
+Source: KEP-1287, "In-place Update of Pod Resources".
 """
 
 from __future__ import annotations

@@ -63,6 +63,10 @@ class TestNode:
         return Counter((pod.namespace, pod.labels) for pod in self.pods)
 
     @property
+    def staying_bearers(self) -> Mapping[Bearer, int]:
+        return self.bearers
+
+    @property
     def with_affinity(self) -> tuple[RecordedPod, ...]:
         return tuple(pod for pod in self.pods if pod.affinity)
 

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,6 +10,7 @@ from placement.dialects.koordinator import keys
 from placement.dialects.koordinator.pod.pod_request import import_pod
 from placement.dialects.koordinator.profile import Profile
 from placement.dialects.koordinator.settings.settings import SchedulerSettings
+from placement.kubernetes.errors import ManifestError
 from placement.scheduling.filter import PodJudge
 from placement.scheduling.numa_fit import Fit
 from placement.scheduling.remarks import remarks_on
@@ -73,10 +75,23 @@ NEIGHBOURS = st.lists(
 )
 
 
+def gives_no_cpus(document) -> bool:
+    """Whether a class with CPUs of its own asks for a bind policy that binds none."""
+    metadata = document["metadata"]
+    spec = json.loads(metadata["annotations"][keys.RESOURCE_SPEC])
+    policy = spec["requiredCPUBindPolicy"] or spec["preferredCPUBindPolicy"]
+    qos = metadata.get("labels", {}).get(keys.QOS_CLASS)
+    return qos in ("LSE", "LSR") and policy in ("ConstrainedBurst", "x")
+
+
 @settings(max_examples=250)
 @given(SENSIBLE_PODS, HOSTS, NEIGHBOURS, st.sampled_from(Profile))
 def test_what_is_found_to_fit_is_allocated_within_what_is_free(document, node, neighbours, profile):
     chosen = SchedulerSettings(profile)
+    if profile is Profile.DESIGN and gives_no_cpus(document):
+        with pytest.raises(ManifestError, match="the CPU bind policy of LS"):
+            import_pod(document, chosen)
+        return
     pod = import_pod(document, chosen)
     place = host(*neighbours, settings=chosen, **node)
     result = PodJudge(pod.request).judge(place, totals())

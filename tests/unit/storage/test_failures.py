@@ -14,7 +14,7 @@ from placement.domain.errors import Unavailable
 from placement.storage import tables
 from placement.storage.backends import sqlite_failures
 from placement.storage.database import Database
-from placement.storage.failures import TryAgain, Unreachable
+from placement.storage.failures import Faster, TryAgain, Unreachable
 from tests.server import database_url, postgresql_server
 
 
@@ -36,9 +36,9 @@ def failing(database: Database, statement: str) -> Exception:
 @pytest.mark.parametrize(
     ("statement", "kind", "words"),
     [
-        ("INSERT INTO traits (name) VALUES ('A'), ('A')", TryAgain, "concurrent"),
+        ("INSERT INTO traits (name) VALUES ('A'), ('A')", Faster, "concurrent"),
         ("INSERT INTO allocations (resource_provider_id, consumer_id, resource_class_id, used) "
-         "VALUES (1, 'x', 1, 1)", TryAgain, "concurrent"),
+         "VALUES (1, 'x', 1, 1)", Faster, "concurrent"),
         ("SELECT * FROM unheard_of", Unavailable, "tables of this version"),
         ("SELECT unheard_of FROM traits", Unavailable, "tables of this version"),
     ],

@@ -133,13 +133,13 @@ def test_a_core_offers_its_threads(imported, providers):
     ("label", "kubelet"),
     [
         ("FullPCPUsOnly", {"policy": "none"}),
-        ("", {"policy": "static", "options": {"full-pcpus-only": "true"}}),
+        (None, {"policy": "static", "options": {"full-pcpus-only": "true"}}),
     ],
 )
 def test_cores_of_full_pcpus_only_hosts_go_whole_or_not_at_all(
     label, kubelet, a_node, an_nrt, imported, providers
 ):
-    node = a_node(labels={"node.koordinator.sh/cpu-bind-policy": label})
+    node = a_node(labels={"node.koordinator.sh/cpu-bind-policy": label} if label else {})
     nrt = an_nrt(annotations={"kubelet.koordinator.sh/cpu-manager-policy": kubelet})
     core = providers(imported(node, nrt))["core-1-3"].inventories["PCPU"]
     assert (core.min_unit, core.step_size) == (2, 2)
