@@ -176,7 +176,9 @@ class Storm(ServiceMachine):
             assert answer.status_code == 200, answer.text
             assert answer.json["created"] == answer.json["changed"] == answer.json["deleted"] == []
             if self.exact:
-                assert self.api.get(f"{CLUSTER}/nodes/{node}").json == before
+                after = self.api.get(f"{CLUSTER}/nodes/{node}").json
+                # Settings that changed since have a manifest read again, at another time.
+                assert {**after, "imported_at": None} == {**before, "imported_at": None}
         self.exact = True
 
     @invariant()
