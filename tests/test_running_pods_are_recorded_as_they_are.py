@@ -374,12 +374,12 @@ def test_the_former_pod_of_a_name_is_no_other_owner(cluster):
 
 
 @pytest.mark.parametrize("others", [False, True])
-def test_a_pod_is_told_only_cpus_that_exist_and_are_its_own(cluster, others):
+def test_containers_are_told_only_cpus_that_exist_and_are_their_own(cluster, others):
     if others:
         put(cluster, "first", pod_manifest(cpu="2", node="n1", status={"cpuset": "14-15"}))
     pod = put(cluster, "web", pod_manifest(cpu="4", node="n1", status={"cpuset": "14-17"}))
     own = "" if others else "14-15"
-    assert (pod["cpuset"], pod["containers"][0]["cpuset"]) == (own, own or None)
+    assert (pod["cpuset"], pod["containers"][0]["cpuset"]) == ("14-15", own or None)
     assert pod["containers"][0]["lift_cfs_quota"] is bool(own)
     assert any("CPUs 16-17 are not in the cpu-topology" in warning for warning in pod["warnings"])
     shown = {each["name"]: each for each in cluster.get(f"{CLUSTER}/nodes/n1").json["pods"]}
@@ -387,13 +387,25 @@ def test_a_pod_is_told_only_cpus_that_exist_and_are_its_own(cluster, others):
     assert cluster.get(f"{PODS}/default/web").json["containers"][0]["cpuset"] == (own or None)
 
 
+def test_containers_get_the_cpus_of_their_pod_when_the_pod_that_was_first_leaves(cluster):
+    put(cluster, "first", pod_manifest(cpu="2", node="n1", status={"cpuset": "0-1"}))
+    second = put(cluster, "second", pod_manifest(cpu="4", node="n1", status={"cpuset": "0-3"}))
+    assert (second["cpuset"], second["containers"][0]["cpuset"]) == ("0-3", "2-3")
+    assert cluster.delete(f"{PODS}/default/first").status_code == 204
+    shown = cluster.get(f"{PODS}/default/second").json
+    assert (shown["cpuset"], shown["containers"][0]["cpuset"]) == ("0-3", "0-3")
+    owners = cluster.get(f"{CLUSTER}/nodes/n1").json["cpus"]
+    assert [cpu["cpu"] for cpu in owners if cpu.get("pod") == "default/second"] == [0, 1, 2, 3]
+
+
 def test_a_pod_that_was_first_keeps_its_cpus_when_it_is_reported_again(cluster):
     manifest = pod_manifest(cpu="2", node="n1", status={"cpuset": "0-1"}, uid=UID)
     first = put(cluster, "first", manifest)
     put(cluster, "second", pod_manifest(cpu="4", node="n1", status={"cpuset": "0-3"}, uid=OTHER_UID))
     manifest["status"] = {"phase": "Running"}
-    assert put(cluster, "first", manifest, 200)["cpuset"] == first["cpuset"] == "0-1"
-    assert cluster.get(f"{PODS}/default/second").json["cpuset"] == "2-3"
+    again = put(cluster, "first", manifest, 200)
+    assert again["containers"][0]["cpuset"] == first["containers"][0]["cpuset"] == "0-1"
+    assert cluster.get(f"{PODS}/default/second").json["containers"][0]["cpuset"] == "2-3"
 
 
 def test_cpus_that_kubelet_pins_unseen_are_not_told(cluster):

@@ -23,13 +23,18 @@ class HostPools(NamedTuple):
     be: tuple[SharedPool, ...]
 
 
+def known_cpus(node: NodeImport, pod: RecordedPod) -> CpuSet:
+    """Return the CPUs of a pod's list that the node has; one without cpu-topology may have any CPU."""
+    return pod.holding.cpus & node.topology.cpus if node.topology.rows else pod.holding.cpus
+
+
 def own_cpus(node: NodeImport, pods: Iterable[RecordedPod], pod: RecordedPod) -> CpuSet:
     """Return the CPUs of a pod's list that the node has and that no pod recorded before it holds.
 
-    A pod that is not among `pods` comes last. A node without cpu-topology may have any CPU.
+    A pod that is not among `pods` comes last.
     Source: koordinator.md, "Recovery from pods".
     """
-    cpus = pod.holding.cpus & node.topology.cpus if node.topology.rows else pod.holding.cpus
+    cpus = known_cpus(node, pod)
     for other in pods:
         if other.consumer == pod.consumer:
             break

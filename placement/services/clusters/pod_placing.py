@@ -18,7 +18,7 @@ from placement.numa.cpuset import format_cpu_list
 from placement.numa.refusal import Refusal, Refused
 from placement.scheduling.filter import loose_amounts
 from placement.scheduling.host import foreign_cpus, ledger_of
-from placement.scheduling.host_pools import host_pools, pod_cpus
+from placement.scheduling.host_pools import host_pools, own_cpus, pod_cpus
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pipeline import Ranked
 from placement.scheduling.remarks import remarks_on
@@ -131,18 +131,27 @@ def same_pod(known: Sequence[StoredPod], document: PodDocument) -> StoredPod | N
 
 
 def told(nodes: Mapping[int, NodeInfo], pod: StoredPod) -> PodAnswer:
-    """What is told about a stored pod, with the CPU list of its containers as the node is now."""
-    answer = with_own_cpus(answer_of(pod))
+    """Return what is told about a stored pod, with the CPU list of its containers as the node is now."""
+    answer = answer_of(pod)
+    if runs_on_its_list(answer):
+        return replace(answer, container_cpus=answer.cpuset)
     state = None if pod.root_id is None else nodes.get(pod.root_id)
-    if state is None or answer.container_cpus is not None:
+    present = () if state is None else state.pods
+    mine = next((each for each in present if each.consumer == answer.consumer_uuid), None)
+    if state is None or mine is None:
         return answer
-    mine = next((each for each in state.pods if each.consumer == answer.consumer_uuid), None)
-    if mine is None:
-        return answer
-    return replace(answer, container_cpus=container_cpus(state, state.pods, mine))
+    return replace(
+        answer,
+        lifts_cfs_quota=bool(own_cpus(state.template.imported, present, mine)),
+        container_cpus=container_cpus(state, present, mine),
+    )
 
 
-def with_own_cpus(answer: PodAnswer) -> PodAnswer:
-    """A pod with CPUs of its own runs on these, whatever else is on the node."""
-    owns_cpus = answer.node is not None and answer.cpuset and not answer.unreadable
-    return replace(answer, container_cpus=answer.cpuset) if owns_cpus else answer
+def runs_on_its_list(answer: PodAnswer) -> bool:
+    """Return whether the containers of a pod run on all CPUs of its list, whatever else is on its node.
+
+    A list that meets that of a pod recorded before is recorded with a warning. Pods recorded later take
+    nothing of it.
+    """
+    owns_cpus = answer.node is not None and bool(answer.cpuset)
+    return owns_cpus and not answer.unreadable and not answer.warnings

@@ -12,6 +12,7 @@ from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import canonical_uid
+from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.priorities import priorities
 from placement.services.clusters.cluster_lookup import found, unknown_pod
 from placement.services.clusters.gangs import GangWaits
@@ -30,8 +31,8 @@ from placement.services.clusters.pod_pages import (
 )
 from placement.services.clusters.pod_placing import (
     placed,
+    runs_on_its_list,
     told,
-    with_own_cpus,
 )
 from placement.services.clusters.pod_rows import answer_of
 from placement.services.clusters.pod_scheduler import PodScheduler, Refusing, Taken
@@ -99,14 +100,12 @@ class Pods:
     def get(self, cluster: str, namespace: str, name: str) -> PodAnswer:
         """One pod. Raises NotFound."""
         stored, pod = self._stored(cluster, namespace, name)
-        answer = with_own_cpus(answer_of(pod))
-        if pod.root_id is None or answer.container_cpus is not None:
-            return answer
-        # Its pools are those of its node: whoever asks about one pod does not wait for all nodes.
-        with self._database.snapshot() as connection, suppress(ManifestError):
-            nodes = self._cluster_cache.loader.load(connection, facts_of(stored), [pod.root_id])
-            return told(nodes, pod)
-        return answer
+        nodes: Mapping[int, NodeInfo] = {}
+        if pod.root_id is not None and not runs_on_its_list(answer_of(pod)):
+            # One node says which CPUs the pod shares, so the others are not loaded.
+            with self._database.snapshot() as connection, suppress(ManifestError):
+                nodes = self._cluster_cache.loader.load(connection, facts_of(stored), [pod.root_id])
+        return told(nodes, pod)
 
     def listed(self, cluster: str, wanted: PodFilter, after: int, count: int) -> PodPage:
         """The next pods of a cluster, in the order in which they were recorded. Raises NotFound."""

@@ -25,7 +25,7 @@ from placement.kubernetes.pod_identity import canonical_uid
 from placement.kubernetes.pod_rules import may_keep_off
 from placement.numa.cpuset import format_cpu_list
 from placement.scheduling.filter import loose_amounts
-from placement.scheduling.host_pools import is_pinned_unseen, own_cpus
+from placement.scheduling.host_pools import is_pinned_unseen, known_cpus, own_cpus
 from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.node_loading import ClusterFacts
 from placement.services.clusters.node_writing import NodeChanged, PodAttributes
@@ -144,7 +144,7 @@ def _arrival(
         answer,
         node=state.name,
         resource_provider=state.root_uuid,
-        cpuset=format_cpu_list(own),
+        cpuset=format_cpu_list(known_cpus(state.template.imported, recorded)),
         lifts_cfs_quota=bool(own),
         annotations=told,
         unreadable=recorded.unreadable,
