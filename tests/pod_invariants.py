@@ -13,7 +13,10 @@ from placement.services.clusters.node_views import view_of
 from placement.services.following.cluster_cache import ClusterCache
 from placement.storage import tables
 from placement.storage.checks import everything
+from placement.storage.checks.invariant import Violation
 from placement.storage.database import Database
+
+_EXCEEDED = "capacity-suffices"
 
 
 def loaded(database: Database, cluster: str) -> dict[int, NodeInfo]:
@@ -22,15 +25,20 @@ def loaded(database: Database, cluster: str) -> dict[int, NodeInfo]:
         return NodeLoader().load(connection, facts_of(found(connection, cluster)))
 
 
-def check(database: Database, cluster: str, *, exact: bool = True) -> dict[int, NodeInfo]:
+def check(
+    database: Database, cluster: str, *, exact: bool = True, may_exceed: bool = False
+) -> dict[int, NodeInfo]:
     """All of it at once; `exact` unless others gave something back that pods have not been given yet.
 
+    `may_exceed`: consumers beside pods may hold more than their node offers by now.
     The nodes as they are stored, read afresh.
     """
     states = loaded(database, cluster)
     for state in states.values():
         check_accounts(database, state, exact=exact)
         check_cpus(state)
+    found = [] if may_exceed else exceeded(database)
+    assert not found, found
     check_rows(database)
     return states
 
@@ -66,10 +74,19 @@ def check_cpus(state: NodeInfo) -> None:
 
 
 def check_rows(database: Database) -> None:
-    """What `placement db check` asks of the rows, warnings included."""
-    with database.snapshot() as connection:
-        found = list(everything.violations(connection, "p", "u"))
+    """What `placement db check` asks of the rows, warnings included, but for inventories below their use."""
+    found = [each for each in _violations(database) if each.invariant != _EXCEEDED]
     assert not found, found
+
+
+def exceeded(database: Database) -> list[str]:
+    """What `placement db check` says of inventories below their use."""
+    return [each.sentence for each in _violations(database) if each.invariant == _EXCEEDED]
+
+
+def _violations(database: Database) -> list[Violation]:
+    with database.snapshot() as connection:
+        return list(everything.violations(connection, "p", "u"))
 
 
 def check_image(fresh: dict[int, NodeInfo], cluster_cache: ClusterCache, cluster: str) -> None:

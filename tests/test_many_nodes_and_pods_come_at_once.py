@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import datetime
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from tests.kubernetes import ALLOCS, NUMA_POLICY, node_manifests, pod_manifest
 
 CLUSTER = "/ext/v1/clusters/edge"
 OTHER = "/ext/v1/clusters/other"
+Put = Callable[[Client, dict[str, Any]], dict[str, Any]]
 
 
 @pytest.fixture
@@ -284,8 +286,24 @@ def test_pods_of_consumers_that_are_others_keep_no_other_pod_out(cluster: Client
 RESERVED = {"node.koordinator.sh/reservation": '{"reservedCPUs": "0-3,8-9"}'}
 
 
+def one_node(cluster: Client, body: dict[str, Any]) -> dict[str, Any]:
+    """Put one node by itself; the outcome as that of many."""
+    answer = cluster.put(f"{CLUSTER}/nodes/{body['node']['metadata']['name']}", body)
+    return {"status": answer.status_code, **answer.json}
+
+
+def among_others(cluster: Client, body: dict[str, Any]) -> dict[str, Any]:
+    """Put a node beside another one in one call; its outcome."""
+    outcome, _ = all_nodes(cluster, body, node_manifests("beside"))
+    return outcome
+
+
+each_way = pytest.mark.parametrize("put", [one_node, among_others])
+
+
+@each_way
 def test_a_reported_node_that_offers_less_than_its_pods_hold_is_taken_as_it_is(
-    cluster: Client, database: Database
+    cluster: Client, database: Database, put: Put
 ):
     """Nothing of it waits for the pods: not the cordon, nor the reserved CPUs that they do not hold."""
     all_nodes(cluster, *bodies(1))
@@ -293,9 +311,7 @@ def test_a_reported_node_that_offers_less_than_its_pods_hold_is_taken_as_it_is(
         assert cluster.put(f"{CLUSTER}/pods/default/{name}", pod_manifest("4", "1Gi")).status_code == 201
     smaller = node_manifests("n0", annotations=RESERVED, spec={"unschedulable": True})
     smaller["node"]["status"]["allocatable"]["memory"] = "1Gi"
-    # A person who puts it is asked to make room first.
-    assert cluster.put(f"{CLUSTER}/nodes/n0", smaller).status_code == 409
-    (outcome,) = all_nodes(cluster, smaller)
+    outcome = put(cluster, smaller)
     assert outcome["status"] == 200, outcome
     beyond = [
         "CPUs 0-3 of pod default/web are reserved on the node",
@@ -310,6 +326,7 @@ def test_a_reported_node_that_offers_less_than_its_pods_hold_is_taken_as_it_is(
     assert pods == {"web": "0-3", "db": "8-11"}
     preview = cluster.post(f"{CLUSTER}/pods/preview", pod_manifest("1", "1Mi")).json
     assert "unschedulable" in str(preview["rejected"])
+    cluster.delete(f"{CLUSTER}/nodes/beside")
     smaller["node"]["spec"] = {}
     smaller["node"]["status"]["allocatable"]["memory"] = "64Gi"
     assert [each["status"] for each in all_nodes(cluster, smaller)] == [200]
@@ -322,16 +339,63 @@ def test_a_reported_node_that_offers_less_than_its_pods_hold_is_taken_as_it_is(
     pod_invariants.check(database, "edge")
 
 
-def test_what_others_hold_of_a_reported_node_is_not_cut(cluster: Client, database: Database):
-    """An instance of Nova holds threads of a core that would disappear: the node stays as it is."""
+@each_way
+def test_a_reported_node_that_offers_less_than_instances_hold_is_taken_as_it_is(
+    cluster: Client, database: Database, put: Put
+):
+    """What consumers beside pods hold stays theirs, with nothing of it left to give."""
     all_nodes(cluster, *bodies(1))
     tree = cluster.get(f"{CLUSTER}/nodes/n0").json["tree"]
-    cores = [
+    numa = next(each for each in tree["children"] if each["name"].endswith("numa-1"))
+    core = next(each for each in numa["children"] if each["name"].endswith("core-1-7"))
+    instance = "1a2b3c4d-0000-4000-8000-000000000001"
+    held = {core["uuid"]: {"PCPU": 2}, tree["uuid"]: {"CUSTOM_NODE_MEMORY_MB": 4096}}
+    assert cluster.claim(held, instance).status_code == 204
+    assert cluster.put(f"{CLUSTER}/pods/default/web", pod_manifest("2", "1Gi")).status_code == 201
+    smaller = node_manifests(
+        "n0", rows=tuple((cpu, cpu // 2, 0, 0) for cpu in range(4)), spec={"unschedulable": True}
+    )
+    smaller["node"]["status"]["allocatable"]["memory"] = "3Gi"
+    outcome = put(cluster, smaller)
+    assert outcome["status"] == 200, outcome
+    assert "edge/n0/core-1-6" in outcome["deleted"]
+    assert not {"edge/n0/core-1-7", "edge/n0/numa-1"} & set(outcome["deleted"])
+    beyond = [
+        "pods hold 1024 and consumers beside pods hold 4096 CUSTOM_NODE_MEMORY_MB of the host, "
+        "which offers 3072",
+        "consumers beside pods hold 2 PCPU of core-1-7, which offers 0",
+    ]
+    assert outcome["warnings"] == beyond
+    assert set(beyond) <= set(cluster.get(f"{CLUSTER}/nodes/n0").json["remarks"])
+    pod_invariants.check(database, "edge", may_exceed=True)
+    assert len(pod_invariants.exceeded(database)) == 2
+    kept = cluster.get(f"/resource_providers/{core['uuid']}/inventories").json["inventories"]["PCPU"]
+    assert (kept["total"], kept["reserved"]) == (2, 2)
+    assert cluster.get(f"/allocations/{instance}").json["allocations"].keys() == held.keys()
+    preview = cluster.post(f"{CLUSTER}/pods/preview", pod_manifest("1", "1Mi")).json
+    assert "unschedulable" in str(preview["rejected"])
+    # Once they are free, the next import finds nothing in use.
+    assert cluster.delete(f"/allocations/{instance}").status_code == 204
+    smaller["node"]["spec"] = {}
+    outcome = put(cluster, smaller)
+    assert {"edge/n0/core-1-7", "edge/n0/numa-1"} <= set(outcome["deleted"])
+    assert outcome["warnings"] == []
+    pod_invariants.check(database, "edge")
+
+
+def test_a_core_that_loses_a_thread_which_an_instance_holds_gives_no_more(
+    cluster: Client, database: Database
+):
+    all_nodes(cluster, *bodies(1))
+    tree = cluster.get(f"{CLUSTER}/nodes/n0").json["tree"]
+    (core,) = [
         core for numa in tree["children"] for core in numa["children"] if core["name"].endswith("core-1-7")
     ]
-    assert cluster.claim({cores[0]["uuid"]: {"PCPU": 2}}).status_code == 204
-    smaller = node_manifests("n0", rows=tuple((cpu, cpu // 2, 0, 0) for cpu in range(4)))
-    (outcome,) = all_nodes(cluster, smaller)
-    assert outcome["status"] == 409
-    assert "would disappear, held by consumer" in outcome["error"]["detail"]
-    pod_invariants.check(database, "edge")
+    assert cluster.claim({core["uuid"]: {"PCPU": 2}}).status_code == 204
+    rows = tuple((cpu, cpu // 2, cpu // 8, cpu // 8) for cpu in range(15))
+    outcome = one_node(cluster, node_manifests("n0", rows=rows))
+    assert outcome["warnings"][-1] == "consumers beside pods hold 2 PCPU of core-1-7, which offers 1"
+    kept = cluster.get(f"/resource_providers/{core['uuid']}/inventories").json["inventories"]["PCPU"]
+    assert (kept["total"], kept["reserved"]) == (2, 1)
+    pod_invariants.check(database, "edge", may_exceed=True)
+    assert len(pod_invariants.exceeded(database)) == 1

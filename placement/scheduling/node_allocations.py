@@ -142,11 +142,13 @@ def _due(offers: NodeOffers, pod: RecordedPod, own: CpuSet) -> Shares:
     return shares | bound_shares(offers, own)
 
 
-def beyond_offers(offers: NodeOffers, pods: Sequence[RecordedPod]) -> Iterator[str]:
+def beyond_offers(
+    offers: NodeOffers, pods: Sequence[RecordedPod], others: Mapping[Place, int]
+) -> Iterator[str]:
     """Yield a sentence for the CPUs of each pod that its node withholds or lacks, and for each amount.
 
     A node may offer less than before, as CPUs are reserved while pods run on them. Such pods keep what they
-    have; nothing of it is given to another pod.
+    have, and so do `others`, consumers beside pods; nothing of it is given to another consumer.
     """
     wanted: Counter[Place] = Counter()
     for pod in pods:
@@ -157,12 +159,14 @@ def beyond_offers(offers: NodeOffers, pods: Sequence[RecordedPod]) -> Iterator[s
         if reserved := present & offers.reserved:
             yield f"CPUs {format_cpu_list(reserved)} of {title} are reserved on the node"
         wanted.update(_due(offers, pod, present))
-    for place, amount in sorted(wanted.items()):
+    for place in sorted(wanted.keys() | others.keys()):
         inventory = offers.inventories.get(place)
         capacity = 0 if inventory is None else inventory.capacity
-        if amount > capacity:
+        held = {"pods": wanted[place], "consumers beside pods": others.get(place, 0)}
+        if sum(held.values()) > capacity:
+            shares = " and ".join(f"{holders} hold {amount}" for holders, amount in held.items() if amount)
             where = place.path or "the host"
-            yield f"pods hold {amount} {place.resource_class} of {where}, which offers {capacity}"
+            yield f"{shares} {place.resource_class} of {where}, which offers {capacity}"
 
 
 def host_units(offers: NodeOffers, pod: RecordedPod) -> Shares:

@@ -165,7 +165,10 @@ class Storm(ServiceMachine):
 
     @rule()
     def send_nodes_again(self):
-        """Sending a node again changes nothing, except that pods get what others gave back meanwhile."""
+        """Sending a node again changes nothing, except that pods get what others gave back meanwhile.
+
+        What others held of providers that are gone goes then, too.
+        """
         for node in NODES:
             with self.database.read() as connection:
                 cluster = clusters.find(connection, "edge")
@@ -174,8 +177,9 @@ class Storm(ServiceMachine):
             body = {"node": stored.manifest, "nodeResourceTopology": stored.topology_manifest}
             answer = self.api.put(f"{CLUSTER}/nodes/{node}", body)
             assert answer.status_code == 200, answer.text
-            assert answer.json["created"] == answer.json["changed"] == answer.json["deleted"] == []
+            assert answer.json["created"] == []
             if self.exact:
+                assert answer.json["changed"] == answer.json["deleted"] == []
                 after = self.api.get(f"{CLUSTER}/nodes/{node}").json
                 # Settings that changed since have a manifest read again, at another time.
                 assert {**after, "imported_at": None} == {**before, "imported_at": None}
@@ -183,7 +187,7 @@ class Storm(ServiceMachine):
 
     @invariant()
     def everything_follows_from_the_pods(self):
-        stored = check(self.database, "edge", exact=self.exact)
+        stored = check(self.database, "edge", exact=self.exact, may_exceed=True)
         check_image(stored, self.use_cases.cluster_cache, "edge")
 
     def release_everything(self) -> None:

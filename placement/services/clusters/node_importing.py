@@ -122,7 +122,7 @@ class NodeImporting:
         cuts: bool,
         former: ClusterFacts | None = None,
     ) -> None:
-        """`cuts`: a node that offers less than its pods hold is taken as it is; otherwise it is refused."""
+        """`cuts`: a node that offers less than is held of it is taken as it is; otherwise it is refused."""
         self._cuts = cuts
         self._transaction = transaction
         self._cluster = cluster
@@ -252,7 +252,10 @@ class NodeImporting:
         places = {each.imported.tree.root.uuid: place for place, each in nodes.items()}
         try:
             trees = bring_about(
-                self._transaction, [each.imported.tree for each in nodes.values()], self._cluster.id
+                self._transaction,
+                [each.imported.tree for each in nodes.values()],
+                self._cluster.id,
+                cuts=self._cuts,
             )
         except (TakenName, TooManyClasses) as error:
             raise NodeStopped(places[error.root_uuid], error) from error
@@ -340,9 +343,9 @@ def _row(each: Importing) -> NewNode:
 
 
 def _beyond_offers(each: Importing) -> Iterator[str]:
-    """Yield what its pods hold that the node, as it is now, does not offer."""
+    """Yield what is held of the node that the node, as it is now, does not offer."""
     if each.state is not None:
-        yield from beyond_offers(each.described.template.offers, each.state.holders)
+        yield from beyond_offers(each.described.template.offers, each.state.holders, each.state.others)
 
 
 def _lost_cpus(each: Importing) -> InTheWay | None:

@@ -62,8 +62,9 @@ class NodeImports:
     ) -> ImportedNode:
         """Import a Node and its NodeResourceTopology; sending the same again changes nothing.
 
-        Raises ManifestError (a BadRequest) with everything that is wrong, NotFound for the cluster, InTheWay
-        when the node would shrink under live allocations.
+        A node that offers less than is held of it is taken as it is, as its manifests report what it is. The
+        warnings say what is held beyond that. Raises ManifestError (a BadRequest) with everything that is
+        wrong, NotFound for the cluster, InTheWay for a provider above that of another caller that disappears.
         """
         (outcome,) = self._put(name, [Described(node_name, node, topology)], skip_known=False)
         if isinstance(outcome, PlacementError):
@@ -74,10 +75,8 @@ class NodeImports:
         """Import many nodes in one transaction; what became of each, or why it was refused.
 
         A node whose manifests are those that were imported last is not looked at again, unless the settings
-        of the cluster changed since: then what somebody did to its providers by hand stays. A node that
-        offers less than its pods hold is taken as it is, for it is a report, and the warnings say what its
-        pods hold beyond that. Nothing else differs from `put` one by one: what is refused is not written at
-        all, and nothing is that does not fit
+        of the cluster changed since: then what somebody did to its providers by hand stays. Nothing else
+        differs from `put` one by one: what is refused is not written at all, and nothing is that does not fit
         what is stored when the transaction commits. Raises NotFound for the cluster, Unavailable.
         """
         return self._put(name, described, skip_known=True)
@@ -108,7 +107,7 @@ class NodeImports:
                         importing.pop(place, None)
                         outcomes[place] = error
             if importing:
-                outcomes |= self._import(cluster, importing, cuts=skip_known)
+                outcomes |= self._import(cluster, importing)
             return [outcomes[place] for place in range(len(described))]
 
         while True:
@@ -121,7 +120,7 @@ class NodeImports:
                 refused[stopped.place] = stopped.reason
 
     def _import(
-        self, cluster: Cluster, importing: Mapping[int, Importing], *, cuts: bool
+        self, cluster: Cluster, importing: Mapping[int, Importing]
     ) -> dict[int, ImportedNode | PlacementError]:
         attributes = self._writer.attributes(cluster.name, cluster.id)
         with self._database.write() as transaction:
@@ -130,7 +129,7 @@ class NodeImports:
                 raise unknown(cluster.name)
             if found(transaction, cluster.name).settings != cluster.settings:
                 raise NodeChanged("The settings of the cluster changed while the node was read.")
-            writing = NodeImporting(transaction, cluster, self._loader, self._writer, attributes, cuts=cuts)
+            writing = NodeImporting(transaction, cluster, self._loader, self._writer, attributes, cuts=True)
             return writing.run(importing)
 
     def attributes(self, cluster: Cluster) -> PodAttributes:

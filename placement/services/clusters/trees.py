@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from placement.domain.errors import Conflict
@@ -79,15 +79,16 @@ class TooManyClasses(Conflict):
 
 
 def bring_about(
-    transaction: Transaction, specs: Sequence[TreeSpec], cluster_id: int
+    transaction: Transaction, specs: Sequence[TreeSpec], cluster_id: int, *, cuts: bool
 ) -> dict[str, Brought | Conflict]:
     """Make the stored trees of a cluster what the specs say; by uuid of the root what became of each.
 
     Unchanged providers keep their generation; providers that were not made by an import stay. A tree that
     may not be changed stays as it is: InTheWay when allocations would lose what they hold, or such providers
-    their parent; Conflict when a uuid belongs to another tree. Raises TakenName, TooManyClasses.
+    their parent; Conflict when a uuid belongs to another tree. With `cuts`, inventories shrink below what is
+    in use, and those that would disappear stay with nothing left to give. Raises TakenName, TooManyClasses.
     """
-    return _TreeWriter(transaction, specs, cluster_id).run()
+    return _TreeWriter(transaction, specs, cluster_id, cuts=cuts).run()
 
 
 def remove(transaction: Transaction, root_id: int, what: str) -> None:
@@ -120,13 +121,41 @@ class _Tree:
             row for uuid, row in self.present.items() if uuid not in wanted and row.cluster_id == cluster_id
         ]
 
+    def keep_what_is_in_use(self, records: Mapping[int, Mapping[int, Stored]], cluster_id: int) -> None:
+        """Add to the spec what is in use beyond it, with the providers above.
+
+        A core that is gone, and of which an instance holds threads, stays until an import finds it free.
+        """
+        kept = [
+            replace(
+                spec, inventories=_covering(spec.inventories, records.get(self.ids.get(spec.uuid, 0), {}))
+            )
+            for spec in self.spec.providers
+        ]
+        gone = {row.id: row for row in self.gone(cluster_id)}
+        uuids = {row.id: row.uuid for row in self.present.values()}
+        staying: set[int] = set()
+        for id_ in gone:
+            above = id_ if _covering({}, records.get(id_, {})) else None
+            while above in gone and above not in staying:
+                staying.add(above)
+                above = gone[above].parent_id
+        for id_ in staying:
+            row = gone[id_]
+            parent = None if row.parent_id is None else uuids[row.parent_id]
+            kept.append(ProviderSpec(row.uuid, row.name, parent, _covering({}, records.get(id_, {}))))
+        self.spec = TreeSpec(tuple(kept))
+
 
 class _TreeWriter:
     """Writes trees in as many statements as one takes; the trees that may not be changed are left out."""
 
-    def __init__(self, transaction: Transaction, specs: Sequence[TreeSpec], cluster_id: int) -> None:
+    def __init__(
+        self, transaction: Transaction, specs: Sequence[TreeSpec], cluster_id: int, *, cuts: bool
+    ) -> None:
         self._transaction = transaction
         self._cluster_id = cluster_id
+        self._cuts = cuts
         self._trees = [_Tree(spec) for spec in specs]
         self._refused: dict[str, Conflict] = {}
         self._raised: set[int] = set()
@@ -134,10 +163,13 @@ class _TreeWriter:
     def run(self) -> dict[str, Brought | Conflict]:
         """Bring them about. Raises TakenName, TooManyClasses."""
         self._lock()
-        class_ids = self._ids_of(tables.resource_classes, lambda spec: spec.inventories)
-        trait_ids = self._ids_of(tables.traits, lambda spec: spec.traits)
         stored = [row.id for tree in self._trees for row in tree.present.values()]
         records = inventories.stored(self._transaction, stored) if stored else {}
+        if self._cuts:
+            for tree in self._trees:
+                tree.keep_what_is_in_use(records, self._cluster_id)
+        class_ids = self._ids_of(tables.resource_classes, lambda spec: spec.inventories)
+        trait_ids = self._ids_of(tables.traits, lambda spec: spec.traits)
         gone = self._without_obstacles(records, class_ids)
         fresh = self._create()
         self._write_inventories(records, class_ids)
@@ -218,7 +250,7 @@ class _TreeWriter:
         for tree in self._trees:
             obstacles = self._losses(tree, held) if gone else set()
             for spec in tree.spec.providers:
-                if spec.uuid in tree.present:
+                if spec.uuid in tree.present and not self._cuts:
                     wanted = {class_ids[name]: inventory for name, inventory in spec.inventories.items()}
                     obstacles |= _shrinking(spec, records.get(tree.present[spec.uuid].id, {}), wanted)
             if obstacles:
@@ -335,3 +367,18 @@ def _shrinking(spec: ProviderSpec, stored: Mapping[int, Stored], wanted: Mapping
                 f"{spec.name} would offer {inventory.capacity} {record.class_name} with {record.used} in use"
             )
     return obstacles
+
+
+def _covering(wanted: Mapping[str, Inventory], stored: Mapping[int, Stored]) -> dict[str, Inventory]:
+    """Return the wanted inventories of one provider with totals that cover what is used of them.
+
+    The excess is reserved, so that no more is given than is wanted.
+    """
+    covering = dict(wanted)
+    for record in stored.values():
+        offered = wanted.get(record.class_name) or replace(record.inventory, total=0, reserved=0)
+        excess = record.used - max(offered.total, offered.capacity)
+        if excess > 0:
+            total, reserved = offered.total + excess, offered.reserved + excess
+            covering[record.class_name] = replace(offered, total=total, reserved=reserved)
+    return covering
