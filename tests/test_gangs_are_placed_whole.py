@@ -12,6 +12,8 @@ import pytest
 from placement.app import build
 from placement.operations.kubernetes.binders import Binders
 from placement.services.clusters import gangs, reservation_ends
+from placement.services.clusters.many_pods import ManyPods
+from placement.services.clusters.pod_scheduler import PodScheduler
 from placement.storage.database import Database, utcnow
 from placement.storage.statements import clusters, provider_rows, providers
 from tests.api_server import ApiServer
@@ -240,6 +242,114 @@ def test_whether_others_wait_for_one_that_fits_nowhere(cluster, api_server, mode
     answer = cluster.post(f"{CLUSTER}/extender/filter", args).json
     assert answer["NodeNames"] == []
     assert placed(cluster) == waiting
+
+
+def filtered(cluster: Client, pod: dict[str, Any]) -> dict[str, Any]:
+    """What `filter` answers for a pod on both nodes."""
+    args = {"Pod": pod, "NodeNames": ["host-0", "host-1"]}
+    answer: dict[str, Any] = cluster.post(f"{CLUSTER}/extender/filter", args).json
+    return answer
+
+
+def schedule(cluster: Client, api_server: ApiServer, *pods: dict[str, Any]) -> list[str]:
+    """One round of kube-scheduler: the pods for which it found a node, and tried to bind them."""
+    tried = []
+    for pod in pods:
+        if nodes := filtered(cluster, pod)["NodeNames"]:
+            bind(cluster, api_server, pod, nodes[0])
+            tried.append(pod["metadata"]["name"])
+    return tried
+
+
+def other_on(cluster: Client, api_server: ApiServer, node: str, cpu: str = "16") -> None:
+    """A pod beside gangs, bound to the node."""
+    pod = pod_manifest(cpu, uid="uid-other", phase="Pending")
+    pod["metadata"] |= {"name": "other", "namespace": "default"}
+    assert bind(cluster, api_server, pod, node) == ""
+
+
+def test_a_gang_that_gave_up_claims_nothing_before_it_fits(cluster, api_server):
+    """Room for two of three members is left to other pods, however often kube-scheduler asks."""
+    other_on(cluster, api_server, "host-1")
+    gang = [member(name) for name in "abc"]
+    assert schedule(cluster, api_server, *gang) == ["a", "b"]
+    for _ in range(5):
+        assert schedule(cluster, api_server, *gang) == []
+        assert placed(cluster) == {"other"}
+    single = pod_manifest("16", uid="uid-single", phase="Pending")
+    single["metadata"] |= {"name": "single", "namespace": "default"}
+    assert schedule(cluster, api_server, single) == ["single"]
+    assert schedule(cluster, api_server, *gang) == []
+    # Each member is asked about once when there is room.
+    for name in ("other", "single"):
+        assert cluster.delete(f"{PODS}/default/{name}").status_code == 204
+    assert schedule(cluster, api_server, *gang) == ["a", "b", "c"]
+    assert None not in bound(api_server, "a", "b", "c")
+
+
+def test_members_that_lack_room_may_have_others_evicted(cluster, api_server):
+    """Eviction can make room for the member that lacks it; for the others it is of no use."""
+    other_on(cluster, api_server, "host-1", "8")
+    gang = [member("a"), member("b"), member("c", cpu="16")]
+    schedule(cluster, api_server, *gang)
+    answers = [filtered(cluster, pod) for pod in gang]
+    assert [answer["NodeNames"] for answer in answers] == [[], [], []]
+    for answer in answers[:2]:
+        assert answer["FailedNodes"] == {}
+        refused = "there is no room for the gang of the pod as a whole"
+        assert set(answer["FailedAndUnresolvableNodes"].values()) == {refused}
+    assert answers[2]["FailedNodes"].keys() == {"host-0", "host-1"}
+
+
+def test_a_gang_that_gave_up_costs_no_search_while_nothing_changes(cluster, api_server, monkeypatch):
+    other_on(cluster, api_server, "host-1")
+    gang = [member(name) for name in "abc"]
+    schedule(cluster, api_server, *gang)
+    searches = []
+    arrival = PodScheduler.arrival
+
+    def counted(self: PodScheduler, *arguments: Any) -> Any:
+        searches.append(arguments)
+        return arrival(self, *arguments)
+
+    monkeypatch.setattr(PodScheduler, "arrival", counted)
+    for _ in range(5):
+        assert schedule(cluster, api_server, *gang) == []
+    assert len(searches) == len(gang)
+
+
+def test_a_gang_that_gave_up_tries_again_with_another_member(cluster, api_server):
+    gang = [member("a"), member("b"), member("c", cpu="64")]
+    schedule(cluster, api_server, *gang)
+    assert schedule(cluster, api_server, *gang) == []
+    smaller = member("c")
+    smaller["metadata"]["uid"] = "uid-smaller"
+    assert schedule(cluster, api_server, smaller, *gang[:2]) == ["c", "a", "b"]
+    assert None not in bound(api_server, "a", "b", "c")
+
+
+def test_a_gang_that_gave_up_finds_the_room_of_pods_that_are_gone_at_once(cluster, api_server):
+    other_on(cluster, api_server, "host-1")
+    gang = [member(name) for name in "abc"]
+    schedule(cluster, api_server, *gang)
+    assert schedule(cluster, api_server, *gang) == []
+    # The synchronization has not reported it yet.
+    api_server.delete("Pod", "other", "default")
+    assert schedule(cluster, api_server, *gang) == ["a", "b", "c"]
+    assert None not in bound(api_server, "a", "b", "c")
+
+
+def test_members_are_tried_together_only_after_their_gang_gave_up(cluster, api_server, monkeypatch):
+    trials = []
+    refused_of_gang = ManyPods.refused_of_gang
+
+    def counted(self: ManyPods, *arguments: Any) -> Any:
+        trials.append(arguments)
+        return refused_of_gang(self, *arguments)
+
+    monkeypatch.setattr(ManyPods, "refused_of_gang", counted)
+    assert schedule(cluster, api_server, *(member(name) for name in "abc")) == ["a", "b", "c"]
+    assert trials == []
 
 
 def test_a_gang_in_a_call_frees_those_who_wait(cluster, api_server):

@@ -454,17 +454,19 @@ def test_a_node_with_pods_is_not_deleted(cluster):
     assert cluster.get(PODS).json["pods"] == []
 
 
-def test_a_node_does_not_lose_cpus_under_pods(cluster):
+def test_a_pod_does_not_lose_cpus_with_its_node(cluster):
     nodes(cluster, "n1")
     pod = put(cluster, "web", pod_manifest(cpu="16"))
-    smaller = node_manifests("n1")
     rows = tuple((cpu, cpu // 2, cpu // 8, cpu // 8) for cpu in range(14))
-    smaller = node_manifests("n1", rows=rows, cpu="16")
-    answer = cluster.put(f"{CLUSTER}/nodes/n1", smaller)
-    assert answer.status_code == 409
-    assert "CPU 15 of pod default/web" in detail(answer)
+    smaller = cluster.put(f"{CLUSTER}/nodes/n1", node_manifests("n1", rows=rows, cpu="16"))
+    assert smaller.status_code == 200
+    assert "CPUs 14-15 of pod default/web are not there" in smaller.json["warnings"]
+    assert cluster.get(f"{PODS}/default/web").json["cpuset"] == pod["cpuset"]
     reserved = node_manifests("n1", nrt={"node.koordinator.sh/reservation": {"reservedCPUs": "0"}})
-    assert cluster.put(f"{CLUSTER}/nodes/n1", reserved).status_code == 409
+    answer = cluster.put(f"{CLUSTER}/nodes/n1", reserved)
+    assert answer.status_code == 200
+    assert "CPUs 0 of pod default/web are reserved on the node" in answer.json["warnings"]
+    assert cluster.put(f"{CLUSTER}/nodes/n1", node_manifests("n1")).json["warnings"] == []
     assert cluster.get(f"{PODS}/default/web").json == pod
 
 

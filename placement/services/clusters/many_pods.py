@@ -14,11 +14,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from placement.dialects.koordinator.pod.gang import Gang
 from placement.domain.errors import BadRequest, Conflict, PlacementError, Unavailable
 from placement.kubernetes.pod_rules import may_keep_off, may_require
+from placement.numa.refusal import Refusal
+from placement.scheduling.columns.node_columns import NodeColumns
 from placement.scheduling.node_info import NodeInfo
 from placement.services.clusters.gangs import (
     GangWaits,
@@ -78,6 +80,15 @@ class _Decided:
     freed: list[Waiting] = field(default_factory=list)
 
 
+class _Trial(NamedTuple):
+    """The members of a gang that had no room on these nodes; kube-scheduler asks for one after another."""
+
+    columns: NodeColumns
+    gang: Gang
+    members: Sequence[PodDocument]
+    refused: dict[str, Mapping[str, Refusal]]
+
+
 class ManyPods:
     """Places or records pods together; `place` does it with one alone."""
 
@@ -97,6 +108,7 @@ class ManyPods:
         self._scheduler = scheduler
         self._place = place
         self._repeated = RepeatedPods(database, cluster_cache)
+        self._trial: _Trial | None = None
 
     def put(self, cluster: str, manifests: Sequence[Mapping[str, Any]]) -> list[PodOutcome]:
         """Place pods, or record where they run if they name a node; what became of each.
@@ -119,6 +131,42 @@ class ManyPods:
                 raise
             outcomes |= {number: error for number in documents if number not in outcomes}
         return [outcomes[number] for number in range(len(manifests))]
+
+    def refused_of_gang(
+        self, cluster: str, gang: Gang, members: Sequence[PodDocument]
+    ) -> dict[str, Mapping[str, Refusal]]:
+        """Return the members for which there is no room beside the others before them, if too few have room.
+
+        By uid, why each node refuses the member; nothing is claimed. Empty if the gang would be whole, or if
+        too few members are given to tell. Raises NotFound for the cluster, Unavailable.
+        """
+        view, trial = self._ends.current(cluster), self._trial
+        if (
+            trial is None
+            or trial.columns is not view.columns
+            or (trial.gang, trial.members) != (gang, members)
+        ):
+            trial = _Trial(view.columns, gang, members, self._tried(view, gang, members))
+            self._trial = trial
+        return trial.refused
+
+    def _tried(
+        self, view: ClusterSnapshot, gang: Gang, members: Sequence[PodDocument]
+    ) -> dict[str, Mapping[str, Refusal]]:
+        coming = [each for each in members if not self._cluster_cache.may_have(view, [each.uid])]
+        present = standing_of(view.columns, gang).counts.get(gang.name, 0)
+        if present + len(coming) < gang.least:
+            return {}
+        decided = _Decided(view, view, Refusing())
+        for number, document in enumerate(coming):
+            self._decide(decided, number, document)
+        if standing_of(decided.after.columns, gang).is_whole:
+            return {}
+        return {
+            coming[number].uid: error.refusals
+            for number, error in decided.refused.items()
+            if isinstance(error, Unschedulable)
+        }
 
     def _put(
         self, cluster: str, documents: Mapping[int, PodDocument], outcomes: dict[int, PodOutcome]

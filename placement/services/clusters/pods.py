@@ -12,6 +12,7 @@ from placement.dialects.koordinator.status.recorded_pod import RecordedPod
 from placement.domain.errors import BadRequest, Conflict
 from placement.kubernetes.errors import ManifestError
 from placement.kubernetes.pod_identity import canonical_uid
+from placement.numa.refusal import Refusal
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.priorities import priorities
 from placement.services.clusters.cluster_lookup import found, unknown_pod
@@ -171,6 +172,16 @@ class Pods:
         view, document = self._cluster_cache.view(cluster), PodDocument.unnamed(cluster, pod)
         _, ranking, columns = self._scheduler.looked_at(view, document, node_names)
         return priorities(ranking, columns, view.facts.settings.host_scoring.max_score)
+
+    def refused_of_gang(
+        self, cluster: str, gang: Gang, members: Sequence[PodDocument]
+    ) -> dict[str, Mapping[str, Refusal]]:
+        """Return the members, by uid, for which a gang that cannot be whole has no room, and why by node.
+
+        Empty if there is room, or if too few members are given to tell. Nothing is claimed; pods that have
+        waited too long are released. Raises NotFound for the cluster, Unavailable.
+        """
+        return self._many.refused_of_gang(cluster, gang, members)
 
     # -- writing ------------------------------------------------------------------------------------
 
