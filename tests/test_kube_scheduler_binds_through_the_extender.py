@@ -440,6 +440,17 @@ def test_what_filter_released_is_logged_as_a_change(full, api_server, caplog):
     assert any("/extender/filter" in record.getMessage() for record in caplog.records)
 
 
+def test_the_verbs_that_may_release_are_logged_as_changes(full, api_server, caplog):
+    args = {"Pod": waiting(api_server, "next", "8"), "NodeNames": ["host-1"]}
+    victims = {**args, "NodeNameToMetaVictims": {"host-1": {"Pods": [], "NumPDBViolations": 0}}}
+    with caplog.at_level("INFO", "placement.audit"):
+        for verb, body in (("filter", args), ("prioritize", args), ("preempt", victims)):
+            assert full.post(f"{CLUSTER}/extender/{verb}", body).status_code == 200
+    logged = [record.getMessage() for record in caplog.records]
+    changes = {verb for verb in ("filter", "prioritize", "preempt") if f"/extender/{verb}" in str(logged)}
+    assert changes == {"filter", "preempt"}
+
+
 def test_an_authority_that_was_replaced_in_the_kubeconfig_is_read_again(tmp_path, monkeypatch):
     """As certificates of a cluster are renewed under an authority of their own, the service runs on."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")

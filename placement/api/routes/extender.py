@@ -79,7 +79,7 @@ def prioritize(cluster: str) -> Response:
     described=Operation({200: extender.PREEMPTION_RESULT}, errors=[409], body=extender.PREEMPTION_ARGS),
 )
 def preempt(cluster: str) -> Response:
-    """Which pods to evict so that a pod fits."""
+    """Which pods to evict so that a pod fits. A write: it may release pods that are gone."""
     args = preemption_args(json_body())
     with _counted("preempt"):
         victims = use_cases().extender.preempt(cluster, args.pod, args.proposed)
