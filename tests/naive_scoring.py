@@ -36,7 +36,11 @@ class NaiveScore:
     resources: dict[str, dict[str, Any]]
 
 
-ALWAYS_COUNTED = ("VCPU", "PCPU", "MEMORY_MB", "DISK_GB", "cpu", "memory", "ephemeral-storage", "pods")
+ALWAYS_COUNTED = (
+    *("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"),
+    *("CUSTOM_NODE_CPU_MILLI", "CUSTOM_NODE_MEMORY_MB"),
+    *("cpu", "memory", "ephemeral-storage", "pods"),
+)
 
 
 def naive_score(

@@ -59,6 +59,19 @@ class Order:
         )
         return replace(self, strategies=tuple(strategies))
 
+    def for_trees(self, name_of: Callable[[str], str]) -> Order:
+        """Return the order whose strategies of scope `tree` call resources what `name_of` makes of them.
+
+        Where two become one, the weight of the one that had the name already counts.
+        """
+        strategies = (
+            replace(each, resources=renamed(each.resources, name_of, stored=True))
+            if each.scope is Scope.TREE
+            else each
+            for each in self.strategies
+        )
+        return replace(self, strategies=tuple(strategies))
+
 
 def _ramp(low: int, high: int) -> Order:
     shape = Shape(((0, low), (FULL, high)), SMALL_SCALE)

@@ -104,9 +104,11 @@ def _parse_own_shape(rule: Rule, given: dict[str, Any], where: str) -> Shape | N
     return None
 
 
-# Counted even where the request asks for none of them: the same things as Placement and Kubernetes name them.
+# Counted even where the request asks for none: the same things as Placement, nodes and pods name them.
 ALWAYS_COUNTED = frozenset(
-    {"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"} | {"cpu", "memory", "ephemeral-storage", "pods"}
+    {"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"}
+    | {"CUSTOM_NODE_CPU_MILLI", "CUSTOM_NODE_MEMORY_MB"}
+    | {"cpu", "memory", "ephemeral-storage", "pods"}
 )
 
 

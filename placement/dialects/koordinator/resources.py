@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from fractions import Fraction
 from math import ceil, floor
 from typing import NamedTuple
@@ -146,10 +146,22 @@ def resource_of(name: str) -> str:
     return name.lower() if name.lower() in _CLASS_OF else _RESOURCE_OF.get(name, name)
 
 
-def node_class_of(name: str) -> str:
-    """The class by which a Policy scores candidates on Kubernetes nodes: cpu and memory as pods consume them.
+_NODE_CLASS_OF = {name: host_class(resource).name for resource, name in _CLASS_OF.items()}
+_INSTANCE_CLASSES = frozenset(_NODE_CLASS_OF)
+_POD_CLASSES = frozenset(_NODE_CLASS_OF.values())
 
-    Source: scoring.md, "Policies".
+
+def node_class_of(name: str) -> str:
+    """Return the class in which pods consume cpu or memory of nodes for VCPU or MEMORY_MB; others stay.
+
+    Source: scoring.md, "cpu and memory".
     """
-    resource = resource_of(name)
-    return host_class(resource).name if resource in _CLASS_OF else class_of(name)
+    return _NODE_CLASS_OF.get(name, name)
+
+
+def is_for_pods(classes: Set[str], *, has_nodes: bool) -> bool:
+    """Return whether cpu and memory are what pods consume of nodes, for a request of these classes.
+
+    `has_nodes`: it looks in a cluster that has Kubernetes nodes. Source: scoring.md, "cpu and memory".
+    """
+    return bool(classes & _POD_CLASSES) or (has_nodes and not classes & _INSTANCE_CLASSES)

@@ -8,13 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from placement.dialects.koordinator.resources import class_of
-from placement.dialects.koordinator.settings.scoring import (
-    candidate_names,
-    candidates_order,
-    order_of,
-    order_remarks,
-)
+from placement.dialects.koordinator.settings.scoring import candidates_order, order_of, order_remarks
 from placement.domain import deadline
 from placement.domain.errors import BadRequest, RequestTimeout, SearchTimeout, Unavailable
 from placement.domain.explanation import MOST_MISSES, Explanation
@@ -244,7 +238,8 @@ class Candidates:
         if query.is_json:
             refuse_unknown_names(known, query)
         order = self._settings.order if options.default_order else options.order
-        by_score = resolve_order(order, options, known, aggregates)
+        asked = frozenset(name for group in query.groups for name in group.resources)
+        by_score = resolve_order(order, asked, options, known, aggregates)
         # A random choice needs all of the candidates to choose from.
         limit = None if self._settings.randomize and by_score is None else query.limit
         bounds = [bound for bound in (limit, self._settings.maximum) if bound is not None]
@@ -279,8 +274,7 @@ class Candidates:
         """
         found = None if cluster is None else self._cluster(cluster)
         if order_by is not None:
-            names = class_of if found is None else candidate_names(found.settings, order_by)
-            order, is_given = order_of(order_by, "order_by", names), True
+            order, is_given = order_of(order_by, "order_by"), True
         else:
             order, is_given = candidates_order({} if found is None else found.settings, stored=True)
         return SearchOptions(
@@ -290,6 +284,7 @@ class Candidates:
             preferences=preferences,
             cluster=cluster,
             cluster_aggregate=None if found is None else found.aggregate_uuid,
+            has_nodes=found is not None and found.nodes > 0,
             explain=explain,
             remarks=() if order_by is None else order_remarks(order_by, "order_by"),
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from placement.dialects.koordinator.resources import is_for_pods, node_class_of
 from placement.domain.errors import BadRequest
 from placement.scoring.order import Order
 from placement.search.query import ForestOrder, Preference
@@ -32,7 +33,7 @@ class SearchOptions:
 
     `default_order`: the service's order counts instead of `order`. `strict`: `order` may list only resource
     classes that exist. `cluster_aggregate`: only trees of hosts in that aggregate, the one of `cluster`.
-    `remarks`: what of `order` has no effect.
+    `has_nodes`: `cluster` has Kubernetes nodes. `remarks`: what of `order` has no effect.
     """
 
     order: Order | None = None
@@ -41,6 +42,7 @@ class SearchOptions:
     preferences: tuple[SoftCondition, ...] = ()
     cluster: str | None = None
     cluster_aggregate: str | None = None
+    has_nodes: bool = False
     explain: bool = False
     remarks: tuple[str, ...] = ()
 
@@ -58,21 +60,34 @@ NO_OPTIONS = SearchOptions()
 
 
 def resolve_order(
-    order: Order | None, options: SearchOptions, known: Names, aggregates: Mapping[str, int]
+    order: Order | None,
+    asked: Set[str],
+    options: SearchOptions,
+    known: Names,
+    aggregates: Mapping[str, int],
 ) -> ForestOrder | None:
-    """The order by ids, None if nothing is to be ordered. Raises BadRequest for unknown names."""
+    """The order by ids for a request of the `asked` classes, None if nothing is to be ordered.
+
+    Raises BadRequest for unknown names.
+    """
     if order is None and not options.preferences:
         return None
     order = order or Order(())
-    listed = {name for strategy in order.strategies for name, _ in strategy.resources}
-    unknown = sorted(listed - known.class_ids.keys())
+    unknown = sorted(_listed(order) - known.class_ids.keys())
     if unknown and options.strict:
         raise BadRequest(f"order_by: No such resource class {', '.join(unknown)}.")
+    if is_for_pods(asked, has_nodes=options.has_nodes):
+        order = order.for_trees(node_class_of)
+    listed = _listed(order)
     return ForestOrder(
         order,
         {name: known.class_ids[name] for name in sorted(listed) if name in known.class_ids},
         tuple(_preference(soft, known, aggregates) for soft in options.preferences),
     )
+
+
+def _listed(order: Order) -> Set[str]:
+    return {name for strategy in order.strategies for name, _ in strategy.resources}
 
 
 def _preference(soft: SoftCondition, known: Names, aggregates: Mapping[str, int]) -> Preference:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from placement.dialects.koordinator.resources import class_of, is_class, node_class_of, resource_of
+from placement.dialects.koordinator.resources import class_of, is_class, resource_of
 from placement.dialects.koordinator.settings.scheduler_scores import (
     is_policy,
     policy_remarks,
@@ -98,16 +98,8 @@ def candidates_order(settings: Settings, *, stored: bool = False) -> tuple[Order
     Settings that are `stored` are not refused for what was taken once. Raises BadRequest.
     """
     given, where = _given(settings, CANDIDATES)
-    order = None if given is None else order_of(given, where, candidate_names(settings, given), stored=stored)
+    order = None if given is None else order_of(given, where, stored=stored)
     return order, given is not None
-
-
-def candidate_names(settings: Settings, given: Any) -> Callable[[str], str]:
-    """What resources are called by which an order scores candidates of a cluster.
-
-    Source: scoring.md, "Policies".
-    """
-    return node_class_of if _follows_design(settings) and is_policy(_document(given)) else class_of
 
 
 def order_remarks(given: Any, where: str) -> tuple[str, ...]:
