@@ -20,7 +20,8 @@ _ATTRIBUTES = {
     "user": (tables.users, "external_id"),
     "type": (tables.consumer_types, "name"),
 }
-_MOST_KNOWN = 100_000
+# About 2 MiB of names of 32 characters in each worker.
+_MOST_KNOWN = 10_000
 
 # Its kind, "project", "user" or "type", and the name that callers give it.
 Attribute = tuple[str, str]
