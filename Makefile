@@ -11,13 +11,15 @@ PACKAGE ?=
 RENEW   := $(if $(PACKAGE),--upgrade-package $(PACKAGE),--upgrade)
 # How many requests `make fuzz` makes for each operation.
 EXAMPLES ?= 100
+# How long `make soak` runs.
+MINUTES ?= 120
 # Where this is set, each of the thousand processes that tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 # What is slow is named, so that it is noticed.
 SLOW   := --durations=15
 
 .DEFAULT_GOAL := help
-.PHONY: help run test faults fuzz lint types rooms bench bench-full screenshots constraints sbom clean
+.PHONY: help run test faults fuzz lint types rooms bench bench-full soak screenshots constraints sbom clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -70,6 +72,9 @@ bench: $(VENV)/.test ## Measure what is asked of the service (ten minutes; BENCH
 
 bench-full: $(VENV)/.test ## Compare with the incumbent (takes long; BENCH="--data flat:1000" for less)
 	$(BIN)/python -m benchmarks.comparison $(BENCH)
+
+soak: $(VENV)/.test ## Watch the memory of workers under mixed calls for two hours (MINUTES=30 for less)
+	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
 
 screenshots: $(VENV)/.test ## Write the pictures of the pages to docs/pictures (needs Chromium)
 	$(BIN)/python -m tests.screenshots
