@@ -12,7 +12,6 @@ from pathlib import Path
 
 import alembic.command
 import alembic.config
-import alembic.migration
 import alembic.script
 import alembic.util
 import os_resource_classes
@@ -27,6 +26,7 @@ from placement.storage.database import Database
 from placement.storage.failures import TryAgain, Unreachable, words_of
 
 LOG = logging.getLogger(__name__)
+_versions = sa.table("alembic_version", sa.column("version_num", sa.String))
 _PACKAGE = Path(__file__).resolve().parents[1]
 # An upgrade goes on for so long although writers of the release before are in its way.
 _PATIENCE_SECONDS = 300.0
@@ -146,7 +146,10 @@ def version(database: Database) -> str | None:
 
 def revision_of(connection: sa.Connection) -> str | None:
     """The schema revision of the database that a connection is to, None if it is empty."""
-    return alembic.migration.MigrationContext.configure(connection).get_current_revision()
+    # Alembic would make a table each time, and each stays with its statement in SQLAlchemy's cache.
+    if not sa.inspect(connection).has_table(_versions.name):
+        return None
+    return connection.scalar(sa.select(_versions.c.version_num))
 
 
 def revisions(database: Database) -> frozenset[str]:

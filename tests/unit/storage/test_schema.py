@@ -79,3 +79,13 @@ def test_stamps_from_another_server_are_reset_by_upgrade(empty):
             sa.text("SELECT count(*) FROM resource_providers WHERE revision > pg_current_xact_id()")
         ).scalar_one()
     assert ahead == 0
+
+
+def test_asking_for_the_version_again_keeps_nothing(database: Database):
+    """The health check asks about once a second, for as long as a process runs."""
+    kept = database.engine._compiled_cache
+    first = schema.version(database)
+    size = len(kept)
+    for _ in range(5):
+        assert schema.version(database) == first
+    assert len(kept) == size
