@@ -18,7 +18,7 @@ from tests.kubernetes import node_manifests, pod_manifest
 
 _CLUSTER = "/ext/v1/clusters/edge"
 _OWNER = {"user_id": "soak", "consumer_type": "INSTANCE"}
-_PAGES = ("/ui/", "/ui/clusters/edge", "/ui/changes", "/ui/why?kind=query&query=resources=VCPU:999")
+_PAGES = ("/ui/", "/ui/consumers", "/ui/changes", "/ui/why?kind=query&query=resources=VCPU:999")
 
 
 class Client:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from placement.dialects.koordinator.node.node import import_like, import_node
 from placement.numa.cpuset import parse_cpu_list
@@ -221,6 +222,23 @@ def test_many_pods_get_what_they_get_one_by_one(cluster: Client, database: Datab
     fresh = pod_invariants.check(database, "edge")
     cache = cluster.http.application.extensions["placement_use_cases"].cluster_cache
     pod_invariants.check_image(fresh, cache, "edge")
+
+
+def test_new_namespaces_of_many_pods_are_registered_together(cluster: Client, database: Database):
+    all_nodes(cluster, *bodies(4))
+    registered = []
+
+    def note(_connection, _cursor, statement, *_):
+        registered.append("INTO users" in statement)
+
+    sa.event.listen(database.engine, "before_cursor_execute", note)
+    pods = [named(f"p{number}", "250m", "1Gi", qos="LS") for number in range(5)]
+    for number, pod in enumerate(pods):
+        pod["metadata"]["namespace"] = f"team-{number}"
+    outcomes = all_pods(cluster, *pods)
+    sa.event.remove(database.engine, "before_cursor_execute", note)
+    assert statuses(outcomes) == [201] * 5
+    assert sum(registered) == 1
 
 
 def test_what_is_not_simply_a_new_pod_is_done_as_if_it_came_alone(cluster: Client, database: Database):

@@ -76,6 +76,14 @@ class CandidateQuery:
     is_json: bool = False
     on_core_trees: CandidateQuery | None = None
 
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Return what all fields say, hashable. The order of classes counts, as answers follow it."""
+        groups = tuple((group.suffix, *group.resources, group.condition) for group in self.groups)
+        other = None if self.on_core_trees is None else self.on_core_trees.identity
+        values = {part.name: getattr(self, part.name) for part in fields(self)}
+        return tuple((values | {"groups": groups, "on_core_trees": other}).values())
+
     def place(self, group: RequestGroup, member: str) -> str:
         """How the caller wrote what the group says."""
         return f"groups[{group.suffix!r}].{member}" if self.is_json else f"{member}{group.suffix}"

@@ -275,10 +275,8 @@ class ManyPods:
         return transaction.now.isoformat()
 
     def _attributes(self, view: ClusterSnapshot, documents: Iterable[PodDocument]) -> PodAttributes:
-        """Those of the consumers of such pods, each namespace being known to the database from now on."""
-        made = {document.namespace: document for document in documents}.values()
-        attributes = [self._scheduler.attributes(view, document) for document in made]
-        return attributes[0]
+        """Return the attributes of the consumers of pods, whose namespaces the database knows from now on."""
+        return self._scheduler.attributes(view, *documents)
 
     def _new(self, view: ClusterSnapshot, documents: Mapping[int, PodDocument]) -> dict[int, PodDocument]:
         """Those of which nothing is known under their name or uid, and which are not over."""

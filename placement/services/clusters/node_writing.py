@@ -6,7 +6,7 @@ difference is written, by the statements of ordinary claims, which refuse what d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -89,15 +89,13 @@ class NodeWriter:
         self._attributes = attributes
         self._class_ids = ClassIds(history)
 
-    def attributes(self, cluster: str, cluster_id: int, namespace: str | None = None) -> PodAttributes:
-        """The attributes of consumers in this namespace; to be asked for before the transaction begins."""
+    def attributes(self, cluster: str, cluster_id: int, namespaces: Iterable[str] = ()) -> PodAttributes:
+        """The attributes of consumers in these namespaces; to be asked for before the transaction begins."""
         wanted = {
             ("project", cluster),
             *(("type", kind) for kind in (POD, KUBELET, RESERVATION)),
-            *(("user", user) for user in (_KUBELET_USER, _RESERVATION_USER)),
+            *(("user", user) for user in (_KUBELET_USER, _RESERVATION_USER, *namespaces) if user),
         }
-        if namespace:
-            wanted.add(("user", namespace))
         self._attributes.register(wanted)
         return PodAttributes(cluster, cluster_id)
 

@@ -339,9 +339,10 @@ class PodScheduler:
             rows = pods.any_namesakes(transaction, view.facts.id, (), {each.pod.uid for each in freed})
             self._writing.end_waits(transaction, view.facts, rows_of(rows, freed))
 
-    def attributes(self, view: ClusterSnapshot, document: PodDocument) -> PodAttributes:
-        """The attributes of the pod's consumer; to be asked for before the transaction begins."""
-        return self._writer.attributes(view.facts.name, view.facts.id, document.namespace)
+    def attributes(self, view: ClusterSnapshot, *documents: PodDocument) -> PodAttributes:
+        """The attributes of the consumers of pods; to be asked for before the transaction begins."""
+        namespaces = {document.namespace for document in documents}
+        return self._writer.attributes(view.facts.name, view.facts.id, namespaces)
 
     def _placed(self, view: ClusterSnapshot, sought: PodKey) -> Sequence[StoredPod]:
         """Those of that name or uid that are on nodes of the view; most previews are of pods that are not."""

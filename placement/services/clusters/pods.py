@@ -245,7 +245,7 @@ class Pods:
             if not leaving:
                 raise unknown_pod(cluster, namespace, name)
             precondition.check(leaving[0])
-            attributes = self._writer.attributes(view.facts.name, view.facts.id, namespace)
+            attributes = self._writer.attributes(view.facts.name, view.facts.id, [namespace])
             roots = {pod.root_id for pod in leaving if pod.root_id is not None}
             with self._database.write() as transaction:
                 locked = self._writing.lock(transaction, view, roots)

@@ -46,10 +46,8 @@ class LikeClaims:
         is_plain = application == Application(application.applicant, wish)
         if not is_plain or not self._claims.may_be_gathered:
             return alone()
-        # The order of the classes is that of the answer.
-        names = tuple(name for group in wish.query.groups for name in group.resources)
         # One of the callers searches for all of them, and sees what it may see itself.
-        key = wish.kept, names, wish.options, scope.seen()
+        key = wish.query.identity, wish.options, scope.seen()
         return self._gathering.ask(key, (application, initiator()), alone)
 
     def _served(self, asked: Sequence[Asked]) -> Sequence[Outcome | None]:

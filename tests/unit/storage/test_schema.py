@@ -82,7 +82,7 @@ def test_stamps_from_another_server_are_reset_by_upgrade(empty):
 
 
 def test_asking_for_the_version_again_keeps_nothing(database: Database):
-    """The health check asks about once a second, for as long as a process runs."""
+    """The health check asks every two seconds, for as long as a process runs."""
     kept = database.engine._compiled_cache
     first = schema.version(database)
     size = len(kept)
