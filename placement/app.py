@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from flask import Flask
@@ -22,9 +23,10 @@ def build(
     api: ApiSettings | None = None,
     search: SearchSettings | None = None,
     binders: Binders | None = None,
+    resource_prefixes: Sequence[str] = (),
 ) -> Flask:
     """The service on one database, whose schema must be current."""
-    use_cases = UseCases(database, search or SearchSettings(), binders)
+    use_cases = UseCases(database, search or SearchSettings(), binders, resource_prefixes)
     return create_application(use_cases, api or ApiSettings(), pages.attach)
 
 
@@ -33,7 +35,8 @@ def configured(settings: cfg.ConfigOpts) -> Flask:
     kubernetes = settings.kubernetes
     binds = kubernetes.kubeconfig or kubernetes.own_cluster
     binders = Binders(kubernetes.kubeconfig, kubernetes.own_cluster) if binds else None
-    return build(open_database(settings), _api(settings), _search(settings), binders)
+    prefixes = settings.clusters.resource_prefixes
+    return build(open_database(settings), _api(settings), _search(settings), binders, prefixes)
 
 
 def _api(settings: cfg.ConfigOpts) -> ApiSettings:

@@ -190,6 +190,16 @@ KUBERNETES: list[cfg.Opt] = [
         "service account of its own pod, and needs no kubeconfig for it.",
     ),
 ]
+CLUSTERS: list[cfg.Opt] = [
+    cfg.ListOpt(
+        "resource_prefixes",
+        default=[],
+        item_type=cfg.types.String(regex=r"\S"),
+        help="Prefixes of the names of extended resources, as in `nvidia.com/,koordinator.sh/`, that imports "
+        "of nodes may make resource classes of. Other extended resources of a node are left out, with a "
+        "remark. Empty: any resource.",
+    ),
+]
 SSL: list[cfg.Opt] = [
     cfg.StrOpt(
         "cert_file",
@@ -249,6 +259,7 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "placement": PLACEMENT,
     "scoring": SCORING,
     "kubernetes": KUBERNETES,
+    "clusters": CLUSTERS,
     "metrics": METRICS,
     "capacity": CAPACITY,
     "audit": AUDIT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import cast
 
@@ -75,7 +75,11 @@ class UseCases:
     """The use cases of one process."""
 
     def __init__(
-        self, database: Database, search_settings: SearchSettings, binders: Binders | None = None
+        self,
+        database: Database,
+        search_settings: SearchSettings,
+        binders: Binders | None = None,
+        resource_prefixes: Sequence[str] = (),
     ) -> None:
         self.database = database
         attributes = AttributeRegistry(database)
@@ -85,7 +89,7 @@ class UseCases:
         self.pods = Pods(database, self.cluster_cache, writer, ends)
         self.reservations = Reservations(database, self.cluster_cache, self.pods, ends)
         self.pod_translation = PodTranslation(database, self.cluster_cache)
-        self.nodes = NodeImports(database, self.cluster_cache.loader, writer)
+        self.nodes = NodeImports(database, self.cluster_cache.loader, writer, resource_prefixes)
         self.clusters = Clusters(database, self.nodes)
         self.extender = Extender(self.clusters, self.pods, Preemption(database, self.cluster_cache), binders)
         self.forest = ForestKeeper(database)

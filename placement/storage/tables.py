@@ -46,6 +46,8 @@ resource_classes = sa.Table(
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("name", sa.String(255), nullable=False, unique=True),
     *_times(),
+    # True for a class that an import of a node made; it goes when no inventory uses it any more.
+    sa.Column("made_by_import", sa.Boolean),
     sqlite_autoincrement=True,
 )
 

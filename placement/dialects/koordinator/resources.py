@@ -102,6 +102,14 @@ def class_names() -> dict[str, str]:
     return {**names, CORE_CLASS: "cpu"}
 
 
+_BUILT_IN = frozenset(class_names().values())
+
+
+def is_built_in(resource: str) -> bool:
+    """Return whether Kubernetes or Koordinator gives a resource to every node, not an extension of a node."""
+    return resource in _BUILT_IN or resource.startswith(_HUGEPAGES)
+
+
 class ResourceNames:
     """Which Kubernetes resource each of our classes stands for on one host; no class stands for two."""
 

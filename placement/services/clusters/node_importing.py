@@ -42,7 +42,7 @@ from placement.services.clusters.trees import (
     remove,
 )
 from placement.storage.database import Transaction
-from placement.storage.statements import clusters, memberships, node_rows, providers
+from placement.storage.statements import catalog, clusters, memberships, node_rows, providers
 from placement.storage.statements.clusters import Cluster, NewNode, Node
 
 _NOBODY = NodeAllocations()
@@ -159,6 +159,8 @@ class NodeImporting:
                 self._write(each, each.before, each.after)
             warnings = (*each.imported.warnings, *_beyond_offers(each))
             outcomes[place] = ImportedNode(each.known is None, each.change, warnings)
+        if any(each.is_begun or each.change.lost for each in going.values()):
+            catalog.remove_unused_classes(self._transaction)
         return outcomes
 
     @contextmanager

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from placement.dialects.koordinator.node.admitted_resources import with_admitted
 from placement.dialects.koordinator.node.node import NodeImport, import_like, import_node
 from placement.dialects.koordinator.settings.settings import node_labels
 from placement.domain.audit import Action, Kind
 from placement.domain.errors import BadRequest, Conflict, PlacementError
 from placement.domain.portions import portions
-from placement.kubernetes.errors import ManifestError
+from placement.kubernetes.errors import ManifestError, shown
 from placement.scheduling.node_info import NodeInfo, NodeTemplate
 from placement.services.clusters.cluster_lookup import found, unknown, unknown_node
 from placement.services.clusters.node_importing import (
@@ -27,7 +28,7 @@ from placement.services.clusters.node_writing import NodeChanged, NodeWriter, Po
 from placement.services.clusters.trees import TreeChange
 from placement.services.transactions import patiently
 from placement.storage.database import Database, Executor, Transaction
-from placement.storage.statements import clusters, node_rows
+from placement.storage.statements import catalog, clusters, node_rows
 from placement.storage.statements.clusters import Cluster, Node
 
 _AT_ONCE = 500
@@ -47,12 +48,17 @@ class Described:
     name: str
     node: Mapping[str, Any]
     topology: Mapping[str, Any] | None
+    remarks: tuple[str, ...] = ()
 
 
 class NodeImports:
     """Imports nodes from manifests and deletes them; `loader` reads nodes as they are stored."""
 
-    def __init__(self, database: Database, loader: NodeLoader, writer: NodeWriter) -> None:
+    def __init__(
+        self, database: Database, loader: NodeLoader, writer: NodeWriter, prefixes: Sequence[str] = ()
+    ) -> None:
+        """`prefixes`: those of the resources that nodes may have; empty: any resource."""
+        self._prefixes = prefixes
         self._database = database
         self._loader = loader
         self._writer = writer
@@ -81,9 +87,26 @@ class NodeImports:
         """
         return self._put(name, described, skip_known=True)
 
+    def _admitted(self, each: Described) -> Described:
+        """Return a node without the resources that no prefix admits, with a remark that names them."""
+        if not self._prefixes:
+            return each
+        node, topology, left_out = with_admitted(each.node, each.topology, self._prefixes)
+        if not left_out:
+            return each
+        named = [shown(name) for name in left_out[:_SHOWN]]
+        if len(left_out) > _SHOWN:
+            named.append(f"and {len(left_out) - _SHOWN} more")
+        remark = (
+            "Node.status.allocatable: resources without a prefix in [clusters] resource_prefixes are left "
+            f"out, also of zones: {', '.join(named)}"
+        )
+        return Described(each.name, node, topology, (remark,))
+
     def _put(
-        self, name: str, described: Sequence[Described], *, skip_known: bool
+        self, name: str, given: Sequence[Described], *, skip_known: bool
     ) -> list[ImportedNode | PlacementError]:
+        described = [self._admitted(each) for each in given]
         refused: dict[int, PlacementError] = {}
 
         def once() -> list[ImportedNode | PlacementError]:
@@ -152,6 +175,7 @@ class NodeImports:
                 withdraw(transaction, self._writer, state, f"Node {node_name}")
                 host = {"resource_provider": state.root_uuid}
                 transaction.record(Action.DELETE, Kind.NODE, f"{name}/{node_name}", before=host)
+                catalog.remove_unused_classes(transaction)
 
         patiently(once)
 
@@ -205,12 +229,12 @@ def _import_or_refuse(importing: NodeImporting, nodes: Mapping[int, Importing], 
 
 
 def _refusal(cluster: Cluster, errors: Mapping[str, PlacementError], what: str, advice: str) -> Conflict:
-    shown = [f"{name}: {str(error)[:_LONGEST_FINDING]}" for name, error in sorted(errors.items())]
-    if len(shown) > _SHOWN:
-        shown[_SHOWN:] = [f"and {len(shown) - _SHOWN} more"]
+    listed = [f"{name}: {str(error)[:_LONGEST_FINDING]}" for name, error in sorted(errors.items())]
+    if len(listed) > _SHOWN:
+        listed[_SHOWN:] = [f"and {len(listed) - _SHOWN} more"]
     return Conflict(
         f"profile: {len(errors)} nodes of cluster {cluster.name} {what} under profile "
-        f"{cluster.settings['profile']}; {advice} {'; '.join(shown)}"
+        f"{cluster.settings['profile']}; {advice} {'; '.join(listed)}"
     )
 
 
@@ -248,6 +272,7 @@ class _Reading:
                 f"Node.status.allocatable: the node and its zones need {len(imported.resource_names)} "
                 f"resource classes, one for each resource; a node may have {_MOST_CLASSES}"
             )
+        imported = replace(imported, warnings=(*described.remarks, *imported.warnings))
         return Importing(imported, dict(node), dict(topology) if topology else None)
 
     def _like_others(self, node: Mapping[str, Any], topology: Mapping[str, Any] | None) -> NodeImport | None:

@@ -11,6 +11,7 @@ from placement.domain.inventory import Inventory
 from placement.domain.tree import ProviderSpec, TreeSpec
 from placement.storage import tables
 from placement.storage.database import Transaction
+from placement.storage.failures import TryAgain
 from placement.storage.statements import (
     inventories,
     names,
@@ -45,6 +46,8 @@ class TreeChange:
     created: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
+    # Whether inventories went, so that resource classes may be without any.
+    lost: bool = field(default=False, compare=False)
 
 
 Brought = tuple[int, TreeChange]
@@ -219,15 +222,20 @@ class _TreeWriter:
         self._refuse(refused)
 
     def _ids_of(self, table: Any, named: Callable[[ProviderSpec], Collection[str]]) -> Mapping[str, int]:
-        """The ids of the names, created where they are missing."""
+        """The ids of the names, created where they are missing. Raises TryAgain."""
         wanted = {name for tree in self._trees for spec in tree.spec.providers for name in named(spec)}
-        found = names.ids_of(self._transaction, table, wanted)
+        is_class = table is tables.resource_classes
+        found = names.ids_of(self._transaction, table, wanted, keep=is_class)
         missing = sorted(wanted - found.keys())
-        if missing and table is tables.resource_classes:
+        if missing and is_class:
             self._check_classes(set(missing))
+        marks = {"made_by_import": True} if is_class else {}
         for name in missing:
-            names.create(self._transaction, table, name)
-        return {**found, **names.ids_of(self._transaction, table, missing)}
+            names.create(self._transaction, table, name, **marks)
+        found |= names.ids_of(self._transaction, table, missing, keep=is_class)
+        if wanted - found.keys():
+            raise TryAgain("Another writer removed resource classes or traits at the same moment.")
+        return found
 
     def _check_classes(self, missing: set[str]) -> None:
         """Raises TooManyClasses. The cluster is locked, so no other import adds classes meanwhile."""
@@ -324,7 +332,9 @@ class _TreeWriter:
                     added.append((provider_id, class_id, inventory))
                 elif stored[class_id].inventory != inventory:
                     changed.append((provider_id, class_id, inventory))
-            removed |= {(provider_id, class_id) for class_id in stored if class_id not in wanted}
+            lost = {(provider_id, class_id) for class_id in stored if class_id not in wanted}
+            tree.change.lost |= bool(lost)
+            removed |= lost
         inventories.delete(self._transaction, removed)
         inventories.update(self._transaction, changed)
         inventories.insert(self._transaction, added)
@@ -350,6 +360,7 @@ class _TreeWriter:
         names = trees.names_of(self._transaction, [row.id for row in gone])
         for tree in self._trees:
             tree.change.deleted = sorted(names[row.id] for row in tree.gone(self._cluster_id))
+            tree.change.lost |= bool(tree.change.deleted)
         providers.delete(self._transaction, sorted(row.id for row in gone))
 
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from placement.domain.audit import Action, Kind
 from placement.storage import tables
 from placement.storage.changes.change_log import NAMES_CHANGED, record_change
 from placement.storage.database import Executor, Transaction
+from placement.storage.failures import TryAgain
 from placement.storage.statements.names import create
 
 _classes = tables.resource_classes
 _traits = tables.traits
+_OFFERED = sa.exists().where(tables.inventories.c.resource_class_id == _classes.c.id)
+_HELD = sa.exists().where(tables.allocations.c.resource_class_id == _classes.c.id)
+_USES_OF_CLASSES = (_OFFERED, _HELD)
+_AT_ONCE = 64
 
 
 class KnownName(NamedTuple):
@@ -59,8 +66,21 @@ def find_trait(connection: Executor, name: str) -> KnownName | None:
 
 
 def create_class(transaction: Transaction, name: str) -> bool:
-    """Insert a class; False if it exists."""
-    return create(transaction, _classes, name)
+    """Insert a class that stays until it is deleted; False if it exists, which stays from now on, too.
+
+    Raises TryAgain.
+    """
+    query = sa.select(_classes.c.id, _classes.c.made_by_import).where(_classes.c.name == name)
+    row = transaction.execute(query).first()
+    if row is None:
+        if create(transaction, _classes, name):
+            return True
+        raise TryAgain(f"Another writer made resource class {name} at the same moment.")
+    if row.made_by_import:
+        marked = sa.update(_classes).where(_classes.c.id == row.id)
+        if not transaction.execute(marked.values(made_by_import=None)).rowcount:
+            raise TryAgain(f"Another writer removed resource class {name} at the same moment.")
+    return False
 
 
 def create_trait(transaction: Transaction, name: str) -> bool:
@@ -73,7 +93,9 @@ def rename_class(transaction: Transaction, id_: int, name: str) -> bool:
     if find_class(transaction, name) is not None:
         return False
     transaction.execute(
-        sa.update(_classes).where(_classes.c.id == id_).values(name=name, updated_at=transaction.now)
+        sa.update(_classes)
+        .where(_classes.c.id == id_)
+        .values(name=name, updated_at=transaction.now, made_by_import=None)
     )
     record_change(transaction, NAMES_CHANGED)
     return True
@@ -81,18 +103,39 @@ def rename_class(transaction: Transaction, id_: int, name: str) -> bool:
 
 def delete_class(transaction: Transaction, id_: int) -> bool:
     """Delete a class; False if an inventory uses it."""
-    used = sa.exists().where(tables.inventories.c.resource_class_id == _classes.c.id)
-    return _delete(transaction, _classes, id_, used)
+    return bool(_delete(transaction, _classes, [id_], *_USES_OF_CLASSES))
+
+
+def remove_unused_classes(transaction: Transaction) -> None:
+    """Remove at most 64 classes that imports made and no inventory uses, as many as a node may have.
+
+    A class that another transaction keeps or removes stays; the next removal looks at it again.
+    """
+    idle = (
+        sa.select(_classes.c.id)
+        .where(_classes.c.made_by_import.is_(True), ~_OFFERED)
+        .order_by(_classes.c.id)
+        .limit(_AT_ONCE)
+        .with_for_update(skip_locked=True)
+    )
+    ids = list(transaction.execute(idle).scalars())
+    # An inventory may have come before they were locked; the next statement sees it.
+    for name in sorted(_delete(transaction, _classes, ids, *_USES_OF_CLASSES)) if ids else ():
+        transaction.record(Action.DELETE, Kind.RESOURCE_CLASS, name)
 
 
 def delete_trait(transaction: Transaction, id_: int) -> bool:
     """Delete a trait; False if a provider carries it."""
     used = sa.exists().where(tables.provider_traits.c.trait_id == _traits.c.id)
-    return _delete(transaction, _traits, id_, used)
+    return bool(_delete(transaction, _traits, [id_], used))
 
 
-def _delete(transaction: Transaction, table: sa.Table, id_: int, used: sa.ColumnElement[bool]) -> bool:
-    deleted = transaction.execute(sa.delete(table).where(table.c.id == id_, ~used)).rowcount
+def _delete(
+    transaction: Transaction, table: sa.Table, ids: Sequence[int], *uses: sa.ColumnElement[bool]
+) -> Sequence[str]:
+    """Delete what has no use; the names that are gone."""
+    unused = sa.delete(table).where(table.c.id.in_(ids), *(~use for use in uses))
+    deleted: Sequence[str] = transaction.execute(unused.returning(table.c.name)).scalars().all()
     if deleted:
         record_change(transaction, NAMES_CHANGED)
-    return bool(deleted)
+    return deleted

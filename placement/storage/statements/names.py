@@ -47,12 +47,17 @@ def _all(connection: sa.Connection, table: sa.Table) -> dict[str, int]:
     return {row[0]: row[1] for row in connection.execute(sa.select(table.c.name, table.c.id))}
 
 
-def ids_of(connection: Executor, table: sa.Table, names: Iterable[str]) -> dict[str, int]:
-    """The ids of the names that exist."""
+def ids_of(
+    connection: Executor, table: sa.Table, names: Iterable[str], *, keep: bool = False
+) -> dict[str, int]:
+    """Return the ids of the names that exist; with `keep` none of them can be removed until the end."""
     wanted = sorted(set(names))
     if not wanted:
         return {}
-    rows = connection.execute(sa.select(table.c.name, table.c.id).where(table.c.name.in_(wanted)))
+    statement = sa.select(table.c.name, table.c.id).where(table.c.name.in_(wanted))
+    if keep:
+        statement = statement.with_for_update(read=True, key_share=True)
+    rows = connection.execute(statement)
     return {row[0]: row[1] for row in rows}
 
 
@@ -67,22 +72,22 @@ def aggregate_ids(connection: Executor, uuids: Iterable[str]) -> dict[str, int]:
 
 
 def insert_ignoring_known(
-    transaction: Transaction, table: sa.Table, column: str, values: Iterable[str]
+    transaction: Transaction, table: sa.Table, column: str, values: Iterable[str], **others: object
 ) -> list[str]:
     """Insert the values that are not there; those another transaction inserts meanwhile are fine.
 
-    Returns the values that this transaction inserted.
+    `others` are further columns of new rows. Returns the values that this transaction inserted.
     """
-    rows = [{column: value, "created_at": transaction.now} for value in sorted(set(values))]
+    rows = [{column: value, "created_at": transaction.now, **others} for value in sorted(set(values))]
     if not rows:
         return []
     insert = transaction.insert_or_ignore(table).returning(table.c[column])
     return list(transaction.execute(insert, rows).scalars())
 
 
-def create(transaction: Transaction, table: sa.Table, name: str) -> bool:
-    """Insert a class or trait, and record it; False if it exists."""
-    created = bool(insert_ignoring_known(transaction, table, "name", [name]))
+def create(transaction: Transaction, table: sa.Table, name: str, **others: object) -> bool:
+    """Insert a class or trait with `others` as further columns, and record it; False if it exists."""
+    created = bool(insert_ignoring_known(transaction, table, "name", [name], **others))
     if created:
         kind = Kind.TRAIT if table is tables.traits else Kind.RESOURCE_CLASS
         transaction.record(Action.CREATE, kind, name)
