@@ -241,3 +241,31 @@ def test_an_inventory_at_the_moment_of_a_removal_finds_the_class_gone(api: Clien
     assert answer.status_code == 400
     assert f"Unknown resource class in inventory for resource provider {shelf}" in detail(answer)
     assert not has_device(api)
+
+
+@together
+def test_an_import_makes_a_class_that_comes_and_goes_meanwhile(
+    api: Client, other: Client, database, monkeypatch
+):
+    foreign = "/ext/v1/clusters/batch"
+    for cluster in (CLUSTER, foreign):
+        assert api.put(cluster).status_code == 201
+    create, calls = class_names.create, []
+
+    def beside_others(transaction: Any, table: sa.Table, name: str, **others: Any) -> bool:
+        if name != DEVICE or calls:
+            return create(transaction, table, name, **others)
+        calls.append(name)
+        # Another import commits the class first, and it goes before this one reads its id.
+        assert other.put(f"{foreign}/nodes/n1", with_device("n1")).status_code == 201
+        created = create(transaction, table, name, **others)
+        assert not created
+        assert other.delete(f"{foreign}/nodes/n1").status_code == 204
+        return created
+
+    # The usual classes are there, so that neither import waits for those of the other.
+    assert other.put(f"{foreign}/nodes/n0", node_manifests("n0")).status_code == 201
+    monkeypatch.setattr(class_names, "create", beside_others)
+    assert api.put(f"{CLUSTER}/nodes/n2", with_device("n2")).status_code == 201
+    assert calls == [DEVICE]
+    assert has_device(api)
