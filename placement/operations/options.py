@@ -194,7 +194,6 @@ CLUSTERS: list[cfg.Opt] = [
     cfg.ListOpt(
         "resource_prefixes",
         default=[],
-        item_type=cfg.types.String(regex=r"\S"),
         help="Prefixes of the names of extended resources, as in `nvidia.com/,koordinator.sh/`, that imports "
         "of nodes may make resource classes of. Other extended resources of a node are left out, with a "
         "remark. Empty: any resource.",

@@ -106,7 +106,7 @@ _BUILT_IN = frozenset(class_names().values())
 
 
 def is_built_in(resource: str) -> bool:
-    """Return whether Kubernetes or Koordinator gives a resource to every node, not an extension of a node."""
+    """Return whether a resource has a class of its own here or is a size of huge pages: no extended resource."""
     return resource in _BUILT_IN or resource.startswith(_HUGEPAGES)
 
 
