@@ -106,7 +106,7 @@ _BUILT_IN = frozenset(class_names().values())
 
 
 def is_built_in(resource: str) -> bool:
-    """Return whether a resource has a class of its own here or is a size of huge pages: no extended resource."""
+    """Return whether a resource has a class of its own here or is huge pages: no extended resource."""
     return resource in _BUILT_IN or resource.startswith(_HUGEPAGES)
 
 
