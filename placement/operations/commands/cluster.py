@@ -6,12 +6,15 @@ import argparse
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from placement.dialects.koordinator.profile import Profile
 from placement.domain.errors import PlacementError
 from placement.operations.commands.arguments import CLUSTER, argument
 from placement.operations.commands.display import Action, Details, Listing
+
+if TYPE_CHECKING:
+    from placement.operations.client import Client
 
 _COLUMNS = ("name", "nodes", "profile", "description", "aggregate", "uuid")
 _NO_SETTINGS = frozenset({"name", "nodes", "aggregate", "uuid", "remarks"})
@@ -127,21 +130,18 @@ class CreateCluster(Details):
             raise PlacementError(
                 f"Cluster {parsed_args.cluster} exists already; `cluster set` changes its settings."
             )
-        return _details(parsed_args, self.client.put(cluster_path(parsed_args.cluster), _given(parsed_args)))
+        return _put(self.client, parsed_args, _given(parsed_args))
 
 
 class SetCluster(Details):
-    """Change settings of a cluster; those that are not named stay as they are."""
+    """Change settings of a cluster; a setting that is not named stays as it is."""
 
     arguments = (CLUSTER, *_SET)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask, put and show. Raises PlacementError if no setting is named."""
-        place, given = cluster_path(parsed_args.cluster), _given(parsed_args)
-        if not given:
-            raise PlacementError("cluster set: no setting is named")
-        settings = _settings(self.client.get(place))
-        return _details(parsed_args, self.client.put(place, {**settings, **given}))
+        present, named = _to_change(self.client, parsed_args, "set")
+        return _put(self.client, parsed_args, {**present, **named})
 
 
 class UnsetCluster(Details):
@@ -151,12 +151,9 @@ class UnsetCluster(Details):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Ask, put and show. Raises PlacementError if no setting is named."""
-        place, given = cluster_path(parsed_args.cluster), _given(parsed_args)
-        if not given:
-            raise PlacementError("cluster unset: no setting is named")
-        settings = _settings(self.client.get(place))
-        kept = {name: value for name, value in settings.items() if name not in given}
-        return _details(parsed_args, self.client.put(place, kept))
+        present, named = _to_change(self.client, parsed_args, "unset")
+        kept = {name: value for name, value in present.items() if name not in named}
+        return _put(self.client, parsed_args, kept)
 
 
 class DeleteCluster(Action):
@@ -177,6 +174,21 @@ def _given(parsed_args: argparse.Namespace) -> dict[str, Any]:
     """Return the settings that are named, by their names in bodies."""
     named = {each.name: getattr(parsed_args, each.name) for each in _SETTINGS}
     return {name: value for name, value in named.items() if value is not None}
+
+
+def _to_change(
+    client: Client, parsed_args: argparse.Namespace, verb: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the present settings of a cluster and the named ones. Raises PlacementError if none is named."""
+    named = _given(parsed_args)
+    if not named:
+        raise PlacementError(f"cluster {verb}: no setting is named")
+    return _settings(client.get(cluster_path(parsed_args.cluster))), named
+
+
+def _put(client: Client, parsed_args: argparse.Namespace, settings: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Store the settings of a cluster; return what is shown of the answer."""
+    return _details(parsed_args, client.put(cluster_path(parsed_args.cluster), settings))
 
 
 def _settings(cluster: Mapping[str, Any]) -> dict[str, Any]:
