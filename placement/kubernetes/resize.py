@@ -19,6 +19,8 @@ def resize_status(manifest: Mapping[str, Any]) -> dict[str, Any]:
     is not resized is neither reported nor stored with them.
     """
     spec, status = _mapping(manifest.get("spec")), _mapping(manifest.get("status"))
+    if not status:
+        return {}
     found: dict[str, Any] = {}
     for containers, statuses in _STATUSES:
         requests = {str(each.get("name")): _requests(each) for each in _mappings(spec.get(containers))}

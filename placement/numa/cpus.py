@@ -68,6 +68,13 @@ class CpuTopology:
         """The ascending logical CPU ids of each socket, socket ids ascending."""
         return _grouped(self.rows, lambda row: row.socket)
 
+    @cached_property
+    def places(self) -> tuple[tuple[int, int, CpuSet], ...]:
+        """The socket, the id and the logical CPU ids of each NUMA node that has CPUs, ascending."""
+        socket_of = {row.numa: row.socket for row in self.rows}
+        found = ((socket_of[numa], numa, frozenset(cpus)) for numa, cpus in self.numa_nodes.items())
+        return tuple(sorted(found, key=lambda place: place[:2]))
+
     @property
     def threads_per_core(self) -> int:
         """CPUs // cores over the whole host, 0 when there are none; an offline sibling lowers it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from placement.numa.cpus import CpuTopology
 from placement.numa.cpuset import CpuSet
@@ -26,14 +26,10 @@ def shared_pools(topology: CpuTopology, exclusive: CpuSet, withheld: CpuSet) -> 
     NUMA nodes that are wholly exclusive have no pool; the others have one, even if nothing is left in it.
     Source: koordinator.md, "Pools".
     """
-    sockets = {row.numa: row.socket for row in topology.rows}
-    places = sorted((sockets[numa], numa) for numa in topology.numa_nodes)
-    pools = (
-        SharedPool(socket, numa, frozenset(topology.numa_nodes[numa]) - exclusive) for socket, numa in places
-    )
+    pools = (SharedPool(socket, numa, cpus - exclusive) for socket, numa, cpus in topology.places)
     return trimmed((pool for pool in pools if pool.cpus), withheld)
 
 
 def trimmed(pools: Iterable[SharedPool], withheld: CpuSet) -> tuple[SharedPool, ...]:
-    """The same pools without these CPUs (koordinator.md, "Pools")."""
-    return tuple(replace(pool, cpus=pool.cpus - withheld) for pool in pools)
+    """Return pools without these CPUs. Source: koordinator.md, "Pools"."""
+    return tuple(SharedPool(pool.socket, pool.numa, pool.cpus - withheld) for pool in pools)

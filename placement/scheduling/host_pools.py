@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from placement.dialects.koordinator.node.node import NodeImport
@@ -43,10 +43,11 @@ def own_cpus(node: NodeImport, pods: Iterable[RecordedPod], pod: RecordedPod) ->
 
 
 def pod_cpus(
-    node: NodeImport, pods: Iterable[RecordedPod], pod: RecordedPod, pools: HostPools
+    node: NodeImport, pods: Iterable[RecordedPod], pod: RecordedPod, pools: Callable[[], HostPools]
 ) -> CpuSet | None:
-    """The CPUs on which the containers of a recorded pod run; None if its own are not known.
+    """Return the CPUs on which the containers of a recorded pod run; None if its own are not known.
 
+    `pools` is called only for a pod without CPUs of its own.
     Source: koordinator.md, "CPU lists of containers".
     """
     if pod.unreadable:
@@ -64,7 +65,7 @@ def pod_cpus(
         return node.system
     aligned = [numa for numa, given in pod.holding.amounts.items() if given.keys() & _CPU_RESOURCES]
     stays_in = pod.pools or aligned
-    usable = pools.be if qos.is_best_effort else pools.ls
+    usable = pools().be if qos.is_best_effort else pools().ls
     chosen = (pool.cpus for pool in usable if not stays_in or pool.numa in stays_in)
     return frozenset[int]().union(*chosen)
 

@@ -16,7 +16,7 @@ from placement.scheduling.remarks import in_plain_words
 from placement.services.clusters.bind_attempt import BindAttempt, Binding
 from placement.services.clusters.clusters import Clusters
 from placement.services.clusters.given_up_gangs import GivenUpGangs
-from placement.services.clusters.pod_documents import PodDocument
+from placement.services.clusters.pod_documents import PodDocument, namespace_of
 from placement.services.clusters.pods import Pods
 from placement.services.clusters.preemption import ENOUGH_NODES, Preemption, Victims
 from placement.services.clusters.vanished_pods import Binders, VanishedPods
@@ -98,11 +98,10 @@ class Extender:
 
     def _strict_gang(self, cluster: str, pod: Mapping[str, Any]) -> Gang | None:
         """Return the gang of a pod if it is Strict, and note that the pod is a member."""
-        document = PodDocument.unnamed(cluster, pod)
-        gang = gang_of(pod, document.namespace)
+        gang = gang_of(pod, namespace_of(pod))
         if gang is None or not gang.is_strict:
             return None
-        self._given_up.note(cluster, gang, document)
+        self._given_up.note(cluster, gang, PodDocument.unnamed(cluster, pod))
         return gang
 
     def _give_up(self, cluster: str, gang: Gang) -> None:

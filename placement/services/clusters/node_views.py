@@ -73,7 +73,7 @@ def view_of(state: NodeInfo) -> NodeView:
     managed = {consumer for consumer, _ in state.kubelet_pods}
     return NodeView(
         cpus=tuple(_cpus(state, foreign)),
-        pods=[(pod, pod_cpus(imported, state.pods, pod, pools)) for pod in state.pods],
+        pods=[(pod, pod_cpus(imported, state.pods, pod, lambda: pools)) for pod in state.pods],
         kubelet_pods=state.kubelet_pods,
         ls_pools=pools.ls,
         be_pools=pools.be,

@@ -72,14 +72,8 @@ class PodDocument:
 
     @classmethod
     def unnamed(cls, cluster: str, pod: Mapping[str, Any]) -> PodDocument:
-        """The manifest of a pod that may have no name yet. Raises BadRequest likewise."""
-        metadata = _mapping(pod, "metadata")
-        namespace = metadata.get("namespace") or _DEFAULT_NAMESPACE
-        name = metadata.get("name") or _UNNAMED
-        for where, text in (("namespace", namespace), ("name", name)):
-            if not isinstance(text, str):
-                raise BadRequest(f"Pod.metadata.{where}: {_short(text)} must be a text")
-        return cls.named(cluster, namespace, name, pod)
+        """Return the manifest of a pod that may have no name yet. Raises BadRequest likewise."""
+        return cls.named(cluster, namespace_of(pod), _text(pod, "name", _UNNAMED), pod)
 
     @property
     def full_name(self) -> str:
@@ -98,6 +92,18 @@ class PodDocument:
         """Whether the pod is over."""
         status = self.manifest.get("status")
         return isinstance(status, Mapping) and status.get("phase") in ENDED_PHASES
+
+
+def namespace_of(pod: Mapping[str, Any]) -> str:
+    """Return the namespace that the manifest of a pod names, or the default one. Raises BadRequest."""
+    return _text(pod, "namespace", _DEFAULT_NAMESPACE)
+
+
+def _text(pod: Mapping[str, Any], key: str, default: str) -> str:
+    text = _mapping(pod, "metadata").get(key) or default
+    if not isinstance(text, str):
+        raise BadRequest(f"Pod.metadata.{key}: {_short(text)} must be a text")
+    return text
 
 
 def check_name(where: str, text: str) -> None:

@@ -18,7 +18,7 @@ from placement.numa.cpuset import format_cpu_list
 from placement.numa.refusal import Refusal, Refused
 from placement.scheduling.filter import loose_amounts
 from placement.scheduling.host import foreign_cpus, ledger_of
-from placement.scheduling.host_pools import host_pools, own_cpus, pod_cpus
+from placement.scheduling.host_pools import HostPools, host_pools, own_cpus, pod_cpus
 from placement.scheduling.node_info import NodeInfo
 from placement.scheduling.pipeline import Ranked
 from placement.scheduling.remarks import remarks_on
@@ -84,7 +84,10 @@ def _membership(incoming: PodImport) -> Membership | None:
 def container_cpus(state: NodeInfo, pods: Collection[RecordedPod], pod: RecordedPod) -> str | None:
     """The CPU list of the containers of one of these pods of a node; None if that is not known."""
     imported = state.template.imported
-    pools = host_pools(imported, ledger_of(imported, pods), foreign_cpus(state.offers, state.others))
+
+    def pools() -> HostPools:
+        return host_pools(imported, ledger_of(imported, pods), foreign_cpus(state.offers, state.others))
+
     cpus = pod_cpus(imported, pods, pod, pools)
     return None if cpus is None else format_cpu_list(cpus)
 
