@@ -39,6 +39,11 @@ class Budget:
         self.stage_seconds: dict[str, float] = {}
         self._stage_began = self._began
 
+    def half(self) -> Budget:
+        """Return a budget of half the time that is left, for work without which there is an answer."""
+        left = None if self._seconds is None else self._seconds - (time.monotonic() - self._began)
+        return Budget(None if left is None else left / 2, self._abandoned)
+
     def begin_stages(self) -> None:
         """The search begins now: whatever its time went to before is no stage of it."""
         self._stage_began = time.monotonic()

@@ -18,6 +18,7 @@ from placement.forest.forest import Forest
 from placement.forest.sharing import Sharing, SharingMap
 from placement.forest.uuids import to_text
 from placement.search.anchors import viable_roots
+from placement.search.capacity.claiming import Claiming
 from placement.search.capacity.counting import Counted, Counting
 from placement.search.capacity.parts import parts_of
 from placement.search.capacity.rooms import MOST, Anchors, Bounds, Entries, free_of, own_rows
@@ -33,7 +34,10 @@ class Capacity:
     """The hosts that offer what a query asks for, and how many more of it each has room for."""
 
     def __init__(self, forest: Forest, sharing_map: SharingMap, query: ForestQuery) -> None:
-        """Count. Raises SearchEnded."""
+        """Count what each host has room for at most. Raises SearchEnded, as all that counts does.
+
+        What is certain is counted when it is asked for: claims are tried where counting leaves it open.
+        """
         query.budget.begin_stages()
         self._forest = forest
         self._slots = slots_of(query)
@@ -45,8 +49,11 @@ class Capacity:
         self._anchors = Anchors(forest, roots, self._sharing)
         query.budget.note_stage("filter")
         self._parts: list[Counted] = []
-        self.bounds = self._counted(query, choices)
+        self._bounds = self._counted(query, choices)
+        self.upper = self._bounds.upper
+        """How many more each host has room for at most, if the others take nothing."""
         self._classes = self._offered_classes(offering)
+        self._claiming = Claiming(forest, sharing_map, query)
         query.budget.note_stage("combine")
 
     @property
@@ -75,6 +82,18 @@ class Capacity:
         lower[at], upper[at] = bounds.lower, bounds.upper
         return Bounds(lower, upper)
 
+    @cached_property
+    def _lower(self) -> Amounts:
+        """How many each host takes at least: as many as were counted, or as claims of it alone reach."""
+        lower = self._bounds.lower.copy()
+        at = np.flatnonzero(lower < self.upper)
+        if not self.shares:
+            lower[at] = np.maximum(lower[at], self._claiming.by_host(self.roots[at]))
+            return lower
+        for host in at.tolist():
+            lower[host] = max(lower[host], self._claiming.in_all(self.roots[[host]]))
+        return lower
+
     def _offered_classes(self, offering: Sequence[Choices]) -> dict[int, _ClassOffered]:
         """Each class that is asked for, with who offers it."""
         found: dict[int, _ClassOffered] = {}
@@ -99,7 +118,7 @@ class Capacity:
 
     def _stranded(self, asking: Sequence[int], entries: Entries) -> Mask:
         """The entries of hosts that take nothing, and those where no cell fits any more."""
-        stranded: Mask = self.bounds.upper[entries.hosts] == 0
+        stranded: Mask = self.upper[entries.hosts] == 0
         able = [rows for part in self._parts for _, rows in part.able]
         if all(self._slots[number].suffixed for number in asking) and able:
             tops = np.zeros(self._forest.count, bool)
@@ -119,7 +138,7 @@ class Capacity:
             lower,
             upper,
             int(among.sum()),
-            int((self.bounds.upper[among] > 0).sum()),
+            int((self.upper[among] > 0).sum()),
             {class_id: each.among(among) for class_id, each in self._classes.items()},
         )
 
@@ -137,7 +156,7 @@ class Capacity:
             np.add.at(sums, of, numbers)
             return sums
 
-        lower, upper = self.bounds.lower, self.bounds.upper
+        lower, upper = self._lower, self.upper
         hosts = [lower, upper, np.ones(len(label), np.int64), (upper > 0).astype(np.int64)]
         classes = {}
         for class_id, each in self._classes.items():
@@ -155,7 +174,13 @@ class Capacity:
         return any(offered.entries.foreign.any() for offered in self._classes.values())
 
     def _total(self, among: Mask) -> Total:
-        return total(self._viable_bounds, self._parts, self._sharers, among[self._viable_at])
+        if not self.shares:
+            return int(self._lower[among].sum()), int(self.upper[among].sum())
+        lower, upper = total(self._viable_bounds, self._parts, self._sharers, among[self._viable_at])
+        if lower < upper:
+            # The hosts that take from sharing providers are in one another's way, so they claim together.
+            lower = max(lower, self._claiming.in_all(self.roots[among]))
+        return lower, upper
 
     def _runs_out_first(self) -> list[int]:
         """For each host the class of which it has enough for the fewest."""
@@ -173,8 +198,8 @@ class Capacity:
             roots.tolist(),
             providers.id[roots].tolist(),
             to_text(providers.uuid[roots]),
-            self.bounds.lower.tolist(),
-            self.bounds.upper.tolist(),
+            self._lower.tolist(),
+            self.upper.tolist(),
             self._runs_out_first(),
             strict=True,
         )

@@ -99,5 +99,5 @@ def room_below(forest: Forest, sharing: SharingMap, queries: Sequence[ForestQuer
     room = np.zeros(forest.count, np.int64)
     for query in queries:
         counted = Capacity(forest, sharing, query)
-        room[counted.roots] += counted.bounds.upper
+        room[counted.roots] += counted.upper
     return room

@@ -5,15 +5,25 @@ from __future__ import annotations
 import random
 from itertools import product
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.domain.groups import CandidateQuery
+from placement.domain.groups import CandidateQuery, RequestGroup
+from placement.domain.inventory import Inventory
+from placement.search.answer import Answer
 from placement.search.capacity.capacity import Capacity
 from placement.search.capacity.totals import max_flow
+from placement.search.search import search
 from tests.forests import World
+from tests.naive import NaiveProvider
 from tests.naive_capacity import TooLong, most_claims
 from tests.strategies import Forest, Search, searches, split_searches
+
+# Claims are made one by one up to so many.
+_CLAIMS = 60
+# VCPU and MEMORY_MB of each group.
+_UNEQUAL = [(7, 3), (3, 11), (13, 5), (5, 17)]
 
 
 def _check(providers: Forest, query: CandidateQuery) -> None:
@@ -28,8 +38,22 @@ def _check(providers: Forest, query: CandidateQuery) -> None:
             assert lower <= most_claims(providers, query, root) <= upper
         except TooLong:
             continue
+    most = min(everywhere.upper, _CLAIMS)
+    assert min(everywhere.lower, most) >= _claims_in_order(world, query, most)
     # Hosts that are not told of take nothing, for all of them would take no less than those.
     assert everywhere.taking == sum(upper > 0 for _, upper in bounds.values())
+
+
+def _claims_in_order(world: World, query: CandidateQuery, most: int) -> int:
+    """How many claims of the first candidate succeed one after another, at most so many."""
+    forest = world.forest.snapshot().forked()
+    for count in range(most):
+        answer = Answer(forest, search(forest, world.sharing, world.query(query, maximum=1)))
+        if not len(answer):
+            return count
+        for row, class_id, amount in answer.draws(0):
+            forest.take(row, class_id, amount)
+    return most
 
 
 @settings(max_examples=400)
@@ -42,6 +66,32 @@ def test_of_any_request(given_search: Search) -> None:
 @given(split_searches())
 def test_of_requests_that_split_amounts(given_search: Search) -> None:
     _check(*given_search)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_fewer_are_certain_than_claims_one_by_one_reach(seed: int) -> None:
+    """Four unequal groups on 14 unequal devices: 24,024 ways to choose the devices of one host."""
+    chance = random.Random(seed)
+    hosts = [[(chance.randint(20, 90), chance.randint(20, 90)) for _ in range(14)] for _ in range(3)]
+    providers = []
+    for number, devices in enumerate(hosts):
+        root = f"{number:08x}-0000-4000-8000-000000000000"
+        providers.append(NaiveProvider(root, None, {"DISK_GB": Inventory(total=1000)}))
+        for at, (cpus, memory) in enumerate(devices, start=1):
+            offers = {"VCPU": Inventory(total=cpus), "MEMORY_MB": Inventory(total=memory)}
+            providers.append(NaiveProvider(f"{root[:-2]}{at:02x}", root, offers))
+    groups = tuple(
+        RequestGroup(f"_{number}", {"VCPU": cpus, "MEMORY_MB": memory})
+        for number, (cpus, memory) in enumerate(_UNEQUAL)
+    )
+    world = World(providers)
+    world.load()
+    query = CandidateQuery(groups, isolate=True)
+    counted = Capacity(world.forest, world.sharing, world.query(query))
+    reached = _claims_in_order(world, query, counted.everywhere.upper)
+    # Counting alone is certain of a fifth of these.
+    assert 30 < reached <= counted.everywhere.lower <= counted.everywhere.upper
+    assert counted.everywhere.lower == sum(host.lower for host in counted.hosts())
 
 
 def test_most_answers_are_exact() -> None:
