@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from flask import Flask, Response, g, request
+from collections.abc import Callable
+
+from flask import Response, after_this_request, request
 
 from placement.api import context
 from placement.api.errors import HttpError
@@ -11,11 +13,11 @@ from placement.services.callers import KNOWN_AS, TOO_MANY, Callers
 _LATER = {"Retry-After": "1"}
 
 
-def limit(application: Flask, most: int) -> None:
-    """Answer 429 to more than `most` requests of a user at a time; 0 means any number.
+def bound(most: int) -> Callable[[], None]:
+    """Return what counts a request for its user. It raises HttpError 429 beyond `most` at a time.
 
-    Our own server counts by itself and learns here which user its request is of. What needs no token is not
-    limited (services.health.probes.OPEN_PATHS, api.openapi.page.PATHS).
+    `most` 0 means any number. Our own server counts by itself and learns here which user its request is of.
+    What needs no token is not limited (services.health.probes.OPEN_PATHS, api.openapi.page.PATHS).
     """
     callers = Callers(most)
 
@@ -26,16 +28,13 @@ def limit(application: Flask, most: int) -> None:
         known_as = request.environ.get(KNOWN_AS)
         if known_as is not None:
             known_as(user)
-        elif callers.enter(user):
-            g.placement_counted_for = user
-        else:
+            return
+        if not callers.enter(user):
             raise HttpError(429, TOO_MANY, headers=_LATER)
 
-    def leave(response: Response) -> Response:
-        user = g.pop("placement_counted_for", None)
-        if user is not None:
+        @after_this_request
+        def leave_once_sent(response: Response) -> Response:
             response.call_on_close(lambda: callers.leave(user))
-        return response
+            return response
 
-    application.before_request(enter)
-    application.after_request(leave)
+    return enter

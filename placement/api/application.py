@@ -176,8 +176,7 @@ def create_application(
     believes = settings.auth_strategy == "noauth2" and not settings.allow_remote_noauth
     objects = partial(objection, allowed_origins=allowed_origins(configuration)) if believes else None
     # Few hooks, for every one of them costs every request.
-    application.before_request(partial(_begin, objects))
-    admission.limit(application, settings.requests_per_caller)
+    application.before_request(partial(_begin, objects, admission.bound(settings.requests_per_caller)))
     application.before_request(_check_head)
     application.after_request(_finish)
     application.teardown_request(_end)
@@ -213,8 +212,8 @@ def _strategy(settings: ApiSettings, configuration: cfg.ConfigOpts) -> auth.Stra
     return auth.noauth2
 
 
-def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None) -> None:
-    """Start the context of a request and find out who sends it. Raises HttpError, Unauthorized."""
+def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None, enter: Callable[[], None]) -> None:
+    """Start the context of a request, identify its caller and count it. Raises HttpError, Unauthorized."""
     context.begin()
     # Until the gate of a route has spoken.
     scope.see(scope.NOTHING)
@@ -225,6 +224,7 @@ def _begin(objects: Callable[[Mapping[str, Any]], str | None] | None) -> None:
     # On all other paths the caller has a user id.
     if request.path not in NEED_NO_TOKEN and request.path not in current_app.extensions[OPEN_PAGES]:
         context.identify(current_app.extensions["placement_authentication"]())
+    enter()
 
 
 def _end(_error: BaseException | None) -> None:
@@ -265,7 +265,7 @@ def _finish(response: Response) -> Response:
     at = context.current()
     response.headers[REQUEST_ID] = at.request_id
     # No browser shall take JSON, or a text that repeats what was sent, for a page or a script.
-    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers.add("X-Content-Type-Options", "nosniff")
     if at.version is not None:
         response.headers[microversions.HEADER] = f"{microversions.SERVICE} {at.version}"
         response.headers.add("Vary", microversions.HEADER)

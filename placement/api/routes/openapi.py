@@ -75,6 +75,5 @@ def asset(asset: str) -> Response:
 def _guarded(response: Response) -> Response:
     """Nothing on the page asks another server, and no other page has it in a frame."""
     response.headers["Content-Security-Policy"] = page.POLICY
-    response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
     return response
